@@ -165,7 +165,7 @@ class Bench {
       add_times(measured, parallel);
     }
     measured.seconds.push_back(seconds / static_cast<double>(options_.steps));
-    take_most(measured, engine, before, after);
+    take_max(measured, engine, before, after);
   }
 
   SyntheticBatch const& batch() const { return batch_; }
@@ -205,7 +205,7 @@ class Bench {
   }
 
   /// The ledgers are those before and after one step: all steps are equal.
-  void take_most(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
+  void take_max(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
     std::int64_t const state = 2 * engine.parameters().values().bytes() + engine.optimizer().moment_bytes();
     std::vector<double> mine{static_cast<double>(engine.pipeline().peak_memory().total()), static_cast<double>(state)};
     for (std::size_t group = 0; group < after.size(); ++group) {

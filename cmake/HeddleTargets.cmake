@@ -75,10 +75,9 @@ target_link_libraries(heddle_common_headers PRIVATE fmt::fmt Kokkos::kokkos) # w
 heddle_target_options(heddle_common_headers)
 heddle_precompile(heddle_common_headers ${HEDDLE_COMMON_HEADERS})
 
-# heddle_add_room(NAME [SHARED] [ALONE regex]): one library per room, from the *.cpp below its src, known as heddle::NAME. ALONE: as of
-# heddle_unity.
+# heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
 function(heddle_add_room room)
-  cmake_parse_arguments(ARG "SHARED" "ALONE" "" ${ARGN})
+  cmake_parse_arguments(ARG "SHARED" "" "" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
   if(ARG_SHARED)
     set(kind SHARED)
@@ -96,6 +95,6 @@ function(heddle_add_room room)
   heddle_target_options(heddle_${room})
   if(NOT room STREQUAL "kernels") # which has its own
     heddle_precompile(heddle_${room} LIKE heddle_common_headers)
-    heddle_unity(heddle_${room} "${CMAKE_CURRENT_SOURCE_DIR}/src" ALONE "${ARG_ALONE}")
+    heddle_unity(heddle_${room} "${CMAKE_CURRENT_SOURCE_DIR}/src")
   endif()
 endfunction()

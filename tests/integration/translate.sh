@@ -117,7 +117,7 @@ input=bad.en expect 0 'warning: .*: 1 of 2 lines are not valid UTF-8, the first 
 [ "$(wc -l < stdout)" = 2 ] || fail "a line that is not UTF-8 was lost"
 expect 0 'bad.en: 1 of 2 lines' "$HEDDLE" evaluate --hypotheses bad.en --reference bad.en
 grep -q '^chrF2|.* = 100.00$' stdout || fail "what is replaced on both sides is not equal"
-expect 64 '"skip"; expected replace.fail' "$HEDDLE" translate --checkpoint run --invalid-utf8 skip
+expect 64 '"skip"; expected replace[|]fail' "$HEDDLE" translate --checkpoint run --invalid-utf8 skip
 expect 65 'no.en' "$HEDDLE" translate --checkpoint run --input no.en
 expect 64 'checkpoint is missing' "$HEDDLE" translate
 expect 64 'expected 1 <= n-best <= beam size' "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3

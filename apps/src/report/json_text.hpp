@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// The value as JSON, in the one form of Heddle's files: a number is the shortest text that reads back as the same
-/// double ("3.6", "1e-9"), and null where it is not finite, because JSON has no such numbers.
+/// The value as JSON, in the form of metrics.jsonl, report.json and the page: a number is the shortest text that reads
+/// back as the same double ("3.6", "1e-9"), and null where it is not finite, because JSON has no such numbers.
 std::string json_text(boost::json::value const& value);
 
 // Values of JSON objects by key. The objects are read from files, which may hold anything.

@@ -1,5 +1,7 @@
 #include "reported_outcome.hpp"
 
+#include <sys/stat.h>
+
 #include <boost/json.hpp>
 #include <exception>
 #include <heddle/io/files/regular_file.hpp>
@@ -10,18 +12,22 @@ namespace heddle {
 
 namespace fs = std::filesystem;
 
-ReportTime report_time(fs::path const& run_directory) {
+std::optional<ReportStamp> report_stamp(fs::path const& run_directory) {
+  fs::path const report = run_directory / report_name;
+  struct stat file {};
   std::error_code problem;
-  bool const exists = fs::is_regular_file(fs::symlink_status(run_directory / report_name, problem));
-  auto const time = exists ? fs::last_write_time(run_directory / report_name, problem) : fs::file_time_type();
-  return exists && !problem ? ReportTime(time) : std::nullopt;
+  if (::lstat(report.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return std::nullopt;
+  }
+  auto const written = fs::last_write_time(report, problem);
+  return problem ? std::nullopt : std::optional(ReportStamp{file.st_dev, file.st_ino, file.st_size, written});
 }
 
-std::optional<ExitCode> reported_outcome(fs::path const& run_directory, ReportTime const& before) {
+std::optional<ExitCode> reported_outcome(fs::path const& run_directory, std::optional<ReportStamp> const& before) {
   // A report has about a kilobyte for each rank. The end of a larger one, which is all that is read, is not JSON.
   constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
   try {
-    if (auto const now = report_time(run_directory); !now || now == before) {
+    if (auto const now = report_stamp(run_directory); !now || now == before) {
       return std::nullopt;
     }
     auto const report = boost::json::parse(read_regular(run_directory / report_name, max_bytes).value_or(""));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <optional>
@@ -9,14 +10,23 @@ namespace heddle {
 /// The file with a run's report, in its directory.
 inline constexpr char const* report_name = "report.json";
 
-/// The time at which report.json was written, which tells two reports apart, because each is a new file under that
-/// name. Nothing if there is none, or it cannot be accessed.
-using ReportTime = std::optional<std::filesystem::file_time_type>;
-ReportTime report_time(std::filesystem::path const& run_directory);
+/// Tells two report.json apart: each is a new file under that name, and times of files may be coarse.
+struct ReportStamp {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::int64_t bytes = 0;
+  std::filesystem::file_time_type written{};
+
+  bool operator==(ReportStamp const&) const = default;
+};
+
+/// The stamp of a run's report.json. Nothing if there is none, or it cannot be accessed.
+std::optional<ReportStamp> report_stamp(std::filesystem::path const& run_directory);
 
 /// The outcome of training as the run's report states it: ExitCode::done, also if it stopped early, or
 /// ExitCode::requeue after a signal. Nothing while it trains, if the report is still the one of `before`, or if it
 /// cannot be read. Does not throw.
-std::optional<ExitCode> reported_outcome(std::filesystem::path const& run_directory, ReportTime const& before);
+std::optional<ExitCode> reported_outcome(std::filesystem::path const& run_directory,
+                                         std::optional<ReportStamp> const& before);
 
 }  // namespace heddle

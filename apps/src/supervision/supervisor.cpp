@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <exception>
@@ -95,7 +96,7 @@ class Supervisor {
  private:
   /// The launcher's words, with these hosts and this number of ranks, and then `command`.
   std::vector<std::string> launch(Placement const& placement, std::vector<std::string> const& command) const;
-  /// The hosts on which the launcher can start a program; all if it can on none, as then the reason is not a host.
+  /// The hosts on which the launcher can start a program.
   std::vector<Host> usable_hosts() const;
   /// Chooses among the usable hosts, and with them the number of ranks; waits while they are too few for any number.
   /// False if a signal came first.
@@ -128,11 +129,11 @@ class Supervisor {
   Supervision const& supervision_;
   BlockedSignals signals_;
   std::int64_t newest_;
-  std::size_t choice_ = 0;                  ///< index into supervision_.ranks
-  Placement placement_;                     ///< of this start
-  bool trained_ = false;                    ///< a start has begun to train
-  ReportTime report_before_;                ///< this start
-  std::optional<std::string> last_holder_;  ///< of the directory before this start; nothing if that is not known
+  std::size_t choice_ = 0;                    ///< index into supervision_.ranks
+  Placement placement_;                       ///< of this start
+  bool trained_ = false;                      ///< a start has begun to train
+  std::optional<ReportStamp> report_before_;  ///< this start
+  std::optional<std::string> last_holder_;    ///< of the directory before this start; nothing if that is not known
   std::chrono::steady_clock::time_point started_;
   std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
   std::string ended_because_;  ///< why the launcher was ended; empty if it was not
@@ -167,7 +168,12 @@ std::vector<Host> Supervisor::usable_hosts() const {
       usable.push_back(supervision_.hosts[index]);
     }
   }
-  return usable.empty() ? supervision_.hosts : usable;
+  for (auto const& probe : probes) {  // all at once: each destructor waits for its own
+    if (!probe->ended()) {
+      probe->send(SIGTERM);
+    }
+  }
+  return usable;
 }
 
 bool Supervisor::choose_hosts() {
@@ -176,11 +182,20 @@ bool Supervisor::choose_hosts() {
     return true;
   }
   while (true) {
-    std::vector<Host> const usable = usable_hosts();
+    std::vector<Host> usable = usable_hosts();
+    if (interrupted_within(milliseconds(0))) {
+      return false;
+    }
+    bool const none = usable.empty();
+    if (none) {  // then the reason is not a host
+      usable = supervision_.hosts;
+    }
     auto const found = place(usable, std::span(supervision_.ranks).subspan(choice_));
     std::string const missing = missing_from(supervision_.hosts, usable);
     if (missing != missing_hosts_) {
-      say(missing.empty() ? "all hosts are used again" : fmt::format("left out, nothing starts there: {}", missing));
+      say(none              ? "the launcher starts nothing on any host: all are used"
+          : missing.empty() ? "all hosts are used again"
+                            : fmt::format("left out, nothing starts there: {}", missing));
       missing_hosts_ = missing;
       if (!found) {
         say(fmt::format("waiting for hosts: {} slots are too few", slots_of(usable)));
@@ -253,8 +268,14 @@ bool Supervisor::wait_for_directory(bool first_start) {
 }
 
 bool Supervisor::interrupted_within(milliseconds time) {
-  auto const signal = signals_.wait(time);
-  return signal && *signal != SIGCHLD;
+  auto const end = std::chrono::steady_clock::now() + time;
+  while (true) {
+    auto const left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    auto const signal = signals_.wait(std::max(left, milliseconds(0)));
+    if (!signal || *signal != SIGCHLD) {
+      return signal.has_value();
+    }
+  }
 }
 
 void Supervisor::forward(ChildProcess const& child, int signal) {
@@ -280,7 +301,7 @@ ProcessEnd Supervisor::run_once() {
   ended_because_.clear();
   given_up_since_.reset();
   last_holder_ = look_at([&] { return RunDirectory::last_holder(supervision_.directory); });
-  report_before_ = report_time(supervision_.directory);
+  report_before_ = report_stamp(supervision_.directory);
   started_ = std::chrono::steady_clock::now();
   std::vector<std::string> command = supervision_.training;
   if (!trained_) {
@@ -371,7 +392,8 @@ int Supervisor::run() {
       return static_cast<int>(ExitCode::requeue);
     }
     ProcessEnd const end = run_once();
-    trained_ = trained_ || report_time(supervision_.directory) != report_before_;
+    auto const report = report_stamp(supervision_.directory);
+    trained_ = trained_ || (report && report != report_before_);
     if (auto const code = final_code(end)) {
       return *code;
     }

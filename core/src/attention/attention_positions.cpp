@@ -241,7 +241,8 @@ struct AttentionPositionKind {
   std::shared_ptr<AttentionPositions> (*make)(AttentionPositionsSpec const& spec);
 };
 
-/// The kinds of positions that act in attention. A new one is a class above, a line here and a name in config.hpp.
+/// The kinds of positions that act in attention. A new one is a class above, a line here and a name in
+/// model_config.hpp.
 constexpr std::array attention_position_kinds{AttentionPositionKind{Positions::rotary, make<RotaryPositions>},
                                               AttentionPositionKind{Positions::relative, make<RelativePositions>},
                                               AttentionPositionKind{Positions::relative_buckets, make<BucketPositions>},

@@ -280,6 +280,9 @@ bool Dataset::has_lines() const noexcept {
 }
 
 Dataset::Sentence Dataset::find(SampleLength side, int64_t index) const {
+  if (side == SampleLength::longer || side == SampleLength::both) {
+    throw Error(fmt::format("{}: asked for the tokens of both sides at once; expected one side", name_));
+  }
   if ((side == SampleLength::line) != has_lines()) {
     throw Error(fmt::format("{}: asked for {}, but it holds {}", name_, has_lines() ? "pairs" : "lines",
                             has_lines() ? "lines" : "pairs"));

@@ -114,9 +114,11 @@ void write_at(FileDescriptor const& file, std::filesystem::path const& path, std
 std::int64_t bytes_below(std::filesystem::path const& directory) {
   std::int64_t bytes = 0;
   std::error_code ignored;
-  for (auto const& entry : std::filesystem::recursive_directory_iterator(directory, ignored)) {
-    if (entry.is_regular_file(ignored)) {
-      bytes += static_cast<std::int64_t>(entry.file_size(ignored));
+  auto const options = std::filesystem::directory_options::skip_permission_denied;
+  std::filesystem::recursive_directory_iterator entry(directory, options, ignored);
+  for (; entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
+    if (entry->is_regular_file(ignored)) {
+      bytes += static_cast<std::int64_t>(entry->file_size(ignored));
     }
   }
   return bytes;

@@ -1,8 +1,12 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
 #include <new>
 #include <span>
 
@@ -40,7 +44,10 @@ class DiskFile final : public ByteStore {
  public:
   DiskFile(std::filesystem::path path, int flags) : path_(std::move(path)), file_(path_, flags) {
     if (!file_.is_open()) {
-      fail_with_errno(path_, (flags & O_CREAT) != 0 ? "create the file" : "open the file");
+      if ((flags & O_CREAT) == 0) {
+        throw DataError(fmt::format("{}: cannot be opened: {}", path_.string(), std::strerror(errno)));
+      }
+      fail_with_errno(path_, "create the file");
     }
   }
 

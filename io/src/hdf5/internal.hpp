@@ -35,7 +35,8 @@ inline std::vector<hsize_t> extents(Extents const& shape) {
   return {shape.begin(), shape.end()};
 }
 
-/// A file of the disk. Throws Error if it cannot be opened with these flags of open().
+/// A file of the disk. `flags` are those of open(). Throws Error if it cannot be created, DataError if it cannot be
+/// opened.
 std::shared_ptr<ByteStore> disk_file(std::filesystem::path const& path, int flags);
 
 /// More objects in a file are refused.

@@ -83,14 +83,22 @@ void on_rank_0(Communicator const& group, std::function<void()> const& action) {
 }
 
 BackgroundThread::BackgroundThread(std::function<void()> action) {
+  /// Blocks all signals while it exists, also if the thread cannot be started.
+  struct AllBlocked {
+    AllBlocked() {
+      sigset_t all;
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    AllBlocked(AllBlocked const&) = delete;
+    AllBlocked& operator=(AllBlocked const&) = delete;
+    ~AllBlocked() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    sigset_t before;
+  };
   std::packaged_task<void()> task(std::move(action));
   result_ = task.get_future();
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  AllBlocked const blocked;  // the new thread inherits it
   thread_ = std::thread(std::move(task));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 BackgroundThread::~BackgroundThread() {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <string>
@@ -139,6 +140,30 @@ TEST_F(SuperviseTest, UsesFewerRanksOnFewerHosts) {
       supervised(std::string("case $1 in *n1*) exit 1;; esac; [ $4 = --version ] || ") + done, {"{hosts}", "{ranks}"}),
       0);
   EXPECT_EQ(starts().back(), "n2:2 2 heddle train");
+}
+
+TEST_F(SuperviseTest, WaitsBetweenTwoLooksForHosts) {
+  run_.hosts = {{"n1", 2}, {"n2", 2}};
+  run_.ranks = {4};
+  auto const start = std::chrono::steady_clock::now();
+  EXPECT_EQ(supervised(std::string("case $1 in n2:2) [ -e $starts.n2 ] || { touch $starts.n2; exit 1; };; esac\n"
+                                   "[ $3 = --version ] || ") +
+                           done,
+                       {"{hosts}"}),
+            0);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(1000)) << "ended probes do not cut the wait short";
+  EXPECT_EQ(starts().size(), 5U) << "two probes, twice, and the run";
+  EXPECT_THAT(messages_, HasSubstr("waiting for hosts: 2 slots are too few"));
+  EXPECT_THAT(messages_, HasSubstr("all hosts are used again"));
+}
+
+TEST_F(SuperviseTest, ASignalWhileItLooksForHostsStartsNothing) {
+  run_.hosts = {{"n1", 2}, {"n2", 2}};
+  EXPECT_EQ(supervised("[ $1 != n2:2 ] || kill -TERM $PPID; [ $3 = --version ]", {"{hosts}"}), 75);
+  EXPECT_EQ(messages_, "") << "there is no launcher that would have to end";
+  for (std::string const& each : starts()) {
+    EXPECT_THAT(each, HasSubstr("--version"));
+  }
 }
 
 TEST_F(SuperviseTest, UsesAllHostsWhereTheLauncherStartsNothing) {

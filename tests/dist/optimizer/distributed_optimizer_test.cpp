@@ -197,7 +197,12 @@ TEST_F(DistributedOptimizerTest, OneRankTakesTheStepOfCoresOptimizer) {
     Optimizer const optimizer(config, {plain.registries, plain.choices}, plain.parameters, {all});
     plain.run_micro_batch(0);
     std::uint64_t const version = model.parameters.all().front().version;
+    double squares = 0;
+    for (float const gradient : to_host<float>(plain.parameters.gradients())) {
+      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    }
     double const norm = model.step(0, 1);
+    EXPECT_NEAR(norm, std::sqrt(squares), 1e-9 * norm);
     EXPECT_EQ(model.parameters.all().front().version, version + 1);
     optimizer.begin({.learning_rate = 0.01, .gradient_scale = optimizer.gradient_scale(norm), .step = 1});
     optimizer.apply(plain.execution, all);

@@ -330,6 +330,11 @@ TEST_F(PipelineTest, TimesOfPassesAreGathered) {
   EXPECT_EQ(times.micro_batches, 6);
   EXPECT_GT(times.total, 0);
   EXPECT_LT(times.bubble(), 1);
+  for (std::size_t place = 0; place < times.busy.size(); ++place) {
+    EXPECT_GT(times.busy[place], 0);
+    EXPECT_GE(times.waited[place], 0);
+  }
+  EXPECT_LE(times.busy.front(), times.total) << "passes of a stage follow each other";
   double const total = times.total;
   times.add(times);
   EXPECT_EQ(times.total, 2 * total);

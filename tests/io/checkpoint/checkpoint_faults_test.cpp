@@ -61,7 +61,8 @@ TEST_F(CheckpointTest, ABitFlippedInAnyReadIsNoticed) {
     std::string const error = test::message_of<DataError>([&] { expect_whole(Checkpoint::open(directory), 1); });
     happened = fault.happened();
     struck += happened ? 1 : 0;
-    bool const noticed = error.find("do not have the SHA-256") != error.npos || error.find("is damaged") != error.npos;
+    bool const noticed =
+        error.find("do not have the SHA-256") != error.npos || error.find("MANIFEST.json: is damaged") != error.npos;
     ASSERT_EQ(noticed, happened) << number << ": " << error;
   }
   EXPECT_GE(struck, 2);

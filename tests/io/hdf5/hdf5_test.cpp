@@ -15,7 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 class Hdf5Test : public ::testing::Test {
  protected:
@@ -60,7 +59,7 @@ void write_and_read_back(Group& group, std::string const& name) {
   EXPECT_EQ(dataset.type(), element_type_of<T>());
   EXPECT_EQ(dataset.shape(), (Extents{2, 3, 4}));
   EXPECT_EQ(dataset.read<T>(), values);
-  EXPECT_THAT(dataset.read<T>(1, 1), SizeIs(12));
+  EXPECT_EQ(dataset.read<T>(1, 1), std::vector<T>(values.begin() + 12, values.end()));
 }
 
 TEST_F(Hdf5Test, EveryElementTypeRoundTrips) {

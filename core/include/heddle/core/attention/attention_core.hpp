@@ -68,7 +68,7 @@ class AttentionCore {
   bool has_state() const { return base_.score == ScoreKind::linear; }
   Tensor new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const;
 
-  /// Options, cost and refusals of both layers.
+  /// Options, cost and reasons for unsupported uses of both layers.
   static LayerTraits traits();
   /// LayerTraits::cost of a layer whose sequences attend to as long ones under this mask.
   static Cost cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load,

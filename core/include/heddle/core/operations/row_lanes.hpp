@@ -157,7 +157,7 @@ struct Sum {
 };
 
 /// The threads that compute one row: the vector lanes of one thread of a team or, for long rows, those of all threads.
-/// Their sums have a fixed order. Lanes do not wait for each other but in `reduce`: no lane may read what another one
+/// Their sums have a fixed order. Lanes wait for each other only in `reduce`: no lane may read what another one
 /// writes.
 class RowLanes {
  public:

@@ -82,9 +82,9 @@ struct VerbCall {
   Tensor const& input;   ///< this rank's elements; a verb that works in place has the same tensor as input and output
   Tensor const& output;  ///< the result; an empty tensor where the verb has none
   ReduceOp op = ReduceOp::sum;
-  int peer = -1;               ///< a broadcast's root, or the other rank of a message
-  int tag = 0;                 ///< of a message
-  Counts counts = {};          ///< of uneven parts, in rank order; all_to_all: of `input`. Empty: the parts are equal
+  int peer = -1;       ///< a broadcast's root, or the other rank of a message
+  int tag = 0;         ///< of a message
+  Counts counts = {};  ///< of uneven parts, in rank order; all_to_all: of `input`, never empty. Empty: equal parts
   Counts receive_counts = {};  ///< of the parts of all_to_all's `output`
   bool starts = false;         ///< the call returns before it is done
 
@@ -166,7 +166,7 @@ class Communicator {
   /// Ranks are added in their order, whatever the element count, so that the sum of an element does not depend on its
   /// neighbours. `progress` also adds: call it between pieces of work.
   [[nodiscard]] Transfer start_all_reduce(Tensor const& tensor, ReduceOp op = ReduceOp::sum) const;
-  /// input: size() equal parts; output: this rank's part of the sum, the same bits as start_all_reduce's.
+  /// input: size() equal parts; output: this rank's part of the reduction, the same bits as start_all_reduce's.
   [[nodiscard]] Transfer start_reduce_scatter(Tensor const& input, Tensor const& output,
                                               ReduceOp op = ReduceOp::sum) const;
 
