@@ -14,7 +14,7 @@ counts() {
   local directory=$1 steps=$2 ranks=$3 arguments=() setting
   shift 3
   for setting in "run.directory=$directory" "train.steps=$steps" train.validate_every=0 checkpoint.every_steps=0 \
-    train.log_every=100 "$@"; do
+    train.log_every=100 train.batch_tokens=512 "$@"; do
     arguments+=(--set "$setting")
   done
   "$HEDDLE_MPIRUN" -np "$ranks" -x "LD_PRELOAD=$counter" -x "ALLOCATIONS=$work/$directory.count" \

@@ -5,7 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 export OMPI_MCA_odls_base_sigkill_timeout=0
 memory=$work/memory
 mkdir "$memory"
-steps=100
+steps=60
+sed -i 's/^batch_tokens = 1024/batch_tokens = 512/' run.toml
 run=("$HEDDLE" run run.toml --set train.steps=$steps)
 # The disk has a checkpoint of step 20 only; memory one of each step.
 options=(--set checkpoint.every_steps=20 --set checkpoint.memory_every_steps=1 --set checkpoint.memory_directory="$memory")
@@ -37,7 +38,7 @@ killed() {
 for layout in data tensor; do
   ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set parallel.$layout=2 --set train.steps=$steps \
     --set checkpoint.every_steps=20 --set run.directory=whole_$layout
-  killed killed_$layout 30 "${options[@]}" --set parallel.$layout=2
+  killed killed_$layout 25 "${options[@]}" --set parallel.$layout=2
   grep -Eq "resuming from step [2-9][0-9] in memory; the newest on disk is of step [2468]0" log ||
     fail "it did not go on from memory"
   same whole_$layout killed_$layout $steps
@@ -48,7 +49,7 @@ done
 stopped() { # stopped DIRECTORY
   "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml "${options[@]}" --set train.steps=100000 --set run.directory="$1" > log 2>&1 &
   local job=$!
-  wait_for_step "$1" 30
+  wait_for_step "$1" 25
   kill -KILL "$(rank_of "$1" 0)"
   wait "$job" && fail "the job outlived its rank"
   in_memory > /dev/null || fail "nothing in memory"

@@ -7,7 +7,7 @@ export XDG_CACHE_HOME=$work/cache
 sed -i 's/^\[train\]/[parallel] # the layout\ntensor = 1  # heads\n[train]/; s/^steps = 60/steps = 8/; s/^warmup_steps = 20/warmup_steps = 4/
   s/^d_model = 32/d_model = 256/; s/^d_ff = 48/d_ff = 512/' run.toml
 cp run.toml original.toml
-plan=("$HEDDLE" plan run.toml --measure-seconds 1)
+plan=("$HEDDLE" plan run.toml --measure-seconds 0.3)
 
 # Without MPI, for more ranks than there are: the layouts, and the limits of the others.
 ends 0 "${plan[@]}" --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
@@ -116,7 +116,7 @@ grep -q "times of kernels are not trusted (taken on a busy machine)$" log && ! g
   fail "times are said to be measured again although nothing is measured"
 
 # Times that ranks measured together are kept where a single process adds others.
-ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --measure-seconds 2
+ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --measure-seconds 1
 ends 0 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" plan run.toml --measure --remeasure --measure-seconds 1
 grep -q "kernels of [1-9][0-9]* layouts* were measured" log || fail "--remeasure measures nothing"
 cp "$times" together.json
