@@ -11,7 +11,7 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/tensor/fence.hpp>
-#include <span>
+#include <vector>
 
 #include "variant_results.hpp"
 
@@ -20,71 +20,54 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+/// A layer of a model of two layers in each stack.
+struct Place {
+  char const* stacks;  ///< the layer is in the last
+  char const* sublayer;
+  char const* title;  ///< before the name of a variant
+};
+constexpr Place in_decoder{R"("decoder")", "self_attention", ""};
+constexpr Place in_encoder{R"("encoder")", "self_attention", "encoder: "};
+constexpr Place across{R"("encoder", "decoder")", "cross_attention", "cross-attention: "};
+
 struct Variant {
   char const* name;
+  std::vector<Place const*> places;
   char const* options;    ///< of the attention layer
   char const* keys = "";  ///< of [model]
 };
 
 /// The first is what the others are compared with.
-constexpr std::array decoder_variants{
-    Variant{"scaled dot product", ""},
-    Variant{"dot product", R"(score = "dot_product")"},
-    Variant{"additive", R"(score = "additive")"},
-    Variant{"soft cap", "soft_cap = 0.5"},
-    Variant{"norms of queries and keys", "query_key_norm = true"},
-    Variant{"linear", R"(score = "linear")"},
-    Variant{"window of 64", "window = 64"},
-    Variant{"window of 64, 4 global tokens", "window = 64, global_tokens = 4"},
-    Variant{"blocks of 64, 1 before", "window = 1, block = 64"},
-    Variant{"blocks of 64, 1 before, 4 global tokens", "window = 1, block = 64, global_tokens = 4"},
-    Variant{"prefix", R"(mask = "prefix")"},
-    Variant{"grouped: 2 key heads", "kv_heads = 2"},
-    Variant{"multi-query: 1 key head", "kv_heads = 1"},
-    Variant{"heads of 32", "head_dim = 32"},
-    Variant{"rotary", "", R"(positions = "rotary")"},
-    Variant{"rotary, half and half", "", "positions = \"rotary\"\nposition_layout = \"halves\""},
-    Variant{"relative by distance", "", R"(positions = "relative")"},
-    Variant{"relative in buckets (T5)", "", R"(positions = "relative_buckets")"},
-    Variant{"ALiBi", "", R"(positions = "alibi")"},
+std::vector<Variant> const all_variants{
+    {"scaled dot product", {&in_decoder, &in_encoder, &across}, ""},
+    {"dot product", {&in_decoder, &in_encoder, &across}, R"(score = "dot_product")"},
+    {"additive", {&in_decoder, &in_encoder, &across}, R"(score = "additive")"},
+    {"soft cap", {&in_decoder, &in_encoder, &across}, "soft_cap = 0.5"},
+    {"norms of queries and keys", {&in_decoder, &in_encoder, &across}, "query_key_norm = true"},
+    {"linear", {&in_decoder, &in_encoder, &across}, R"(score = "linear")"},
+    {"window of 64", {&in_decoder}, "window = 64"},
+    {"window of 64, 4 global tokens", {&in_decoder}, "window = 64, global_tokens = 4"},
+    {"window of 32 on both sides", {&in_encoder}, "window = 32"},
+    {"blocks of 64, 1 before", {&in_decoder}, "window = 1, block = 64"},
+    {"blocks of 64, 1 before, 4 global tokens", {&in_decoder}, "window = 1, block = 64, global_tokens = 4"},
+    {"blocks of 64, 1 on both sides, 4 global tokens", {&in_encoder}, "window = 1, block = 64, global_tokens = 4"},
+    {"prefix", {&in_decoder}, R"(mask = "prefix")"},
+    {"grouped: 2 key heads", {&in_decoder, &in_encoder, &across}, "kv_heads = 2"},
+    {"multi-query: 1 key head", {&in_decoder, &across}, "kv_heads = 1"},
+    {"heads of 32", {&in_decoder, &across}, "head_dim = 32"},
+    {"rotary", {&in_decoder, &in_encoder}, "", R"(positions = "rotary")"},
+    {"rotary, half and half", {&in_decoder}, "", "positions = \"rotary\"\nposition_layout = \"halves\""},
+    {"relative by distance", {&in_decoder, &in_encoder}, "", R"(positions = "relative")"},
+    {"relative in buckets (T5)", {&in_decoder, &in_encoder}, "", R"(positions = "relative_buckets")"},
+    {"ALiBi", {&in_decoder, &in_encoder}, "", R"(positions = "alibi")"},
 };
 
-constexpr std::array encoder_variants{
-    Variant{"encoder: scaled dot product", ""},
-    Variant{"encoder: dot product", R"(score = "dot_product")"},
-    Variant{"encoder: additive", R"(score = "additive")"},
-    Variant{"encoder: soft cap", "soft_cap = 0.5"},
-    Variant{"encoder: norms of queries and keys", "query_key_norm = true"},
-    Variant{"encoder: linear", R"(score = "linear")"},
-    Variant{"encoder: window of 32 on both sides", "window = 32"},
-    Variant{"encoder: blocks of 64, 1 on both sides, 4 global tokens", "window = 1, block = 64, global_tokens = 4"},
-    Variant{"encoder: grouped: 2 key heads", "kv_heads = 2"},
-    Variant{"encoder: rotary", "", R"(positions = "rotary")"},
-    Variant{"encoder: relative by distance", "", R"(positions = "relative")"},
-    Variant{"encoder: relative in buckets (T5)", "", R"(positions = "relative_buckets")"},
-    Variant{"encoder: ALiBi", "", R"(positions = "alibi")"},
-};
-
-constexpr std::array cross_variants{
-    Variant{"cross-attention: scaled dot product", ""},
-    Variant{"cross-attention: dot product", R"(score = "dot_product")"},
-    Variant{"cross-attention: additive", R"(score = "additive")"},
-    Variant{"cross-attention: soft cap", "soft_cap = 0.5"},
-    Variant{"cross-attention: norms of queries and keys", "query_key_norm = true"},
-    Variant{"cross-attention: linear", R"(score = "linear")"},
-    Variant{"cross-attention: grouped: 2 key heads", "kv_heads = 2"},
-    Variant{"cross-attention: multi-query: 1 key head", "kv_heads = 1"},
-    Variant{"cross-attention: heads of 32", "head_dim = 32"},
-};
-
-/// A layer of a model of two layers in each stack.
-struct Place {
-  char const* stacks;  ///< the layer is in the last
-  char const* sublayer;
-};
-constexpr Place in_decoder{R"("decoder")", "self_attention"};
-constexpr Place in_encoder{R"("encoder")", "self_attention"};
-constexpr Place across{R"("encoder", "decoder")", "cross_attention"};
+std::vector<Variant> variants_in(Place const& place) {
+  std::vector<Variant> variants;
+  std::ranges::copy_if(all_variants, std::back_inserter(variants),
+                       [&](Variant const& variant) { return std::ranges::count(variant.places, &place) > 0; });
+  return variants;
+}
 
 /// A small model for errors, and the base model's sizes for times.
 struct Sizes {
@@ -200,13 +183,13 @@ class Bench {
   Arena arena_;
 };
 
-std::vector<VariantResult> results_of(VariantsRequest const& request, Place const& place,
-                                      std::span<Variant const> variants) {
+std::vector<VariantResult> results_of(VariantsRequest const& request, Place const& place) {
   Pack const pack = variant_pack({80, 2, 131, 1}, {150, 1, 67, 9});
   std::vector<VariantResult> results;
-  for (Variant const& variant : variants) {
+  for (Variant const& variant : variants_in(place)) {
     ModelDescription const model = describe_model(model_of(place, variant, small_sizes), request.registries.layers);
-    results.push_back(variant_result(request, variant.name, model, [&](KernelSource const& kernels, DType dtype) {
+    std::string const name = std::string(place.title) + variant.name;
+    results.push_back(variant_result(request, name, model, [&](KernelSource const& kernels, DType dtype) {
       return Bench(request.registries, place, model, kernels, dtype).run(request.execution, pack);
     }));
   }
@@ -220,13 +203,14 @@ std::vector<double> seconds_of_round(VariantsRequest const& request, std::vector
   auto const sequences = static_cast<std::size_t>(std::max<std::int64_t>(1, 2048 / length));
   std::vector<std::int32_t> const lengths(sequences, static_cast<std::int32_t>(length));
   Pack const pack = variant_pack(lengths, lengths);
-  std::vector<double> seconds(decoder_variants.size());
-  for (std::size_t i = 0; i < decoder_variants.size(); ++i) {
+  std::vector<Variant> const variants = variants_in(in_decoder);
+  std::vector<double> seconds(variants.size());
+  for (std::size_t i = 0; i < variants.size(); ++i) {
     if (!results[i].refusal.empty()) {
       continue;
     }
     ModelDescription const model =
-        describe_model(model_of(in_decoder, decoder_variants[i], timed_sizes), request.registries.layers);
+        describe_model(model_of(in_decoder, variants[i], timed_sizes), request.registries.layers);
     Bench bench(request.registries, in_decoder, model, {request.registries.kernels, request.choices}, DType::float32);
     if (length < timed_lengths.back()) {
       bench.time(request.execution, pack);  // the first pass takes memory from the system
@@ -257,7 +241,7 @@ void add_times(VariantsRequest const& request, std::vector<VariantResult>& resul
 }  // namespace
 
 std::vector<VariantResult> decoder_attention_variants(VariantsRequest const& request, bool timed) {
-  std::vector<VariantResult> results = results_of(request, in_decoder, decoder_variants);
+  std::vector<VariantResult> results = results_of(request, in_decoder);
   if (timed) {
     add_times(request, results);
   }
@@ -265,8 +249,8 @@ std::vector<VariantResult> decoder_attention_variants(VariantsRequest const& req
 }
 
 std::vector<VariantResult> other_attention_variants(VariantsRequest const& request) {
-  std::vector<VariantResult> results = results_of(request, in_encoder, encoder_variants);
-  std::ranges::move(results_of(request, across, cross_variants), std::back_inserter(results));
+  std::vector<VariantResult> results = results_of(request, in_encoder);
+  std::ranges::move(results_of(request, across), std::back_inserter(results));
   return results;
 }
 

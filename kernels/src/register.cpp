@@ -7,13 +7,13 @@
 namespace heddle {
 
 // HEDDLE_REFERENCE_OPERATIONS is EACH(name) for every operation `name` that has a file name/reference.cpp
-// (CMakeLists.txt), HEDDLE_TEAM_OPERATIONS for every one with a name/teams.cpp. level/compiled.hpp adds the
+// (CMakeLists.txt), HEDDLE_TEAMS_OPERATIONS for every one with a name/teams.cpp. level/compiled.hpp adds the
 // implementations that are compiled for each instruction set.
 #define EACH(name) void add_##name##_kernels(KernelRegistries& registries);
 HEDDLE_REFERENCE_OPERATIONS
 #undef EACH
 #define EACH(name) void add_team_##name##_kernels(KernelRegistries& registries);
-HEDDLE_TEAM_OPERATIONS
+HEDDLE_TEAMS_OPERATIONS
 #undef EACH
 
 void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
@@ -21,7 +21,7 @@ void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
   HEDDLE_REFERENCE_OPERATIONS
 #undef EACH
 #define EACH(name) add_team_##name##_kernels(registries);
-  HEDDLE_TEAM_OPERATIONS
+  HEDDLE_TEAMS_OPERATIONS
 #undef EACH
   add_compiled_kernels(registries, level);
   add_onednn_gemm(registries.of<Gemm>(), level);

@@ -43,9 +43,9 @@ TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
 }
 
 TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
-  auto const entry = [&](std::string const& name) {
+  auto const entry = [&](std::string const& name, GemmProblem const& problem = {}) {
     for (auto const& candidate : registries_.of<Gemm>().entries()) {
-      if (candidate.name == name) {
+      if (candidate.name == name && candidate.kernel->supports(problem)) {
         return candidate.kernel;
       }
     }
@@ -58,8 +58,8 @@ TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
     fastest = candidate.kernel->supports({}) && candidate.speed > 20 ? candidate.name : fastest;
   }
   EXPECT_EQ(registries_.of<Gemm>().select("auto", {}), entry(fastest));
-  EXPECT_EQ(registries_.of<Gemm>().select("auto", {DType::float64, DType::float64, DType::float64}),
-            entry(on_device ? "teams" : "kokkos"));
+  GemmProblem const exact{DType::float64, DType::float64, DType::float64};
+  EXPECT_EQ(registries_.of<Gemm>().select("auto", exact), entry(on_device ? "teams" : "kokkos", exact));
   EXPECT_EQ(registries_.of<Gemm>().select("reference", {}), entry("reference"));
   auto const slow = std::make_shared<FakeGemm>(true);
   auto const unfit = std::make_shared<FakeGemm>(false);
@@ -95,6 +95,21 @@ TEST_F(RegistryTest, ATakenNameIsAConfigErrorThatSaysByWhom) {
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("'kokkos'"), HasSubstr("built-in"))));
   EXPECT_THAT([&] { registries_.of<Gemm>().add("mine", 30, std::make_shared<FakeGemm>(true)); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("'mine'"), HasSubstr("/plugins/mine.so"))));
+}
+
+TEST_F(RegistryTest, APartComputesWhatTheOthersDoNot) {
+  std::vector<std::string> const names = registries_.of<Gemm>().names();
+  auto const unfit = std::make_shared<FakeGemm>(false);
+  auto const fit = std::make_shared<FakeGemm>(true);
+  registries_.of<Gemm>().add_part("in parts", 100, unfit);
+  registries_.of<Gemm>().add_part("in parts", 100, fit);
+  EXPECT_EQ(registries_.of<Gemm>().select("auto", {}), fit);
+  EXPECT_EQ(registries_.of<Gemm>().select("in parts", {}), fit);
+  EXPECT_EQ(registries_.of<Gemm>().names().size(), names.size() + 1);
+  EXPECT_EQ(registries_.of<Gemm>().implementations().size(), names.size() + 1);
+  EXPECT_THROW(registries_.of<Gemm>().add("in parts", 1, fit), ConfigError);
+  registries_.of<Gemm>().set_origin("/plugins/mine.so");
+  EXPECT_THROW(registries_.of<Gemm>().add_part("in parts", 1, fit), ConfigError);
 }
 
 }  // namespace

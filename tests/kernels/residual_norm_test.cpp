@@ -183,6 +183,9 @@ TEST_F(ResidualNormProperties, TheMeanIsThatOfTheSumAsRounded) {
     Problem problem({"", 1, 32, true, true, 0, true, true}, DType::bfloat16);
     problem.call.residual = tensor_of(std::vector<double>(32, 256), DType::bfloat16, {1, 32});
     problem.call.branch = tensor_of(std::vector<double>(32, 1.25), DType::bfloat16, {1, 32});
+    if (!entry.kernel->supports(problem.call.problem())) {
+      continue;
+    }
     entry.kernel->forward(execution_, problem.call, problem.output);
     EXPECT_EQ(values(problem.output.sum)[0], 258) << entry.name;
     EXPECT_EQ(values(problem.output.mean)[0], 258) << entry.name;

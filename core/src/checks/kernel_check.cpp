@@ -89,10 +89,10 @@ std::string no_oracle(std::string const& result) {
 /// The checks of one implementation.
 class KernelCheck {
  public:
-  KernelCheck(AnyKernelRegistry const& registry, Implementation const& implementation, Execution& execution)
+  KernelCheck(AnyKernelRegistry const& registry, AnyKernelEntry const& implementation, Execution& execution)
       : registry_(registry),
         implementation_(implementation),
-        kernel_(registry.find(implementation.name)),
+        kernel_(implementation.kernel),
         reference_(registry.find("reference")),
         execution_(execution) {}
 
@@ -107,15 +107,15 @@ class KernelCheck {
         results.back().fault = error.what();
       }
     }
-    if (results.empty()) {
-      CheckResult nothing = result("every trial", 0);
-      nothing.not_run = fmt::format(
-          "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
-          "add_trial (docs/checking-kernels.md)",
-          registry_.trials().size(), registry_.operation());
-      results.push_back(std::move(nothing));
-    }
     return results;
+  }
+  CheckResult nothing_to_check() const {
+    CheckResult nothing = result("every trial", 0);
+    nothing.not_run = fmt::format(
+        "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
+        "add_trial (docs/checking-kernels.md)",
+        registry_.trials().size(), registry_.operation());
+    return nothing;
   }
 
  private:
@@ -234,14 +234,24 @@ class KernelCheck {
 
 std::vector<CheckResult> check_kernel(KernelRegistries const& registries, std::string_view operation,
                                       std::string_view implementation, Execution& execution) {
+  std::vector<CheckResult> results;
+  std::optional<CheckResult> nothing;
   if (AnyKernelRegistry const* const registry = registries.registry(operation)) {
-    for (Implementation const& each : registry->implementations()) {
-      if (each.name == implementation) {
-        return KernelCheck(*registry, each, execution).run();
+    for (AnyKernelEntry const& part : registry->parts()) {
+      if (part.name == implementation) {
+        KernelCheck check(*registry, part, execution);
+        std::ranges::move(check.run(), std::back_inserter(results));
+        nothing = check.nothing_to_check();
       }
     }
   }
-  throw ConfigError(fmt::format("there is no implementation '{}' of operation '{}'", implementation, operation));
+  if (!nothing) {
+    throw ConfigError(fmt::format("there is no implementation '{}' of operation '{}'", implementation, operation));
+  }
+  if (results.empty()) {
+    results.push_back(*std::move(nothing));
+  }
+  return results;
 }
 
 }  // namespace heddle

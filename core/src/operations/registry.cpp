@@ -44,20 +44,26 @@ void require_one_of(std::vector<std::string> const& names, std::string_view oper
 
 }  // namespace
 
-void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel) {
-  require_usable_name(operation_, name, origin_);
-  if (kernel == nullptr) {
+AnyKernelRegistry::AnyKernelRegistry(std::string_view operation) : operation_(operation) {}
+AnyKernelRegistry::AnyKernelRegistry(AnyKernelRegistry const&) = default;
+AnyKernelRegistry& AnyKernelRegistry::operator=(AnyKernelRegistry const&) = default;
+AnyKernelRegistry::~AnyKernelRegistry() = default;
+
+void AnyKernelRegistry::add_entry(AnyKernelEntry entry, bool is_part) {
+  entry.origin = origin_;
+  require_usable_name(operation_, entry.name, origin_);
+  if (entry.kernel == nullptr) {
     throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
-                                  origin_, name, operation_));
+                                  origin_, entry.name, operation_));
   }
-  for (AnyKernelEntry const& entry : entries_) {
-    if (entry.name == name) {
+  for (AnyKernelEntry const& other : entries_) {
+    if (other.name == entry.name && !(is_part && other.origin == origin_)) {
       throw ConfigError(
-          fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
-                      operation_, entry.origin));
+          fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name",
+                      entry.name, operation_, other.origin));
     }
   }
-  entries_.push_back({{std::move(name), speed, origin_}, std::move(kernel)});
+  entries_.push_back(std::move(entry));
 }
 
 std::vector<AnyKernelEntry> AnyKernelRegistry::by_speed() const {
@@ -67,12 +73,23 @@ std::vector<AnyKernelEntry> AnyKernelRegistry::by_speed() const {
 }
 
 std::vector<Implementation> AnyKernelRegistry::implementations() const {
-  std::vector<AnyKernelEntry> const sorted = by_speed();
-  return {sorted.begin(), sorted.end()};
+  std::vector<Implementation> result;
+  for (AnyKernelEntry const& part : by_speed()) {
+    if (std::ranges::find(result, part.name, &Implementation::name) == result.end()) {
+      result.push_back(part);
+    }
+  }
+  return result;
 }
 
 std::vector<std::string> AnyKernelRegistry::names() const {
-  return names_of(entries_);
+  std::vector<std::string> names;
+  for (AnyKernelEntry const& part : entries_) {
+    if (std::ranges::find(names, part.name) == names.end()) {
+      names.push_back(part.name);
+    }
+  }
+  return names;
 }
 
 std::shared_ptr<Kernel> AnyKernelRegistry::find(std::string_view name) const {

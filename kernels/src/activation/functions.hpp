@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 #include <numbers>
 #include <string>
@@ -156,5 +157,27 @@ struct FunctionList {
 using BuiltInFunctions = FunctionList<Relu, Gelu, GeluTanh, Silu>;
 static_assert(std::ranges::equal(BuiltInFunctions::names, activation_functions, {}, {}, &ActivationFunction::name),
               "every function that core names has its arithmetic here");
+
+/// The tensors of a call; those of the other direction are unset.
+template <class Element>
+struct ActivationRows {
+  Rows<Element> input, gate, output, grad_output, grad_input, grad_gate;
+  DropoutRule dropout;
+  std::int64_t rows, columns;
+
+  ActivationRows(ActivationCall const& call, Tensor const& result)
+      : input(rows_of<Element>(call.input)),
+        gate(rows_of<Element>(call.gate)),
+        output(rows_of<Element>(result)),
+        dropout(call.dropout),
+        rows(call.input.dim(0)),
+        columns(call.input.dim(1)) {}
+  ActivationRows(ActivationCall const& call, Tensor const& given, ActivationGradients const& gradients)
+      : ActivationRows(call, call.output) {
+    grad_output = rows_of<Element>(given);
+    grad_input = rows_of<Element>(gradients.input);
+    grad_gate = rows_of<Element>(gradients.gate);
+  }
+};
 
 }  // namespace heddle::kernels

@@ -5,20 +5,17 @@ namespace heddle {
 
 namespace {
 
+using kernels::ActivationRows;
+
 template <bool gated, class Function, class Element, class Real = kernels::ArithmeticType<Element>>
-void forward_as(Execution& execution, ActivationCall const& call, Tensor const& output) {
-  auto const input = kernels::rows_of<Element>(call.input);
-  auto const gates = kernels::rows_of<Element>(call.gate);
-  auto const outputs = kernels::rows_of<Element>(output);
-  kernels::DropoutRule const dropout(call.dropout);
-  std::int64_t const columns = call.input.dim(1);
+void run_forward(Execution& execution, ActivationRows<Element> const& of) {
   kernels::for_each(
-      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element const* const x = input[row];
-        Element const* const gate = gates[row];
-        Element* const y = outputs[row];
-        dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+      execution, "heddle::activation", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = of.input[row];
+        Element const* const gate = of.gate[row];
+        Element* const y = of.output[row];
+        of.dropout.template for_each_chunk<Real>(
+            row, of.columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
                 Real value = Function::value(kernels::wide<Real>(x[begin + i])) * kept[i];
                 if constexpr (gated) {
@@ -31,24 +28,16 @@ void forward_as(Execution& execution, ActivationCall const& call, Tensor const& 
 }
 
 template <bool gated, class Function, class Element, class Real = kernels::ArithmeticType<Element>>
-void backward_as(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                 ActivationGradients const& gradients) {
-  auto const input = kernels::rows_of<Element>(call.input);
-  auto const gates = kernels::rows_of<Element>(call.gate);
-  auto const grad_outputs = kernels::rows_of<Element>(grad_output);
-  auto const grad_inputs = kernels::rows_of<Element>(gradients.input);
-  auto const grad_gates = kernels::rows_of<Element>(gradients.gate);
-  kernels::DropoutRule const dropout(call.dropout);
-  std::int64_t const columns = call.input.dim(1);
+void differentiate(Execution& execution, ActivationRows<Element> const& of) {
   kernels::for_each(
-      execution, "heddle::activation", call.input.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element const* const x = input[row];
-        Element const* const gate = gates[row];
-        Element const* const grad_y = grad_outputs[row];
-        Element* const grad_x = grad_inputs[row];
-        Element* const grad_gate = grad_gates[row];
-        dropout.template for_each_chunk<Real>(
-            row, columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
+      execution, "heddle::activation", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const x = of.input[row];
+        Element const* const gate = of.gate[row];
+        Element const* const grad_y = of.grad_output[row];
+        Element* const grad_x = of.grad_input[row];
+        Element* const grad_gate = of.grad_gate[row];
+        of.dropout.template for_each_chunk<Real>(
+            row, of.columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
               kernels::for_each_of_chunk(end - begin, [=](std::int64_t i) {
                 auto const value = kernels::wide<Real>(x[begin + i]);
                 Real const grad = kernels::wide<Real>(grad_y[begin + i]) * kept[i];
@@ -65,18 +54,14 @@ void backward_as(Execution& execution, ActivationCall const& call, Tensor const&
 
 /// relu's gradient if forward's output is available: an element that is zero there was below zero or dropped.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
-void relu_backward_from_output(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
-                               Tensor const& grad_input) {
-  auto const output = kernels::rows_of<Element>(call.output);
-  auto const grad_outputs = kernels::rows_of<Element>(grad_output);
-  auto const grad_inputs = kernels::rows_of<Element>(grad_input);
-  auto const scale = static_cast<Real>(kernels::DropoutRule(call.dropout).scale);
-  std::int64_t const columns = call.output.dim(1);
+void differentiate_relu(Execution& execution, ActivationRows<Element> const& of) {
+  auto const scale = static_cast<Real>(of.dropout.scale);
   kernels::for_each(
-      execution, "heddle::activation", call.output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-        Element const* const y = output[row];
-        Element const* const grad_y = grad_outputs[row];
-        Element* const grad_x = grad_inputs[row];
+      execution, "heddle::activation", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+        Element const* const y = of.output[row];
+        Element const* const grad_y = of.grad_output[row];
+        Element* const grad_x = of.grad_input[row];
+        std::int64_t const columns = of.columns;
         for (std::int64_t j = 0; j < columns; ++j) {
           Real const factor = kernels::wide<Real>(y[j]) > Real{0} ? scale : Real{0};
           grad_x[j] = kernels::narrow_again<Element>(kernels::wide<Real>(grad_y[j]) * factor);
@@ -89,21 +74,22 @@ struct KokkosActivation {
 
   template <class Element>
   static void forward(Execution& execution, ActivationCall const& call, Tensor const& output) {
+    ActivationRows<Element> const rows(call, output);
     kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
-      call.gate.empty() ? forward_as<false, Function, Element>(execution, call, output)
-                        : forward_as<true, Function, Element>(execution, call, output);
+      rows.gate ? run_forward<true, Function>(execution, rows) : run_forward<false, Function>(execution, rows);
     });
   }
   template <class Element>
   static void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                        ActivationGradients const& gradients) {
+    ActivationRows<Element> const rows(call, grad_output, gradients);
     kernels::BuiltInFunctions::with(call.function, [&]<class Function>(Function) {
-      if (!call.gate.empty()) {
-        backward_as<true, Function, Element>(execution, call, grad_output, gradients);
-      } else if (std::is_same_v<Function, kernels::Relu> && !call.output.empty()) {
-        relu_backward_from_output<Element>(execution, call, grad_output, gradients.input);
+      if (rows.gate) {
+        differentiate<true, Function>(execution, rows);
+      } else if (std::is_same_v<Function, kernels::Relu> && rows.output) {
+        differentiate_relu(execution, rows);
       } else {
-        backward_as<false, Function, Element>(execution, call, grad_output, gradients);
+        differentiate<false, Function>(execution, rows);
       }
     });
   }
@@ -112,7 +98,8 @@ struct KokkosActivation {
 }  // namespace
 
 void add_portable_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("kokkos", speeds::portable, std::make_shared<ActivationFrontEnd<KokkosActivation>>());
+  using FrontEnd = ActivationFrontEnd<KokkosActivation, CompiledTypes>;
+  registries.of<Activation>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

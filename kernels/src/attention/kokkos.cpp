@@ -7,6 +7,7 @@
 namespace heddle {
 namespace {
 
+using kernels::AllBackwardRows;
 using kernels::attention_block;
 using kernels::Block;
 using kernels::Rows;
@@ -176,15 +177,6 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
       });
 }
 
-/// Tensors that backward reads and writes beside the call.
-template <class Element>
-struct BackwardRows {
-  Rows<Element> output, grad_output;
-  Rows<Element> grad_q, grad_k, grad_v;
-  Rows<kernels::ArithmeticType<Element>> log_sum_exp;
-  kernels::SharedGradients<kernels::ArithmeticType<Element>> shared;
-};
-
 /// The tiles of a work item of the backward pass. Transposed ones are [head_dim, queries].
 template <class Real>
 struct BackwardTiles {
@@ -220,7 +212,7 @@ struct BackwardTiles {
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& head, Block queries,
-                                         BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
+                                         AllBackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const first_row = head.query_row + queries.begin;
   head.load(head.view.q, first_row, queries.count, tiles.q, head.view.query_scale());
   head.load(rows.grad_output, first_row, queries.count, tiles.grad_output);
@@ -301,7 +293,7 @@ KOKKOS_INLINE_FUNCTION void differentiate_scores(kernels::AttentionHead<Element>
 /// Adds the contributions of a block of queries and a block of keys to the gradients of both.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void backward_blocks(kernels::AttentionHead<Element> const& head, Block queries, Block keys,
-                                            BackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
+                                            AllBackwardRows<Element> const& rows, BackwardTiles<Real>& tiles) {
   std::int64_t const head_dim = head.view.head_dim;
   load_queries(head, queries, rows, tiles);
   score(head, queries, keys, tiles.k, tiles.q_transposed, tiles.weights, tiles.slopes);
@@ -324,7 +316,7 @@ KOKKOS_INLINE_FUNCTION void set_zero(Tile<Real> tile, std::int64_t rows) {
 /// gradients are summed in scratch over the blocks of keys.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const& first,
-                                           BackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,
+                                           AllBackwardRows<Element> const& rows, kernels::Scratch<Real> scratch,
                                            std::int64_t stride) {
   using Head = kernels::AttentionHead<Element>;
   BackwardTiles<Real> tiles(scratch, first.view.head_dim, stride);
@@ -365,7 +357,7 @@ KOKKOS_INLINE_FUNCTION void backward_heads(kernels::AttentionHead<Element> const
 }
 
 template <class Element>
-void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
+void run_backward(Execution& execution, AttentionCall const& call, AllBackwardRows<Element> const& rows) {
   using Real = kernels::ArithmeticType<Element>;
   kernels::AttentionView<Element> const view(call);
   std::int64_t const stride = view.stride();
@@ -382,29 +374,24 @@ void run_backward(Execution& execution, AttentionCall const& call, BackwardRows<
 class KokkosAttention : public Attention {
  public:
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype != DType::int32 && is_defined(problem);
+    return CompiledTypes::contain(problem.dtype) && is_defined(problem);
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+    CompiledTypes::with(call.q.dtype(), [&]<class Element>(Element) {
       auto const& run = call.score == ScoreKind::linear ? kernels::linear_forward<Element> : run_forward<Element>;
       run(execution, call, output, log_sum_exp);
     });
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
+    CompiledTypes::with(call.q.dtype(), [&]<class Element>(Element) {
       if (call.score == ScoreKind::linear) {
-        return kernels::linear_backward<Element>(execution, call, {output, log_sum_exp, grad_output}, gradients);
+        return kernels::linear_backward<Element>(execution, call, {output, log_sum_exp, grad_output, gradients});
       }
       ArenaScope const scope(execution.scratch);
-      BackwardRows<Element> const rows{kernels::rows_of<Element>(output),
-                                       kernels::rows_of<Element>(grad_output),
-                                       kernels::rows_of<Element>(gradients.q),
-                                       kernels::rows_of<Element>(gradients.k),
-                                       kernels::rows_of<Element>(gradients.v),
-                                       kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp),
-                                       {execution.scratch, gradients, call.queries.count}};
+      AllBackwardRows<Element> const rows{{output, log_sum_exp, grad_output, gradients},
+                                          {execution.scratch, gradients, call.queries.count}};
       run_backward<Element>(execution, call, rows);
       rows.shared.add_to(execution, gradients, call.queries.count);
     });
@@ -414,7 +401,7 @@ class KokkosAttention : public Attention {
 }  // namespace
 
 void add_portable_attention_kernels(KernelRegistries& registries) {
-  registries.of<Attention>().add("kokkos", speeds::portable, std::make_shared<KokkosAttention>());
+  registries.of<Attention>().add_part("kokkos", speeds::portable, std::make_shared<KokkosAttention>());
 }
 
 }  // namespace heddle

@@ -90,12 +90,7 @@ class LinearHeads {
     }
   }
 
-  /// The tensors of Attention::backward.
-  struct Gradients {
-    Rows<Element> output, grad_output, grad_q, grad_k, grad_v;
-    Rows<Real> log_sum_exp;
-  };
-  KOKKOS_INLINE_FUNCTION void backward(Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void backward(BackwardRows<Element> const& rows) {
     clear(sum_transposed_, wide_);
     std::int64_t done = causal() ? 0 : add_keys(Sum::transposed, 0, first_.keys);
     for (std::int64_t begin = 0; begin < first_.queries; begin += block) {
@@ -162,7 +157,7 @@ class LinearHeads {
   }
   /// grads_ [queries, head_dim + 1] = (grad_output, -delta) / normaliser, delta being grad_output · output: its product
   /// with (v, 1) is the gradient of a weight.
-  KOKKOS_INLINE_FUNCTION void load_grads(Head const& head, Block queries, Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void load_grads(Head const& head, Block queries, BackwardRows<Element> const& rows) {
     std::int64_t const row = head.query_row + queries.begin;
     head.load(rows.grad_output, row, queries.count, grads_);
     for (std::int64_t i = 0; i < queries.count; ++i) {
@@ -194,7 +189,7 @@ class LinearHeads {
     return begin < end ? end : begin;
   }
   /// Adds φ(q) gradsᵀ of the queries from `begin` to `end`, of all heads that share the keys.
-  KOKKOS_INLINE_FUNCTION void add_queries(std::int64_t begin, std::int64_t end, Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void add_queries(std::int64_t begin, std::int64_t end, BackwardRows<Element> const& rows) {
     for (std::int64_t at = begin; at < end; at += block) {
       Block const queries = block_at(at, end);
       for (std::int64_t i = 0; i < first_.view.sharing; ++i) {
@@ -203,7 +198,7 @@ class LinearHeads {
       }
     }
   }
-  KOKKOS_INLINE_FUNCTION void load_queries(Head const& head, Block queries, Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void load_queries(Head const& head, Block queries, BackwardRows<Element> const& rows) {
     load_features(head, head.view.q, head.query_row + queries.begin, queries.count, queries_);
     load_grads(head, queries, rows);
   }
@@ -246,7 +241,8 @@ class LinearHeads {
     }
   }
 
-  KOKKOS_INLINE_FUNCTION void backward_queries(Head const& head, Block queries, Block rest, Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void backward_queries(Head const& head, Block queries, Block rest,
+                                               BackwardRows<Element> const& rows) {
     load_queries(head, queries, rows);
     multiply<false>(grads_.plain(), sum_transposed_, products_, {queries.count, depth_, depth_ + 1});
     transpose_tile(grads_, round_up(queries.count, tile_columns), depth_ + 1, grads_transposed_);
@@ -262,7 +258,7 @@ class LinearHeads {
   }
 
   /// `rest`: the queries that see only some of the keys; later ones are in the sum.
-  KOKKOS_INLINE_FUNCTION void backward_keys(Block keys, Block rest, Gradients const& rows) {
+  KOKKOS_INLINE_FUNCTION void backward_keys(Block keys, Block rest, BackwardRows<Element> const& rows) {
     load_keys(keys);
     transpose_tile(sum_, depth_, depth_ + 1, sum_transposed_);
     multiply<false>(values_.plain(), sum_transposed_, grad_keys_, {keys.count, depth_, depth_ + 1});
@@ -338,20 +334,10 @@ void linear_forward(Execution& execution, AttentionCall const& call, Tensor cons
       });
 }
 
-/// The results of forward and the gradient of its output.
-struct LinearResults {
-  Tensor output, log_sum_exp, grad_output;
-};
-
 /// Attention::backward for linear scores.
 template <class Element>
-void linear_backward(Execution& execution, AttentionCall const& call, LinearResults const& results,
-                     AttentionGradients const& gradients) {
+void linear_backward(Execution& execution, AttentionCall const& call, BackwardRows<Element> const& rows) {
   AttentionView<Element> const view(call);
-  typename LinearHeads<Element>::Gradients const rows{
-      rows_of<Element>(results.output), rows_of<Element>(results.grad_output),
-      rows_of<Element>(gradients.q),    rows_of<Element>(gradients.k),
-      rows_of<Element>(gradients.v),    rows_of<ArithmeticType<Element>>(results.log_sum_exp)};
   for_each_key_head(
       execution, "linear attention backward", view,
       KOKKOS_LAMBDA(LinearHeads<Element> & heads, std::int64_t) { heads.backward(rows); });

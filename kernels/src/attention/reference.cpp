@@ -1,45 +1,43 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
 #include "support/factories.hpp"
+#include "tiles.hpp"
 
 namespace heddle {
 namespace {
 
+/// A call; scale and cap are in float64, as they are given.
+template <class Element>
+struct Call {
+  kernels::AttentionView<Element> view;
+  double scale, soft_cap;
+
+  explicit Call(AttentionCall const& call) : view(call), scale(call.scale), soft_cap(call.soft_cap) {}
+
+  KOKKOS_INLINE_FUNCTION std::int64_t key_heads() const { return view.heads / view.sharing; }
+};
+
 /// One head of one sequence, with the textbook formulas: scores are computed again wherever they are needed.
 template <class Element>
-struct Head {
-  using Statistic = kernels::ArithmeticType<Element>;
+struct Head : kernels::AttentionHead<Element> {
+  using Base = kernels::AttentionHead<Element>;
+  using Base::position_of, Base::position_of_query;
+  using Base::view, Base::queries, Base::keys, Base::query_row, Base::key_row, Base::head;
 
-  std::int64_t query_begin, query_count, key_begin, key_count, prefix_length;
-  std::int64_t head, key_head, head_dim;
-  double scale, soft_cap;
-  ScoreKind kind;
-  AttentionMask mask;
-  kernels::Rows<Element> q, k, v;
-  std::int32_t const *query_position, *key_position;
-  Statistic const* bias;  ///< of this head, or null
-  std::int64_t bias_reach;
-  Statistic const* score_weight;  ///< of this head, or null
-  kernels::DropoutRule dropout;
+  Call<Element> const& call;
 
-  /// The columns of a row of queries that belong to the head, and of its key and value head, which several heads may
-  /// share.
-  KOKKOS_INLINE_FUNCTION Element* of(kernels::Rows<Element> const& rows, std::int64_t row) const {
-    return rows[row] + head * head_dim;
+  KOKKOS_INLINE_FUNCTION Head(Call<Element> const& of, std::int64_t of_sequence, std::int64_t head_index)
+      : Base(of.view, of_sequence, head_index), call(of) {}
+
+  /// The head's columns of a query, and those of its key and value head, which several heads may share.
+  KOKKOS_INLINE_FUNCTION Element* of_query(kernels::Rows<Element> const& rows, std::int64_t query) const {
+    return this->at(rows, query_row + query);
   }
-  KOKKOS_INLINE_FUNCTION Element* of_key(kernels::Rows<Element> const& rows, std::int64_t row) const {
-    return rows[row] + key_head * head_dim;
-  }
-  KOKKOS_INLINE_FUNCTION std::int64_t position_of_query(std::int64_t query) const {
-    return query_position == nullptr ? query + (key_count - query_count)
-                                     : std::int64_t{query_position[query_begin + query]};
-  }
-  KOKKOS_INLINE_FUNCTION std::int64_t position_of(std::int64_t key) const {
-    return key_position == nullptr ? key : key_position[key_begin + key];
+  KOKKOS_INLINE_FUNCTION Element* of_key(kernels::Rows<Element> const& rows, std::int64_t key) const {
+    return this->at(this->of_keys(rows), key_row + key);
   }
   KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
     std::int64_t const at = position_of(key);
     std::int64_t const own = position_of_query(query);
+    AttentionMask const& mask = view.mask;
     switch (mask.kind) {
       case MaskKind::bidirectional:
         return true;
@@ -57,99 +55,102 @@ struct Head {
         return (near || is_global(at, own)) && (!mask.hides_later || at <= own);
       }
       case MaskKind::prefix:
-        return at < prefix_length || at <= own;
+        return at < this->prefix || at <= own;
     }
     return false;
   }
   KOKKOS_INLINE_FUNCTION bool is_global(std::int64_t at, std::int64_t own) const {
-    return at < mask.global_tokens || own < mask.global_tokens;
+    return at < view.mask.global_tokens || own < view.mask.global_tokens;
   }
   /// The index of the head's bias that is added to the pair's score.
   KOKKOS_INLINE_FUNCTION std::int64_t bias_index(std::int64_t query, std::int64_t key) const {
     std::int64_t const distance = position_of(key) - position_of_query(query);
-    return bias_reach + (distance < -bias_reach ? -bias_reach : (distance > bias_reach ? bias_reach : distance));
+    std::int64_t const reach = view.bias_reach;
+    return reach + (distance < -reach ? -reach : (distance > reach ? reach : distance));
   }
   KOKKOS_INLINE_FUNCTION double dot(Element const* a, Element const* b) const {
     double sum = 0;
-    for (std::int64_t i = 0; i < head_dim; ++i) {
+    for (std::int64_t i = 0; i < view.head_dim; ++i) {
       sum += kernels::wide<double>(a[i]) * kernels::wide<double>(b[i]);
     }
     return sum;
   }
   KOKKOS_INLINE_FUNCTION double tanh_of_sum(std::int64_t query, std::int64_t key, std::int64_t d) const {
-    return std::tanh(kernels::wide<double>(of(q, query_begin + query)[d]) +
-                     kernels::wide<double>(of_key(k, key_begin + key)[d]));
+    return std::tanh(kernels::wide<double>(of_query(view.q, query)[d]) + kernels::wide<double>(of_key(view.k, key)[d]));
   }
   KOKKOS_INLINE_FUNCTION static double feature(double x) { return x > 0 ? x + 1 : std::exp(x); }
   KOKKOS_INLINE_FUNCTION double query_feature(std::int64_t query, std::int64_t d) const {
-    return feature(kernels::wide<double>(of(q, query_begin + query)[d]));
+    return feature(kernels::wide<double>(of_query(view.q, query)[d]));
   }
   KOKKOS_INLINE_FUNCTION double key_feature(std::int64_t key, std::int64_t d) const {
-    return feature(kernels::wide<double>(of_key(k, key_begin + key)[d]));
+    return feature(kernels::wide<double>(of_key(view.k, key)[d]));
   }
   /// The score before the cap and the bias; of linear scores, whose logarithm is the score, the product of features.
   KOKKOS_INLINE_FUNCTION double raw_score(std::int64_t query, std::int64_t key) const {
     double sum = 0;
-    for (std::int64_t d = 0; kind == ScoreKind::additive && d < head_dim; ++d) {
-      sum += static_cast<double>(score_weight[d]) * tanh_of_sum(query, key, d);
+    for (std::int64_t d = 0; view.score == ScoreKind::additive && d < view.head_dim; ++d) {
+      sum += static_cast<double>(view.score_weight[head][d]) * tanh_of_sum(query, key, d);
     }
-    for (std::int64_t d = 0; kind == ScoreKind::linear && d < head_dim; ++d) {
+    for (std::int64_t d = 0; view.score == ScoreKind::linear && d < view.head_dim; ++d) {
       sum += query_feature(query, d) * key_feature(key, d);
     }
-    if (kind == ScoreKind::linear) {
+    if (view.score == ScoreKind::linear) {
       return sum;
     }
-    return scale * (kind == ScoreKind::additive ? sum : dot(of(q, query_begin + query), of_key(k, key_begin + key)));
+    return call.scale * (view.score == ScoreKind::additive ? sum : dot(of_query(view.q, query), of_key(view.k, key)));
   }
   KOKKOS_INLINE_FUNCTION double score(std::int64_t query, std::int64_t key) const {
     double const raw = raw_score(query, key);
-    double const shaped =
-        kind == ScoreKind::linear ? std::log(raw) : (soft_cap > 0 ? soft_cap * std::tanh(raw / soft_cap) : raw);
-    return bias == nullptr ? shaped : shaped + static_cast<double>(bias[bias_index(query, key)]);
+    double const shaped = view.score == ScoreKind::linear
+                              ? std::log(raw)
+                              : (call.soft_cap > 0 ? call.soft_cap * std::tanh(raw / call.soft_cap) : raw);
+    return view.bias ? shaped + static_cast<double>(view.bias[head][bias_index(query, key)]) : shaped;
   }
   /// The derivative of score by raw_score.
   KOKKOS_INLINE_FUNCTION double slope(std::int64_t query, std::int64_t key) const {
-    double const raw = kind == ScoreKind::linear || soft_cap > 0 ? raw_score(query, key) : 0.0;
-    if (kind == ScoreKind::linear) {
+    double const raw = view.score == ScoreKind::linear || call.soft_cap > 0 ? raw_score(query, key) : 0.0;
+    if (view.score == ScoreKind::linear) {
       return 1 / raw;
     }
-    double const tanh = soft_cap > 0 ? std::tanh(raw / soft_cap) : 0.0;
+    double const tanh = call.soft_cap > 0 ? std::tanh(raw / call.soft_cap) : 0.0;
     return 1 - tanh * tanh;
   }
   /// The derivatives of raw_score by column d of the query and of the key.
   KOKKOS_INLINE_FUNCTION double slope_by_query(std::int64_t query, std::int64_t key, std::int64_t d) const {
-    if (kind == ScoreKind::linear) {
+    if (view.score == ScoreKind::linear) {
       double const own = query_feature(query, d);
       return (own > 1 ? 1.0 : own) * key_feature(key, d);
     }
-    return kind == ScoreKind::additive ? slope_by_sum(query, key, d)
-                                       : scale * kernels::wide<double>(of_key(k, key_begin + key)[d]);
+    return view.score == ScoreKind::additive ? slope_by_sum(query, key, d)
+                                             : call.scale * kernels::wide<double>(of_key(view.k, key)[d]);
   }
   KOKKOS_INLINE_FUNCTION double slope_by_key(std::int64_t query, std::int64_t key, std::int64_t d) const {
-    if (kind == ScoreKind::linear) {
+    if (view.score == ScoreKind::linear) {
       double const own = key_feature(key, d);
       return (own > 1 ? 1.0 : own) * query_feature(query, d);
     }
-    return kind == ScoreKind::additive ? slope_by_sum(query, key, d)
-                                       : scale * kernels::wide<double>(of(q, query_begin + query)[d]);
+    return view.score == ScoreKind::additive ? slope_by_sum(query, key, d)
+                                             : call.scale * kernels::wide<double>(of_query(view.q, query)[d]);
   }
   KOKKOS_INLINE_FUNCTION double slope_by_sum(std::int64_t query, std::int64_t key, std::int64_t d) const {
     double const tanh = tanh_of_sum(query, key, d);
-    return scale * static_cast<double>(score_weight[d]) * (1 - tanh * tanh);
+    return call.scale * static_cast<double>(view.score_weight[head][d]) * (1 - tanh * tanh);
   }
   KOKKOS_INLINE_FUNCTION double kept(std::int64_t query, std::int64_t key) const {
     std::int64_t const position = position_of(key);
+    kernels::DropoutRule const& dropout = view.dropout;
     std::int64_t const group = ((dropout.first_column + head) << 20) + position / 8;
-    return dropout.active ? dropout.multiplier(query_begin + query, group, position % 8) : 1.0;
+    return dropout.active ? dropout.multiplier(query_row + query, group, position % 8) : 1.0;
   }
   /// The log-sum-exp of the query's scores and one more, `others`.
   KOKKOS_INLINE_FUNCTION double log_sum_exp(std::int64_t query, double others) const {
     double maximum = others;
-    for (std::int64_t key = 0; key < key_count; ++key) {
-      maximum = sees(query, key) && score(query, key) > maximum ? score(query, key) : maximum;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      double const own = sees(query, key) ? score(query, key) : maximum;
+      maximum = own > maximum ? own : maximum;
     }
     double sum = others > -INFINITY ? std::exp(others - maximum) : 0.0;
-    for (std::int64_t key = 0; key < key_count; ++key) {
+    for (std::int64_t key = 0; key < keys; ++key) {
       sum += sees(query, key) ? std::exp(score(query, key) - maximum) : 0.0;
     }
     return sum > 0 ? maximum + std::log(sum) : maximum;
@@ -160,7 +161,7 @@ struct Head {
 template <class Element, class FactorOf, class ValueOf>
 KOKKOS_INLINE_FUNCTION void sum_terms(Element* to, std::int64_t head_dim, double share, std::int64_t count,
                                       FactorOf const& factor_of, ValueOf const& value_of) {
-  constexpr std::int64_t columns = 32;  // at once
+  constexpr std::int64_t columns = 64;  // at once
   for (std::int64_t begin = 0; begin < head_dim; begin += columns) {
     std::int64_t const end = head_dim - begin < columns ? head_dim : begin + columns;
     double sums[columns];
@@ -180,74 +181,6 @@ KOKKOS_INLINE_FUNCTION void sum_terms(Element* to, std::int64_t head_dim, double
 }
 
 template <class Element>
-struct Call {
-  using Statistic = kernels::ArithmeticType<Element>;
-
-  kernels::Rows<Element> q, k, v;
-  std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
-  std::int32_t const *query_position, *key_position, *prefix_length;
-  kernels::Rows<Statistic> bias, score_weight;
-  std::int64_t bias_reach;
-  std::int64_t count, heads, heads_per_key_head, head_dim;
-  double scale, soft_cap;
-  ScoreKind kind;
-  AttentionMask mask;
-  bool accumulate;
-  kernels::DropoutRule dropout;
-
-  explicit Call(AttentionCall const& call)
-      : q(kernels::rows_of<Element>(call.q)),
-        k(kernels::rows_of<Element>(call.k)),
-        v(kernels::rows_of<Element>(call.v)),
-        query_begin(call.queries.begin.data<std::int32_t>()),
-        query_length(call.queries.length.data<std::int32_t>()),
-        key_begin(call.keys.begin.data<std::int32_t>()),
-        key_length(call.keys.length.data<std::int32_t>()),
-        query_position(kernels::rows_of<std::int32_t>(call.query_position).data),
-        key_position(kernels::rows_of<std::int32_t>(call.key_position).data),
-        prefix_length(kernels::rows_of<std::int32_t>(call.prefix_length).data),
-        bias(kernels::rows_of<Statistic>(call.bias)),
-        score_weight(kernels::rows_of<Statistic>(call.score_weight)),
-        bias_reach(call.bias.empty() ? 0 : call.bias.dim(1) / 2),
-        count(call.queries.count),
-        heads(call.heads),
-        heads_per_key_head(call.kv_heads > 0 ? call.heads / call.kv_heads : 1),
-        head_dim(call.q.dim(1) / call.heads),
-        scale(call.scale),
-        soft_cap(call.soft_cap),
-        kind(call.score),
-        mask(call.mask),
-        accumulate(call.accumulate),
-        dropout(call.dropout) {}
-
-  KOKKOS_INLINE_FUNCTION std::int64_t key_heads() const { return heads / heads_per_key_head; }
-
-  KOKKOS_INLINE_FUNCTION Head<Element> head(std::int64_t sequence, std::int64_t head) const {
-    return {query_begin[sequence],
-            query_length[sequence],
-            key_begin[sequence],
-            key_length[sequence],
-            prefix_length == nullptr ? 0 : prefix_length[sequence],
-            head,
-            head / heads_per_key_head,
-            head_dim,
-            scale,
-            soft_cap,
-            kind,
-            mask,
-            q,
-            k,
-            v,
-            query_position,
-            key_position,
-            bias ? bias[head] : nullptr,
-            bias_reach,
-            score_weight ? score_weight[head] : nullptr,
-            dropout};
-  }
-};
-
-template <class Element>
 void run_forward(Execution& execution, AttentionCall const& attention, Tensor const& output,
                  Tensor const& log_sum_exp) {
   using Real = kernels::ArithmeticType<Element>;
@@ -255,33 +188,29 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
   auto const out = kernels::rows_of<Element>(output);
   auto const statistics = kernels::rows_of<Real>(log_sum_exp);
   kernels::for_each(
-      execution, "reference attention forward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        Head<Element> const head = call.head(item / call.heads, item % call.heads);
-        for (std::int64_t query = 0; query < head.query_count; ++query) {
-          Real& statistic = statistics[head.query_begin + query][head.head];
-          double const others = call.accumulate ? static_cast<double>(statistic) : -INFINITY;
+      execution, "reference attention forward", call.view.count * call.view.heads, KOKKOS_LAMBDA(std::int64_t item) {
+        Head<Element> const head(call, item / call.view.heads, item % call.view.heads);
+        for (std::int64_t query = 0; query < head.queries; ++query) {
+          Real& statistic = statistics[head.query_row + query][head.head];
+          double const others = call.view.accumulate ? static_cast<double>(statistic) : -INFINITY;
           double const normalizer = head.log_sum_exp(query, others);
           double const share = others > -INFINITY ? std::exp(others - normalizer) : 0.0;
           statistic = static_cast<Real>(normalizer);
           sum_terms(
-              head.of(out, head.query_begin + query), head.head_dim, share, head.key_count,
+              head.of_query(out, query), head.view.head_dim, share, head.keys,
               [&](std::int64_t key) {
                 double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
                 return weight * head.kept(query, key);
               },
               [&](std::int64_t key, std::int64_t d) {
-                return kernels::wide<double>(head.of_key(head.v, head.key_begin + key)[d]);
+                return kernels::wide<double>(head.of_key(head.view.v, key)[d]);
               });
         }
       });
 }
 
-/// Tensors that backward reads and writes beside the call.
 template <class Element>
-struct BackwardRows {
-  kernels::Rows<Element> output, grad_output;
-  kernels::Rows<Element> grad_q, grad_k, grad_v;
-  kernels::Rows<kernels::ArithmeticType<Element>> log_sum_exp;
+struct ReferenceRows : kernels::BackwardRows<Element> {
   kernels::Rows<kernels::ArithmeticType<Element>> grad_bias, grad_score_weight;
 };
 
@@ -296,26 +225,26 @@ struct PairFactors {
 /// With weight p, kept multiplier m, dp = grad_output · v and delta = grad_output · output: dv += p m grad_output,
 /// d(score) = p (m dp - delta).
 template <class Element>
-KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, BackwardRows<Element> const& rows,
+KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, ReferenceRows<Element> const& rows,
                                                 std::int64_t query, std::int64_t key) {
   if (!head.sees(query, key)) {
     return {};
   }
-  std::int64_t const row = head.query_begin + query;
-  Element const* const grad = head.of(rows.grad_output, row);
-  double const delta = head.dot(grad, head.of(rows.output, row));
-  double const weight = std::exp(head.score(query, key) - kernels::wide<double>(rows.log_sum_exp[row][head.head]));
+  Element const* const grad = head.of_query(rows.grad_output, query);
+  double const delta = head.dot(grad, head.of_query(rows.output, query));
+  double const normalizer = rows.log_sum_exp[head.query_row + query][head.head];
+  double const weight = std::exp(head.score(query, key) - normalizer);
   double const kept = head.kept(query, key);
-  double const grad_weight = kept * head.dot(grad, head.of_key(head.v, head.key_begin + key));
+  double const grad_weight = kept * head.dot(grad, head.of_key(head.view.v, key));
   double const grad_score = weight * (grad_weight - delta);
   return {weight * kept, grad_score, grad_score * head.slope(query, key)};
 }
 
 template <class Element>
-KOKKOS_INLINE_FUNCTION void write_grad_q(Head<Element> const& head, BackwardRows<Element> const& rows, double share) {
-  for (std::int64_t query = 0; query < head.query_count; ++query) {
+KOKKOS_INLINE_FUNCTION void write_grad_q(Head<Element> const& head, ReferenceRows<Element> const& rows, double share) {
+  for (std::int64_t query = 0; query < head.queries; ++query) {
     sum_terms(
-        head.of(rows.grad_q, head.query_begin + query), head.head_dim, share, head.key_count,
+        head.of_query(rows.grad_q, query), head.view.head_dim, share, head.keys,
         [&](std::int64_t key) { return pair_factors(head, rows, query, key).raw_score; },
         [&](std::int64_t key, std::int64_t d) { return head.slope_by_query(query, key, d); });
   }
@@ -323,39 +252,38 @@ KOKKOS_INLINE_FUNCTION void write_grad_q(Head<Element> const& head, BackwardRows
 
 /// grad_k and grad_v of a sequence's key head: sums over the queries of all heads that share it.
 template <class Element>
-KOKKOS_INLINE_FUNCTION void write_grad_k_and_v(Call<Element> const& call, BackwardRows<Element> const& rows,
+KOKKOS_INLINE_FUNCTION void write_grad_k_and_v(Call<Element> const& call, ReferenceRows<Element> const& rows,
                                                std::int64_t sequence, std::int64_t key_head) {
-  double const share = call.accumulate ? 1 : 0;
-  Head<Element> const first = call.head(sequence, key_head * call.heads_per_key_head);
-  std::int64_t const pairs = first.query_count * call.heads_per_key_head;
-  auto const head_of = [&](std::int64_t pair) { return call.head(sequence, first.head + pair / first.query_count); };
-  for (std::int64_t key = 0; key < first.key_count; ++key) {
-    std::int64_t const row = first.key_begin + key;
+  double const share = call.view.accumulate ? 1 : 0;
+  Head<Element> const first(call, sequence, key_head * call.view.sharing);
+  std::int64_t const pairs = first.queries * call.view.sharing;
+  auto const head_of = [&](std::int64_t pair) {
+    return Head<Element>(call, sequence, first.head + pair / first.queries);
+  };
+  for (std::int64_t key = 0; key < first.keys; ++key) {
     sum_terms(
-        first.of_key(rows.grad_k, row), first.head_dim, share, pairs,
-        [&](std::int64_t pair) { return pair_factors(head_of(pair), rows, pair % first.query_count, key).raw_score; },
-        [&](std::int64_t pair, std::int64_t d) {
-          return head_of(pair).slope_by_key(pair % first.query_count, key, d);
-        });
+        first.of_key(rows.grad_k, key), first.view.head_dim, share, pairs,
+        [&](std::int64_t pair) { return pair_factors(head_of(pair), rows, pair % first.queries, key).raw_score; },
+        [&](std::int64_t pair, std::int64_t d) { return head_of(pair).slope_by_key(pair % first.queries, key, d); });
     sum_terms(
-        first.of_key(rows.grad_v, row), first.head_dim, share, pairs,
-        [&](std::int64_t pair) { return pair_factors(head_of(pair), rows, pair % first.query_count, key).weight; },
+        first.of_key(rows.grad_v, key), first.view.head_dim, share, pairs,
+        [&](std::int64_t pair) { return pair_factors(head_of(pair), rows, pair % first.queries, key).weight; },
         [&](std::int64_t pair, std::int64_t d) {
-          return kernels::wide<double>(
-              head_of(pair).of(rows.grad_output, first.query_begin + pair % first.query_count)[d]);
+          return kernels::wide<double>(head_of(pair).of_query(rows.grad_output, pair % first.queries)[d]);
         });
   }
 }
 
 template <class Element>
-void run_backward(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
+void run_backward(Execution& execution, AttentionCall const& attention, ReferenceRows<Element> const& rows) {
   Call<Element> const call(attention);
   kernels::for_each(
-      execution, "reference attention backward", call.count * call.heads, KOKKOS_LAMBDA(std::int64_t item) {
-        write_grad_q(call.head(item / call.heads, item % call.heads), rows, call.accumulate ? 1 : 0);
+      execution, "reference attention backward", call.view.count * call.view.heads, KOKKOS_LAMBDA(std::int64_t item) {
+        write_grad_q(Head<Element>(call, item / call.view.heads, item % call.view.heads), rows,
+                     call.view.accumulate ? 1 : 0);
       });
   kernels::for_each(
-      execution, "reference attention backward", call.count * call.key_heads(), KOKKOS_LAMBDA(std::int64_t item) {
+      execution, "reference attention backward", call.view.count * call.key_heads(), KOKKOS_LAMBDA(std::int64_t item) {
         write_grad_k_and_v(call, rows, item / call.key_heads(), item % call.key_heads());
       });
 }
@@ -363,44 +291,45 @@ void run_backward(Execution& execution, AttentionCall const& attention, Backward
 /// Calls `add(head, query, key)` for all pairs of one head of all sequences, in their order.
 template <class Element, class Add>
 KOKKOS_INLINE_FUNCTION void for_each_pair(Call<Element> const& call, std::int64_t head_index, Add const& add) {
-  for (std::int64_t sequence = 0; sequence < call.count; ++sequence) {
-    Head<Element> const head = call.head(sequence, head_index);
-    for (std::int64_t pair = 0; pair < head.query_count * head.key_count; ++pair) {
-      add(head, pair / head.key_count, pair % head.key_count);
+  for (std::int64_t sequence = 0; sequence < call.view.count; ++sequence) {
+    Head<Element> const head(call, sequence, head_index);
+    for (std::int64_t pair = 0; pair < head.queries * head.keys; ++pair) {
+      add(head, pair / head.keys, pair % head.keys);
     }
   }
 }
 
 /// One work item for each bias.
 template <class Element>
-void add_bias_gradients(Execution& execution, AttentionCall const& attention, BackwardRows<Element> const& rows) {
+void add_bias_gradients(Execution& execution, AttentionCall const& attention, ReferenceRows<Element> const& rows) {
   Call<Element> const call(attention);
   std::int64_t const distances = attention.bias.dim(1);
   kernels::for_each(
-      execution, "reference attention bias gradient", call.heads * distances, KOKKOS_LAMBDA(std::int64_t item) {
+      execution, "reference attention bias gradient", call.view.heads * distances, KOKKOS_LAMBDA(std::int64_t item) {
         double sum = 0;
         for_each_pair(call, item / distances, [&](Head<Element> const& head, std::int64_t query, std::int64_t key) {
           bool const at_distance = head.bias_index(query, key) == item % distances;
           sum += at_distance ? pair_factors(head, rows, query, key).score : 0.0;
         });
-        rows.grad_bias[item / distances][item % distances] += static_cast<typename Head<Element>::Statistic>(sum);
+        rows.grad_bias[item / distances][item % distances] += static_cast<kernels::ArithmeticType<Element>>(sum);
       });
 }
 
 /// One work item for each weight of additive scores.
 template <class Element>
 void add_score_weight_gradients(Execution& execution, AttentionCall const& attention,
-                                BackwardRows<Element> const& rows) {
+                                ReferenceRows<Element> const& rows) {
   Call<Element> const call(attention);
   kernels::for_each(
-      execution, "reference attention score weight gradient", call.heads * call.head_dim,
+      execution, "reference attention score weight gradient", call.view.heads * call.view.head_dim,
       KOKKOS_LAMBDA(std::int64_t item) {
-        std::int64_t const d = item % call.head_dim;
+        std::int64_t const d = item % call.view.head_dim;
         double sum = 0;
-        for_each_pair(call, item / call.head_dim, [&](Head<Element> const& head, std::int64_t query, std::int64_t key) {
-          sum += pair_factors(head, rows, query, key).raw_score * head.scale * head.tanh_of_sum(query, key, d);
-        });
-        rows.grad_score_weight[item / call.head_dim][d] += static_cast<typename Head<Element>::Statistic>(sum);
+        for_each_pair(
+            call, item / call.view.head_dim, [&](Head<Element> const& head, std::int64_t query, std::int64_t key) {
+              sum += pair_factors(head, rows, query, key).raw_score * call.scale * head.tanh_of_sum(query, key, d);
+            });
+        rows.grad_score_weight[item / call.view.head_dim][d] += static_cast<kernels::ArithmeticType<Element>>(sum);
       });
 }
 
@@ -414,37 +343,37 @@ void run_with_state(Execution& execution, AttentionCall const& attention, Tensor
   auto const statistics = kernels::rows_of<Real>(log_sum_exp);
   auto const states = kernels::rows_of<Real>(attention.state);
   kernels::for_each(
-      execution, "reference attention with a state", call.count * call.key_heads(), KOKKOS_LAMBDA(std::int64_t item) {
-        std::int64_t const columns = call.head_dim + 1;
+      execution, "reference attention with a state", call.view.count * call.key_heads(),
+      KOKKOS_LAMBDA(std::int64_t item) {
+        std::int64_t const columns = call.view.head_dim + 1;
         std::int64_t const key_head = item % call.key_heads();
-        Real* const state = states[item / call.key_heads()] + key_head * call.head_dim * columns;
-        Head<Element> const first = call.head(item / call.key_heads(), key_head * call.heads_per_key_head);
-        for (std::int64_t entry = 0; entry < call.head_dim * columns; ++entry) {
+        Real* const state = states[item / call.key_heads()] + key_head * call.view.head_dim * columns;
+        Head<Element> const first(call, item / call.key_heads(), key_head * call.view.sharing);
+        for (std::int64_t entry = 0; entry < call.view.head_dim * columns; ++entry) {
           double sum = static_cast<double>(state[entry]);
-          for (std::int64_t key = 0; key < first.key_count; ++key) {
+          for (std::int64_t key = 0; key < first.keys; ++key) {
             std::int64_t const d = entry % columns;
             double const value =
-                d < call.head_dim ? kernels::wide<double>(first.of_key(first.v, first.key_begin + key)[d]) : 1.0;
+                d < call.view.head_dim ? kernels::wide<double>(first.of_key(first.view.v, key)[d]) : 1.0;
             sum += first.key_feature(key, entry / columns) * value;
           }
           state[entry] = static_cast<Real>(sum);
         }
-        for (std::int64_t row = 0; row < first.query_count * call.heads_per_key_head; ++row) {
-          std::int64_t const query = row / call.heads_per_key_head;
-          Head<Element> const head = call.head(item / call.key_heads(), first.head + row % call.heads_per_key_head);
+        for (std::int64_t row = 0; row < first.queries * call.view.sharing; ++row) {
+          std::int64_t const query = row / call.view.sharing;
+          Head<Element> const head(call, item / call.key_heads(), first.head + row % call.view.sharing);
           auto const read = [&](std::int64_t column) {
             double sum = 0;
-            for (std::int64_t d = 0; d < call.head_dim; ++d) {
+            for (std::int64_t d = 0; d < call.view.head_dim; ++d) {
               sum += head.query_feature(query, d) * static_cast<double>(state[d * columns + column]);
             }
             return sum;
           };
-          double const normalizer = read(call.head_dim);
-          for (std::int64_t d = 0; d < call.head_dim; ++d) {
-            head.of(out, head.query_begin + query)[d] =
-                kernels::narrow<Element>(normalizer > 0 ? read(d) / normalizer : 0.0);
+          double const normalizer = read(call.view.head_dim);
+          for (std::int64_t d = 0; d < call.view.head_dim; ++d) {
+            head.of_query(out, query)[d] = kernels::narrow<Element>(normalizer > 0 ? read(d) / normalizer : 0.0);
           }
-          statistics[head.query_begin + query][head.head] = static_cast<Real>(std::log(normalizer));
+          statistics[head.query_row + query][head.head] = static_cast<Real>(std::log(normalizer));
         }
       });
 }
@@ -464,14 +393,10 @@ class ReferenceAttention : public Attention {
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
     kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
-      BackwardRows<Element> const rows{kernels::rows_of<Element>(output),
-                                       kernels::rows_of<Element>(grad_output),
-                                       kernels::rows_of<Element>(gradients.q),
-                                       kernels::rows_of<Element>(gradients.k),
-                                       kernels::rows_of<Element>(gradients.v),
-                                       kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp),
-                                       kernels::rows_of<kernels::ArithmeticType<Element>>(gradients.bias),
-                                       kernels::rows_of<kernels::ArithmeticType<Element>>(gradients.score_weight)};
+      using Real = kernels::ArithmeticType<Element>;
+      ReferenceRows<Element> const rows{{output, log_sum_exp, grad_output, gradients},
+                                        kernels::rows_of<Real>(gradients.bias),
+                                        kernels::rows_of<Real>(gradients.score_weight)};
       run_backward<Element>(execution, call, rows);
       if (!gradients.bias.empty()) {
         add_bias_gradients<Element>(execution, call, rows);

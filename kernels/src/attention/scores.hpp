@@ -278,4 +278,10 @@ struct SharedGradients {
   }
 };
 
+/// The tensors of Attention::backward and the sums for the gradients of parameters.
+template <class Element>
+struct AllBackwardRows : BackwardRows<Element> {
+  SharedGradients<ArithmeticType<Element>> shared;
+};
+
 }  // namespace heddle::kernels

@@ -11,6 +11,7 @@
 /// groups of one vector of `Element`: a group of 32 bfloat16 becomes the elements of even and then of odd index (Pair).
 namespace heddle::simd_attention {
 
+using kernels::AllBackwardRows;
 using kernels::attention_block;
 using kernels::Block;
 using kernels::round_up;
@@ -295,12 +296,5 @@ inline void scale_elements(Tile<float> tile, std::int64_t rows, Tile<float> fact
     lanes::store(lanes::load(tile.data + i) * lanes::load(factors.data + i), tile.data + i);
   }
 }
-
-/// Attention::forward and backward for calls of `Element`: float or BFloat16.
-template <class Element>
-void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp);
-template <class Element>
-void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
-              Tensor const& grad_output, AttentionGradients const& gradients);
 
 }  // namespace heddle::simd_attention

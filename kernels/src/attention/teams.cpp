@@ -10,6 +10,7 @@ namespace {
 
 using kernels::AttentionHead;
 using kernels::AttentionView;
+using kernels::BackwardRows;
 using kernels::Block;
 using kernels::Rows;
 using namespace kernels::team_attention;
@@ -135,13 +136,6 @@ void run_forward(Execution& execution, AttentionCall const& call, Tensor const& 
         }
       });
 }
-
-/// Tensors that backward reads and writes beside the call.
-template <class Element>
-struct BackwardRows {
-  Rows<Element> output, grad_output, grad_q, grad_k, grad_v;
-  Rows<kernels::ArithmeticType<Element>> log_sum_exp;
-};
 
 /// Tiles with which a block of queries and a block of keys are differentiated.
 template <class Element>
@@ -310,11 +304,7 @@ class TeamAttention final : public Attention {
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
     kernels::with_floating(call.q.dtype(), [&]<class Element>(Element) {
-      run_backward<Element>(
-          execution, call,
-          {kernels::rows_of<Element>(output), kernels::rows_of<Element>(grad_output),
-           kernels::rows_of<Element>(gradients.q), kernels::rows_of<Element>(gradients.k),
-           kernels::rows_of<Element>(gradients.v), kernels::rows_of<kernels::ArithmeticType<Element>>(log_sum_exp)});
+      run_backward<Element>(execution, call, {output, log_sum_exp, grad_output, gradients});
     });
   }
 };

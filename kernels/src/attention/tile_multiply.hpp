@@ -1,7 +1,6 @@
 #pragma once
 
-#include <Kokkos_Core.hpp>
-#include <cstdint>
+#include <heddle/core/operations/elements.hpp>
 
 // Keeps GCC from unrolling a loop of 16 before it recognises that the loop is one vector.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
@@ -45,7 +44,7 @@ struct ProductExtents {
 /// c = a b, or c += a b. Rows are rounded up to tile_rows and columns to tile_columns: the tiles must have room for
 /// them.
 template <bool accumulate, class Real>
-KOKKOS_INLINE_FUNCTION void multiply(Factor<Real> a, Tile<Real> b, Tile<Real> c, ProductExtents extents) {
+HEDDLE_ONE_COPY void multiply(Factor<Real> a, Tile<Real> b, Tile<Real> c, ProductExtents extents) {
   for (std::int64_t column = 0; column < extents.columns; column += tile_columns) {
     for (std::int64_t row = 0; row < extents.rows; row += tile_rows) {
       Real sums[tile_rows][tile_columns] = {};

@@ -332,6 +332,22 @@ struct AttentionHead {
   }
 };
 
+/// The tensors of Attention::backward beside the call; those of parameters are in SharedGradients.
+template <class Element>
+struct BackwardRows {
+  Rows<Element> output, grad_output, grad_q, grad_k, grad_v;
+  Rows<ArithmeticType<Element>> log_sum_exp;
+
+  BackwardRows(Tensor const& of_output, Tensor const& of_log_sum_exp, Tensor const& of_grad_output,
+               AttentionGradients const& gradients)
+      : output(rows_of<Element>(of_output)),
+        grad_output(rows_of<Element>(of_grad_output)),
+        grad_q(rows_of<Element>(gradients.q)),
+        grad_k(rows_of<Element>(gradients.k)),
+        grad_v(rows_of<Element>(gradients.v)),
+        log_sum_exp(rows_of<ArithmeticType<Element>>(of_log_sum_exp)) {}
+};
+
 /// Divides a work item's scratch into parts, in multiples of 16 elements.
 template <class Real>
 struct Scratch {

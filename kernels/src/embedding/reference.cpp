@@ -1,5 +1,4 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
+#include "rows.hpp"
 #include "support/factories.hpp"
 
 namespace heddle {
@@ -10,54 +9,33 @@ namespace {
 struct ReferenceEmbedding {
   template <class Element>
   static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-    using Parameter = kernels::ArithmeticType<Element>;
-    auto const table = kernels::rows_of<Parameter>(call.table);
-    auto const positions = kernels::rows_of<Parameter>(call.positions);
-    auto const y = kernels::rows_of<Element>(output);
-    std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
-    std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-    kernels::DropoutRule const dropout(call.dropout);
-    std::int64_t const columns = call.table.dim(1);
-    std::int64_t const vocabulary = call.table.dim(0);
-    std::int64_t const first_token = call.first_token;
-    double const scale = call.scale;
+    kernels::EmbeddingRows<Element> const of(call, output, call.table, call.positions);
     kernels::for_each(
-        execution, "heddle::reference_embedding", output.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-          std::int64_t const token = id[row] - first_token;
-          bool const here = token >= 0 && token < vocabulary;
-          for (std::int64_t j = 0; j < columns; ++j) {
-            double const embedded = here ? scale * static_cast<double>(table[token][j]) : 0.0;
-            double const placed = positions ? static_cast<double>(positions[position[row]][j]) : 0.0;
-            y[row][j] = kernels::narrow<Element>((embedded + placed) * dropout.multiplier(row, j));
+        execution, "heddle::reference_embedding", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          auto const* const embedding = of.of_token(of.id[row]);
+          auto const* const place = of.place(row);
+          for (std::int64_t j = 0; j < of.columns; ++j) {
+            double const embedded = embedding != nullptr ? of.scale * static_cast<double>(embedding[j]) : 0.0;
+            double const placed = place != nullptr ? static_cast<double>(place[j]) : 0.0;
+            of.output[row][j] = kernels::narrow<Element>((embedded + placed) * of.dropout.multiplier(row, j));
           }
         });
   }
 
   /// Column by column, so that one work item makes each sum, row after row.
-  template <class Element>
+  template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                        Tensor const& grad_table, Tensor const& grad_positions) {
-    using Parameter = kernels::ArithmeticType<Element>;
-    auto const grad_y = kernels::rows_of<Element>(grad_output);
-    auto const to_table = kernels::rows_of<Parameter>(grad_table);
-    auto const to_positions = kernels::rows_of<Parameter>(grad_positions);
-    std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
-    std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-    kernels::DropoutRule const dropout(call.dropout);
-    std::int64_t const rows = grad_output.dim(0);
-    std::int64_t const vocabulary = grad_table.dim(0);
-    std::int64_t const first_token = call.first_token;
-    double const scale = call.scale;
+    kernels::EmbeddingRows<Element> const grads(call, grad_output, grad_table, grad_positions);
     kernels::for_each(
-        execution, "heddle::reference_embedding", grad_output.dim(1), KOKKOS_LAMBDA(std::int64_t j) {
-          for (std::int64_t row = 0; row < rows; ++row) {
-            double const grad = kernels::wide<double>(grad_y[row][j]) * dropout.multiplier(row, j);
-            std::int64_t const token = id[row] - first_token;
-            if (token >= 0 && token < vocabulary) {
-              to_table[token][j] += static_cast<Parameter>(scale * grad);
+        execution, "heddle::reference_embedding", grads.columns, KOKKOS_LAMBDA(std::int64_t j) {
+          for (std::int64_t row = 0; row < grads.rows; ++row) {
+            double const grad = kernels::wide<double>(grads.output[row][j]) * grads.dropout.multiplier(row, j);
+            if (Real* const embedding = grads.of_token(grads.id[row])) {
+              embedding[j] += static_cast<Real>(grads.scale * grad);
             }
-            if (to_positions) {
-              to_positions[position[row]][j] += static_cast<Parameter>(grad);
+            if (Real* const place = grads.place(row)) {
+              place[j] += static_cast<Real>(grad);
             }
           }
         });

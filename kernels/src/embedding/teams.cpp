@@ -1,5 +1,6 @@
 #include <heddle/core/operations/row_lanes.hpp>
 
+#include "rows.hpp"
 #include "support/factories.hpp"
 #include "support/partial_sums.hpp"
 
@@ -8,10 +9,10 @@ namespace heddle {
 namespace {
 
 using kernels::ColumnGroup;
+using kernels::EmbeddingRows;
 using kernels::group_columns;
 using kernels::GroupValues;
 using kernels::RowLanes;
-using kernels::Rows;
 
 /// group of `row` += sum.
 template <class Real>
@@ -31,50 +32,34 @@ template <class Element>
 struct TableGradient {
   using Real = kernels::ArithmeticType<Element>;
 
-  Rows<Element> grads;
-  Rows<Real> table;
-  std::int32_t const* id;
-  std::int32_t const* order;
-  kernels::DropoutRule dropout;
-  std::int64_t rows, columns, vocabulary, first_token, pieces;
-  Real scale;
+  EmbeddingRows<Element> of;
+  std::int64_t pieces;
   Real* partial;  ///< [pieces, 2, columns]
 
-  TableGradient(EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table, Arena& scratch)
-      : grads(kernels::rows_of<Element>(grad)),
-        table(kernels::rows_of<Real>(grad_table)),
-        id(call.tokens.id.data<std::int32_t>()),
-        order(call.tokens.row_order.data<std::int32_t>()),
-        dropout(call.dropout),
-        rows(grad.dim(0)),
-        columns(grad.dim(1)),
-        vocabulary(grad_table.dim(0)),
-        first_token(call.first_token),
-        pieces((rows + kernels::rows_per_partial - 1) / kernels::rows_per_partial),
-        scale(static_cast<Real>(call.scale)),
-        partial(scratch.allocate(DTypeOf<Real>::value, Shape{pieces, 2, columns}).template data<Real>()) {}
+  TableGradient(EmbeddingRows<Element> const& grads, Arena& scratch)
+      : of(grads),
+        pieces((of.rows + kernels::rows_per_partial - 1) / kernels::rows_per_partial),
+        partial(scratch.allocate(DTypeOf<Real>::value, Shape{pieces, 2, of.columns}).template data<Real>()) {}
 
   /// The token of a place in the sorted order; none at its ends.
   KOKKOS_INLINE_FUNCTION std::int64_t token(std::int64_t place) const {
     constexpr std::int64_t none = std::int64_t{1} << 40;
-    return place < 0 || place >= rows ? none : std::int64_t{id[order[place]]};
-  }
-  KOKKOS_INLINE_FUNCTION bool here(std::int64_t token) const {
-    return token >= first_token && token < first_token + vocabulary;
+    return place < 0 || place >= of.rows ? none : std::int64_t{of.id[of.order[place]]};
   }
   KOKKOS_INLINE_FUNCTION std::int64_t begin(std::int64_t piece) const { return piece * kernels::rows_per_partial; }
   KOKKOS_INLINE_FUNCTION std::int64_t end(std::int64_t piece) const {
-    return begin(piece + 1) < rows ? begin(piece + 1) : rows;
+    return begin(piece + 1) < of.rows ? begin(piece + 1) : of.rows;
   }
   KOKKOS_INLINE_FUNCTION Real* shared_sum(std::int64_t piece, int slot) const {
-    return partial + (2 * piece + slot) * columns;
+    return partial + (2 * piece + slot) * of.columns;
   }
 
   /// sum += the gradient of the row at a place in the sorted order.
   KOKKOS_INLINE_FUNCTION void add(ColumnGroup const& at, std::int64_t place, GroupValues<Real>& sum) const {
-    std::int64_t const row = order[place];
-    auto const grad = at.template load<Real>(grads[row]);
-    auto const kept = at.template multipliers<Real>(dropout, row);
+    std::int64_t const row = of.order[place];
+    auto const scale = static_cast<Real>(of.scale);
+    auto const grad = at.template load<Real>(of.output[row]);
+    auto const kept = at.template multipliers<Real>(of.dropout, row);
     for (int i = 0; i < group_columns; ++i) {
       sum[i] += scale * kept[i] * grad[i];
     }
@@ -87,14 +72,14 @@ struct TableGradient {
       bool const began_before = token(place - 1) == current;
       GroupValues<Real> sum{};
       for (; place < last && token(place) == current; ++place) {
-        if (here(current)) {
+        if (of.has(current)) {
           add(at, place, sum);
         }
       }
       if (began_before || token(place) == current) {
         at.store(sum, shared_sum(piece, began_before ? 0 : 1));
-      } else if (here(current)) {
-        add_to_row(at, sum, table[current - first_token]);
+      } else if (of.has(current)) {
+        add_to_row(at, sum, of.of_token(current));
       }
     }
   }
@@ -102,7 +87,7 @@ struct TableGradient {
   /// Whether the piece's last token starts in it and continues behind it: the piece adds that token's partial sums.
   KOKKOS_INLINE_FUNCTION bool adds_shared_sums(std::int64_t piece) const {
     std::int64_t const last = token(end(piece) - 1);
-    return here(last) && token(end(piece)) == last && token(begin(piece) - 1) != last;
+    return of.has(last) && token(end(piece)) == last && token(begin(piece) - 1) != last;
   }
 
   KOKKOS_INLINE_FUNCTION void add_shared_sums(ColumnGroup const& at, std::int64_t piece) const {
@@ -111,7 +96,7 @@ struct TableGradient {
     for (std::int64_t next = piece + 1; next < pieces && token(begin(next)) == last; ++next) {
       add_to_group(at, shared_sum(next, 0), sum);
     }
-    add_to_row(at, sum, table[last - first_token]);
+    add_to_row(at, sum, of.of_token(last));
   }
 
  private:
@@ -124,10 +109,10 @@ struct TableGradient {
 };
 
 template <class Element>
-void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const& grad, Tensor const& grad_table) {
+void add_to_table(Execution& execution, EmbeddingRows<Element> const& grads) {
   ArenaScope const scope(execution.scratch);
-  TableGradient<Element> const gradient(call, grad, grad_table, execution.scratch);
-  std::int64_t const columns = gradient.columns;
+  TableGradient<Element> const gradient(grads, execution.scratch);
+  std::int64_t const columns = grads.columns;
   kernels::for_each_row(
       execution, "embedding gradient", gradient.pieces, columns,
       KOKKOS_LAMBDA(std::int64_t piece, RowLanes const& lanes) {
@@ -144,29 +129,22 @@ void add_to_table(Execution& execution, EmbeddingCall const& call, Tensor const&
 
 /// One row of lanes a position; it looks at all rows.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
-void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor const& grad,
-                      Tensor const& grad_positions) {
-  auto const grads = kernels::rows_of<Element>(grad);
-  auto const sums = kernels::rows_of<Real>(grad_positions);
-  std::int32_t const* const positions = call.rows.position.data<std::int32_t>();
-  kernels::DropoutRule const dropout(call.dropout);
-  std::int64_t const rows = grad.dim(0);
-  std::int64_t const columns = grad.dim(1);
+void add_to_positions(Execution& execution, EmbeddingRows<Element> const& grads, std::int64_t positions) {
   kernels::for_each_row(
-      execution, "position gradient", grad_positions.dim(0), columns,
+      execution, "position gradient", positions, grads.columns,
       KOKKOS_LAMBDA(std::int64_t position, RowLanes const& lanes) {
-        lanes.for_each_group(columns, [&](ColumnGroup const& at) {
+        lanes.for_each_group(grads.columns, [&](ColumnGroup const& at) {
           GroupValues<Real> sum{};
-          for (std::int64_t row = 0; row < rows; ++row) {
-            if (positions[row] == position) {
-              auto const from = at.template load<Real>(grads[row]);
-              auto const kept = at.template multipliers<Real>(dropout, row);
+          for (std::int64_t row = 0; row < grads.rows; ++row) {
+            if (grads.position[row] == position) {
+              auto const from = at.template load<Real>(grads.output[row]);
+              auto const kept = at.template multipliers<Real>(grads.dropout, row);
               for (int i = 0; i < group_columns; ++i) {
                 sum[i] += kept[i] * from[i];
               }
             }
           }
-          add_to_row(at, sum, sums[position]);
+          add_to_row(at, sum, grads.positions[position]);
         });
       });
 }
@@ -174,29 +152,19 @@ void add_to_positions(Execution& execution, EmbeddingCall const& call, Tensor co
 struct TeamEmbedding {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-    auto const table = kernels::rows_of<Real>(call.table);
-    auto const positions = kernels::rows_of<Real>(call.positions);
-    auto const outputs = kernels::rows_of<Element>(output);
-    std::int32_t const* const id = call.tokens.id.data<std::int32_t>();
-    std::int32_t const* const position = call.rows.position.data<std::int32_t>();
-    kernels::DropoutRule const dropout(call.dropout);
-    std::int64_t const columns = call.table.dim(1);
-    std::int64_t const vocabulary = call.table.dim(0);
-    std::int64_t const first_token = call.first_token;
-    auto const scale = static_cast<Real>(call.scale);
+    EmbeddingRows<Element> const of(call, output, call.table, call.positions);
+    auto const scale = static_cast<Real>(of.scale);
     kernels::for_each_row(
-        execution, "embedding", output.dim(0), columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
-          std::int64_t const token = id[row] - first_token;
-          bool const here = token >= 0 && token < vocabulary;
-          lanes.for_each_group(columns, [&](ColumnGroup const& at) {
-            auto const embedding = at.load_or(Real{0}, here ? table[token] : nullptr);
-            auto const place = at.load_or(Real{0}, positions ? positions[position[row]] : nullptr);
-            auto const kept = at.template multipliers<Real>(dropout, row);
+        execution, "embedding", of.rows, of.columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
+          lanes.for_each_group(of.columns, [&](ColumnGroup const& at) {
+            auto const embedding = at.load_or(Real{0}, of.of_token(of.id[row]));
+            auto const place = at.load_or(Real{0}, of.place(row));
+            auto const kept = at.template multipliers<Real>(of.dropout, row);
             GroupValues<Real> y;
             for (int i = 0; i < group_columns; ++i) {
               y[i] = (scale * embedding[i] + place[i]) * kept[i];
             }
-            at.store(y, outputs[row]);
+            at.store(y, of.output[row]);
           });
         });
   }
@@ -204,11 +172,12 @@ struct TeamEmbedding {
   template <class Element>
   static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                        Tensor const& grad_table, Tensor const& grad_positions) {
-    if (grad_output.dim(0) > 0) {
-      add_to_table<Element>(execution, call, grad_output, grad_table);
+    EmbeddingRows<Element> const grads(call, grad_output, grad_table, grad_positions);
+    if (grads.rows > 0) {
+      add_to_table(execution, grads);
     }
-    if (!grad_positions.empty()) {
-      add_to_positions<Element>(execution, call, grad_output, grad_positions);
+    if (grads.positions) {
+      add_to_positions(execution, grads, grad_positions.dim(0));
     }
   }
 };

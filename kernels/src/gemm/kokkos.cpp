@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "oriented.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
 #include "types.hpp"
@@ -227,11 +226,13 @@ void multiply_packed(Execution& execution, GemmCall const& call, GemmProblem con
 /// arithmetic and the packed panels are float32; panels of weights are kept.
 class KokkosGemm final : public Gemm {
  public:
-  bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
+  bool supports(GemmProblem const& problem) const override {
+    return CompiledTypes::contain(problem.dtype) && kernels::has_gemm_types(problem);
+  }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
     std::int64_t elements = 0;
-    kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+    kernels::with_gemm_types<CompiledTypes>(problem, [&]<class A, class B, class C>(A, B, C) {
       using Real = kernels::ArithmeticType<A>;
       elements = PackedPanels<Real>::shape(problem).size() * static_cast<std::int64_t>(sizeof(Real));
     });
@@ -243,7 +244,7 @@ class KokkosGemm final : public Gemm {
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    kernels::with_gemm_types(problem, [&]<class A, class B, class C>(A, B, C) {
+    kernels::with_gemm_types<CompiledTypes>(problem, [&]<class A, class B, class C>(A, B, C) {
       using Real = kernels::ArithmeticType<A>;
       Shape const shape = PackedPanels<Real>::shape(problem);
       auto const panels = [&](Tensor const& memory) {
@@ -271,7 +272,7 @@ class KokkosGemm final : public Gemm {
 }  // namespace
 
 void add_portable_gemm_kernels(KernelRegistries& registries) {
-  registries.of<Gemm>().add("kokkos", speeds::portable, std::make_shared<KokkosGemm>());
+  registries.of<Gemm>().add_part("kokkos", speeds::portable, std::make_shared<KokkosGemm>());
 }
 
 }  // namespace heddle

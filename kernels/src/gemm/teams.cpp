@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "oriented.hpp"
 #include "support/factories.hpp"
 #include "types.hpp"
 

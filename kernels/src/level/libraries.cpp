@@ -14,7 +14,8 @@ namespace {
 
 using Register = void(KernelRegistries&);
 
-// The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` only, and matrix registers by neither.
+// The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` in bfloat16 only, and matrix registers by
+// none.
 CpuLevel portable_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4);
 }
@@ -22,7 +23,7 @@ CpuLevel portable_level(CpuLevel level) {
 bool has_vector_kernels(CpuLevel level) {
   return level >= CpuLevel::v4;
 }
-CpuLevel vector_level(CpuLevel level) {
+CpuLevel bfloat16_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4_bf16);
 }
 
@@ -36,14 +37,16 @@ Register* find(CpuLevel level, char const* name) {
 
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
   find(portable_level(level), "heddle_add_portable_kernels")(registries);
+  heddle_add_portable_kernels(registries);  // of float64, which this program has for all levels
   if (has_vector_kernels(level)) {
-    find(vector_level(level), "heddle_add_vector_kernels")(registries);
+    find(CpuLevel::v4, "heddle_add_simd_float32_kernels")(registries);
+    find(bfloat16_level(level), "heddle_add_simd_bfloat16_kernels")(registries);
   }
 }
 
 std::string describe_compiled_kernels(CpuLevel level) {
   std::string const portable = fmt::format("{} (kokkos {}", name_of(level), name_of(portable_level(level)));
-  return portable + (has_vector_kernels(level) ? fmt::format(", simd {})", name_of(vector_level(level))) : ")");
+  return portable + (has_vector_kernels(level) ? fmt::format(", simd {})", name_of(bfloat16_level(level))) : ")");
 }
 
 }  // namespace heddle

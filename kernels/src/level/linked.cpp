@@ -8,7 +8,8 @@ namespace heddle {
 
 void add_compiled_kernels(KernelRegistries& registries, CpuLevel) {
   heddle_add_portable_kernels(registries);
-  heddle_add_vector_kernels(registries);
+  heddle_add_simd_float32_kernels(registries);
+  heddle_add_simd_bfloat16_kernels(registries);
 }
 
 std::string describe_compiled_kernels(CpuLevel level) {

@@ -1,6 +1,5 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
 #include "support/factories.hpp"
+#include "view.hpp"
 
 namespace heddle {
 namespace {
@@ -15,37 +14,12 @@ constexpr std::int64_t columns_per_block = 64;
 using kernels::for_each_column;
 using kernels::for_each_of_chunk;
 
-/// A call for both directions, as raw pointers.
 template <class Element>
-struct NormView {
-  using Real = kernels::ArithmeticType<Element>;
-
-  kernels::Rows<Element> residual;
-  kernels::Rows<Element> branch;
-  Real const* weight;
-  Real const* bias;
-  kernels::Rows<Element> sum;
-  kernels::Rows<Element> normalized;
-  Real* mean;
-  Real* reciprocal_deviation;
-  kernels::DropoutRule dropout;
-  std::int64_t columns;
-  kernels::NormRule<Real> rule;
-
-  NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual(kernels::rows_of<Element>(call.residual)),
-        branch(kernels::rows_of<Element>(call.branch)),
-        weight(kernels::rows_of<Real>(call.weight).data),
-        bias(kernels::rows_of<Real>(call.bias).data),
-        sum(kernels::rows_of<Element>(output.sum)),
-        normalized(kernels::rows_of<Element>(output.normalized)),
-        mean(kernels::rows_of<Real>(output.mean).data),
-        reciprocal_deviation(kernels::rows_of<Real>(output.reciprocal_deviation).data),
-        dropout(call.dropout),
-        columns(call.residual.dim(1)),
-        rule(call.kind, columns, call.epsilon) {}
-
-  KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
+struct KokkosNorm : kernels::NormView<Element> {
+  using Base = kernels::NormView<Element>;
+  using Real = typename Base::Real;
+  using Base::Base, Base::residual, Base::branch, Base::weight, Base::bias, Base::sum, Base::normalized, Base::mean;
+  using Base::reciprocal, Base::dropout, Base::columns, Base::rule, Base::normed;
 
   /// sum = residual + dropout(branch); any of them may be the same memory.
   KOKKOS_INLINE_FUNCTION void add(std::int64_t row) const {
@@ -82,17 +56,17 @@ struct NormView {
     Element const* const x = normed(row);
     Element* const KOKKOS_RESTRICT to = normalized[row];
     Real const average = mean[row];
-    Real const reciprocal = reciprocal_deviation[row];
+    Real const factor = reciprocal[row];
     Real const* const KOKKOS_RESTRICT factors = weight;
     Real const* const KOKKOS_RESTRICT offsets = bias;
     if (offsets == nullptr) {
       for_each_column(columns, [=](std::int64_t c) {
-        to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * reciprocal * factors[c]);
+        to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * factor * factors[c]);
       });
       return;
     }
     for_each_column(columns, [=](std::int64_t c) {
-      to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * reciprocal * factors[c] + offsets[c]);
+      to[c] = kernels::narrow<Element>((kernels::wide<Real>(x[c]) - average) * factor * factors[c] + offsets[c]);
     });
   }
 };
@@ -105,16 +79,13 @@ struct RowMeans {
   Real grad_standard = 0;
 };
 
-/// The pointers of a backward call.
 template <class Element>
-struct GradientView {
+struct KokkosNormGradient : kernels::NormGradientRows<Element> {
+  using Base = kernels::NormGradientRows<Element>;
   using Real = kernels::ArithmeticType<Element>;
+  using Base::grad_normalized, Base::grad_sum, Base::grad_residual, Base::grad_branch;
 
-  NormView<Element> forward;
-  kernels::Rows<Element> grad_normalized;
-  kernels::Rows<Element> grad_sum;
-  kernels::Rows<Element> grad_residual;
-  kernels::Rows<Element> grad_branch;
+  KokkosNorm<Element> forward;
 
   KOKKOS_INLINE_FUNCTION RowMeans<Real> means_of(std::int64_t row) const {
     Element const* const x = forward.sum[row];
@@ -129,7 +100,7 @@ struct GradientView {
       sum_grad_distance += weighted * (kernels::wide<Real>(x[c]) - average);
     });
     return {forward.rule.centred ? sum_grad / static_cast<Real>(forward.columns) : Real{0},
-            sum_grad_distance * forward.reciprocal_deviation[row] / forward.rule.divisor};
+            sum_grad_distance * forward.reciprocal[row] / forward.rule.divisor};
   }
 
   /// Adds the contributions of `count` rows, starting at `first`, to the gradients of weight and bias.
@@ -143,7 +114,7 @@ struct GradientView {
       x[i] = forward.sum[first + i];
       grad[i] = grad_normalized[first + i];
       average[i] = forward.mean[first + i];
-      reciprocal[i] = forward.reciprocal_deviation[first + i];
+      reciprocal[i] = forward.reciprocal[first + i];
     }
     for_each_column(forward.columns, [=](std::int64_t c) {
       Real of_weight = weight_sums[c];
@@ -168,7 +139,7 @@ struct GradientView {
     Element* const to_residual = grad_residual[row];
     Element* const to_branch = grad_branch[row];
     Real const average = with_norm ? forward.mean[row] : Real{0};
-    Real const reciprocal = with_norm ? forward.reciprocal_deviation[row] : Real{0};
+    Real const reciprocal = with_norm ? forward.reciprocal[row] : Real{0};
     Real const slope = reciprocal * means.grad_standard;
     auto const gradient = [=](std::int64_t c) {
       Real value = 0;
@@ -255,9 +226,10 @@ void add_block_sums(Execution& execution, Real const* sums, std::int64_t stride,
 }
 
 template <class Element, class Real = kernels::ArithmeticType<Element>>
-void run_backward(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
+void run_backward(Execution& execution, KokkosNormGradient<Element> const& view,
                   ResidualNormGradients const& gradients) {
   ArenaScope const scope(execution.scratch);
+  std::int64_t const rows = view.forward.rows;
   std::int64_t const columns = view.forward.columns;
   std::int64_t const blocks = (rows + rows_per_block - 1) / rows_per_block;
   bool const with_norm = static_cast<bool>(view.grad_normalized);
@@ -291,8 +263,8 @@ struct KokkosResidualNorm {
 
   template <class Element>
   static void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-    NormView<Element> const view(call, output);
-    std::int64_t const rows = call.residual.dim(0);
+    KokkosNorm<Element> const view(call, output);
+    std::int64_t const rows = view.rows;
     kernels::for_each(
         execution, "residual norm forward", (rows + rows_at_once - 1) / rows_at_once, KOKKOS_LAMBDA(std::int64_t item) {
           std::int64_t const begin = item * rows_at_once;
@@ -316,7 +288,7 @@ struct KokkosResidualNorm {
             view.mean[row] = 0;
           }
           for (std::int64_t row = begin; row < end; ++row) {
-            view.reciprocal_deviation[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
+            view.reciprocal[row] = view.reciprocal_deviation_of(view.normed(row), view.mean[row]);
           }
           for (std::int64_t row = begin; row < end; ++row) {
             view.normalize(row);
@@ -327,23 +299,15 @@ struct KokkosResidualNorm {
   template <class Element>
   static void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                        Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
-    GradientView<Element> const view{{call, output},
-                                     kernels::rows_of<Element>(grad_normalized),
-                                     kernels::rows_of<Element>(grad_sum),
-                                     kernels::rows_of<Element>(gradients.residual),
-                                     kernels::rows_of<Element>(gradients.branch)};
-    run_backward<Element>(execution, view, call.residual.dim(0), gradients);
+    run_backward<Element>(execution, {{grad_normalized, grad_sum, gradients}, {call, output}}, gradients);
   }
 };
 
 }  // namespace
 
-std::shared_ptr<ResidualNorm> make_kokkos_residual_norm() {
-  return std::make_shared<ResidualNormFrontEnd<KokkosResidualNorm>>();
-}
-
 void add_portable_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("kokkos", speeds::portable, make_kokkos_residual_norm());
+  using FrontEnd = ResidualNormFrontEnd<KokkosResidualNorm, CompiledTypes>;
+  registries.of<ResidualNorm>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

@@ -1,9 +1,10 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
 #include "support/factories.hpp"
+#include "view.hpp"
 
 namespace heddle {
 namespace {
+
+using kernels::NormView;
 
 /// `double` holds every floating element exactly.
 template <class Element>
@@ -12,29 +13,23 @@ KOKKOS_INLINE_FUNCTION double wide(Element element) {
 }
 
 /// One work item for each column, so that the rows' contributions add up in their order.
-template <class Element>
-void add_weight_gradients(Execution& execution, ResidualNormOutput const& output, Tensor const& grad_normalized,
+template <class Element, class Statistic = kernels::ArithmeticType<Element>>
+void add_weight_gradients(Execution& execution, NormView<Element> const& of, kernels::Rows<Element> const& grad,
                           ResidualNormGradients const& gradients) {
-  using Statistic = kernels::ArithmeticType<Element>;
-  auto const x = kernels::rows_of<Element>(output.sum);
-  auto const mean = kernels::rows_of<Statistic>(output.mean);
-  auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
-  auto const grad = kernels::rows_of<Element>(grad_normalized);
-  auto const grad_weight = kernels::rows_of<Statistic>(gradients.weight);
-  auto const grad_bias = kernels::rows_of<Statistic>(gradients.bias);
-  std::int64_t const rows = grad_normalized.dim(0);
+  auto* const grad_weight = kernels::rows_of<Statistic>(gradients.weight).data;
+  auto* const grad_bias = kernels::rows_of<Statistic>(gradients.bias).data;
   kernels::for_each(
-      execution, "reference norm weight gradients", grad_normalized.dim(1), KOKKOS_LAMBDA(std::int64_t c) {
+      execution, "reference norm weight gradients", of.columns, KOKKOS_LAMBDA(std::int64_t c) {
         double of_weight = 0;
         double of_bias = 0;
-        for (std::int64_t row = 0; row < rows; ++row) {
-          double const standard = (wide(x[row][c]) - mean.data[row]) * reciprocal_deviation.data[row];
+        for (std::int64_t row = 0; row < of.rows; ++row) {
+          double const standard = (wide(of.sum[row][c]) - of.mean[row]) * of.reciprocal[row];
           of_weight += wide(grad[row][c]) * standard;
           of_bias += wide(grad[row][c]);
         }
-        grad_weight.data[c] += static_cast<Statistic>(of_weight);
-        if (grad_bias) {
-          grad_bias.data[c] += static_cast<Statistic>(of_bias);
+        grad_weight[c] += static_cast<Statistic>(of_weight);
+        if (grad_bias != nullptr) {
+          grad_bias[c] += static_cast<Statistic>(of_bias);
         }
       });
 }
@@ -45,88 +40,69 @@ struct ReferenceResidualNorm {
   template <class Element>
   static void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
     using Statistic = kernels::ArithmeticType<Element>;
-    auto const residual = kernels::rows_of<Element>(call.residual);
-    auto const branch = kernels::rows_of<Element>(call.branch);
-    auto const weight = kernels::rows_of<Statistic>(call.weight);
-    auto const bias = kernels::rows_of<Statistic>(call.bias);
-    auto const sum = kernels::rows_of<Element>(output.sum);
-    auto const normalized = kernels::rows_of<Element>(output.normalized);
-    auto const mean = kernels::rows_of<Statistic>(output.mean);
-    auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
-    kernels::DropoutRule const dropout(call.dropout);
-    std::int64_t const columns = call.residual.dim(1);
-    kernels::NormRule<double> const rule(call.kind, columns, call.epsilon);
+    NormView<Element> const of(call, output);
+    kernels::NormRule<double> const rule(call.kind, of.columns, call.epsilon);
     kernels::for_each(
-        execution, "reference residual norm forward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-          if (sum) {
-            for (std::int64_t c = 0; c < columns; ++c) {
-              double const added = branch ? wide(branch[row][c]) * dropout.multiplier(row, c) : 0.0;
-              sum[row][c] = kernels::narrow<Element>(wide(residual[row][c]) + added);
-            }
+        execution, "reference residual norm forward", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t c = 0; of.sum && c < of.columns; ++c) {
+            double const added = of.branch ? wide(of.branch[row][c]) * of.dropout.multiplier(row, c) : 0.0;
+            of.sum[row][c] = kernels::narrow<Element>(wide(of.residual[row][c]) + added);
           }
-          if (!weight) {
+          if (of.weight == nullptr) {
             return;
           }
-          Element const* const x = sum ? sum[row] : residual[row];
+          Element const* const x = of.normed(row);
           double total = 0;
-          for (std::int64_t c = 0; c < columns; ++c) {
+          for (std::int64_t c = 0; c < of.columns; ++c) {
             total += wide(x[c]);
           }
-          double const average = rule.centred ? total / static_cast<double>(columns) : 0.0;
+          double const average = rule.centred ? total / static_cast<double>(of.columns) : 0.0;
           double squares = 0;
-          for (std::int64_t c = 0; c < columns; ++c) {
+          for (std::int64_t c = 0; c < of.columns; ++c) {
             squares += (wide(x[c]) - average) * (wide(x[c]) - average);
           }
           double const reciprocal = rule.reciprocal(squares);
-          for (std::int64_t c = 0; c < columns; ++c) {
-            normalized[row][c] = kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * weight.data[c] +
-                                                          (bias ? bias.data[c] : 0));
+          for (std::int64_t c = 0; c < of.columns; ++c) {
+            of.normalized[row][c] = kernels::narrow<Element>((wide(x[c]) - average) * reciprocal * of.weight[c] +
+                                                             (of.bias != nullptr ? of.bias[c] : 0));
           }
-          mean.data[row] = static_cast<Statistic>(average);
-          reciprocal_deviation.data[row] = static_cast<Statistic>(reciprocal);
+          of.mean[row] = static_cast<Statistic>(average);
+          of.reciprocal[row] = static_cast<Statistic>(reciprocal);
         });
   }
 
   template <class Element>
   static void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                        Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
-    using Statistic = kernels::ArithmeticType<Element>;
-    if (!grad_normalized.empty()) {
-      add_weight_gradients<Element>(execution, output, grad_normalized, gradients);
+    NormView<Element> const of(call, output);
+    kernels::NormGradientRows<Element> const rows(grad_normalized, grad_sum, gradients);
+    if (rows.grad_normalized) {
+      add_weight_gradients(execution, of, rows.grad_normalized, gradients);
     }
-    auto const x = kernels::rows_of<Element>(output.sum);
-    auto const mean = kernels::rows_of<Statistic>(output.mean);
-    auto const reciprocal_deviation = kernels::rows_of<Statistic>(output.reciprocal_deviation);
-    auto const weight = kernels::rows_of<Statistic>(call.weight);
-    auto const grad_norm = kernels::rows_of<Element>(grad_normalized);
-    auto const grad_stream = kernels::rows_of<Element>(grad_sum);
-    auto const grad_residual = kernels::rows_of<Element>(gradients.residual);
-    auto const grad_branch = kernels::rows_of<Element>(gradients.branch);
-    kernels::DropoutRule const dropout(call.dropout);
-    std::int64_t const columns = call.residual.dim(1);
-    kernels::NormRule<double> const rule(call.kind, columns, call.epsilon);
+    kernels::NormRule<double> const rule(call.kind, of.columns, call.epsilon);
     kernels::for_each(
-        execution, "reference residual norm backward", call.residual.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-          double const average = grad_norm ? mean.data[row] : 0;
-          double const reciprocal = grad_norm ? reciprocal_deviation.data[row] : 0;
+        execution, "reference residual norm backward", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          Element const* const x = of.sum[row];
+          Element const* const grad_norm = rows.grad_normalized ? rows.grad_normalized[row] : nullptr;
+          double const average = grad_norm != nullptr ? of.mean[row] : 0;
+          double const reciprocal = grad_norm != nullptr ? of.reciprocal[row] : 0;
           double mean_grad = 0;
           double mean_grad_standard = 0;
-          for (std::int64_t c = 0; grad_norm && c < columns; ++c) {
-            double const grad = wide(grad_norm[row][c]) * weight.data[c];
-            mean_grad += rule.centred ? grad / static_cast<double>(columns) : 0.0;
-            mean_grad_standard += grad * (wide(x[row][c]) - average) * reciprocal / rule.divisor;
+          for (std::int64_t c = 0; grad_norm != nullptr && c < of.columns; ++c) {
+            double const grad = wide(grad_norm[c]) * of.weight[c];
+            mean_grad += rule.centred ? grad / static_cast<double>(of.columns) : 0.0;
+            mean_grad_standard += grad * (wide(x[c]) - average) * reciprocal / rule.divisor;
           }
-          for (std::int64_t c = 0; c < columns; ++c) {
-            double grad = grad_stream ? wide(grad_stream[row][c]) : 0.0;
-            if (grad_norm) {
-              double const standard = (wide(x[row][c]) - average) * reciprocal;
-              grad +=
-                  reciprocal * (wide(grad_norm[row][c]) * weight.data[c] - mean_grad - standard * mean_grad_standard);
+          for (std::int64_t c = 0; c < of.columns; ++c) {
+            double grad = rows.grad_sum ? wide(rows.grad_sum[row][c]) : 0.0;
+            if (grad_norm != nullptr) {
+              double const standard = (wide(x[c]) - average) * reciprocal;
+              grad += reciprocal * (wide(grad_norm[c]) * of.weight[c] - mean_grad - standard * mean_grad_standard);
             }
-            if (grad_branch) {
-              grad_branch[row][c] = kernels::narrow<Element>(grad * dropout.multiplier(row, c));
+            if (rows.grad_branch) {
+              rows.grad_branch[row][c] = kernels::narrow<Element>(grad * of.dropout.multiplier(row, c));
             }
-            grad_residual[row][c] = kernels::narrow<Element>(grad);
+            rows.grad_residual[row][c] = kernels::narrow<Element>(grad);
           }
         });
   }

@@ -2,6 +2,7 @@
 
 #include "support/factories.hpp"
 #include "support/partial_sums.hpp"
+#include "view.hpp"
 
 namespace heddle {
 namespace {
@@ -10,39 +11,14 @@ using kernels::ColumnGroup;
 using kernels::group_columns;
 using kernels::GroupValues;
 using kernels::RowLanes;
-using kernels::Rows;
 using kernels::Sum;
 
-/// A call for both directions, as raw pointers.
 template <class Element>
-struct NormView {
-  using Real = kernels::ArithmeticType<Element>;
-
-  Rows<Element> residual, branch;
-  Real const* weight;
-  Real const* bias;
-  Rows<Element> sum, normalized;
-  Real* mean;
-  Real* reciprocal;
-  kernels::DropoutRule dropout;
-  std::int64_t columns;
-  kernels::NormRule<Real> rule;
-
-  NormView(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual(kernels::rows_of<Element>(call.residual)),
-        branch(kernels::rows_of<Element>(call.branch)),
-        weight(kernels::rows_of<Real>(call.weight).data),
-        bias(kernels::rows_of<Real>(call.bias).data),
-        sum(kernels::rows_of<Element>(output.sum)),
-        normalized(kernels::rows_of<Element>(output.normalized)),
-        mean(kernels::rows_of<Real>(output.mean).data),
-        reciprocal(kernels::rows_of<Real>(output.reciprocal_deviation).data),
-        dropout(call.dropout),
-        columns(call.residual.dim(1)),
-        rule(call.kind, columns, call.epsilon) {}
-
-  /// The row that is normalized.
-  KOKKOS_INLINE_FUNCTION Element const* normed(std::int64_t row) const { return sum ? sum[row] : residual[row]; }
+struct TeamNorm : kernels::NormView<Element> {
+  using Base = kernels::NormView<Element>;
+  using Real = typename Base::Real;
+  using Base::Base, Base::residual, Base::branch, Base::weight, Base::bias, Base::sum, Base::normalized;
+  using Base::dropout, Base::columns, Base::rule, Base::normed;
 
   /// A group of residual + dropout(branch), rounded as it is stored in `sum`.
   KOKKOS_INLINE_FUNCTION GroupValues<Real> add(ColumnGroup const& at, std::int64_t row) const {
@@ -107,13 +83,13 @@ struct GradientSums {
   }
 };
 
-/// The pointers of a backward call.
 template <class Element>
-struct GradientView {
+struct TeamNormGradient : kernels::NormGradientRows<Element> {
+  using Base = kernels::NormGradientRows<Element>;
   using Real = kernels::ArithmeticType<Element>;
+  using Base::grad_normalized, Base::grad_sum, Base::grad_residual, Base::grad_branch;
 
-  NormView<Element> forward;
-  Rows<Element> grad_normalized, grad_sum, grad_residual, grad_branch;
+  TeamNorm<Element> forward;
 
   KOKKOS_INLINE_FUNCTION GradientSums<Real> sums_of(RowLanes const& lanes, std::int64_t row) const {
     if (!grad_normalized) {
@@ -190,9 +166,10 @@ struct GradientView {
 
 /// gradients += the sums over all rows: first over blocks of rows, then over the blocks.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
-void add_weight_gradients(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
+void add_weight_gradients(Execution& execution, TeamNormGradient<Element> const& view,
                           ResidualNormGradients const& gradients) {
   ArenaScope const scope(execution.scratch);
+  std::int64_t const rows = view.forward.rows;
   std::int64_t const columns = view.forward.columns;
   std::int64_t const groups = kernels::group_count(columns);
   std::int64_t const blocks = (rows + kernels::rows_per_partial - 1) / kernels::rows_per_partial;
@@ -213,14 +190,13 @@ void add_weight_gradients(Execution& execution, GradientView<Element> const& vie
 }
 
 template <class Element>
-void run_backward(Execution& execution, GradientView<Element> const& view, std::int64_t rows,
-                  ResidualNormGradients const& gradients) {
-  if (rows > 0 && view.grad_normalized) {
+void run_backward(Execution& execution, TeamNormGradient<Element> const& view, ResidualNormGradients const& gradients) {
+  if (view.forward.rows > 0 && view.grad_normalized) {
     // First, because `write` may overwrite grad_normalized.
-    add_weight_gradients(execution, view, rows, gradients);
+    add_weight_gradients(execution, view, gradients);
   }
   kernels::for_each_row(
-      execution, "residual norm backward", rows, view.forward.columns,
+      execution, "residual norm backward", view.forward.rows, view.forward.columns,
       KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) { view.write(lanes, row); });
 }
 
@@ -229,9 +205,9 @@ struct TeamResidualNorm {
 
   template <class Element>
   static void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) {
-    NormView<Element> const view(call, output);
+    TeamNorm<Element> const view(call, output);
     kernels::for_each_row(
-        execution, "residual norm forward", call.residual.dim(0), view.columns,
+        execution, "residual norm forward", view.rows, view.columns,
         KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {
           auto const average = view.add_row(lanes, row);
           if (view.weight == nullptr) {
@@ -249,12 +225,7 @@ struct TeamResidualNorm {
   template <class Element>
   static void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                        Tensor const& grad_normalized, Tensor const& grad_sum, ResidualNormGradients const& gradients) {
-    GradientView<Element> const view{{call, output},
-                                     kernels::rows_of<Element>(grad_normalized),
-                                     kernels::rows_of<Element>(grad_sum),
-                                     kernels::rows_of<Element>(gradients.residual),
-                                     kernels::rows_of<Element>(gradients.branch)};
-    run_backward<Element>(execution, view, call.residual.dim(0), gradients);
+    run_backward<Element>(execution, {{grad_normalized, grad_sum, gradients}, {call, output}}, gradients);
   }
 };
 

@@ -6,7 +6,7 @@
 namespace heddle {
 namespace {
 
-using kernels::LossRule;
+using kernels::Logits;
 
 /// The number of independent partial results of a row's reduction, enough to fill the vector pipelines.
 constexpr int lanes = 64;
@@ -70,18 +70,16 @@ KOKKOS_INLINE_FUNCTION Real write_exponentials(Element* logits, std::int64_t col
 struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-    auto const logits = kernels::rows_of<Element>(call.logits);
+    Logits<Element> const logits(call);
     auto const out = kernels::rows_of<Real>(statistics);
-    auto const* const targets = call.targets.data<std::int32_t>();
-    std::int64_t const columns = call.logits.dim(1);
-    std::int64_t const first = call.first_token;
     kernels::for_each(
-        execution, "cross entropy statistics", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-          auto const sums = maximum_and_sum<Element>(logits[row], columns);
-          std::int64_t const target = targets[row] - first;
+        execution, "cross entropy statistics", logits.count, KOKKOS_LAMBDA(std::int64_t row) {
+          Element const* const values = logits.rows[row];
+          auto const sums = maximum_and_sum<Element>(values, logits.columns);
+          std::int64_t const target = logits.target(row);
           out[row][0] = sums.maximum;
-          out[row][1] = sum_of_exponentials<Element>(logits[row], columns, sums.maximum);
-          out[row][2] = target >= 0 && target < columns ? kernels::wide<Real>(logits[row][target]) : Real{0};
+          out[row][1] = sum_of_exponentials<Element>(values, logits.columns, sums.maximum);
+          out[row][2] = logits.here(target) ? kernels::wide<Real>(values[target]) : Real{0};
           out[row][3] = sums.sum;
         });
   }
@@ -89,28 +87,24 @@ struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                        double scale) {
-    auto const logits = kernels::rows_of<Element>(call.logits);
+    Logits<Element> const logits(call, scale);
     auto const in = kernels::rows_of<Real>(statistics);
-    auto const* const targets = call.targets.data<std::int32_t>();
-    std::int64_t const columns = call.logits.dim(1);
-    std::int64_t const first = call.first_token;
-    LossRule<Real> const rule(call, scale);
-    kernels::RowWeights<Real> const weights(call);
     kernels::for_each(
-        execution, "cross entropy gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
+        execution, "cross entropy gradient", logits.count, KOKKOS_LAMBDA(std::int64_t row) {
           Real const maximum = in[row][0];
-          Real const weight = weights[row];
-          Real const factor = rule.probability_factor(maximum, in[row][1], weight);
-          Real const wanted_of_all = weight * rule.wanted_of_all;
-          Element* const row_logits = logits[row];
+          Real const weight = logits.weights[row];
+          Real const factor = logits.rule.probability_factor(maximum, in[row][1], weight);
+          Real const wanted_of_all = weight * logits.rule.wanted_of_all;
+          Element* const row_logits = logits.rows[row];
+          std::int64_t const columns = logits.columns;
           auto const gradient = [=](Element logit, Real wanted) {
             return kernels::narrow_again<Element>(exp_of_negative(kernels::wide<Real>(logit) - maximum) * factor -
                                                   wanted);
           };
-          std::int64_t const target = targets[row] - first;
-          bool const here = target >= 0 && target < columns;
+          std::int64_t const target = logits.target(row);
+          bool const here = logits.here(target);
           Element const at_target =
-              here ? gradient(row_logits[target], wanted_of_all + weight * rule.wanted_of_target) : Element{};
+              here ? gradient(row_logits[target], wanted_of_all + weight * logits.rule.wanted_of_target) : Element{};
           for (std::int64_t c = 0; c < columns; ++c) {
             row_logits[c] = gradient(row_logits[c], wanted_of_all);
           }
@@ -125,20 +119,17 @@ struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                   Tensor const& losses) {
-    auto const logits = kernels::rows_of<Element>(call.logits);
+    Logits<Element> const logits(call, scale);
     auto const out = kernels::rows_of<Real>(losses);
-    auto const* const targets = call.targets.data<std::int32_t>();
-    std::int64_t const columns = call.logits.dim(1);
-    std::int64_t const first = call.first_token;
-    LossRule<Real> const rule(call, scale);
-    kernels::RowWeights<Real> const weights(call);
     kernels::for_each(
-        execution, "cross entropy losses and gradient", call.logits.dim(0), KOKKOS_LAMBDA(std::int64_t row) {
-          Element* const values = logits[row];
-          std::int64_t const target = targets[row] - first;
+        execution, "cross entropy losses and gradient", logits.count, KOKKOS_LAMBDA(std::int64_t row) {
+          Element* const values = logits.rows[row];
+          std::int64_t const columns = logits.columns;
+          kernels::LossRule<Real> const& rule = logits.rule;
+          std::int64_t const target = logits.target(row);
           auto const sums = maximum_and_sum<Element>(values, columns);
-          Real const weight = weights[row];
-          bool const ignored = weights.ignored(row);
+          Real const weight = logits.weights[row];
+          bool const ignored = logits.weights.ignored(row);
           Real const of_target = ignored ? Real{0} : kernels::wide<Real>(values[target]);
           Real const sum = write_exponentials<Element>(values, columns, sums.maximum);
           Real const statistics[] = {sums.maximum, sum, of_target, sums.sum};
@@ -159,12 +150,9 @@ struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
 
 }  // namespace
 
-std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy() {
-  return std::make_shared<SoftmaxCrossEntropyFrontEnd<KokkosSoftmaxCrossEntropy>>();
-}
-
 void add_portable_softmax_cross_entropy_kernels(KernelRegistries& registries) {
-  registries.of<SoftmaxCrossEntropy>().add("kokkos", speeds::portable, make_kokkos_softmax_cross_entropy());
+  using FrontEnd = SoftmaxCrossEntropyFrontEnd<KokkosSoftmaxCrossEntropy, CompiledTypes>;
+  registries.of<SoftmaxCrossEntropy>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

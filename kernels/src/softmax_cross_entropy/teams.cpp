@@ -8,7 +8,6 @@ namespace {
 
 using kernels::ColumnGroup;
 using kernels::group_columns;
-using kernels::LossRule;
 using kernels::RowLanes;
 
 /// A row's maximum x, Σ exp(x - maximum), Σ x and the target's x (0 where it is elsewhere), computed in one pass
@@ -49,30 +48,16 @@ struct SoftmaxSums {
   }
 };
 
-/// The pointers of a call.
+/// A call's logits, of which teams compute rows.
 template <class Element>
-struct LogitsView {
-  using Real = kernels::ArithmeticType<Element>;
+struct TeamLogits : kernels::Logits<Element> {
+  using Base = kernels::Logits<Element>;
+  using Real = typename Base::Real;
+  using Base::Base, Base::rows, Base::columns, Base::target, Base::rule, Base::weights;
 
-  kernels::Rows<Element> logits;
-  std::int32_t const* targets;
-  std::int64_t columns, first_token;
-  LossRule<Real> rule;
-  kernels::RowWeights<Real> weights;
-
-  explicit LogitsView(SoftmaxCrossEntropyCall const& call, double scale = 1)
-      : logits(kernels::rows_of<Element>(call.logits)),
-        targets(call.targets.data<std::int32_t>()),
-        columns(call.logits.dim(1)),
-        first_token(call.first_token),
-        rule(call, scale),
-        weights(call) {}
-
-  /// The target's column; below 0 or at least `columns` where it is elsewhere.
-  KOKKOS_INLINE_FUNCTION std::int64_t target(std::int64_t row) const { return targets[row] - first_token; }
   KOKKOS_INLINE_FUNCTION SoftmaxSums<Real> sums_of(RowLanes const& lanes, std::int64_t row) const {
     return lanes.template reduce_groups<SoftmaxSums<Real>>(
-        columns, [&](ColumnGroup const& at, SoftmaxSums<Real>& partial) { partial.add(at, logits[row], target(row)); });
+        columns, [&](ColumnGroup const& at, SoftmaxSums<Real>& partial) { partial.add(at, rows[row], target(row)); });
   }
 
   /// Replaces the row's logits by their gradient.
@@ -84,12 +69,12 @@ struct LogitsView {
     Real const wanted_of_target = weight * rule.wanted_of_target;
     std::int64_t const of_target = target(row);
     lanes.for_each_group(columns, [&](ColumnGroup const& at) {
-      auto x = at.template load<Real>(logits[row]);
+      auto x = at.template load<Real>(rows[row]);
       at.for_each([&](int i) {
         Real const wanted = wanted_of_all + (at.begin + i == of_target ? wanted_of_target : Real{0});
         x[i] = exp_of_negative(x[i] - maximum) * factor - wanted;
       });
-      at.store(x, logits[row]);
+      at.store(x, rows[row]);
     });
   }
 };
@@ -128,7 +113,7 @@ void add_up(Execution& execution, char const* name, std::int64_t rows, Tensor co
 struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) {
-    LogitsView<Element> const view(call);
+    TeamLogits<Element> const view(call);
     auto const out = kernels::rows_of<Real>(statistics);
     kernels::for_each_row(
         execution, "cross entropy statistics", call.logits.dim(0), view.columns,
@@ -172,7 +157,7 @@ struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                        double scale) {
-    LogitsView<Element> const view(call, scale);
+    TeamLogits<Element> const view(call, scale);
     auto const in = kernels::rows_of<Real>(statistics);
     kernels::for_each_row(
         execution, "cross entropy gradient", call.logits.dim(0), view.columns,
@@ -184,7 +169,7 @@ struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
   template <class Element, class Real = kernels::ArithmeticType<Element>>
   static void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                                   Tensor const& losses) {
-    LogitsView<Element> const view(call, scale);
+    TeamLogits<Element> const view(call, scale);
     auto const out = kernels::rows_of<Real>(losses);
     kernels::for_each_row(
         execution, "cross entropy losses and gradient", call.logits.dim(0), view.columns,

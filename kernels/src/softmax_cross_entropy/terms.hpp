@@ -55,6 +55,33 @@ struct LossRule {
   }
 };
 
+/// The logits of a call and what it says about them.
+template <class Element>
+struct Logits {
+  using Real = ArithmeticType<Element>;
+
+  Rows<Element> rows;
+  std::int32_t const* targets;
+  std::int64_t count, columns, first_token;
+  LossRule<Real> rule;
+  RowWeights<Real> weights;
+
+  explicit Logits(SoftmaxCrossEntropyCall const& call, double scale = 1)
+      : rows(rows_of<Element>(call.logits)),
+        targets(call.targets.data<std::int32_t>()),
+        count(call.logits.dim(0)),
+        columns(call.logits.dim(1)),
+        first_token(call.first_token),
+        rule(call, scale),
+        weights(call) {}
+
+  /// The target's column; below 0 or at least `columns` where it is elsewhere.
+  KOKKOS_INLINE_FUNCTION std::int64_t target(std::int64_t row) const { return targets[row] - first_token; }
+  KOKKOS_INLINE_FUNCTION bool here(std::int64_t target_column) const {
+    return target_column >= 0 && target_column < columns;
+  }
+};
+
 /// The functions of rows' few numbers, which implementations inherit (SoftmaxCrossEntropyFrontEnd).
 struct SharedTerms {
   template <class Real>

@@ -11,9 +11,16 @@
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/token_ranking.hpp>
-#include <memory>
 
 namespace heddle {
+
+/// The element types for which a `kokkos` that is registered in parts is compiled in this library: float64, which no
+/// training run uses, is compiled for one instruction set only.
+#ifdef HEDDLE_ELEMENT_TYPES
+using CompiledTypes = kernels::ElementTypes<HEDDLE_ELEMENT_TYPES>;
+#else
+using CompiledTypes = kernels::FloatingTypes;
+#endif
 
 /// Speeds from which `auto` chooses: the fastest supporting implementation is selected.
 namespace speeds {
@@ -31,11 +38,6 @@ constexpr int vendor = 20;
 constexpr int own = 25;
 
 }  // namespace speeds
-
-// Implementations that several files use; each is in the file of its name.
-
-std::shared_ptr<ResidualNorm> make_kokkos_residual_norm();
-std::shared_ptr<SoftmaxCrossEntropy> make_kokkos_softmax_cross_entropy();
 
 /// Adds `onednn`, limited to `level`.
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);

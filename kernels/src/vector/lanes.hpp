@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/exponential.hpp>
 #include <utility>
 
@@ -21,59 +20,33 @@ constexpr std::int64_t width = 16;
 using Floats = float __attribute__((vector_size(64)));
 using Integers = std::int32_t __attribute__((vector_size(64)));
 using Words = std::uint32_t __attribute__((vector_size(64)));
-using Halves = std::uint16_t __attribute__((vector_size(32)));
 
 inline Floats load(float const* from) {
   Floats result;
   std::memcpy(&result, from, sizeof(result));
   return result;
 }
-/// A float32's upper 16 bits are a bfloat16; a bfloat16 lacks the lower 16 bits.
-inline Floats load(BFloat16 const* from) {
-  Halves upper;
-  std::memcpy(&upper, from, sizeof(upper));
-  return std::bit_cast<Floats>(__builtin_shufflevector(Halves{}, upper, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
-                                                       7, 23, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
-                                                       31));
-}
-
 inline void store(Floats value, float* to) {
   std::memcpy(to, &value, sizeof(value));
 }
-inline void store(Floats value, BFloat16* to) {
-  Words const word = std::bit_cast<Words>(value);
-  Words const nearest = word + 0x7fffU + ((word >> 16) & 1U);
-  Words const kept = (word & 0x7fffffffU) > 0x7f800000U ? word | 0x400000U : nearest;  // NaN stays NaN
-  using Both = std::uint16_t __attribute__((vector_size(64)));
-  Both const halves = std::bit_cast<Both>(kept);
-  Halves const upper =
-      __builtin_shufflevector(halves, halves, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
-  std::memcpy(static_cast<void*>(to), &upper, sizeof(upper));
-}
 
 /// The first `count` < width elements, zero beyond them.
-template <class Element>
-[[gnu::noinline]] Floats load_some(Element const* from, std::int64_t count) {
-  Element part[width] = {};
-  std::memcpy(static_cast<void*>(part), from, static_cast<std::size_t>(count) * sizeof(Element));
+[[gnu::noinline]] inline Floats load_some(float const* from, std::int64_t count) {
+  float part[width] = {};
+  std::memcpy(part, from, static_cast<std::size_t>(count) * sizeof(float));
   return load(part);
 }
 /// The first `count` < width elements.
-template <class Element>
-[[gnu::noinline]] void store_some(Floats const& value, Element* to, std::int64_t count) {
-  Element part[width];
-  store(value, part);
-  std::memcpy(static_cast<void*>(to), part, static_cast<std::size_t>(count) * sizeof(Element));
+[[gnu::noinline]] inline void store_some(Floats const& value, float* to, std::int64_t count) {
+  std::memcpy(to, &value, static_cast<std::size_t>(count) * sizeof(float));
 }
 
 /// The first `count` elements, zero beyond them.
-template <class Element>
-inline Floats load(Element const* from, std::int64_t count) {
+inline Floats load(float const* from, std::int64_t count) {
   return count >= width ? load(from) : load_some(from, count);
 }
 /// The first `count` elements.
-template <class Element>
-inline void store(Floats const& value, Element* to, std::int64_t count) {
+inline void store(Floats const& value, float* to, std::int64_t count) {
   count >= width ? store(value, to) : store_some(value, to, count);
 }
 

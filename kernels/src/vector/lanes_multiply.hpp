@@ -92,21 +92,30 @@ inline void multiply_columns(Product<Element> const& product, std::int64_t rows,
   }
 }
 
+/// The rows of a block with 4, 2 and 1 vectors of columns: with the 32 registers of AVX-512, 24 sums and their operands
+/// stay in registers; elsewhere a vector takes several of fewer registers.
+#ifdef __AVX512F__
+constexpr int block_rows[] = {6, 8, 16};
+#else
+constexpr int block_rows[] = {0, 2, 4};
+#endif
+
 /// Calls take(row, column, Floats (&sums)[vectors]) for each row of the product and a few vectors of its columns at a
-/// time, a multiple of `group`, as is `columns` / width. The number of rows is arbitrary. With 32 registers, 24 sums
-/// and their operands stay in registers.
+/// time, a multiple of `group`, as is `columns` / width. The number of rows is arbitrary.
 template <std::int64_t group, class Element, class Take>
 inline void multiply(Product<Element> const& product, std::int64_t rows, std::int64_t columns, Take const& take) {
   std::int64_t column = 0;
-  for (; columns - column >= 4 * width; column += 4 * width) {
-    multiply_columns<6, 4>(product, rows, column, take);
+  if constexpr (block_rows[0] > 0) {
+    for (; columns - column >= 4 * width; column += 4 * width) {
+      multiply_columns<block_rows[0], 4>(product, rows, column, take);
+    }
   }
   for (; columns - column >= 2 * width; column += 2 * width) {
-    multiply_columns<8, 2>(product, rows, column, take);
+    multiply_columns<block_rows[1], 2>(product, rows, column, take);
   }
   if constexpr (group == 1) {
     if (column < columns) {
-      multiply_columns<16, 1>(product, rows, column, take);
+      multiply_columns<block_rows[2], 1>(product, rows, column, take);
     }
   }
 }

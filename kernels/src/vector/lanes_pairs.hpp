@@ -4,6 +4,8 @@
 #include <immintrin.h>
 #endif
 
+#include <heddle/core/base/dtype.hpp>
+
 #include "lanes.hpp"
 
 /// Vectors of 32 bfloat16 as two vectors of float32, the elements of even and of odd index: no element changes its

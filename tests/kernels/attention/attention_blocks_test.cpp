@@ -224,16 +224,17 @@ class AttentionVisibility : public BuiltInKernelsTest {
 };
 
 TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    SCOPED_TRACE(entry.name);
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    SCOPED_TRACE(name);
+    auto const kernel = registries_.of<Attention>().select(name, {});
     AttentionCall unseen = call(-70);
     unseen.accumulate = true;
     Tensor const output = converted(output_, DType::float32);
     Tensor const log_sum_exp = converted(log_sum_exp_, DType::float32);
     AttentionGradients const gradients{converted(output_, DType::float32), converted(output_, DType::float32),
                                        converted(output_, DType::float32)};
-    entry.kernel->forward(execution_, unseen, output, log_sum_exp);
-    entry.kernel->backward(execution_, unseen, output, log_sum_exp, grad_output_, gradients);
+    kernel->forward(execution_, unseen, output, log_sum_exp);
+    kernel->backward(execution_, unseen, output, log_sum_exp, grad_output_, gradients);
     expect_same_bits(output, output_, "output");
     expect_same_bits(log_sum_exp, log_sum_exp_, "log_sum_exp");
     expect_same_bits(gradients.q, output_, "grad q");
@@ -275,15 +276,16 @@ TEST_F(AttentionVisibility, BlocksOfKeysBeforeAWindowAreSkipped) {
   auto const tensor_ops = registries_.of<TensorOps>().select("reference", {});
   tensor_ops->fill(execution_, last.k.rows(0, 128), NAN);
   tensor_ops->fill(execution_, last.v.rows(0, 128), NAN);
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    SCOPED_TRACE(entry.name);
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    SCOPED_TRACE(name);
+    auto const kernel = registries_.of<Attention>().select(name, {});
     Tensor const output = Tensor::allocate(DType::float32, {8, 8});
     Tensor const log_sum_exp = Tensor::allocate(DType::float32, {8, 2});
     AttentionGradients const gradients{Tensor::allocate(DType::float32, {8, 8}),
                                        Tensor::allocate(DType::float32, {200, 8}),
                                        Tensor::allocate(DType::float32, {200, 8})};
-    entry.kernel->forward(execution_, last, output, log_sum_exp);
-    entry.kernel->backward(execution_, last, output, log_sum_exp, output, gradients);
+    kernel->forward(execution_, last, output, log_sum_exp);
+    kernel->backward(execution_, last, output, log_sum_exp, output, gradients);
     for (Tensor const& result : {output, gradients.q, gradients.k, gradients.v}) {
       for (double const value : values(result)) {
         ASSERT_TRUE(std::isfinite(value));

@@ -94,7 +94,13 @@ class AttentionTest : public BuiltInKernelsTest, public testing::WithParamInterf
     return {problem.output, problem.log_sum_exp, problem.gradients.q, problem.gradients.k, problem.gradients.v};
   }
 
-  Attention& reference() { return *registries_.of<Attention>().select("reference", {}); }
+  Result run(std::string const& name, Problem const& problem) {
+    return run(kernel(name, problem.call.problem()), problem);
+  }
+  Attention& kernel(std::string const& name, AttentionProblem const& problem) {
+    return *registries_.of<Attention>().select(name, problem);
+  }
+  Attention& reference() { return kernel("reference", {}); }
 };
 
 void expect_results_close(Result const& actual, Result const& expected, DType dtype) {
@@ -158,9 +164,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionReference,
 class AttentionProperties : public AttentionTest {};
 
 TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    SCOPED_TRACE(entry.name);
-    Result const result = run(*entry.kernel, Problem({"", {3}, {0}, 2, 4, false, 0}, DType::float32));
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    SCOPED_TRACE(name);
+    Result const result = run(name, Problem({"", {3}, {0}, 2, 4, false, 0}, DType::float32));
     for (double const value : values(result.output)) {
       EXPECT_EQ(value, 0);
     }
@@ -176,10 +182,10 @@ TEST_F(AttentionProperties, AQueryWithoutKeysGivesZeroAndMinusInfinity) {
 // The sums over 300 tokens, of many blocks, are in float32: only the results are rounded, once.
 TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
   Case const test{"", {300}, {}, 1, 16, false, 0};
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    SCOPED_TRACE(entry.name);
-    Result const exact = run(*entry.kernel, Problem(test, DType::float32));
-    Result const rounded = run(*entry.kernel, Problem(test, DType::bfloat16));
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    SCOPED_TRACE(name);
+    Result const exact = run(name, Problem(test, DType::float32));
+    Result const rounded = run(name, Problem(test, DType::bfloat16));
     auto const compare = [](Tensor const& actual, Tensor const& expected, double slack, char const* what) {
       Values const is = values(actual);
       Values const should_be = values(expected);
@@ -200,10 +206,10 @@ TEST_F(AttentionProperties, BFloat16ResultsAreFloat32ResultsRoundedOnce) {
 TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
   std::vector<std::int32_t> const lengths = {12, 70, 9};
   for (DType const dtype : {DType::float32, DType::bfloat16}) {
-    for (auto const& entry : registries_.of<Attention>().entries()) {
-      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+    for (std::string const& name : registries_.of<Attention>().names()) {
+      SCOPED_TRACE(name + " " + std::string(name_of(dtype)));
       Problem const whole({"", lengths, {}, 2, 12, true, 0.3F}, dtype);
-      Result const all = run(*entry.kernel, whole);
+      Result const all = run(name, whole);
       std::int64_t const begin = lengths[0];
       std::int64_t const rows = lengths[1];
       Problem part({"", {lengths[1]}, {}, 2, 12, true, 0.3F}, dtype);
@@ -213,7 +219,7 @@ TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
       part.call.dropout.sample = whole.call.dropout.sample.rows(begin, rows);
       part.call.dropout.position = whole.call.dropout.position.rows(begin, rows);
       part.grad_output = whole.grad_output.rows(begin, rows);
-      Result const alone = run(*entry.kernel, part);
+      Result const alone = run(name, part);
       expect_same_bits(alone.output, all.output.rows(begin, rows), "output");
       expect_same_bits(alone.log_sum_exp, all.log_sum_exp.rows(begin, rows), "log_sum_exp");
       expect_same_bits(alone.grad_q, all.grad_q.rows(begin, rows), "grad q");
@@ -226,9 +232,9 @@ TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
 TEST_F(AttentionProperties, AHeadIsBitwiseTheSameOnARankThatHoldsOnlyThatHead) {
   constexpr std::int64_t head_dim = 6;
   Problem const whole({"", {20, 7}, {}, 3, head_dim, false, 0.3F}, DType::float32);
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    SCOPED_TRACE(entry.name);
-    Result const all = run(*entry.kernel, whole);
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    SCOPED_TRACE(name);
+    Result const all = run(name, whole);
     Problem part({"", {20, 7}, {}, 1, head_dim, false, 0.3F}, DType::float32);
     part.call.q = whole.call.q.columns(2 * head_dim, head_dim);
     part.call.k = whole.call.k.columns(2 * head_dim, head_dim);
@@ -236,7 +242,7 @@ TEST_F(AttentionProperties, AHeadIsBitwiseTheSameOnARankThatHoldsOnlyThatHead) {
     part.call.scale = whole.call.scale;
     part.call.dropout.first_column = whole.call.dropout.first_column + 2;
     part.grad_output = whole.grad_output.columns(2 * head_dim, head_dim);
-    Result const alone = run(*entry.kernel, part);
+    Result const alone = run(name, part);
     expect_same_bits(alone.output, all.output.columns(2 * head_dim, head_dim), "output");
     expect_same_bits(alone.grad_v, all.grad_v.columns(2 * head_dim, head_dim), "grad v");
   }
@@ -256,9 +262,9 @@ TEST_F(AttentionProperties, EqualKeysGiveTheMeanOfTheValues) {
   call.k = fused.columns(0, 4);
   call.v = fused.columns(4, 4);
   Tensor const mean = tensor_of({(length - 1) / 2.0, 1, -(length - 1) / 2.0, 0}, DType::float64, {1, 4});
-  for (auto const& entry : registries_.of<Attention>().entries()) {
-    entry.kernel->forward(execution_, call, problem.output, problem.log_sum_exp);
-    expect_close(problem.output, mean, DType::float32, entry.name.c_str());
+  for (std::string const& name : registries_.of<Attention>().names()) {
+    kernel(name, call.problem()).forward(execution_, call, problem.output, problem.log_sum_exp);
+    expect_close(problem.output, mean, DType::float32, name.c_str());
   }
 }
 

@@ -154,7 +154,8 @@ TEST_P(AttentionVariants, EveryImplementationAgreesWithTheReference) {
   for (auto const& entry : registries_.of<Attention>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       AttentionTensors const actual(GetParam(), dtype);
-      if (!entry.kernel->supports(actual.call.problem())) {
+      bool const is_expected = entry.name == "reference" && dtype == DType::float64;
+      if (is_expected || !entry.kernel->supports(actual.call.problem())) {
         continue;
       }
       SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
@@ -258,8 +259,8 @@ INSTANTIATE_TEST_SUITE_P(
         AttentionCase{"additive_causal_dropout",
                       {131, 4},
                       {131, 4},
-                      2,
-                      2,
+                      1,
+                      1,
                       33,
                       AttentionMask::causal(),
                       -1,
@@ -271,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
                       {80, 11},
                       4,
                       2,
-                      40,
+                      20,
                       AttentionMask::window(20, 5, 2),
                       6,
                       0.2F,

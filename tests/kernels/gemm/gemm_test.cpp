@@ -69,6 +69,12 @@ GemmCall make_call(Sizes const& size, Variant const& variant, DType dtype) {
   return make_call(size, variant, {dtype, dtype, dtype});
 }
 
+/// The call with b as the first version of a weight; not a weight where the id is 0.
+GemmCall as_weight(GemmCall call, std::uint64_t id) {
+  call.b_weight = {id, 1};
+  return call;
+}
+
 /// The same call in float64, with every tensor's rounded numbers.
 GemmCall widened(GemmCall const& call) {
   auto const wide = [](Tensor const& tensor) {
@@ -87,13 +93,32 @@ class GemmTest : public BuiltInKernelsTest {
   Gemm& reference() { return *registries_.of<Gemm>().select("reference", {}); }
 
   void check(KernelEntry<Gemm> const& entry, GemmCall const& call, std::string const& what) {
-    if (!entry.kernel->supports(call.problem())) {
-      return;
+    if (entry.kernel->supports(call.problem())) {
+      compare(entry, call, product(call), what);
     }
+  }
+
+  /// Checks every implementation with a call of its own: `make()` always makes the same one.
+  template <class Make>
+  void check_all(Make const& make, std::string const& what) {
+    Values const expected = product(make());
+    for (auto const& entry : registries_.of<Gemm>().entries()) {
+      if (GemmCall const call = make(); entry.kernel->supports(call.problem())) {
+        compare(entry, call, expected, what);
+      }
+    }
+  }
+
+  /// The result of the call, by the definition in float64.
+  Values product(GemmCall const& call) {
     GemmCall const oracle = widened(call);
     reference().multiply(execution_, oracle);
+    return values(oracle.c);
+  }
+
+  void compare(KernelEntry<Gemm> const& entry, GemmCall const& call, Values const& expected, std::string const& what) {
     entry.kernel->multiply(execution_, call);
-    expect_values(call.c, values(oracle.c), call.c.dtype(), entry.name + what);
+    expect_values(call.c, expected, call.c.dtype(), entry.name + what);
     expect_padding_untouched(call.c, what);
     EXPECT_EQ(scratch_.mark(), 0U);
     ++checked;
@@ -103,34 +128,27 @@ class GemmTest : public BuiltInKernelsTest {
 };
 
 TEST_F(GemmTest, EveryImplementationAgreesWithTheDefinition) {
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    for (Sizes const& size : sizes) {
-      for (Variant const& variant : all_variants()) {
-        std::string const what =
-            " " + std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k) + variant.name();
-        for (DType const dtype : {DType::float32, DType::float64}) {
-          check(entry, make_call(size, variant, dtype), what + " " + std::string(name_of(dtype)));
-        }
-        GemmCall weight = make_call(size, variant, DType::float32);
-        weight.b_weight = {9, 1};
-        check(entry, weight, what + " weight");
-        ASSERT_FALSE(HasFailure());
+  for (Sizes const& size : sizes) {
+    for (Variant const& variant : all_variants()) {
+      std::string const what =
+          " " + std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k) + variant.name();
+      for (DType const dtype : {DType::float32, DType::float64}) {
+        check_all([&] { return make_call(size, variant, dtype); }, what + " " + std::string(name_of(dtype)));
       }
+      check_all([&] { return as_weight(make_call(size, variant, DType::float32), 9); }, what + " weight");
+      ASSERT_FALSE(HasFailure());
     }
   }
   EXPECT_GE(checked, 3 * 32 * 7);
 }
 
 TEST_F(GemmTest, BFloat16InEveryCombination) {
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    for (Sizes const& size : {Sizes{1, 37, 19}, Sizes{67, 29, 41}, Sizes{3, 20, 643}}) {
-      for (Variant const& variant : all_variants()) {
-        for (Types const& types : bfloat16_types) {
-          GemmCall call = make_call(size, variant, types);
-          check(entry, call, types.name() + variant.name());
-          call = make_call(size, variant, types);
-          call.b_weight = {11, 1};
-          check(entry, call, types.name() + variant.name() + " weight");
+  for (Sizes const& size : {Sizes{1, 37, 19}, Sizes{67, 29, 41}, Sizes{3, 20, 643}}) {
+    for (Variant const& variant : all_variants()) {
+      for (Types const& types : bfloat16_types) {
+        for (std::uint64_t const weight : {0U, 11U}) {
+          check_all([&] { return as_weight(make_call(size, variant, types), weight); },
+                    types.name() + variant.name() + (weight > 0 ? " weight" : ""));
           ASSERT_FALSE(HasFailure());
         }
       }
@@ -274,18 +292,14 @@ TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
 TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
   // More rows than avx512 packs at once, more of k than its block; rows that share cache sets; columns for several
   // threads.
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
-      for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}, Sizes{20, 701, 300}}) {
-        for (Variant const& variant :
-             {Variant{false, true, false, true, false}, Variant{false, false, true, false, true},
-              Variant{true, false, true, true, false}}) {
-          for (std::uint64_t const weight : {std::uint64_t{0}, std::uint64_t{8}}) {
-            GemmCall call = make_call(size, variant, types);
-            call.b_weight = {weight, 1};
-            check(entry, call, " blocks" + types.name() + variant.name());
-            ASSERT_FALSE(HasFailure());
-          }
+  for (Types const& types : {float32_types, bfloat16_types[0], bfloat16_types[1], bfloat16_types[2]}) {
+    for (Sizes const& size : {Sizes{281, 33, 517}, Sizes{29, 70, 1101}, Sizes{31, 64, 1024}, Sizes{20, 701, 300}}) {
+      for (Variant const& variant : {Variant{false, true, false, true, false}, Variant{false, false, true, false, true},
+                                     Variant{true, false, true, true, false}}) {
+        for (std::uint64_t const weight : {0U, 8U}) {
+          check_all([&] { return as_weight(make_call(size, variant, types), weight); },
+                    " blocks" + types.name() + variant.name());
+          ASSERT_FALSE(HasFailure());
         }
       }
     }
@@ -294,12 +308,12 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
 
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
   // Wide enough that avx512 finishes a few rows before it begins others.
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    for (std::uint64_t const weight : {std::uint64_t{0}, std::uint64_t{8}}) {
-      GemmCall call = make_call({29, 3300, 514}, {false, true, false, true, false}, bfloat16_types[2]);
-      call.b_weight = {weight, 1};
-      check(entry, call, " wide");
-    }
+  for (std::uint64_t const weight : {0U, 8U}) {
+    check_all(
+        [&] {
+          return as_weight(make_call({29, 3300, 514}, {false, true, false, true, false}, bfloat16_types[2]), weight);
+        },
+        " wide");
   }
 }
 

@@ -59,22 +59,21 @@ class Activation : public Kernel {
 ///   static bool supports(ActivationProblem const&);   for elements of a floating-point type
 ///   template <class Element> static void forward(execution, call, output);
 ///   template <class Element> static void backward(execution, call, grad_output, gradients);
-template <class Functions>
+template <class Functions, class Types = kernels::FloatingTypes>
 class ActivationFrontEnd final : public Activation {
  public:
   bool supports(ActivationProblem const& problem) const override {
-    return problem.dtype != DType::int32 && Functions::supports(problem);
+    return Types::contain(problem.dtype) && Functions::supports(problem);
   }
   void forward(Execution& execution, ActivationCall const& call, Tensor const& output) override {
     output.require(call.input.dtype(), call.input.shape(), "an activation's output");
-    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
-      Functions::template forward<Element>(execution, call, output);
-    });
+    Types::with(call.input.dtype(),
+                [&]<class Element>(Element) { Functions::template forward<Element>(execution, call, output); });
   }
   void backward(Execution& execution, ActivationCall const& call, Tensor const& grad_output,
                 ActivationGradients const& gradients) override {
     require_gradients(call, grad_output, gradients);
-    kernels::with_floating(call.input.dtype(), [&]<class Element>(Element) {
+    Types::with(call.input.dtype(), [&]<class Element>(Element) {
       Functions::template backward<Element>(execution, call, grad_output, gradients);
     });
   }

@@ -74,8 +74,8 @@ class AdamFrontEnd final : public Adam {
     return problem.dtype == DType::float32 || problem.dtype == DType::float64;
   }
   void update(Execution& execution, AdamCall const& call) override {
-    kernels::with_real(call.value.dtype(),
-                       [&]<class Real>(Real) { Functions::template update<Real>(execution, call); });
+    kernels::FloatingTypes::with_real(call.value.dtype(),
+                                      [&]<class Real>(Real) { Functions::template update<Real>(execution, call); });
   }
 };
 

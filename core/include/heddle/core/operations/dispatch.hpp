@@ -19,33 +19,30 @@ struct Arithmetic<BFloat16> {
 template <class Element>
 using ArithmeticType = typename Arithmetic<Element>::Type;
 
-/// Calls `work(Real{})` with the float32 or float64 type that `dtype` names.
-template <class Work>
-void with_real(DType dtype, Work&& work) {
-  switch (dtype) {
-    case DType::float32:
-      return work(float{});
-    case DType::float64:
-      return work(double{});
-    default:
+/// The element types for which a kernel is compiled.
+template <class... Elements>
+struct ElementTypes {
+  static constexpr bool contain(DType dtype) { return ((dtype == DTypeOf<Elements>::value) || ...); }
+
+  /// Calls `work(Element{})` for the type that `dtype` names.
+  template <class Work>
+  static void with(DType dtype, Work&& work) {
+    if (!((dtype == DTypeOf<Elements>::value && (work(Elements{}), true)) || ...)) {
       throw Error("a kernel was called with " + std::string(name_of(dtype)) + ", which its supports() refuses");
+    }
   }
-}
+  /// Calls `work(Real{})` for the arithmetic type that `dtype` names.
+  template <class Work>
+  static void with_real(DType dtype, Work&& work) {
+    ElementTypes<ArithmeticType<Elements>...>::with(dtype, work);
+  }
+};
+using FloatingTypes = ElementTypes<float, double, BFloat16>;
 
 /// Calls `work(Element{})` for a floating dtype's element type.
 template <class Work>
 void with_floating(DType dtype, Work&& work) {
-  switch (dtype) {
-    case DType::float32:
-      return work(float{});
-    case DType::float64:
-      return work(double{});
-    case DType::bfloat16:
-      return work(BFloat16{});
-    case DType::int32:
-      break;
-  }
-  throw Error("a kernel needs floating-point elements, not " + std::string(name_of(dtype)));
+  FloatingTypes::with(dtype, work);
 }
 
 }  // namespace heddle::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/dropout.hpp>
+#include <heddle/core/operations/elements.hpp>
 
 // Stands before a loop whose iterations are independent of each other. The compiler then makes one vectorised loop for
 // arrays that overlap and arrays that do not: two loops would round differently.
@@ -78,6 +79,19 @@ KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&coun
   }
 }
 
+/// Replaces a batch of counters by the random bits of their elements: the 16 bits of lane i are out[8 i], …, out[8 i +
+/// 7].
+HEDDLE_ONE_COPY void random_halves(std::uint64_t key, std::uint32_t (&counter)[4][philox_lanes],
+                                   std::uint16_t (&out)[dropout_chunk]) {
+  philox_words(key, counter);
+  for (int lane = 0; lane < philox_lanes; ++lane) {
+    for (int word = 0; word < 4; ++word) {
+      out[8 * lane + 2 * word] = static_cast<std::uint16_t>(counter[word][lane] & 0xffffU);
+      out[8 * lane + 2 * word + 1] = static_cast<std::uint16_t>(counter[word][lane] >> 16);
+    }
+  }
+}
+
 /// A Dropout in the form that a kernel captures; random.hpp has the rule.
 struct DropoutRule {
   bool active = false;
@@ -121,22 +135,6 @@ struct DropoutRule {
     return active ? multiplier(row, global / 8, global % 8) : 1.0;
   }
 
-  /// Replaces a batch of counters (words 0 to 2 set: sample, position, group) by the random bits of their elements:
-  /// the 16 bits of lane i are out[8 i], …, out[8 i + 7].
-  KOKKOS_INLINE_FUNCTION void fill(std::uint32_t (&counter)[4][philox_lanes],
-                                   std::uint16_t (&out)[dropout_chunk]) const {
-    for (int lane = 0; lane < philox_lanes; ++lane) {
-      counter[3][lane] = step;
-    }
-    philox_words(key, counter);
-    for (int lane = 0; lane < philox_lanes; ++lane) {
-      for (int word = 0; word < 4; ++word) {
-        out[8 * lane + 2 * word] = static_cast<std::uint16_t>(counter[word][lane] & 0xffffU);
-        out[8 * lane + 2 * word + 1] = static_cast<std::uint16_t>(counter[word][lane] >> 16);
-      }
-    }
-  }
-
   /// The multipliers of a chunk of columns, from the 16 bits of each.
   template <class Real>
   struct Multipliers {
@@ -172,8 +170,9 @@ struct DropoutRule {
         counter[0][lane] = static_cast<std::uint32_t>(sample[row]);
         counter[1][lane] = static_cast<std::uint32_t>(position[row]);
         counter[2][lane] = group + lane;
+        counter[3][lane] = step;
       }
-      fill(counter, halves);
+      random_halves(key, counter, halves);
       std::int64_t const available = dropout_chunk - skipped;
       std::int64_t const end = last - begin < available ? last : begin + available;
       visit(begin, end, Multipliers<Real>{halves + skipped, threshold, static_cast<Real>(scale)});

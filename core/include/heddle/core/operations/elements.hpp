@@ -7,6 +7,14 @@
 #include <heddle/core/tensor/tensor.hpp>
 #include <type_traits>
 
+// A function of which each file has one copy, its own: as a part of every loop that uses it, it would be most of what
+// the compiler works on. Devices want it in the loops.
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#define HEDDLE_ONE_COPY [[gnu::noinline, maybe_unused]] static
+#else
+#define HEDDLE_ONE_COPY KOKKOS_INLINE_FUNCTION
+#endif
+
 /// Access to a tensor's elements inside kernels.
 namespace heddle::kernels {
 

@@ -28,11 +28,12 @@ struct AnyProblem {
 /// The implementations of one operation, without its interface.
 class AnyKernelRegistry {
  public:
-  virtual ~AnyKernelRegistry() = default;
+  virtual ~AnyKernelRegistry();
   virtual std::unique_ptr<AnyKernelRegistry> copy() const = 0;
 
   std::string_view operation() const { return operation_; }
-  /// The implementations, the fastest by speed first; of equally fast ones the one that was registered first.
+  /// The implementations, each once, the fastest by speed first; of equally fast ones the one that was registered
+  /// first.
   std::vector<Implementation> implementations() const;
   /// The implementations' names in the order of registration.
   std::vector<std::string> names() const;
@@ -49,8 +50,10 @@ class AnyKernelRegistry {
   /// The problems by which the operation's implementations are checked, in the order in which they were added.
   std::vector<NamedTrial> const& trials() const { return trials_; }
 
-  /// The implementation of that name; null if there is none.
+  /// The implementation of that name, of several parts the first; null if there is none.
   std::shared_ptr<Kernel> find(std::string_view name) const;
+  /// The parts of the implementations in the order of registration.
+  std::vector<AnyKernelEntry> const& parts() const { return entries_; }
 
   /// The implementations that support the problem, in the order of implementations().
   std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
@@ -60,14 +63,14 @@ class AnyKernelRegistry {
   AnyKernelEntry selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
-  explicit AnyKernelRegistry(std::string_view operation) : operation_(operation) {}
-  AnyKernelRegistry(AnyKernelRegistry const&) = default;
-  AnyKernelRegistry& operator=(AnyKernelRegistry const&) = default;
+  // Not in the header, where every file with a kernel would compile them.
+  explicit AnyKernelRegistry(std::string_view operation);
+  AnyKernelRegistry(AnyKernelRegistry const&);
+  AnyKernelRegistry& operator=(AnyKernelRegistry const&);
 
-  /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
-  void add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel);
-  /// The implementations in the order of registration.
-  std::vector<AnyKernelEntry> const& all_entries() const { return entries_; }
+  /// Throws ConfigError where the name is empty or "auto", where it is taken (a part may have the name of an
+  /// implementation of the same origin), and where there is no kernel.
+  void add_entry(AnyKernelEntry entry, bool is_part);
   /// Throws ConfigError where the name is taken or empty.
   void add_named_trial(NamedTrial trial);
 
@@ -92,7 +95,13 @@ class KernelRegistry final : public AnyKernelRegistry {
 
   /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
-    add_entry(std::move(name), speed, std::move(kernel));
+    add_entry({{std::move(name), speed, ""}, std::move(kernel)}, false);
+  }
+  /// Adds a part of an implementation, for problems that none of its other parts supports: the implementation `kokkos`
+  /// is compiled in several libraries, each for other element types. Throws ConfigError as add() does, except where the
+  /// name is that of another part of the same origin.
+  void add_part(std::string name, int speed, std::shared_ptr<Interface> kernel) {
+    add_entry({{std::move(name), speed, ""}, std::move(kernel)}, true);
   }
 
   /// Adds a problem by which implementations of the operation are checked (trial.hpp): all that support it, whoever
@@ -109,10 +118,10 @@ class KernelRegistry final : public AnyKernelRegistry {
     return std::static_pointer_cast<Interface>(selected(named, AnyProblem::of<Interface>(problem)).kernel);
   }
 
-  /// The implementations in the order of registration.
+  /// parts() with their type.
   std::vector<KernelEntry<Interface>> entries() const {
     std::vector<KernelEntry<Interface>> typed;
-    for (AnyKernelEntry const& entry : all_entries()) {
+    for (AnyKernelEntry const& entry : parts()) {
       typed.push_back({entry, std::static_pointer_cast<Interface>(entry.kernel)});
     }
     return typed;

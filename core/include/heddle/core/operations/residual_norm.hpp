@@ -74,21 +74,20 @@ class ResidualNorm : public Kernel {
 ///   static bool supports(ResidualNormProblem const&);   for elements of a floating-point type
 ///   template <class Element> static void forward(execution, call, output);
 ///   template <class Element> static void backward(execution, call, output, grad_normalized, grad_sum, gradients);
-template <class Functions>
+template <class Functions, class Types = kernels::FloatingTypes>
 class ResidualNormFrontEnd final : public ResidualNorm {
  public:
   bool supports(ResidualNormProblem const& problem) const override {
-    return problem.dtype != DType::int32 && Functions::supports(problem);
+    return Types::contain(problem.dtype) && Functions::supports(problem);
   }
   void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) override {
-    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
-      Functions::template forward<Element>(execution, call, output);
-    });
+    Types::with(call.residual.dtype(),
+                [&]<class Element>(Element) { Functions::template forward<Element>(execution, call, output); });
   }
   void backward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output,
                 Tensor const& grad_normalized, Tensor const& grad_sum,
                 ResidualNormGradients const& gradients) override {
-    kernels::with_floating(call.residual.dtype(), [&]<class Element>(Element) {
+    Types::with(call.residual.dtype(), [&]<class Element>(Element) {
       Functions::template backward<Element>(execution, call, output, grad_normalized, grad_sum, gradients);
     });
   }

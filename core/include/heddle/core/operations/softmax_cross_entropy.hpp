@@ -73,44 +73,42 @@ class SoftmaxCrossEntropy : public Kernel {
 /// The front end of implementations: calls the methods' namesakes in `Functions`, static templates. statistics,
 /// gradient and losses_and_gradient, which may be absent, have the logits' element type as their parameter; the others
 /// have that of the statistics.
-template <class Functions>
+template <class Functions, class Types = kernels::FloatingTypes>
 class SoftmaxCrossEntropyFrontEnd final : public SoftmaxCrossEntropy {
   using Call = SoftmaxCrossEntropyCall;
 
  public:
-  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype != DType::int32; }
+  bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return Types::contain(problem.dtype); }
   void statistics(Execution& execution, Call const& call, Tensor const& statistics) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
-      Functions::template statistics<Element>(execution, call, statistics);
-    });
+    Types::with(call.logits.dtype(),
+                [&]<class Element>(Element) { Functions::template statistics<Element>(execution, call, statistics); });
   }
   void combine(Execution& execution, Tensor const& part_statistics, Tensor const& statistics) override {
-    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+    Types::with_real(statistics.dtype(), [&]<class Real>(Real) {
       Functions::template combine<Real>(execution, part_statistics, statistics);
     });
   }
   void losses(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& losses) override {
-    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
-      Functions::template losses<Real>(execution, call, statistics, losses);
-    });
+    Types::with_real(statistics.dtype(),
+                     [&]<class Real>(Real) { Functions::template losses<Real>(execution, call, statistics, losses); });
   }
   void add_losses(Execution& execution, Call const& call, Tensor const& losses, Tensor const& sums) override {
-    kernels::with_real(losses.dtype(),
-                       [&]<class Real>(Real) { Functions::template add_losses<Real>(execution, call, losses, sums); });
+    Types::with_real(losses.dtype(),
+                     [&]<class Real>(Real) { Functions::template add_losses<Real>(execution, call, losses, sums); });
   }
   void add_correct(Execution& execution, Call const& call, Tensor const& statistics, Tensor const& sums) override {
-    kernels::with_real(statistics.dtype(), [&]<class Real>(Real) {
+    Types::with_real(statistics.dtype(), [&]<class Real>(Real) {
       Functions::template add_correct<Real>(execution, call, statistics, sums);
     });
   }
   void gradient(Execution& execution, Call const& call, Tensor const& statistics, double scale) override {
-    kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+    Types::with(call.logits.dtype(), [&]<class Element>(Element) {
       Functions::template gradient<Element>(execution, call, statistics, scale);
     });
   }
   void losses_and_gradient(Execution& execution, Call const& call, double scale, Tensor const& losses) override {
     if constexpr (requires { Functions::template losses_and_gradient<float>(execution, call, scale, losses); }) {
-      kernels::with_floating(call.logits.dtype(), [&]<class Element>(Element) {
+      Types::with(call.logits.dtype(), [&]<class Element>(Element) {
         Functions::template losses_and_gradient<Element>(execution, call, scale, losses);
       });
     } else {

@@ -80,6 +80,8 @@ void write_gradient(BFloat16* row, std::int64_t columns, float factor, float wan
 
 class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
  public:
+  explicit SimdSoftmaxCrossEntropy(std::shared_ptr<SoftmaxCrossEntropy> portable) : portable_(std::move(portable)) {}
+
   bool supports(SoftmaxCrossEntropyProblem const& problem) const override { return problem.dtype == DType::bfloat16; }
   void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) override {
     portable_->statistics(execution, call, statistics);
@@ -105,21 +107,18 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
   }
   void losses_and_gradient(Execution& execution, SoftmaxCrossEntropyCall const& call, double scale,
                            Tensor const& losses) override {
-    auto const logits = kernels::rows_of<BFloat16>(call.logits);
+    kernels::Logits<BFloat16> const logits(call, scale);
     auto const out = kernels::rows_of<float>(losses);
-    auto const* const targets = call.targets.data<std::int32_t>();
-    std::int64_t const columns = call.logits.dim(1);
-    std::int64_t const first = call.first_token;
-    kernels::LossRule<float> const rule(call, scale);
-    kernels::RowWeights<float> const weights(call);
-    kernels::for_each(execution, "cross entropy losses and gradient", call.logits.dim(0), [=](std::int64_t row) {
-      BFloat16* const values = logits[row];
-      std::int64_t const target = targets[row] - first;
+    kernels::for_each(execution, "cross entropy losses and gradient", logits.count, [=](std::int64_t row) {
+      BFloat16* const values = logits.rows[row];
+      std::int64_t const columns = logits.columns;
+      kernels::LossRule<float> const& rule = logits.rule;
+      std::int64_t const target = logits.target(row);
       MaximumAndSum const found = maximum_and_sum(values, columns);
-      float const weight = weights[row];
-      bool const ignored = weights.ignored(row);
+      float const weight = logits.weights[row];
+      bool const ignored = logits.weights.ignored(row);
       float const of_target = ignored ? 0.0F : wide(values[target]);
-      float const sum = write_exponentials(values, columns, found.maximum, values + logits.stride);
+      float const sum = write_exponentials(values, columns, found.maximum, values + logits.rows.stride);
       float const statistics[] = {found.maximum, sum, of_target, found.sum};
       rule.write_losses(statistics, weight, out[row]);
       float const factor = rule.probability_factor(found.maximum, sum, weight);
@@ -133,13 +132,15 @@ class SimdSoftmaxCrossEntropy final : public SoftmaxCrossEntropy {
   }
 
  private:
-  std::shared_ptr<SoftmaxCrossEntropy> portable_ = make_kokkos_softmax_cross_entropy();
+  std::shared_ptr<SoftmaxCrossEntropy> portable_;
 };
 
 }  // namespace
 
-void add_vector_softmax_cross_entropy_kernels(KernelRegistries& registries) {
-  registries.of<SoftmaxCrossEntropy>().add("simd", speeds::simd, std::make_shared<SimdSoftmaxCrossEntropy>());
+void add_simd_bfloat16_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  auto& registry = registries.of<SoftmaxCrossEntropy>();
+  registry.add("simd", speeds::simd,
+               std::make_shared<SimdSoftmaxCrossEntropy>(registry.select("kokkos", {DType::bfloat16})));
 }
 
 }  // namespace heddle

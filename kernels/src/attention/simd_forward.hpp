@@ -1,3 +1,5 @@
+#pragma once
+
 #include "simd.hpp"
 
 namespace heddle::simd_attention {
@@ -216,8 +218,7 @@ class QueryBlock {
   Tile<float> spare_;           ///< [keys or queries, head_dim]
 };
 
-}  // namespace
-
+/// Attention::forward for calls of `Element`: float or BFloat16.
 template <class Element>
 void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
   kernels::AttentionView<Element> const view(call);
@@ -236,7 +237,5 @@ void forward(Execution& execution, AttentionCall const& call, Tensor const& outp
                                         QueryBlock<Element>::scratch_elements(tile_stride(view)), work);
 }
 
-template void forward<float>(Execution&, AttentionCall const&, Tensor const&, Tensor const&);
-template void forward<BFloat16>(Execution&, AttentionCall const&, Tensor const&, Tensor const&);
-
+}  // namespace
 }  // namespace heddle::simd_attention

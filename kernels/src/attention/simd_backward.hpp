@@ -1,16 +1,9 @@
+#pragma once
+
 #include "simd.hpp"
 
 namespace heddle::simd_attention {
 namespace {
-
-/// Tensors that backward reads and writes beside the call.
-template <class Element>
-struct BackwardRows {
-  Rows<Element> output, grad_output;
-  Rows<Element> grad_q, grad_k, grad_v;
-  Rows<float> log_sum_exp;
-  kernels::SharedGradients<float> shared;
-};
 
 /// Adds a product's rows to a tile's rows.
 struct ToTile {
@@ -31,7 +24,7 @@ template <class Element>
 class BackwardHeads {
  public:
   /// `head`: the first of these heads; `next`: the first of the following ones.
-  BackwardHeads(Head<Element> const& head, Head<Element> const& next, BackwardRows<Element> const& rows,
+  BackwardHeads(Head<Element> const& head, Head<Element> const& next, AllBackwardRows<Element> const& rows,
                 Scratch scratch)
       : head_(head), next_(next), view_(head.view), rows_(rows), stride_(tile_stride(head.view)) {
     std::int64_t const max_keys = block_rows(head.keys);
@@ -269,7 +262,7 @@ class BackwardHeads {
   Head<Element> head_;
   Head<Element> const& next_;
   kernels::AttentionView<Element> const& view_;
-  BackwardRows<Element> const& rows_;
+  AllBackwardRows<Element> const& rows_;
   std::int64_t stride_;
   Tile<float> q_, grad_output_;                        ///< [queries, head_dim]
   Tile<float> k_;                                      ///< [keys, head_dim]
@@ -282,17 +275,14 @@ class BackwardHeads {
   Floats delta_[block_vectors];
 };
 
-}  // namespace
-
+/// Attention::backward for calls of `Element`.
 template <class Element>
 void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
               Tensor const& grad_output, AttentionGradients const& gradients) {
   kernels::AttentionView<Element> const view(call);
   ArenaScope const scope(execution.scratch);
-  BackwardRows<Element> const rows{kernels::rows_of<Element>(output),         kernels::rows_of<Element>(grad_output),
-                                   kernels::rows_of<Element>(gradients.q),    kernels::rows_of<Element>(gradients.k),
-                                   kernels::rows_of<Element>(gradients.v),    kernels::rows_of<float>(log_sum_exp),
-                                   {execution.scratch, gradients, view.count}};
+  AllBackwardRows<Element> const rows{{output, log_sum_exp, grad_output, gradients},
+                                      {execution.scratch, gradients, view.count}};
   auto const work = [=](std::int64_t item, Scratch scratch) {
     Head<Element> const head = head_at(view, item * view.sharing);
     Head<Element> const next = head_at(view, (item + 1) * view.sharing);
@@ -303,9 +293,5 @@ void backward(Execution& execution, AttentionCall const& call, Tensor const& out
   rows.shared.add_to(execution, gradients, view.count);
 }
 
-template void backward<float>(Execution&, AttentionCall const&, Tensor const&, Tensor const&, Tensor const&,
-                              AttentionGradients const&);
-template void backward<BFloat16>(Execution&, AttentionCall const&, Tensor const&, Tensor const&, Tensor const&,
-                                 AttentionGradients const&);
-
+}  // namespace
 }  // namespace heddle::simd_attention

@@ -1,8 +1,7 @@
-#include <heddle/core/operations/kernel_author.hpp>
-
 #include "support/factories.hpp"
 #include "support/shares.hpp"
 #include "vector/lanes_random.hpp"
+#include "view.hpp"
 
 // Residual norms in bfloat16 on the host's vector units: in pairs of vectors, and a group of rows in the first-level
 // cache as float32 from the sum to the normalized output.
@@ -77,19 +76,7 @@ struct PairedVector {
 class Forward {
  public:
   Forward(ResidualNormCall const& call, ResidualNormOutput const& output)
-      : residual_(kernels::rows_of<BFloat16>(call.residual)),
-        branch_(kernels::rows_of<BFloat16>(call.branch)),
-        sum_(kernels::rows_of<BFloat16>(output.sum)),
-        normalized_(kernels::rows_of<BFloat16>(output.normalized)),
-        mean_(data_of<float>(output.mean)),
-        reciprocal_(data_of<float>(output.reciprocal_deviation)),
-        columns_(call.residual.dim(1)),
-        centred_(call.kind == NormKind::layer),
-        epsilon_(static_cast<float>(call.epsilon)),
-        weight_(call.weight, columns_),
-        bias_(call.bias, columns_),
-        rule_(call.dropout),
-        mask_(rule_) {}
+      : of_(call, output), weight_(call.weight, of_.columns), bias_(call.bias, of_.columns), mask_(of_.dropout) {}
 
   /// Computes rows [begin, end).
   void run(std::int64_t begin, std::int64_t end) {
@@ -98,14 +85,14 @@ class Forward {
       for (std::int64_t i = 0; i < count; ++i) {
         add(first + i, x_[i]);
       }
-      if (!normalized_) {
+      if (!of_.normalized) {
         continue;
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        mean_[first + i] = centred_ ? mean(x_[i]) : 0.0F;
+        of_.mean[first + i] = of_.rule.centred ? mean(x_[i]) : 0.0F;
       }
       for (std::int64_t i = 0; i < count; ++i) {
-        reciprocal_[first + i] = reciprocal_deviation(x_[i], mean_[first + i]);
+        of_.reciprocal[first + i] = reciprocal_deviation(x_[i], of_.mean[first + i]);
       }
       for (std::int64_t i = 0; i < count; ++i) {
         normalize(first + i, x_[i]);
@@ -116,23 +103,23 @@ class Forward {
  private:
   /// x = the sum in the form in which it is stored.
   void add(std::int64_t row, Pair* x) {
-    bool const dropped = branch_ && rule_.active;
+    bool const dropped = of_.branch && of_.dropout.active;
     if (dropped) {
-      mask_.draw(rule_, row, columns_);
+      mask_.draw(of_.dropout, row, of_.columns);
     }
-    for (std::int64_t c = 0; c < columns_; c += pair_width) {
-      Words words = lanes::load_words(residual_[row] + c);
-      if (branch_) {
+    for (std::int64_t c = 0; c < of_.columns; c += pair_width) {
+      Words words = lanes::load_words(of_.residual[row] + c);
+      if (of_.branch) {
         Pair const residual = lanes::pair_of(words);
-        Pair branch = lanes::load_pair(branch_[row] + c);
+        Pair branch = lanes::load_pair(of_.branch[row] + c);
         if (dropped) {
           Pair const kept = mask_.multipliers(c);
           branch = {branch.even * kept.even, branch.odd * kept.odd};
         }
         words = lanes::rounded({residual.even + branch.even, residual.odd + branch.odd});
       }
-      if (sum_) {
-        lanes::store_words(words, sum_[row] + c);
+      if (of_.sum) {
+        lanes::store_words(words, of_.sum[row] + c);
       }
       x[c / pair_width] = lanes::pair_of(words);
     }
@@ -140,41 +127,35 @@ class Forward {
 
   float mean(Pair const* x) const {
     Floats total = {};
-    for (std::int64_t p = 0; p < columns_ / pair_width; ++p) {
+    for (std::int64_t p = 0; p < of_.columns / pair_width; ++p) {
       total += x[p].even + x[p].odd;
     }
-    return lanes::sum(total) / static_cast<float>(columns_);
+    return lanes::sum(total) / static_cast<float>(of_.columns);
   }
 
   float reciprocal_deviation(Pair const* x, float average) const {
     Floats even = {};
     Floats odd = {};
-    for (std::int64_t p = 0; p < columns_ / pair_width; ++p) {
+    for (std::int64_t p = 0; p < of_.columns / pair_width; ++p) {
       even += (x[p].even - average) * (x[p].even - average);
       odd += (x[p].odd - average) * (x[p].odd - average);
     }
-    return 1.0F / std::sqrt(lanes::sum(even + odd) / static_cast<float>(columns_) + epsilon_);
+    return of_.rule.reciprocal(lanes::sum(even + odd));
   }
 
   void normalize(std::int64_t row, Pair const* x) const {
-    float const average = mean_[row];
-    float const reciprocal = reciprocal_[row];
-    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+    float const average = of_.mean[row];
+    float const reciprocal = of_.reciprocal[row];
+    for (std::int64_t c = 0; c < of_.columns; c += pair_width) {
       Pair const value = x[c / pair_width];
       lanes::store_pair({(value.even - average) * reciprocal * weight_[c].even + bias_[c].even,
                          (value.odd - average) * reciprocal * weight_[c].odd + bias_[c].odd},
-                        normalized_[row] + c);
+                        of_.normalized[row] + c);
     }
   }
 
-  kernels::Rows<BFloat16> residual_, branch_, sum_, normalized_;
-  float* mean_;
-  float* reciprocal_;
-  std::int64_t columns_;
-  bool centred_;
-  float epsilon_;
+  kernels::NormView<BFloat16> of_;
   PairedVector weight_, bias_;
-  kernels::DropoutRule rule_;
   Mask mask_;
   Pair x_[rows_at_once][longest / pair_width];
 };
@@ -183,24 +164,16 @@ class Backward {
  public:
   Backward(ResidualNormCall const& call, ResidualNormOutput const& output, Tensor const& grad_normalized,
            Tensor const& grad_sum, ResidualNormGradients const& gradients)
-      : sum_(kernels::rows_of<BFloat16>(output.sum)),
-        grad_normalized_(kernels::rows_of<BFloat16>(grad_normalized)),
-        grad_sum_(kernels::rows_of<BFloat16>(grad_sum)),
-        grad_residual_(kernels::rows_of<BFloat16>(gradients.residual)),
-        grad_branch_(kernels::rows_of<BFloat16>(gradients.branch)),
-        mean_(data_of<float>(output.mean)),
-        reciprocal_(data_of<float>(output.reciprocal_deviation)),
-        columns_(call.residual.dim(1)),
-        centred_(call.kind == NormKind::layer),
-        weight_(call.weight, columns_),
-        rule_(call.dropout),
-        mask_(rule_) {}
+      : of_(call, output),
+        rows_(grad_normalized, grad_sum, gradients),
+        weight_(call.weight, of_.columns),
+        mask_(of_.dropout) {}
 
   /// Computes the gradients of rows [begin, end), and sums their contributions to the gradients of weight and bias.
   void run(std::int64_t begin, std::int64_t end) {
     for (std::int64_t first = begin; first < end; first += rows_at_once) {
       std::int64_t const count = end - first < rows_at_once ? end - first : rows_at_once;
-      if (grad_normalized_) {
+      if (rows_.grad_normalized) {
         reduce(first, count);
       }
       for (std::int64_t i = 0; i < count; ++i) {
@@ -211,7 +184,7 @@ class Backward {
 
   /// Adds the sums of the rows so far to `weight` and, unless it is null, `bias`.
   void add_sums(float* weight, float* bias) const {
-    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+    for (std::int64_t c = 0; c < of_.columns; c += pair_width) {
       lanes::add_pair(weight_sums_[c / pair_width], weight + c);
       if (bias != nullptr) {
         lanes::add_pair(bias_sums_[c / pair_width], bias + c);
@@ -221,8 +194,8 @@ class Backward {
 
   /// Continues with sums of 0.
   void clear_sums() {
-    std::fill_n(weight_sums_, columns_ / pair_width, Pair{});
-    std::fill_n(bias_sums_, columns_ / pair_width, Pair{});
+    std::fill_n(weight_sums_, of_.columns / pair_width, Pair{});
+    std::fill_n(bias_sums_, of_.columns / pair_width, Pair{});
   }
 
  private:
@@ -243,12 +216,12 @@ class Backward {
     Floats sums_standard[rows_at_once] = {};
     for (std::int64_t i = 0; i < rows_at_once; ++i) {
       std::int64_t const row = i < count ? first + i : first;
-      x[i] = sum_[row];
-      grad[i] = i < count ? grad_normalized_[row] : zeros_;
-      average[i] = mean_[row];
-      reciprocal[i] = reciprocal_[row];
+      x[i] = of_.sum[row];
+      grad[i] = i < count ? rows_.grad_normalized[row] : zeros_;
+      average[i] = of_.mean[row];
+      reciprocal[i] = of_.reciprocal[row];
     }
-    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+    for (std::int64_t c = 0; c < of_.columns; c += pair_width) {
       Pair const weight = weight_[c];
       Pair of_weight = weight_sums_[c / pair_width];
       Pair of_bias = bias_sums_[c / pair_width];
@@ -266,47 +239,43 @@ class Backward {
       bias_sums_[c / pair_width] = of_bias;
     }
     for (std::int64_t i = 0; i < rows_at_once; ++i) {
-      means_[i] = {centred_ ? lanes::sum(sums[i]) / static_cast<float>(columns_) : 0.0F,
-                   lanes::sum(sums_standard[i]) / static_cast<float>(columns_)};
+      means_[i] = {of_.rule.centred ? lanes::sum(sums[i]) / static_cast<float>(of_.columns) : 0.0F,
+                   lanes::sum(sums_standard[i]) / static_cast<float>(of_.columns)};
     }
   }
 
   void write(std::int64_t row, Means means) {
-    float const average = grad_normalized_ ? mean_[row] : 0.0F;
-    float const reciprocal = grad_normalized_ ? reciprocal_[row] : 0.0F;
+    float const average = rows_.grad_normalized ? of_.mean[row] : 0.0F;
+    float const reciprocal = rows_.grad_normalized ? of_.reciprocal[row] : 0.0F;
     float const slope = reciprocal * means.grad_standard;
-    bool const dropped = grad_branch_ && rule_.active;
+    bool const dropped = rows_.grad_branch && of_.dropout.active;
     if (dropped) {
-      mask_.draw(rule_, row, columns_);
+      mask_.draw(of_.dropout, row, of_.columns);
     }
-    for (std::int64_t c = 0; c < columns_; c += pair_width) {
+    for (std::int64_t c = 0; c < of_.columns; c += pair_width) {
       Pair value = {};
-      if (grad_normalized_) {
-        Pair const g = lanes::load_pair(grad_normalized_[row] + c);
-        Pair const x = lanes::load_pair(sum_[row] + c);
+      if (rows_.grad_normalized) {
+        Pair const g = lanes::load_pair(rows_.grad_normalized[row] + c);
+        Pair const x = lanes::load_pair(of_.sum[row] + c);
         Pair const weight = weight_[c];
         value = {reciprocal * (g.even * weight.even - means.grad - (x.even - average) * slope),
                  reciprocal * (g.odd * weight.odd - means.grad - (x.odd - average) * slope)};
       }
-      if (grad_sum_) {
-        Pair const stream = lanes::load_pair(grad_sum_[row] + c);
+      if (rows_.grad_sum) {
+        Pair const stream = lanes::load_pair(rows_.grad_sum[row] + c);
         value = {value.even + stream.even, value.odd + stream.odd};
       }
-      lanes::store_pair(value, grad_residual_[row] + c);
-      if (grad_branch_) {
+      lanes::store_pair(value, rows_.grad_residual[row] + c);
+      if (rows_.grad_branch) {
         Pair const kept = dropped ? mask_.multipliers(c) : Pair{lanes::all(1), lanes::all(1)};
-        lanes::store_pair({value.even * kept.even, value.odd * kept.odd}, grad_branch_[row] + c);
+        lanes::store_pair({value.even * kept.even, value.odd * kept.odd}, rows_.grad_branch[row] + c);
       }
     }
   }
 
-  kernels::Rows<BFloat16> sum_, grad_normalized_, grad_sum_, grad_residual_, grad_branch_;
-  float const* mean_;
-  float const* reciprocal_;
-  std::int64_t columns_;
-  bool centred_;
+  kernels::NormView<BFloat16> of_;
+  kernels::NormGradientRows<BFloat16> rows_;
   PairedVector weight_;
-  kernels::DropoutRule rule_;
   Mask mask_;
   Means means_[rows_at_once];
   BFloat16 zeros_[longest] = {};
@@ -386,6 +355,8 @@ bool whole_groups(Dropout const& dropout) {
 
 class SimdResidualNorm final : public ResidualNorm {
  public:
+  explicit SimdResidualNorm(std::shared_ptr<ResidualNorm> portable) : portable_(std::move(portable)) {}
+
   bool supports(ResidualNormProblem const& problem) const override {
     return problem.dtype == DType::bfloat16 && problem.d_model % pair_width == 0 && problem.d_model <= longest &&
            (problem.kind == NormKind::layer || problem.kind == NormKind::rms);
@@ -423,13 +394,14 @@ class SimdResidualNorm final : public ResidualNorm {
   }
 
  private:
-  std::shared_ptr<ResidualNorm> portable_ = make_kokkos_residual_norm();
+  std::shared_ptr<ResidualNorm> portable_;
 };
 
 }  // namespace
 
-void add_vector_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("simd", speeds::simd, std::make_shared<SimdResidualNorm>());
+void add_simd_bfloat16_residual_norm_kernels(KernelRegistries& registries) {
+  auto& registry = registries.of<ResidualNorm>();
+  registry.add("simd", speeds::simd, std::make_shared<SimdResidualNorm>(registry.select("kokkos", {DType::bfloat16})));
 }
 
 }  // namespace heddle
