@@ -224,6 +224,8 @@ void CheckpointStore::publish(Writing& writing, Observer const& reached) {
   reached("renamed");
   sync_to_disk(directory_);
   reached("parent_synced");
+  prune(writing.step, writing.result);
+  reached("pruned");
 }
 
 CommitResult CheckpointStore::commit(Communicator const& world, CheckpointContents const& contents,
@@ -244,12 +246,6 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
       publish(writing, reached);
     });
   });
-  if (!writing.result.already_there) {
-    on_rank_0(world, [&] {
-      prune(writing.step, writing.result);
-      reached("pruned");
-    });
-  }
   return writing.result;
 }
 
