@@ -20,12 +20,14 @@ int run(int argc, char** argv) {
   std::vector<std::string> plugins;
   std::vector<std::string> kernels;
   bool timed = false;
+  bool decoder = false;
   po::options_description description("Tables of variants of attention and of models as Markdown");
   description.add_options()                                                                     //
       ("help", "show this help")                                                                //
       ("plugin", po::value(&plugins)->composing()->value_name("LIBRARY"), "load this plug-in")  //
       ("kernel", po::value(&kernels)->composing()->value_name("OPERATION=NAME"),
-       "compute with this implementation instead of the one that auto selects; can be repeated")  //
+       "compute with this implementation instead of the one that auto selects; can be repeated")    //
+      ("decoder", po::bool_switch(&decoder), "print only the table of a decoder's self-attention")  //
       ("time", po::bool_switch(&timed), "also measure a decoder's self-attention, which takes minutes");
   if (!parse(argc, argv, description, program, true)) {
     return static_cast<int>(ExitCode::done);
@@ -42,8 +44,10 @@ int run(int argc, char** argv) {
   registries.kernels.require_known(config.kernels);
   VariantsRequest const request{registries, config.kernels, runtime.execution()};
   fmt::print("{}\n", to_markdown(decoder_attention_variants(request, timed)));
-  fmt::print("{}\n", to_markdown(other_attention_variants(request)));
-  fmt::print("{}", to_markdown(model_variants(request)));
+  if (!decoder) {
+    fmt::print("{}\n", to_markdown(other_attention_variants(request)));
+    fmt::print("{}", to_markdown(model_variants(request)));
+  }
   return static_cast<int>(ExitCode::done);
 }
 

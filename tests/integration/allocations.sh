@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A training step allocates nothing that grows with the model or the batch: after the second step no tensor, and nothing
-# of a page or more. The allocations of a run of 52 steps are counted against those of one of 40: shorter ones plan their
+# of a page or more. The allocations of a run of 46 steps are counted against those of one of 34: shorter ones plan their
 # memory step by step.
 source "$HEDDLE_SOURCE/tests/integration/small_run"
 if grep -q '^HEDDLE_SANITIZE:[A-Z]*=.' "$HEDDLE_BUILD/CMakeCache.txt"; then
@@ -27,8 +27,8 @@ counts() {
 steady() {
   local name=$1 ranks=$2 short long
   shift 2
-  short=$(counts "$name-40" 40 "$ranks" "$@")
-  long=$(counts "$name-52" 52 "$ranks" "$@")
+  short=$(counts "$name-34" 34 "$ranks" "$@")
+  long=$(counts "$name-46" 46 "$ranks" "$@")
   [ "$(wc -l <<< "$long")" -eq "$ranks" ] || fail "$name: not every rank was counted"
   paste <(echo "$short") <(echo "$long") | awk -v name="$name" '
     { small += $4 - $1; large += $5 - $2; kokkos += $6 - $3 }

@@ -24,14 +24,14 @@ d_ff = 48
 heads = 2
 max_length = 128
 [train]
-steps = 20
+steps = 10
 batch_tokens = 512
 micro_batch_tokens = 256
 validate_every = 0
 [optimizer]
 warmup_steps = 20
 [checkpoint]
-every_steps = 10
+every_steps = 5
 TOML
 default=$XDG_CACHE_HOME/heddle/kernels.json
 
@@ -65,16 +65,14 @@ grep -A 1 'tensor_ops: ' listing | tail -n 1 | grep -Eq '^ +\+ kokkos not timed 
 
 # The cache's file is configurable; a layout has its own problems; precision and plug-ins come from the configuration,
 # too.
-"$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 > listing 2> log ||
-  fail "--benchmark of a tensor layout"
+"$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set parallel.tensor=2 \
+  --set model.encoder.layer.2.activation=gelu > listing 2> log || fail "--benchmark of a tensor layout with two kinds of layers"
 grep -Fq '24 columns of 32' other.json || fail "the layout's shapes are not its tensor ranks'"
 # A layer that differs from the others of its stack is timed, too.
-"$HEDDLE" kernels --benchmark --config run.toml --set kernels.cache=other.json --set model.encoder.layer.2.activation=gelu \
-  > listing 2> log || fail "--benchmark of a stack with two kinds of layers"
 for function in relu gelu; do
   grep -q "^activation: .*$function" listing || fail "the layers with $function are not timed"
 done
-"$HEDDLE" kernels --benchmark --set 'kernels.cache=""' --set model.d_model=32 --set model.d_ff=32 --set model.heads=2 \
+"$HEDDLE" kernels --benchmark --set 'kernels.cache=""' --set 'model.stacks=["decoder"]' --set model.d_model=32 --set model.d_ff=32 --set model.heads=2 \
   --set train.micro_batch_tokens=256 --set train.batch_tokens=256 --set model.max_length=64 --vocabulary 50 > listing 2> log ||
   fail "--benchmark without data"
 grep -q '^The times are not kept: kernels.cache is ""' listing || fail "kernels.cache = \"\" keeps times"
@@ -103,7 +101,7 @@ train() {
   shift
   "$HEDDLE" train run.toml --set run.directory="$directory" "$@" > log 2>&1 || fail "train into $directory with $*"
 }
-state() { echo "$1/checkpoints/step-00000020"; }
+state() { echo "$1/checkpoints/step-00000010"; }
 equal() { h5diff -q "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > /dev/null; }
 
 train by_speed --set 'kernels.cache=""'
@@ -117,10 +115,10 @@ equal measured named || fail "auto does not take what was fastest"
 ! equal measured by_speed || fail "kokkos and the fastest by speed compute the same: this test proves nothing"
 
 # A run continues with the kernels that it started with, even if the cache has changed since.
-train kept --set kernels.cache=portable.json --set train.steps=10
+train kept --set kernels.cache=portable.json --set train.steps=5
 train kept --set 'kernels.cache=""'
 equal kept measured || fail "a resumed run has lost its kernels"
-train late --set 'kernels.cache=""' --set train.steps=10
+train late --set 'kernels.cache=""' --set train.steps=5
 train late --set kernels.cache=portable.json
 equal late by_speed || fail "a resumed run has taken times that came later"
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set kernels.cache=portable.json --set run.directory=ranks \
@@ -138,20 +136,20 @@ grep -q 'kernels are chosen by the times in portable.json' log || fail "a run wi
 equal early measured || fail "a run without checkpoints has not taken the cache's times"
 
 # A run that has lost its times reports it.
-train lost --set kernels.cache=portable.json --set train.steps=10
+train lost --set kernels.cache=portable.json --set train.steps=5
 rm lost/kernels.json
 train lost --set kernels.cache=portable.json
 grep -q 'note: .*lost/kernels.json is gone: kernels are chosen by speed' log || fail "lost times are not reported"
 ! equal lost measured || fail "a run without its times still has them: this test proves nothing"
 
 # On another machine a run reports it and uses speeds; a damaged cache is named and not used.
-train moved --set kernels.cache=portable.json --set train.steps=10
+train moved --set kernels.cache=portable.json --set train.steps=5
 sed -i -E 's/\(kind [0-9a-f]+\)/(kind of another machine)/' moved/kernels.json
 train moved --set kernels.cache=portable.json
 grep -q 'was written in other circumstances (".* (kind of another machine)" there, ".* (kind [0-9a-f]*)" here): kernels are chosen by speed' log ||
   fail "another machine is not reported"
 grep -q 'kind of another machine' moved/kernels.json || fail "the times of the start are lost"
-train threads --set kernels.cache=portable.json --set train.steps=10
+train threads --set kernels.cache=portable.json --set train.steps=5
 OMP_NUM_THREADS=2 train threads
 grep -q 'other circumstances ("1 thread" there, "2 threads" here)' log || fail "the difference is not reported"
 head -c 300 portable.json > damaged.json

@@ -36,14 +36,11 @@ for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a 
   grep -qF "${taken#*:}" log || fail "new-plugin does not say '${taken#*:}'"
   [ ! -e "source/${taken%%:*}" ] || fail "new-plugin left a directory behind"
 done
-# A wrong one: its gradient.
+# A wrong one: its gradient. With CRASH in the environment it crashes, in its backward pass.
 "$HEDDLE" new-plugin source/wrong --kind activation > log 2>&1 || fail "heddle new-plugin wrong"
-sed -i 's/value \* (1 - sigmoid)/value * (2 - sigmoid)/' source/wrong/wrong.cpp
-grep -q '2 - sigmoid' source/wrong/wrong.cpp || fail "the wrong plug-in is not wrong"
-# One that crashes, in its backward pass.
-"$HEDDLE" new-plugin source/crash --kind activation > log 2>&1 || fail "heddle new-plugin crash"
-sed -i 's/value \* (1 - sigmoid)/*static_cast<volatile Real*>(nullptr) * (1 - sigmoid)/' source/crash/crash.cpp
-grep -q 'nullptr' source/crash/crash.cpp || fail "the plug-in that should crash does not"
+sed -i 's/value \* (1 - sigmoid)/value * (2 - (std::getenv("CRASH") ? *static_cast<volatile Real*>(nullptr) : sigmoid))/
+  s/#include <cmath>/&\n#include <cstdlib>/' source/wrong/wrong.cpp
+grep -q 'value \* (2 - (std::getenv' source/wrong/wrong.cpp || fail "the wrong plug-in is not wrong"
 # One whose layer forgets that with sequence parallelism each tensor rank has only some rows.
 mkdir source/forgetful
 echo 'find_package(heddle REQUIRED)
@@ -95,23 +92,23 @@ void register_all(Registries& registries) {
 
 HEDDLE_PLUGIN(register_all)
 CPP
-# One build for all of them, with little optimisation.
+# One build for all of them. Without optimisation the check of an attention kernel takes ten times as long.
 cat > source/CMakeLists.txt << 'CMAKE'
 cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard wrong crash forgetful)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard wrong forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
-cmake -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
+cmake -S source -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O1 -DNDEBUG" \
   -DCMAKE_PREFIX_PATH="$HEDDLE_INSTALL" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS="${sanitizers:+-fsanitize=$sanitizers}" > log 2>&1 || fail "configuring the plug-ins"
 cmake --build build > log 2>&1 || fail "building the plug-ins"
 
 # Each passes its own check except the wrong one, which is named with its problem, error and tolerance.
-ctest --test-dir build -E '^(wrong|crash|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
+ctest --test-dir build -E '^(wrong|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
 [ "$(grep -c 'Passed' log)" -eq 5 ] || fail "not every plug-in has a check"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
 grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
@@ -188,7 +185,8 @@ train() {
 }
 
 # The plug-in's layer and its kernel are timed in the calls of a step.
-"$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' > listing 2> log ||
+"$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' \
+  --set train.batch_tokens=256 --set train.micro_batch_tokens=256 > listing 2> log ||
   fail "heddle kernels --benchmark --plugin"
 grep -q '^activation: swish of float32' listing || fail "the plug-in's kernel was not timed: $(cat listing)"
 grep -q '^hadamard: products of float32' listing || fail "the plug-in's operation was not timed: $(cat listing)"
@@ -219,11 +217,11 @@ grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
 # Spread over tensor ranks, which divide its columns and, the second time, the tokens: the same trajectory.
-loss_of() { sed -n '60s/.*"train_loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
+loss_of() { sed -n '20s/.*"train_loss":\([^,]*\).*/\1/p' "$1/metrics.jsonl"; }
 for sequence_parallel in false true; do
   spread=spread_$sequence_parallel
   "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=$spread --plugin $plugin --set parallel.tensor=2 \
-    --set parallel.sequence_parallel=$sequence_parallel > log 2>&1 || fail "training on two tensor ranks"
+    --set parallel.sequence_parallel=$sequence_parallel --set train.steps=20 --set train.validate_every=0 > log 2>&1 || fail "training on two tensor ranks"
   awk -v one="$(loss_of whole)" -v two="$(loss_of $spread)" \
     'BEGIN { gap = one - two; if (gap < 0) gap = -gap; exit !(one > 0 && gap < 0.002 * one) }' ||
     fail "a loss of $(loss_of whole) on one rank and $(loss_of $spread) on two"
@@ -335,7 +333,7 @@ done
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"
 "$HEDDLE" kernels --config source/rowwise/run.toml > listing 2> log || fail "heddle kernels with an attention kernel"
 grep -Eq '^ *\* rowwise +speed' listing || fail "the plug-in's attention does not run: $(cat listing)"
-"$HEDDLE_VARIANTS" --plugin build/rowwise.so --kernel attention=rowwise > listing 2> log ||
+"$HEDDLE_VARIANTS" --decoder --plugin build/rowwise.so --kernel attention=rowwise > listing 2> log ||
   fail "bench_variants with an attention kernel"
 grep -Eq '^\| scaled dot product \| [0-9]e-0[67] ' listing || fail "the plug-in's attention has no error: $(cat listing)"
 grep -Eq '^- additive: .*rowwise. does not support' listing || fail "the plug-in computes additive scores: $(cat listing)"
@@ -354,9 +352,9 @@ unknown "there is no implementation or layer 'adam.kokos' to check; did you mean
 
 # One that crashes is named; the process ends as it would.
 code=0
-"$HEDDLE" kernels --plugin build/crash.so > listing 2> log || code=$?
+CRASH=1 "$HEDDLE" kernels --plugin build/wrong.so > listing 2> log || code=$?
 [ "$code" -gt 128 ] || fail "a plug-in that crashes: exit code $code"
-grep -qF "heddle: the implementation 'crash' of operation 'activation' (build/crash.so) crashes when it is checked: crash, " \
+grep -qF "heddle: the implementation 'wrong' of operation 'activation' (build/wrong.so) crashes when it is checked: wrong, " \
   log || fail "the plug-in that crashes is not named"
 
 # Digests: one that differs is refused before the library is opened; ranks compare theirs.

@@ -34,10 +34,10 @@ heads = 2
 dropout = 0.1
 max_length = 64
 [train]
-steps = 200
+steps = 120
 batch_tokens = 1024
 micro_batch_tokens = 128
-validate_every = 100
+validate_every = 60
 validate_bleu = false
 log_every = 1
 [optimizer]
@@ -95,12 +95,12 @@ grep -q "^resuming after step" cut.log || fail "cut did not resume"
 [ "$(grep -c "^job $cut, restart [01], on n\[1-4\]" cut.log)" -eq 2 ] || fail "cut did not run twice on four nodes"
 grep -q "\"slurm\":{\"job\":\"$cut\",\"step\":\"[0-9]*\"}" cut/report.json || fail "the report of cut does not name its step"
 [ "$(grep -c "$layout" cut.log)" -eq 2 ] || fail "cut was not sharded as $layout"
-# If the comparison could not detect different runs it would prove nothing: step 100 is not step 200.
+# If the comparison could not detect different runs it would prove nothing: step 60 is not step 120.
 state() { echo "$1"/checkpoints/step-00000"$2"/tensors-*.h5; }
-! h5diff -q "$(state whole 100)" "$(state whole 200)" /parameters > /dev/null || fail "training changed nothing"
-for file in cut/checkpoints/step-00000200/tensors-*.h5; do # each node writes a file of tensors
+! h5diff -q "$(state whole 060)" "$(state whole 120)" /parameters > /dev/null || fail "training changed nothing"
+for file in cut/checkpoints/step-00000120/tensors-*.h5; do # each node writes a file of tensors
   for parameter in $(h5ls "$file/parameters" | awk '{print $1}'); do
-    h5diff "$(state whole 200)" "$file" "/parameters/$parameter" > log || fail "the parameters of whole and cut differ"
+    h5diff "$(state whole 120)" "$file" "/parameters/$parameter" > log || fail "the parameters of whole and cut differ"
     compared=$((${compared:-0} + 1))
   done
 done

@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 kills=${HEDDLE_KILLS:-3}
 RANDOM=${HEDDLE_SEED:-1}
-steps=$((200 + 15 * kills))  # enough left when the last kill comes
+steps=$((120 + 15 * kills))  # enough left when the last kill comes
 run=("$HEDDLE" run run.toml --set train.steps=$steps)
 export OMPI_MCA_odls_base_sigkill_timeout=0
 : > recoveries

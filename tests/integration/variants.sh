@@ -37,9 +37,12 @@ paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk 
 # The one that runs here without a choice changes nothing: kokkos, or simd where the processor has AVX-512.
 changed=0
 for choice in kokkos reference; do
-  "$HEDDLE_VARIANTS" --kernel attention=$choice > "$work/chosen"
-  [ "$(rows "$work/chosen" | wc -l)" -eq "$(wc -l < "$work/printed")" ] || fail "a choice of kernels changes the rows"
-  diff <(rows "$work/chosen") "$work/printed" > /dev/null || changed=1
+  "$HEDDLE_VARIANTS" --decoder --kernel attention=$choice > "$work/chosen"
+  rows "$work/chosen" > "$work/chosen_rows"
+  head -n "$(wc -l < "$work/chosen_rows")" "$work/printed" > "$work/auto_rows"
+  [ "$(wc -l < "$work/chosen_rows")" -gt 10 ] && diff <(columns "$work/chosen_rows") <(columns "$work/auto_rows") ||
+    fail "a choice of kernels changes the rows"
+  diff "$work/chosen_rows" "$work/auto_rows" > /dev/null || changed=1
 done
 [ "$changed" -eq 1 ] || fail "neither kokkos nor reference as kernels.attention changes an error"
 left_out=

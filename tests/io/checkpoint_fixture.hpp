@@ -148,13 +148,13 @@ class CheckpointTest : public ::testing::Test {
     SampleState const expected(step);
     CheckpointContents const& contents = expected.contents();
     EXPECT_EQ(std::memcmp(&checkpoint.state(), &contents.state, sizeof(TrainingState)), 0);
-    EXPECT_EQ(checkpoint.config(), contents.config);
-    EXPECT_EQ(checkpoint.source_model(), contents.source_model);
-    EXPECT_EQ(checkpoint.target_model(), contents.target_model);
-    EXPECT_EQ(checkpoint.instruction_set(), contents.instruction_set);
-    EXPECT_EQ(checkpoint.dataset(), contents.dataset);
-    EXPECT_EQ(checkpoint.valid_dataset(), contents.valid_dataset);
-    EXPECT_EQ(checkpoint.losses(), contents.losses);
+    EXPECT_EQ(checkpoint.contents().config, contents.config);
+    EXPECT_EQ(checkpoint.contents().source_model, contents.source_model);
+    EXPECT_EQ(checkpoint.contents().target_model, contents.target_model);
+    EXPECT_EQ(checkpoint.contents().instruction_set, contents.instruction_set);
+    EXPECT_EQ(checkpoint.contents().dataset, contents.dataset);
+    EXPECT_EQ(checkpoint.contents().valid_dataset, contents.valid_dataset);
+    EXPECT_EQ(checkpoint.contents().losses, contents.losses);
     auto const& tensors = expected.tensors().tensors();
     EXPECT_EQ(checkpoint.tensors().size(), tensors.size());
     for (std::size_t index = 0; index < tensors.size(); ++index) {

@@ -94,10 +94,9 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
   for (auto const& [label, text] : checkpoint_facts(checkpoint)) {
     std::cout << fmt::format("{}: {}\n", label, text);
   }
-  Vocabulary const vocabulary{Tokenizer::from_model(checkpoint.source_model()),
-                              Tokenizer::from_model(checkpoint.target_model())};
+  Vocabulary const vocabulary = checkpoint.contents().vocabulary();
   std::cout << fmt::format("every byte verified\n{}\n{}", describe(vocabulary, vocabulary.digest()),
-                           checkpoint.config());
+                           checkpoint.contents().config);
   if (parameters) {
     std::cout << '\n' << parameter_table(checkpoint);
   }

@@ -124,9 +124,7 @@ void add_run(boost::json::object& data, HtmlReportOptions const& options, Notes&
   if (!run.checkpoint) {
     return;
   }
-  Vocabulary const vocabulary{Tokenizer::from_model(run.checkpoint->source_model()),
-                              Tokenizer::from_model(run.checkpoint->target_model())};
-  data["embeddings"] = neighbours_to_json(*run.checkpoint, vocabulary, options.words);
+  data["embeddings"] = neighbours_to_json(*run.checkpoint, run.checkpoint->contents().vocabulary(), options.words);
   add_model(data, options, run, notes);
 }
 

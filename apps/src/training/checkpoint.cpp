@@ -68,11 +68,11 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 
 Config stored_config(Checkpoint const& checkpoint, std::vector<std::string> const& overrides) {
   std::string const where = checkpoint.directory().string() + ": its config";
-  if (auto const seed = parse_config(checkpoint.config(), where).train.seed; seed != checkpoint.state().seed) {
+  if (auto const seed = parse_config(checkpoint.contents().config, where).train.seed; seed != checkpoint.state().seed) {
     throw DataError(fmt::format("{}: was trained with the seed {}, but its configuration has train.seed = {}",
                                 checkpoint.directory().string(), checkpoint.state().seed, seed));
   }
-  return parse_config(checkpoint.config(), where, overrides);
+  return parse_config(checkpoint.contents().config, where, overrides);
 }
 
 void check_description(Checkpoint const& checkpoint, ModelDescription const& model) {
@@ -118,7 +118,7 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
 }
 
 bool has_new_data(Checkpoint const& checkpoint, Dataset const& data) {
-  return !checkpoint.dataset().empty() && checkpoint.dataset() != data.digest();
+  return !checkpoint.contents().dataset.empty() && checkpoint.contents().dataset != data.digest();
 }
 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data) {
@@ -139,8 +139,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
                     "set it back, or start over with --fresh",
                     where, saved.train.seed, config.train.seed));
   }
-  if (checkpoint.source_model() != data.vocabulary().source.model() ||
-      checkpoint.target_model() != data.vocabulary().target.model()) {
+  if (checkpoint.contents().source_model != data.vocabulary().source.model() ||
+      checkpoint.contents().target_model != data.vocabulary().target.model()) {
     throw DataError(
         fmt::format("{} was trained with another vocabulary than data.train has; name the dataset that the run "
                     "started with, or start over with --fresh",
@@ -151,7 +151,7 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
         "{} was trained on the dataset with digest {}, but {} has {}: resuming would mix their orders; name "
         "the dataset that the run started with, resume with this one from its start by --new-data, or start over with "
         "--fresh",
-        where, checkpoint.dataset(), data.name(), data.digest()));
+        where, checkpoint.contents().dataset, data.name(), data.digest()));
   }
 }
 
@@ -161,8 +161,8 @@ bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Data
   if (masks && saved.train.mask_rate != config.train.mask_rate) {
     return true;  // other tokens of the same text
   }
-  return checkpoint.valid_dataset().empty() ? saved.data.valid != config.data.valid
-                                            : checkpoint.valid_dataset() != valid.digest();
+  return checkpoint.contents().valid_dataset.empty() ? saved.data.valid != config.data.valid
+                                                     : checkpoint.contents().valid_dataset != valid.digest();
 }
 
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data) {

@@ -192,11 +192,12 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   for (std::string const& change : changed_keys(checkpoint, config_)) {
     log_.info("changed since the checkpoint: " + change);
   }
-  if (!checkpoint.instruction_set().empty() && checkpoint.instruction_set() != setup_.instruction_set) {
+  if (!checkpoint.contents().instruction_set.empty() &&
+      checkpoint.contents().instruction_set != setup_.instruction_set) {
     log_.info(
         fmt::format("note: the checkpoint was computed with the instructions {}, this run continues with {}: it will "
                     "not be bitwise the run that it would have been",
-                    checkpoint.instruction_set(), setup_.instruction_set));
+                    checkpoint.contents().instruction_set, setup_.instruction_set));
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
@@ -211,10 +212,10 @@ void Trainer::restore(Checkpoint const& checkpoint) {
 
 void Trainer::restore_losses(Checkpoint const& checkpoint) {
   if (has_comparable_losses(checkpoint, config_, *train_data_)) {
-    loss_watch_.restore(checkpoint.losses());
+    loss_watch_.restore(checkpoint.contents().losses);
   }
   if (!valid_data_) {
-    valid_digest_ = checkpoint.valid_dataset();
+    valid_digest_ = checkpoint.contents().valid_dataset;
   } else if (has_new_validation(checkpoint, config_, *valid_data_)) {
     if (state_.best_step > 0) {
       log_.info(fmt::format(

@@ -147,8 +147,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   Checkpoint const& first = checkpoints.front();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
-  Vocabulary vocabulary{Tokenizer::from_model(first.source_model()), Tokenizer::from_model(first.target_model())};
-  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), std::move(vocabulary)));
+  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), first.contents().vocabulary()));
   bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
   PluginsConfig const plugins = trusted_plugins(
       model->config_.plugins, {options.plugins, options.trust_plugins || own_paths}, first.directory().string());
@@ -186,8 +185,8 @@ void TrainedModel::build(Registration const& registration, TrainedModelOptions c
 void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
   for (Checkpoint const& checkpoint : checkpoints) {
     check_parameters(checkpoint, parameters_);
-    if (checkpoint.source_model() != checkpoints.front().source_model() ||
-        checkpoint.target_model() != checkpoints.front().target_model()) {
+    if (checkpoint.contents().source_model != checkpoints.front().contents().source_model ||
+        checkpoint.contents().target_model != checkpoints.front().contents().target_model) {
       throw DataError(fmt::format("{} and {} have different vocabularies; their parameters cannot be averaged",
                                   checkpoint.directory().string(), checkpoints.front().directory().string()));
     }

@@ -158,22 +158,9 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part, std
   return slabs;
 }
 
-struct Checkpoint::Opened {
-  fs::path directory;
-  CheckpointIndex index;
-  std::vector<std::shared_ptr<BlockReader>> files;
-  std::shared_ptr<SpreadFiles> spread = nullptr;
-};
-
-Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
-Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
-Checkpoint::~Checkpoint() = default;
-
-Checkpoint::Checkpoint(Opened opened)
-    : directory_(std::move(opened.directory)),
-      index_(std::move(opened.index)),
-      files_(std::move(opened.files)),
-      spread_(std::move(opened.spread)) {
+Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files,
+                       std::shared_ptr<SpreadFiles> spread)
+    : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)), spread_(std::move(spread)) {
   for (std::size_t tensor = 0; tensor < index_.tensors.size(); ++tensor) {
     by_name_[index_.tensors[tensor].name] = tensor;
   }
@@ -196,7 +183,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
     }
   });
-  return Checkpoint({directory, std::move(index), std::move(files)});
+  return {directory, std::move(index), std::move(files)};
 }
 
 Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFiles> spread, Communicator const& world) {
@@ -213,7 +200,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFil
       }
     }
   });
-  return Checkpoint({directory, std::move(index), std::move(files), std::move(spread)});
+  return {directory, std::move(index), std::move(files), std::move(spread)};
 }
 
 TensorInfo const& Checkpoint::tensor(std::string const& name) const {

@@ -194,7 +194,7 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
   std::vector<std::int64_t> used(file_bytes.size());
   std::vector<std::int64_t> unused(file_bytes.size(), unused_in_file);
   for (TensorInfo const& tensor : tensors) {
-    used[tensor.file] += std::ssize(tensor.parts()) * tensor.elements() * static_cast<std::int64_t>(sizeof(float));
+    used[tensor.file] += tensor.bytes();
     unused[tensor.file] += unused_beside_tensor;
     if (used[tensor.file] > file_bytes[tensor.file]) {
       throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
@@ -211,14 +211,12 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
 std::vector<TensorInfo> read_index(std::string const& text, std::string const& path,
                                    std::vector<std::int64_t> const& file_bytes) {
   std::vector<TensorInfo> tensors;
-  std::vector<StreamedTensor> names;
   try {
     json::value const parsed = json::parse(text);
     for (json::value const& entry : parsed.as_array()) {
       tensors.push_back(read_tensor(entry.as_object(), file_bytes));
-      names.push_back({tensors.back().name, tensors.back().shape});
     }
-    check_tensors(names);
+    check_tensors(tensors);
     check_sizes(tensors, file_bytes);
   } catch (std::bad_alloc const&) {
     throw;

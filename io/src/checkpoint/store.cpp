@@ -14,7 +14,9 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <map>
 #include <new>
+#include <ranges>
 #include <utility>
 
 #include "files/file_descriptor.hpp"
@@ -37,16 +39,10 @@ constexpr char const* lock_name = ".lock";
 constexpr std::int64_t min_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
 
-/// An entry of a checkpoints directory whose name is that of a checkpoint.
-struct FoundStep {
-  std::int64_t step;
-  fs::path directory;
-};
-
-/// The checkpoints of a directory by their names, oldest first; an empty list if there is no such directory. Throws
-/// DataError if something else has its name.
-std::vector<FoundStep> find_steps(fs::path const& directory) {
-  std::vector<FoundStep> steps;
+/// The checkpoints' directories by step, by their names; none if there is no such directory. Throws DataError if
+/// something else has its name.
+std::map<std::int64_t, fs::path> find_steps(fs::path const& directory) {
+  std::map<std::int64_t, fs::path> steps;
   if (!fs::exists(fs::symlink_status(directory))) {
     return steps;
   }
@@ -55,10 +51,9 @@ std::vector<FoundStep> find_steps(fs::path const& directory) {
   }
   for (auto const& entry : fs::directory_iterator(directory)) {
     if (auto const step = checkpoint_step(entry.path().filename().string())) {
-      steps.push_back({*step, entry.path()});
+      steps[*step] = entry.path();
     }
   }
-  std::ranges::sort(steps, {}, &FoundStep::step);
   return steps;
 }
 
@@ -138,11 +133,11 @@ std::int64_t bytes_of(CheckpointContents const& contents, TensorFiles const& pla
 
 void write_manifest(fs::path const& directory, Manifest const& manifest, CheckpointStore::Observer const& reached) {
   fs::path const manifest_file = directory / manifest_file_name;
-  write_new_file(manifest_file, manifest_text(manifest));
+  std::string const text = manifest_text(manifest);
+  write_new_file(manifest_file, text);
   reached("manifest_written");
   sync_to_disk(manifest_file);
-  drop_from_cache(manifest_file);
-  read_manifest(directory);  // which verifies it
+  require_equal(manifest_file, digest_of(manifest_file_name, text));
   sync_to_disk(directory);
   reached("manifest_synced");
 }
@@ -229,6 +224,8 @@ void CheckpointStore::publish(Writing& writing, Observer const& reached) {
   reached("renamed");
   sync_to_disk(directory_);
   reached("parent_synced");
+  prune(writing.step, writing.result);
+  reached("pruned");
 }
 
 CommitResult CheckpointStore::commit(Communicator const& world, CheckpointContents const& contents,
@@ -236,7 +233,6 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
   Observer const reached = observe ? observe : [](std::string_view) {};
   Writing writing;
   writing.step = broadcast_value(world, contents.state.step);
-  check_tensors(tensors.tensors());
   write_step(writing.step, [&] {
     std::vector<int> const ranks = Hosts::gather(world).writers(writers);
     TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(ranks));
@@ -250,12 +246,6 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
       publish(writing, reached);
     });
   });
-  if (!writing.result.already_there) {
-    on_rank_0(world, [&] {
-      prune(writing.step, writing.result);
-      reached("pruned");
-    });
-  }
   return writing.result;
 }
 
@@ -309,26 +299,26 @@ void CheckpointStore::remove_leftovers(FileLock& lock, CommitResult& result) con
 void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
   rejected_.erase(committed_step);  // written again
   try {
-    auto steps = find_steps(directory_);
+    auto const steps = find_steps(directory_);
     std::optional<std::int64_t> const best = best_step();
     std::optional<std::int64_t> spared;
-    for (FoundStep const& each : steps) {
-      spared = spared_ && each.step <= *spared_ ? each.step : spared;
+    for (auto const& [step, directory] : steps) {
+      spared = spared_ && step <= *spared_ ? step : spared;
     }
     std::int64_t kept = 0;
-    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    for (auto const& [step, directory] : std::views::reverse(steps)) {
       // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that did not verify,
       // and for one that is newer than the one just written: the run did not continue from it.
-      bool const rejected = rejected_.contains(step->step);
-      if (step->step > committed_step || rejected || !problem_of(step->directory, Check::sizes).empty()) {
+      bool const rejected = rejected_.contains(step);
+      if (step > committed_step || rejected || !problem_of(directory, Check::sizes).empty()) {
         continue;
       }
-      if (++kept <= keep_ || step->step == committed_step || step->step == best || step->step == spared) {
+      if (++kept <= keep_ || step == committed_step || step == best || step == spared) {
         continue;
       }
       // The name is removed first, so that a crash in the middle leaves no checkpoint with files missing.
-      fs::path const doomed = directory_ / temporary_name("removed-" + step->directory.filename().string());
-      fs::rename(step->directory, doomed);
+      fs::path const doomed = directory_ / temporary_name("removed-" + directory.filename().string());
+      fs::rename(directory, doomed);
       fs::remove_all(doomed);
     }
   } catch (std::exception const& error) {
@@ -384,31 +374,31 @@ std::optional<std::int64_t> CheckpointStore::best_step() const {
 
 std::optional<std::int64_t> CheckpointStore::newest_step() const {
   auto const steps = find_steps(directory_);
-  return steps.empty() ? std::nullopt : std::optional(steps.back().step);
+  return steps.empty() ? std::nullopt : std::optional(steps.rbegin()->first);
 }
 
 std::optional<Checkpoint> CheckpointStore::newest_verified(Report const& report, Communicator const& world) {
-  std::vector<FoundStep> steps;  // rank 0's, as what is there may change while others look
+  std::map<std::int64_t, fs::path> steps;  // rank 0's, as what is there may change while others look
   bool expected = false;
   on_rank_0(world, [&] {
     steps = find_steps(directory_);
     expected = !steps.empty() || has_rejected(directory_);
   });
   std::vector<std::string> rejected;  // reported once: to the caller, or in the error where none verifies
-  for (std::int64_t left = broadcast_value<std::int64_t>(world, std::ssize(steps)); left > 0; --left) {
-    fs::path const directory =
-        broadcast_text(world, world.rank() == 0 ? steps[static_cast<std::size_t>(left - 1)].directory.string() : "");
+  auto newest = steps.rbegin();
+  for (auto left = broadcast_value(world, steps.size()); left > 0; --left) {
+    fs::path const directory = broadcast_text(world, world.rank() == 0 ? (newest++)->second.string() : "");
     try {
       on_rank_0(world, [&] {
         if (fs::is_symlink(directory)) {
           throw DataError("is a symbolic link");
         }
       });
-      Checkpoint newest = Checkpoint::open(directory, world);
+      Checkpoint verified = Checkpoint::open(directory, world);
       if (report && world.rank() == 0) {
         std::for_each(rejected.begin(), rejected.end(), report);
       }
-      return newest;
+      return verified;
     } catch (std::bad_alloc const&) {
       throw;
     } catch (std::exception const& error) {
@@ -431,13 +421,11 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
     if (fs::exists(fs::symlink_status(path_of(step)))) {
       return;
     }
-    std::vector<std::int64_t> steps;
-    for (FoundStep const& other : find_steps(directory_)) {
-      steps.push_back(other.step);
-    }
-    throw DataError(
-        fmt::format("{} has no checkpoint of step {}; {}", directory_.string(), step,
-                    steps.empty() ? "it has none at all" : fmt::format("it has the steps {}", fmt::join(steps, ", "))));
+    auto const steps = find_steps(directory_);
+    throw DataError(fmt::format("{} has no checkpoint of step {}; {}", directory_.string(), step,
+                                steps.empty()
+                                    ? "it has none at all"
+                                    : fmt::format("it has the steps {}", fmt::join(std::views::keys(steps), ", "))));
   });
   return Checkpoint::open(path_of(step), world);
 }
@@ -445,9 +433,9 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
 Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Communicator const& world) {
   Checkpoint chosen = of_step(step, world);
   on_rank_0(world, [&] {
-    for (FoundStep const& newer : find_steps(directory_)) {
-      if (newer.step > step) {
-        report("moved aside to " + move_aside(newer.directory).filename().string() + ": the run goes back to step " +
+    for (auto const& [other, directory] : find_steps(directory_)) {
+      if (other > step) {
+        report("moved aside to " + move_aside(directory).filename().string() + ": the run goes back to step " +
                std::to_string(step));
       }
     }
@@ -459,9 +447,8 @@ Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Com
 std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
   std::optional<std::int64_t> const best = best_step();
   std::vector<CheckpointEntry> entries;
-  for (FoundStep const& step : find_steps(directory_)) {
-    entries.push_back(
-        {step.step, step.directory, bytes_below(step.directory), step.step == best, problem_of(step.directory, check)});
+  for (auto const& [step, directory] : find_steps(directory_)) {
+    entries.push_back({step, directory, bytes_below(directory), step == best, problem_of(directory, check)});
   }
   return entries;
 }

@@ -148,10 +148,6 @@ CommitResult CheckpointStore::finish(Communicator const& world, std::unique_ptr<
       publish(writing, reached);
     });
   });
-  on_rank_0(world, [&] {
-    prune(writing.step, writing.result);
-    reached("pruned");
-  });
   return writing.result;
 }
 

@@ -46,31 +46,31 @@ void count(SampleTotals& totals, std::int64_t length, std::int64_t samples, std:
 
 }  // namespace
 
-std::vector<std::int64_t> PairSource::window(std::int64_t epoch, std::int64_t /*window*/) const {
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(size(epoch)));
+std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int64_t /*window*/) const {
+  std::vector<std::int64_t> indices(pairs_.size());
   std::iota(indices.begin(), indices.end(), std::int64_t{0});
   return indices;
 }
 
-void PairSource::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                      PackTokens& into) const {
+void MemorySamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t /*first_number*/,
+                         PackTokens& into) const {
   std::vector<SentencePair> pairs;
   for (std::int64_t const index : indices) {
-    pairs.push_back(sample(epoch, index, first_number++));
+    pairs.push_back(pairs_[static_cast<std::size_t>(index)]);
   }
-  fill_tokens(into, pairs, ids());
+  fill_tokens(into, pairs, ids_);
 }
 
-SampleTotals PairSource::totals(std::int64_t epoch, std::int64_t max_length) const {
+SampleTotals MemorySamples::totals(std::int64_t epoch, std::int64_t max_length) const {
   SampleTotals totals;
-  for (std::int64_t index = 0; index < size(epoch); ++index) {
+  for (std::int64_t index = 0; index < std::ssize(pairs_); ++index) {
     count(totals, cost(epoch, index).longer(), 1, max_length);
   }
   return totals;
 }
 
-std::string PairSource::describe() const {
-  return fmt::format("{} sentence pairs", readable_count(size(0)));
+std::string MemorySamples::describe() const {
+  return fmt::format("{} sentence pairs", readable_count(std::ssize(pairs_)));
 }
 
 DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed)

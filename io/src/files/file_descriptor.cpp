@@ -67,13 +67,6 @@ void sync_to_disk(std::filesystem::path const& path) {
   }
 }
 
-void drop_from_cache(std::filesystem::path const& path) {
-  FileDescriptor const file(path, O_RDONLY);
-  if (file.is_open()) {
-    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);
-  }
-}
-
 void write_new_file(std::filesystem::path const& path, std::string_view content) {
   write_at(create_new(path), path, 0, text_bytes(content));
 }

@@ -22,6 +22,8 @@ class FileDescriptor {
 
   bool is_open() const { return descriptor_ >= 0; }
   int get() const { return descriptor_; }
+  /// Gives up the descriptor, which the caller then closes.
+  int release() { return std::exchange(descriptor_, -1); }
   /// False if the system reports an error, perhaps of an earlier write.
   bool close();
 
@@ -42,9 +44,6 @@ FileDescriptor create_new(std::filesystem::path const& path);
 
 /// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
 void sync_to_disk(std::filesystem::path const& path);
-
-/// Advises the kernel to drop its cached copy, so that the next read comes from the device. Never fails.
-void drop_from_cache(std::filesystem::path const& path);
 
 /// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);

@@ -3,15 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
+#include <ext/stdio_filebuf.h>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <ostream>
-#include <streambuf>
-#include <utility>
 
 #include "file_descriptor.hpp"
 
@@ -19,55 +17,18 @@ namespace heddle {
 
 namespace {
 
-/// Writes to a file descriptor, as std::filebuf does to a name: no standard stream opens a file without following
-/// links.
-class DescriptorBuffer final : public std::streambuf {
- public:
-  explicit DescriptorBuffer(FileDescriptor file) : file_(std::move(file)) { restart(); }
-  ~DescriptorBuffer() override { DescriptorBuffer::sync(); }
-  DescriptorBuffer(DescriptorBuffer const&) = delete;
-  DescriptorBuffer& operator=(DescriptorBuffer const&) = delete;
-
- protected:
-  int_type overflow(int_type next) override {
-    if (sync() != 0) {
-      return traits_type::eof();
-    }
-    return traits_type::eq_int_type(next, traits_type::eof()) ? traits_type::not_eof(next)
-                                                              : sputc(traits_type::to_char_type(next));
-  }
-
-  /// Characters that cannot be written are dropped, as the stream is bad from then on.
-  int sync() override {
-    char const* from = pbase();
-    while (from != pptr()) {
-      ssize_t const written = ::write(file_.get(), from, static_cast<std::size_t>(pptr() - from));
-      if (written < 0 && errno == EINTR) {
-        continue;
-      }
-      if (written <= 0) {
-        restart();
-        return -1;
-      }
-      from += written;
-    }
-    restart();
-    return 0;
-  }
-
- private:
-  void restart() { setp(buffer_.data(), buffer_.data() + buffer_.size()); }
-
-  FileDescriptor file_;
-  std::array<char, 16384> buffer_{};
-};
-
+/// A stream to an opened file. No stream of the C++ standard opens a file without following links; this buffer of
+/// libstdc++ takes over a descriptor.
 class OutputFile final : public std::ostream {
  public:
-  explicit OutputFile(FileDescriptor file) : std::ostream(nullptr), buffer_(std::move(file)) { rdbuf(&buffer_); }
+  explicit OutputFile(FileDescriptor file)
+      : std::ostream(nullptr), buffer_(file.release(), std::ios::out, buffer_bytes) {
+    rdbuf(&buffer_);
+  }
 
  private:
-  DescriptorBuffer buffer_;
+  static constexpr std::size_t buffer_bytes = 16384;
+  __gnu_cxx::stdio_filebuf<char> buffer_;
 };
 
 }  // namespace

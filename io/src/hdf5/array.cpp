@@ -120,10 +120,13 @@ void Array::expect(ElementType type, Extents const& shape) const {
   }
 }
 
-std::int64_t Array::elements_of(ElementType type, std::int64_t begin, std::int64_t count) const {
+void Array::require_type(ElementType type) const {
   if (type != type_) {
     throw DataError(where() + ": holds " + element_name(type_) + ", not " + element_name(type));
   }
+}
+
+std::int64_t Array::elements_of(std::int64_t begin, std::int64_t count) const {
   if (begin < 0 || count < 0 || begin > shape_[0] || count > shape_[0] - begin) {
     throw DataError(
         fmt::format("{}: {} rows from {} on lie outside its extents {}", where(), count, begin, to_string(shape_)));
@@ -134,7 +137,7 @@ std::int64_t Array::elements_of(ElementType type, std::int64_t begin, std::int64
 }
 
 void Array::transfer(std::int64_t begin, std::int64_t count, void* destination, void const* source) const {
-  auto const elements = static_cast<hsize_t>(elements_of(type_, begin, count));
+  auto const elements = static_cast<hsize_t>(elements_of(begin, count));
   if (elements == 0) {
     return;
   }
@@ -157,33 +160,33 @@ void Array::transfer(std::int64_t begin, std::int64_t count, void* destination, 
   }
 }
 
-void Array::write(ElementType type, std::int64_t begin, void const* values, std::size_t elements) {
+void Array::write_rows(std::int64_t begin, std::span<std::uint8_t const> bytes) {
   std::int64_t const count = shape_[0] - begin;
-  std::int64_t const expected = elements_of(type, begin, count);
-  if (static_cast<std::size_t>(expected) != elements) {
-    throw DataError(fmt::format("{}: {} elements in memory for {} in the file", where(), elements, expected));
+  std::int64_t const expected = elements_of(begin, count) * element_bytes(type_);
+  if (expected != std::ssize(bytes)) {
+    throw DataError(fmt::format("{}: {} bytes in memory for {} in the file", where(), bytes.size(), expected));
   }
-  transfer(begin, count, nullptr, values);
+  transfer(begin, count, nullptr, bytes.data());
 }
 
-void Array::append(ElementType type, void const* values, std::size_t elements) {
+void Array::append_bytes(std::span<std::uint8_t const> bytes) {
   std::int64_t const begin = shape_[0];
   Extents grown = shape_;
   grown[0] = 1;
-  auto const row = static_cast<std::size_t>(element_count(grown, where()));
-  if (row == 0 || elements % row != 0) {
-    throw DataError(fmt::format("{}: {} elements are not a number of rows of {}", where(), elements, row));
+  std::int64_t const row = element_count(grown, where()) * element_bytes(type_);
+  if (row == 0 || std::ssize(bytes) % row != 0) {
+    throw DataError(fmt::format("{}: {} bytes are not a number of rows of {}", where(), bytes.size(), row));
   }
-  grown[0] = begin + static_cast<std::int64_t>(elements / row);
-  if (elements > 0) {
+  if (!bytes.empty()) {
+    grown[0] = begin + std::ssize(bytes) / row;
     require(H5Dset_extent(handle_.id(), extents(grown).data()), where(), "extend to " + to_string(grown));
     shape_ = grown;
   }
-  write(type, begin, values, elements);
+  write_rows(begin, bytes);
 }
 
 void Array::read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const {
-  bytes.resize(static_cast<std::size_t>(elements_of(type_, begin, count) * element_bytes(type_)));
+  bytes.resize(static_cast<std::size_t>(elements_of(begin, count) * element_bytes(type_)));
   transfer(begin, count, bytes.data(), nullptr);
 }
 

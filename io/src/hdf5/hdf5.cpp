@@ -50,6 +50,11 @@ Handle creation_properties(hid_t property_class, std::string const& where) {
   return creation;
 }
 
+template <class Number>
+hid_t attribute_type() {
+  return std::is_floating_point_v<Number> ? H5T_IEEE_F64LE : std::is_signed_v<Number> ? H5T_STD_I64LE : H5T_STD_U64LE;
+}
+
 }  // namespace
 
 std::string last_error() {
@@ -266,15 +271,13 @@ void Object::read_attribute(std::string const& attribute, std::int64_t type, cha
   require(H5Aread(opened.id(), type, value), where(), what);
 }
 
-void Object::set_attribute(std::string const& attribute, std::int64_t value) {
-  write_attribute(attribute, H5T_STD_I64LE, &value);
+template <class Number>
+void Object::set_attribute(std::string const& attribute, Number value) requires std::is_arithmetic_v<Number> {
+  write_attribute(attribute, attribute_type<Number>(), &value);
 }
-void Object::set_attribute(std::string const& attribute, std::uint64_t value) {
-  write_attribute(attribute, H5T_STD_U64LE, &value);
-}
-void Object::set_attribute(std::string const& attribute, double value) {
-  write_attribute(attribute, H5T_IEEE_F64LE, &value);
-}
+template void Object::set_attribute(std::string const& attribute, std::int64_t value);
+template void Object::set_attribute(std::string const& attribute, std::uint64_t value);
+template void Object::set_attribute(std::string const& attribute, double value);
 
 void Object::set_attribute(std::string const& attribute, std::string_view value) {
   if (std::ssize(value) > longest_string_attribute || value.find('\0') != value.npos) {
@@ -289,26 +292,19 @@ void Object::set_attribute(std::string const& attribute, std::string_view value)
   write_attribute(attribute, type.id(), padded.data());
 }
 
-template <>
-std::int64_t Object::attribute(std::string const& attribute) const {
-  std::int64_t value = 0;
-  read_attribute(attribute, H5T_STD_I64LE, "64-bit integer", &value);
+template <class Number>
+Number Object::attribute(std::string const& attribute) const {
+  Number value = 0;
+  read_attribute(attribute, attribute_type<Number>(),
+                 std::is_floating_point_v<Number> ? "64-bit floating-point number"
+                 : std::is_signed_v<Number>       ? "64-bit integer"
+                                                  : "unsigned 64-bit integer",
+                 &value);
   return value;
 }
-
-template <>
-std::uint64_t Object::attribute(std::string const& attribute) const {
-  std::uint64_t value = 0;
-  read_attribute(attribute, H5T_STD_U64LE, "unsigned 64-bit integer", &value);
-  return value;
-}
-
-template <>
-double Object::attribute(std::string const& attribute) const {
-  double value = 0;
-  read_attribute(attribute, H5T_IEEE_F64LE, "64-bit floating-point number", &value);
-  return value;
-}
+template std::int64_t Object::attribute(std::string const& attribute) const;
+template std::uint64_t Object::attribute(std::string const& attribute) const;
+template double Object::attribute(std::string const& attribute) const;
 
 template <>
 std::string Object::attribute(std::string const& attribute) const {

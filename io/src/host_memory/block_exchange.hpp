@@ -15,10 +15,10 @@ namespace heddle {
 
 /// A block of a file of a manifest that one rank gets from another.
 struct BlockCopy {
-  std::size_t file;
-  std::int64_t block;
-  int sender;
-  int receiver;
+  std::size_t file = 0;
+  std::int64_t block = 0;
+  int sender = -1;
+  int receiver = -1;  ///< -1: nothing is copied
 };
 
 /// Copies blocks of a checkpoint's files between ranks; each is verified where it is read and again where it arrives.

@@ -201,7 +201,6 @@ MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorS
     });
   };
   auto const write = [&] {
-    check_tensors(tensors.tensors());
     TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(made.writers));
     on_each_host([&] {
       make_own_directory();

@@ -14,7 +14,6 @@
 #include <new>
 #include <utility>
 
-#include "block_exchange.hpp"
 #include "parallel/together.hpp"
 
 namespace heddle {
@@ -128,23 +127,22 @@ std::string SpreadFiles::state() {
   return broadcast_text(world_, text, root);
 }
 
-int SpreadFiles::server(Request const& request, int requester) const {
-  std::vector<std::size_t> const& holders = holders_[static_cast<std::size_t>(request.file)];
-  auto const turn = static_cast<std::size_t>(requester);
-  return place_.hosts.rank_on(holders[turn % holders.size()], turn);
+int SpreadFiles::server(std::size_t file) const {
+  auto const turn = static_cast<std::size_t>(world_.rank());
+  return place_.hosts.rank_on(holders_[file][turn % holders_[file].size()], turn);
 }
 
-std::vector<SpreadFiles::Request> SpreadFiles::requests(Blocks const& needed, Communicator const& host) const {
-  std::vector<Request> lacking;
+std::vector<BlockCopy> SpreadFiles::requests(Blocks const& needed, Communicator const& host) const {
+  std::vector<BlockCopy> lacking;
   std::vector<std::uint8_t> wanted;
   for (std::size_t number = 0; number < needed.size(); ++number) {
     for (std::size_t block = 0; block < needed[number].size() && !has(place_.hosts.own(), number); ++block) {
-      lacking.push_back({static_cast<std::int64_t>(number), static_cast<std::int64_t>(block)});
+      lacking.push_back({number, static_cast<std::int64_t>(block), server(number), world_.rank()});
       wanted.push_back(needed[number][block] ? 1 : 0);
     }
   }
   auto const all = gather_bytes(host, std::as_bytes(std::span(wanted)));
-  std::vector<Request> own;
+  std::vector<BlockCopy> own;
   int turn = 0;
   for (std::size_t index = 0; index < lacking.size(); ++index) {
     bool any = false;
@@ -160,7 +158,7 @@ std::vector<SpreadFiles::Request> SpreadFiles::requests(Blocks const& needed, Co
 
 void SpreadFiles::fetch(Blocks const& needed) {
   Communicator const host = world_.split(static_cast<int>(place_.hosts.own()), world_.rank(), "host");
-  std::vector<Request> const own = requests(needed, host);
+  std::vector<BlockCopy> const own = requests(needed, host);
   if (!any_of(world_, !own.empty())) {
     return;
   }
@@ -191,21 +189,13 @@ void SpreadFiles::fetch(Blocks const& needed) {
 }
 
 /// In each round each rank asks for at most one block.
-void SpreadFiles::exchange(std::vector<Request> const& own) {
+void SpreadFiles::exchange(std::vector<BlockCopy> const& own) {
   BlockExchange exchange(
       world_, manifest_, [&](std::size_t file) -> BlockReader& { return *readers_[file]; }, place_.scratch);
   std::int64_t const rounds = max_of(world_, std::ssize(own));
   for (std::int64_t round = 0; round < rounds; ++round) {
-    std::vector<BlockCopy> copies;
-    int requester = 0;
-    for (Request const& request :
-         gather_values(world_, round < std::ssize(own) ? own[static_cast<std::size_t>(round)] : Request{})) {
-      if (request.file >= 0) {
-        copies.push_back(
-            {static_cast<std::size_t>(request.file), request.block, server(request, requester), requester});
-      }
-      ++requester;
-    }
+    auto copies = gather_values(world_, round < std::ssize(own) ? own[static_cast<std::size_t>(round)] : BlockCopy{});
+    std::erase_if(copies, [](BlockCopy const& copy) { return copy.receiver < 0; });
     exchange.copy(copies);
   }
   exchange.finish();

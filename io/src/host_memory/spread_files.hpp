@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "block_exchange.hpp"
 #include "tensors/block_reader.hpp"
 #include "tensors/hosts.hpp"
 
@@ -46,16 +47,12 @@ class SpreadFiles {
   void fetch(Blocks const& needed);
 
  private:
-  struct Request {
-    std::int64_t file = -1;  ///< -1: none
-    std::int64_t block = 0;
-  };
-
   void agree(std::vector<std::uint8_t> const& found, std::string const& problem);
   /// This rank's part of what its host lacks.
-  std::vector<Request> requests(Blocks const& needed, Communicator const& host) const;
-  void exchange(std::vector<Request> const& own);
-  int server(Request const& request, int requester) const;
+  std::vector<BlockCopy> requests(Blocks const& needed, Communicator const& host) const;
+  void exchange(std::vector<BlockCopy> const& own);
+  /// A rank that sends blocks of the file to this one.
+  int server(std::size_t file) const;
   bool has(std::size_t host, std::size_t file) const;
 
   Communicator world_;

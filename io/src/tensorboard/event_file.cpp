@@ -2,8 +2,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <boost/crc.hpp>
 #include <chrono>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -107,18 +107,6 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return (crc >> 15U | crc << 17U) + 0xa282ead8U;
 }
 
-std::array<std::uint32_t, 256> crc_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) {
-      crc = crc >> 1U ^ ((crc & 1U) != 0 ? 0x82f63b78U : 0U);
-    }
-    table[byte] = crc;
-  }
-  return table;
-}
-
 /// Names follow each other in the order of the starts, because TensorBoard reads files in the order of their names.
 std::filesystem::path new_name(std::filesystem::path const& directory) {
   return directory / fmt::format("events.out.tfevents.{:017.6f}.{}.{}", now(), host_name(), getpid());
@@ -127,45 +115,34 @@ std::filesystem::path new_name(std::filesystem::path const& directory) {
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
-  static std::array<std::uint32_t, 256> const table = crc_table();
-  std::uint32_t crc = 0xffffffffU;
-  for (char const letter : bytes) {
-    crc = crc >> 8U ^ table[(crc ^ static_cast<unsigned char>(letter)) & 0xffU];
-  }
-  return ~crc;
+  boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, true, true> crc;
+  crc.process_bytes(bytes.data(), bytes.size());
+  return crc.checksum();
 }
 
 EventFile::EventFile(std::filesystem::path const& directory, std::int64_t first_step) {
   make_directory(directory);
   path_ = new_name(directory);
   file_ = open_output(path_, OutputMode::create_new);
-  write_record(Message().number(event::wall_time, now()).bytes(event::file_version, "brain.Event:2").content());
-  Message const start = Message().integer(session_log::status, session_log::status_start);
-  write_record(Message()
-                   .number(event::wall_time, now())
-                   .integer(event::step, first_step)
-                   .bytes(event::session_log, start.content())
-                   .content());
+  write_event(0, event::file_version, "brain.Event:2");
+  write_event(first_step, event::session_log,
+              Message().integer(session_log::status, session_log::status_start).content());
   flush();
 }
 
-void EventFile::write_record(std::string_view content) {
+void EventFile::write_event(std::int64_t step, int field, std::string_view value) {
+  Message const event = Message().number(event::wall_time, now()).integer(event::step, step).bytes(field, value);
   std::string length;
-  append_little_endian(length, static_cast<std::uint64_t>(content.size()));
+  append_little_endian(length, static_cast<std::uint64_t>(event.content().size()));
   std::string record = length;
   append_little_endian(record, masked_crc(length));
-  record += content;
-  append_little_endian(record, masked_crc(content));
+  record += event.content();
+  append_little_endian(record, masked_crc(event.content()));
   *file_ << record;
 }
 
-void EventFile::write_summary(std::int64_t step, std::string_view content) {
-  Message const summary = Message().bytes(value::summary, content);
-  write_record(Message()
-                   .number(event::wall_time, now())
-                   .integer(event::step, step)
-                   .bytes(event::summary, summary.content())
-                   .content());
+void EventFile::write_summary(std::int64_t step, std::string_view value) {
+  write_event(step, event::summary, Message().bytes(value::summary, value).content());
 }
 
 void EventFile::scalar(std::int64_t step, std::string_view tag, double number) {

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <exception>
 #include <filesystem>
 #include <heddle/io/checkpoint/manifest.hpp>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,17 +18,12 @@ class FileWriter {
  public:
   /// Throws Error if the file exists or cannot be made.
   explicit FileWriter(std::filesystem::path const& path);
-  /// Drops what is not yet written, if `finish` was not called.
-  ~FileWriter();
-  FileWriter(FileWriter const&) = delete;
-  FileWriter& operator=(FileWriter const&) = delete;
 
   /// The bytes queued so far.
   std::int64_t position() const { return position_; }
-  /// Memory for the next bytes; waits until one of a few buffers is free. Without `queue` the next call returns the
-  /// same.
+  /// Memory for the next bytes. Without `queue` the next call returns the same.
   std::span<std::uint8_t> buffer(std::size_t bytes);
-  /// Queues the bytes of the last `buffer`.
+  /// Queues the bytes of the last `buffer`. Throws the error of bytes that were queued before.
   void queue();
 
   /// Waits until everything is written, then, if `durable`, until it is on the disk. Throws the first error of the
@@ -43,31 +35,30 @@ class FileWriter {
   double write_seconds() const { return write_seconds_; }
 
  private:
-  using Buffer = std::vector<std::uint8_t>;
+  /// Bytes in a vector that does not shrink, so that its memory is used again.
+  struct Buffer {
+    std::vector<std::uint8_t> memory;
+    std::size_t filled = 0;
+  };
 
-  void work();
-  void write(Buffer const& bytes);
-  /// Ends the thread: after everything that is queued has been written, or at once.
-  void stop(bool abandon);
+  /// Waits for the thread, and throws its error.
+  void wait();
+  /// Hands the buffer to a thread.
+  void start();
+  void write(std::span<std::uint8_t const> bytes);
 
   DirectFile file_;
   std::int64_t position_ = 0;
   Buffer filling_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Buffer> free_;
-  std::deque<Buffer> queued_;
-  bool ends_ = false;
-  bool abandoned_ = false;
-  std::exception_ptr error_;  ///< of the thread; it then drops what is queued
+  std::size_t latest_ = 0;  ///< bytes of the last `buffer`
 
   // The thread's own, until it has ended.
+  Buffer writing_;
   FileHash hash_;
   double digest_seconds_ = 0;
   double write_seconds_ = 0;
 
-  BackgroundThread thread_;
+  std::optional<BackgroundThread> thread_;  ///< the last member: it ends before those that it uses
 };
 
 }  // namespace heddle

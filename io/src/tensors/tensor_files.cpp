@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
+#include <iterator>
 #include <numeric>
 #include <set>
 
@@ -18,28 +21,17 @@ constexpr std::int64_t alignment = 4096;
 constexpr std::int64_t metadata_of_tensor = 2048;
 constexpr std::int64_t highest_rank = 8;
 
-std::int64_t element_count(std::vector<std::int64_t> const& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
-std::int64_t bytes_of(StreamedTensor const& tensor) {
-  return element_count(tensor.shape) * static_cast<std::int64_t>(sizeof(float)) * (tensor.has_moments ? 3 : 1);
-}
-
-/// Returns the number of each tensor's file: the largest tensors first, each into the smallest file so far.
-std::vector<std::size_t> choose_files(std::vector<StreamedTensor> const& tensors, std::size_t files) {
-  std::vector<std::size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return bytes_of(tensors[a]) > bytes_of(tensors[b]); });
+/// Chooses each tensor's file: the largest tensors first, each into the smallest file so far.
+void choose_files(std::vector<TensorInfo>& tensors, std::size_t files) {
+  std::vector<TensorInfo*> order;
+  std::ranges::transform(tensors, std::back_inserter(order), [](TensorInfo& tensor) { return &tensor; });
+  std::ranges::stable_sort(order, std::greater<>(), &TensorInfo::bytes);
   std::vector<std::int64_t> filled(files, 0);
-  std::vector<std::size_t> chosen(tensors.size());
-  for (std::size_t const tensor : order) {
-    auto const min = std::min_element(filled.begin(), filled.end());
-    *min += std::max<std::int64_t>(bytes_of(tensors[tensor]), 1);
-    chosen[tensor] = static_cast<std::size_t>(min - filled.begin());
+  for (TensorInfo* const tensor : order) {
+    auto const min = std::ranges::min_element(filled);
+    *min += std::max<std::int64_t>(tensor->bytes(), 1);
+    tensor->file = static_cast<std::size_t>(min - filled.begin());
   }
-  return chosen;
 }
 
 /// Reserves the places of the tensors of file `number`, and records them in `tensors`.
@@ -93,19 +85,16 @@ std::string tensor_file_name(std::size_t number) {
 }
 
 char const* part_name(TensorPart part) {
-  switch (part) {
-    case TensorPart::value:
-      return "value";
-    case TensorPart::first_moment:
-      return "first_moment";
-    case TensorPart::second_moment:
-      return "second_moment";
-  }
-  throw Error("no such part of a checkpoint's tensor");
+  constexpr std::array names{"value", "first_moment", "second_moment"};
+  return names.at(static_cast<std::size_t>(part));
 }
 
 std::int64_t TensorInfo::elements() const {
-  return element_count(shape);
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::int64_t TensorInfo::bytes() const {
+  return std::ssize(parts()) * elements() * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::string refused_numbers(std::span<float const> numbers, TensorPart part) {
@@ -121,16 +110,15 @@ std::string refused_numbers(std::span<float const> numbers, TensorPart part) {
                                                              : "";
 }
 
-void check_tensors(std::vector<StreamedTensor> const& tensors) {
+void check_tensors(std::vector<TensorInfo> const& tensors) {
   std::set<std::string> names;
-  for (StreamedTensor const& tensor : tensors) {
+  for (TensorInfo const& tensor : tensors) {
     if (tensor.name.empty() || tensor.name.find('/') != tensor.name.npos || tensor.name.front() == '.' ||
         !names.insert(tensor.name).second) {
-      throw Error("checkpoint: parameter name '" + tensor.name +
-                  "' is empty, starts with '.', has a '/' or is repeated");
+      throw Error("parameter name '" + tensor.name + "' is empty, starts with '.', has a '/' or is repeated");
     }
     if (tensor.shape.empty() || std::ssize(tensor.shape) > highest_rank) {
-      throw Error("checkpoint: parameter '" + tensor.name + "' has the shape " + hdf5::to_string(tensor.shape) +
+      throw Error("parameter '" + tensor.name + "' has the shape " + hdf5::to_string(tensor.shape) +
                   "; expected 1 to 8 extents");
     }
   }
@@ -140,11 +128,11 @@ TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::i
   auto const files =
       static_cast<std::size_t>(std::clamp<std::int64_t>(writers, 1, std::max<std::int64_t>(std::ssize(tensors), 1)));
   TensorFiles planned;
-  std::vector<std::size_t> const chosen = choose_files(tensors, files);
-  for (std::size_t index = 0; index < tensors.size(); ++index) {
-    planned.tensors.push_back(
-        {tensors[index].name, tensors[index].shape, tensors[index].has_moments, chosen[index], {}});
+  for (StreamedTensor const& tensor : tensors) {
+    planned.tensors.push_back({tensor});
   }
+  check_tensors(planned.tensors);
+  choose_files(planned.tensors, files);
   for (std::size_t number = 0; number < files; ++number) {
     planned.files.push_back(plan_file(planned.tensors, number));
   }

@@ -44,10 +44,10 @@ struct TensorFiles {
 };
 
 /// Throws Error for names and shapes that cannot be written.
-void check_tensors(std::vector<StreamedTensor> const& tensors);
+void check_tensors(std::vector<TensorInfo> const& tensors);
 
 /// The division of tensors among at most `writers` files of about equal size: a pure function, so that all ranks
-/// compute the same.
+/// compute the same. Throws as check_tensors does.
 TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::int64_t writers);
 
 /// Throws DataError unless the HDF5 file in `bytes` has the tensors that the index places in file `number`, and no

@@ -21,55 +21,35 @@ namespace {
 
 struct CodePoint {
   char32_t value;
-  std::size_t length;  ///< bytes; 0 if the bytes are not well-formed
+  std::size_t length;  ///< bytes; of ill-formed ones those for which one U+FFFD stands
+  bool well_formed;
 };
 
-/// Decodes the code point at the front of a non-empty `text`.
+/// Decodes the code point at the front of a non-empty `text`. One U+FFFD stands for the start of a code point as far as
+/// it is well-formed, else for one byte (Unicode 15, 3.9: maximal subparts; Python does so, too).
 CodePoint first_code_point(std::string_view text) noexcept {
   auto const byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
   unsigned char const lead = byte(0);
   if (lead < 0x80) {
-    return {lead, 1};
+    return {lead, 1, true};
+  }
+  if (lead < 0xC2 || lead > 0xF4) {
+    return {0, 1, false};
   }
   std::size_t const length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) {
-    return {0, 0};
-  }
   char32_t value = lead & (0xFFU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0U) != 0x80U) {
-      return {0, 0};
-    }
-    value = (value << 6U) | (byte(i) & 0x3FU);
-  }
-  bool const overlong = (length == 3 && value < 0x800) || (length == 4 && value < 0x10000);
-  bool const surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (overlong || surrogate || value > 0x10FFFF) {
-    return {0, 0};
-  }
-  return {value, length};
-}
-
-/// The bytes at the front of `text`, which does not begin with a code point, that one U+FFFD stands for: the beginning
-/// of a code point as far as it is well-formed, else one byte (Unicode 15, 3.9: maximal subparts; Python does so, too).
-std::size_t ill_formed_length(std::string_view text) noexcept {
-  auto const byte = [&](std::size_t index) { return static_cast<unsigned char>(text[index]); };
-  unsigned char const lead = byte(0);
-  if (lead < 0xC2 || lead > 0xF4) {
-    return 1;
-  }
-  std::size_t const wanted = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   // The second byte's bounds leave out what is overlong, a surrogate or above U+10FFFF.
-  unsigned char const min = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  unsigned char const max = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (text.size() < 2 || byte(1) < min || byte(1) > max) {
-    return 1;
+  unsigned char min = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  unsigned char max = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  for (std::size_t index = 1; index < length; ++index) {
+    if (index == text.size() || byte(index) < min || byte(index) > max) {
+      return {0, index, false};
+    }
+    value = (value << 6U) | (byte(index) & 0x3FU);
+    min = 0x80;
+    max = 0xBF;
   }
-  std::size_t length = 2;
-  while (length < wanted && length < text.size() && (byte(length) & 0xC0U) == 0x80U) {
-    ++length;
-  }
-  return length;
+  return {value, length, true};
 }
 
 /// White space as Python's `str.isspace` sees it, so that metrics agree with sacreBLEU.
@@ -332,11 +312,11 @@ bool LineReader::is_terminal() const {
 std::size_t find_invalid_utf8(std::string_view text) noexcept {
   std::size_t position = 0;
   while (position < text.size()) {
-    std::size_t const length = first_code_point(text.substr(position)).length;
-    if (length == 0) {
+    CodePoint const point = first_code_point(text.substr(position));
+    if (!point.well_formed) {
       return position;
     }
-    position += length;
+    position += point.length;
   }
   return std::string_view::npos;
 }
@@ -350,7 +330,7 @@ std::string replace_invalid_utf8(std::string_view text) {
     text.remove_prefix(good);
     if (!text.empty()) {
       result += replacement;
-      text.remove_prefix(ill_formed_length(text));
+      text.remove_prefix(first_code_point(text).length);
     }
   }
   return result;
@@ -360,8 +340,8 @@ std::u32string decode_utf8(std::string_view text) {
   std::u32string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    auto const [value, length] = first_code_point(text);
-    if (length == 0) {
+    auto const [value, length, well_formed] = first_code_point(text);
+    if (!well_formed) {
       throw DataError(fmt::format("byte 0x{:02X} is not valid UTF-8", static_cast<unsigned char>(text.front())));
     }
     result.push_back(value);
@@ -376,14 +356,13 @@ std::vector<std::string_view> split_words(std::string_view text) {
   std::size_t position = 0;
   while (position < text.size()) {
     CodePoint const point = first_code_point(text.substr(position));
-    std::size_t const length = std::max<std::size_t>(point.length, 1);
-    if (point.length > 0 && is_space(point.value)) {
+    if (point.well_formed && is_space(point.value)) {
       if (position > word_begin) {
         words.push_back(text.substr(word_begin, position - word_begin));
       }
-      word_begin = position + length;
+      word_begin = position + point.length;
     }
-    position += length;
+    position += point.length;
   }
   if (position > word_begin) {
     words.push_back(text.substr(word_begin));

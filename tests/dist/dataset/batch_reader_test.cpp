@@ -5,12 +5,13 @@
 #include <heddle/io/dataset/batch_reader.hpp>
 
 #include "dist_fixture.hpp"
+#include "made_pairs.hpp"
 
 namespace heddle {
 namespace {
 
 /// Counts what is read; sentence `broken` cannot be.
-class CountingSamples final : public PairSource {
+class CountingSamples final : public test::MadePairs {
  public:
   std::int64_t size(std::int64_t /*epoch*/) const override { return 40; }
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
@@ -26,7 +27,6 @@ class CountingSamples final : public PairSource {
     return {number, std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 5), id),
             std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 3), id)};
   }
-  SideIds ids() const override { return {.source = {.end = 2}, .target = {.begin = 1, .end = 2}}; }
 
   mutable std::int64_t asked = 0;
   std::int64_t broken = -1;

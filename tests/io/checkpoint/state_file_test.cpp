@@ -50,12 +50,12 @@ TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
 }
 
 TEST(StateFileTest, TensorsFillTheirFile) {
-  CheckpointIndex const one{{}, {{"a", {100, 100}, false, 0, {4096}}}};
+  CheckpointIndex const one{{}, {{{"a", {100, 100}, false}, 0, {4096}}}};
   EXPECT_EQ(read_error(one, 44096), "");
   EXPECT_THAT(read_error(one, std::int64_t{1} << 40),
               HasSubstr("tensors-00000.h5 has 1099511627776 bytes, its tensors"));
   CheckpointIndex two = one;
-  two.tensors.push_back({"b", {100, 100}, false, 0, {4096}});
+  two.tensors.push_back({{"b", {100, 100}, false}, 0, {4096}});
   EXPECT_THAT(read_error(two, 44096), HasSubstr("the tensors of tensors-00000.h5 have more bytes than the file"));
   two.tensors.back().offsets = {44096};
   EXPECT_EQ(read_error(two, 84096), "");

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "made_pairs.hpp"
+
 namespace heddle {
 namespace {
 
@@ -14,7 +16,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 /// Pairs whose lengths, tokens and number differ from epoch to epoch, as with a mixture or subword sampling.
-class ChangingSamples final : public PairSource {
+class ChangingSamples final : public test::MadePairs {
  public:
   std::int64_t size(std::int64_t epoch) const override { return 30 + epoch; }
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
@@ -26,7 +28,6 @@ class ChangingSamples final : public PairSource {
     return {number, std::vector<std::int32_t>(static_cast<std::size_t>(cost.source - 1), id),
             std::vector<std::int32_t>(static_cast<std::size_t>(cost.target - 1), id)};
   }
-  SideIds ids() const override { return {.source = {.end = 2}, .target = {.begin = 1, .end = 2}}; }
 };
 
 constexpr BatchPlanner::Limits limits{.batch_tokens = 40, .max_length = 12};

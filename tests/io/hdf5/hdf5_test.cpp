@@ -91,6 +91,12 @@ TEST_F(Hdf5Test, ReadsRows) {
   EXPECT_THAT(bytes, ElementsAre(7, 0, 0, 0, 8, 0, 0, 0));
 }
 
+template <typename T>
+std::vector<std::uint8_t> bytes_of(std::vector<T> const& values) {
+  auto const* const bytes = reinterpret_cast<std::uint8_t const*>(values.data());
+  return {bytes, bytes + values.size() * sizeof(T)};
+}
+
 TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
   File file = File::create(file_);
   std::vector<std::int32_t> expected;
@@ -98,15 +104,15 @@ TEST_F(Hdf5Test, AppendsRowsAcrossChunks) {
     Array dataset = file.create_extendible_array("tokens", ElementType::int32, {16});
     for (std::int32_t block = 0; block < 9; ++block) {
       std::vector<std::int32_t> const rows(static_cast<std::size_t>(block), block);
-      dataset.append<std::int32_t>(rows);
+      dataset.append_bytes(bytes_of(rows));
       expected.insert(expected.end(), rows.begin(), rows.end());
     }
     EXPECT_EQ(dataset.shape(), Extents{36});
     Array pairs = file.create_extendible_array("pairs", ElementType::float64, {8, 2});
-    pairs.append<double>(std::vector<double>{1, 2, 3, 4});
-    EXPECT_THROW(pairs.append<double>(std::vector<double>{1}), DataError);
+    pairs.append_bytes(bytes_of(std::vector<double>{1, 2, 3, 4}));
+    EXPECT_THROW(pairs.append_bytes(bytes_of(std::vector<double>{1})), DataError);
     Array fixed = file.create_array("fixed", ElementType::float64, {2});
-    EXPECT_THROW(fixed.append<double>(std::vector<double>{1}), DataError);
+    EXPECT_THROW(fixed.append_bytes(bytes_of(std::vector<double>{1, 2})), DataError);
     fixed.write<double>(std::vector<double>{1, 2});
     file.create_extendible_array("none", ElementType::float32, {16});
   }

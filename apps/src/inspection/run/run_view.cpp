@@ -111,8 +111,8 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
         fmt::format("{:.4f} at step {}; {} validations since without a better one", state.best_valid_loss,
                     readable_count(state.best_step), readable_count(state.validations_without_improvement)));
   }
-  if (!checkpoint.instruction_set().empty()) {
-    facts.emplace_back("computed with", checkpoint.instruction_set());
+  if (!checkpoint.contents().instruction_set.empty()) {
+    facts.emplace_back("computed with", checkpoint.contents().instruction_set);
   }
   facts.emplace_back("checkpoint", checkpoint.directory().string());
   return facts;
@@ -147,7 +147,7 @@ boost::json::object to_json(RunView const& run, std::vector<std::string>& notes)
       result["facts"].as_array().push_back(boost::json::array{label, text});
     }
     result["norms"] = parameter_norms(*run.checkpoint, *run.config());
-    result["config"] = run.checkpoint->config();
+    result["config"] = run.checkpoint->contents().config;
   } else {
     notes.push_back(fmt::format("{}: no checkpoint, so nothing of the model is shown", run.path));
   }

@@ -6,6 +6,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
+#include <heddle/io/text/tokenizer.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,16 +51,19 @@ struct CheckpointContents {
   std::string dataset = {};                ///< digest of the training data; empty: unknown
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
   LossHistory losses = {};
+
+  /// Throws DataError if the models cannot be used.
+  Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }
 };
 
-struct TensorInfo {
-  std::string name;  ///< "encoder.layers.0.self_attention.q.weight"; without '/'
-  std::vector<std::int64_t> shape;
-  bool has_moments = false;
+/// A tensor and its place in a checkpoint. Its name has no '/': "encoder.layers.0.self_attention.q.weight".
+struct TensorInfo : StreamedTensor {
   std::size_t file = 0;                   ///< the number of its file
   std::array<std::int64_t, 3> offsets{};  ///< of its parts' bytes in the file, by TensorPart
 
   std::int64_t elements() const;
+  /// The bytes of all its parts.
+  std::int64_t bytes() const;
   /// The parts that are stored: the value, and the moments if there are any.
   std::span<TensorPart const> parts() const { return std::span(all_tensor_parts).first(has_moments ? 3 : 1); }
 };
@@ -105,22 +109,9 @@ class Checkpoint {
   static Checkpoint open(std::filesystem::path const& directory, std::shared_ptr<SpreadFiles> spread,
                          Communicator const& world);
 
-  Checkpoint(Checkpoint&&) noexcept;
-  Checkpoint& operator=(Checkpoint&&) noexcept;
-  ~Checkpoint();
-
   std::filesystem::path const& directory() const { return directory_; }
-  TrainingState const& state() const { return index_.contents.state; }
-  std::string const& config() const { return index_.contents.config; }
-  std::string const& source_model() const { return index_.contents.source_model; }
-  std::string const& target_model() const { return index_.contents.target_model; }
-  /// The instruction set of the kernels that computed it; empty if unknown.
-  std::string const& instruction_set() const { return index_.contents.instruction_set; }
-  /// The digest of the data that it was trained on; empty if unknown.
-  std::string const& dataset() const { return index_.contents.dataset; }
-  /// The digest of the data on which its best validation loss was measured; empty if unknown.
-  std::string const& valid_dataset() const { return index_.contents.valid_dataset; }
-  LossHistory const& losses() const { return index_.contents.losses; }
+  CheckpointContents const& contents() const { return index_.contents; }
+  TrainingState const& state() const { return contents().state; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
   bool contains(std::string const& name) const { return by_name_.contains(name); }
   /// Throws DataError if the checkpoint has no such tensor.
@@ -142,8 +133,8 @@ class Checkpoint {
   void fetch(std::vector<TensorSlice> const& slices, Communicator const& world);
 
  private:
-  struct Opened;
-  explicit Checkpoint(Opened opened);
+  Checkpoint(std::filesystem::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files,
+             std::shared_ptr<SpreadFiles> spread = nullptr);
 
   std::filesystem::path directory_;
   CheckpointIndex index_;

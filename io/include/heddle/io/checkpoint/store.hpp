@@ -127,7 +127,7 @@ class CheckpointStore {
   /// Locks the store, removes leftovers and makes the directory to write in; false if the step's checkpoint is there
   /// already and verifies.
   bool prepare(Communicator const& world, Writing& writing, std::int64_t bytes, Observer const& reached) const;
-  /// Gives the directory its name. Called on rank 0 only.
+  /// Gives the directory its name, and prunes old checkpoints. Called on rank 0 only.
   void publish(Writing& writing, Observer const& reached);
   void move_best_aside() const;
   bool keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const;

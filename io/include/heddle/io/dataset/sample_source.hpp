@@ -60,38 +60,22 @@ class SampleSource {
   virtual std::string describe() const = 0;
 };
 
-/// Sentence pairs in one window, for small sets.
-class PairSource : public SampleSource {
+/// Pairs in memory, the same in every epoch, in one window; a pair keeps its own sample number.
+class MemorySamples final : public SampleSource {
  public:
-  /// The number of samples in an epoch.
-  virtual std::int64_t size(std::int64_t epoch) const = 0;
-  /// The pair without begin and end tokens, with `number` as its sample number.
-  virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
-  /// The special ids of the samples' vocabularies.
-  virtual SideIds ids() const = 0;
-
-  std::int64_t windows(std::int64_t /*epoch*/) const final { return 1; }
-  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const final;
-  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const final;
-  SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const final;
-  std::string describe() const final;
-};
-
-/// Pairs in memory, the same in every epoch; a pair keeps its own sample number.
-class MemorySamples final : public PairSource {
- public:
+  /// Pairs have no begin and end tokens; `ids` are the special ids of their vocabularies.
   MemorySamples(std::vector<SentencePair> pairs, SideIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
 
-  std::int64_t size(std::int64_t /*epoch*/) const override { return static_cast<std::int64_t>(pairs_.size()); }
+  std::int64_t windows(std::int64_t /*epoch*/) const override { return 1; }
+  std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
     SentencePair const& pair = pairs_[static_cast<std::size_t>(index)];
-    return {static_cast<std::int64_t>(pair.source.size()) + 1, static_cast<std::int64_t>(pair.target.size()) + 1};
+    return {std::ssize(pair.source) + 1, std::ssize(pair.target) + 1};
   }
-  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t /*number*/) const override {
-    return pairs_[static_cast<std::size_t>(index)];
-  }
-  SideIds ids() const override { return ids_; }
+  void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
+            PackTokens& into) const override;
+  SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
+  std::string describe() const override;
 
  private:
   std::vector<SentencePair> pairs_;

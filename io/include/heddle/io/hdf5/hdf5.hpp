@@ -126,9 +126,9 @@ class Object {
   std::string const& path() const { return file_->path; }
 
   void set_attribute(std::string const& attribute, std::string_view value);
-  void set_attribute(std::string const& attribute, std::int64_t value);
-  void set_attribute(std::string const& attribute, std::uint64_t value);
-  void set_attribute(std::string const& attribute, double value);
+  /// `Number` is std::int64_t, std::uint64_t or double.
+  template <class Number>
+  void set_attribute(std::string const& attribute, Number value) requires std::is_arithmetic_v<Number>;
 
   bool has_attribute(std::string const& attribute) const;
   /// The value, a std::string or a number of one of the types above. Throws DataError if the attribute is missing, is
@@ -152,12 +152,6 @@ class Object {
 
 template <>
 std::string Object::attribute(std::string const& attribute) const;
-template <>
-std::int64_t Object::attribute(std::string const& attribute) const;
-template <>
-std::uint64_t Object::attribute(std::string const& attribute) const;
-template <>
-double Object::attribute(std::string const& attribute) const;
 
 /// An N-dimensional array of one element type, row major.
 class Array : public Object {
@@ -178,26 +172,23 @@ class Array : public Object {
   /// Reads `count` indices of the first axis from `begin` on.
   template <Element T>
   std::vector<T> read(std::int64_t begin, std::int64_t count) const {
-    std::vector<T> values(static_cast<std::size_t>(elements_of(element_type_of<T>(), begin, count)));
+    require_type(element_type_of<T>());
+    std::vector<T> values(static_cast<std::size_t>(elements_of(begin, count)));
     transfer(begin, count, values.data(), nullptr);
     return values;
   }
-
-  /// Writes the whole array.
+  /// Writes the whole array. Throws DataError if it does not hold T.
   template <Element T>
   void write(std::span<T const> values) {
-    write(element_type_of<T>(), 0, values.data(), values.size());
-  }
-  /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
-  template <Element T>
-  void append(std::span<T const> rows) {
-    append(element_type_of<T>(), rows.data(), rows.size());
+    require_type(element_type_of<T>());
+    write_bytes({reinterpret_cast<std::uint8_t const*>(values.data()), values.size_bytes()});
   }
 
   /// The same for the bytes of the elements, whatever their type: bytes = those of `count` indices.
   void read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const;
-  void write_bytes(std::span<std::uint8_t const> bytes) { write(type_, 0, bytes.data(), elements_in(bytes)); }
-  void append_bytes(std::span<std::uint8_t const> bytes) { append(type_, bytes.data(), elements_in(bytes)); }
+  void write_bytes(std::span<std::uint8_t const> bytes) { write_rows(0, bytes); }
+  /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
+  void append_bytes(std::span<std::uint8_t const> bytes);
 
   /// The offset of a contiguous array's bytes in the file, once written; -1 if there are none (no elements).
   std::int64_t file_offset() const;
@@ -206,15 +197,12 @@ class Array : public Object {
   friend class Group;
   Array(std::shared_ptr<FileState> file, std::string name, Handle handle);
 
-  std::size_t elements_in(std::span<std::uint8_t const> bytes) const {
-    return bytes.size() / static_cast<std::size_t>(element_bytes(type_));
-  }
-  /// The number of elements of these rows. Throws DataError if they are not in the array or it has another type.
-  std::int64_t elements_of(ElementType type, std::int64_t begin, std::int64_t count) const;
+  void require_type(ElementType type) const;
+  /// The number of elements of these rows. Throws DataError if they are not in the array.
+  std::int64_t elements_of(std::int64_t begin, std::int64_t count) const;
   void transfer(std::int64_t begin, std::int64_t count, void* destination, void const* source) const;
   /// Writes all rows from `begin` on.
-  void write(ElementType type, std::int64_t begin, void const* values, std::size_t elements);
-  void append(ElementType type, void const* values, std::size_t elements);
+  void write_rows(std::int64_t begin, std::span<std::uint8_t const> bytes);
 
   ElementType type_{};
   Extents shape_;

@@ -43,8 +43,9 @@ class EventFile {
   void flush();
 
  private:
+  /// Writes an event with this field.
+  void write_event(std::int64_t step, int field, std::string_view value);
   void write_summary(std::int64_t step, std::string_view value);
-  void write_record(std::string_view content);
 
   std::filesystem::path path_;
   std::unique_ptr<std::ostream> file_;
