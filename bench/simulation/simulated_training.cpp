@@ -152,8 +152,9 @@ Simulated simulate(Run& run, MpiSession const& session) {
 /// The planner's estimate of the same step, with the same rates and a network of the same links.
 LayoutPlan plan(Run const& run, int ranks) {
   Options const& options = run.options;
-  NetworkModel const network{NetworkModel::Links::uniform(options.inside_node),
-                             NetworkModel::Links::uniform(options.between_nodes), "of the platform"};
+  NetworkModel network{.source = "of the platform"};
+  network.inside_node.fill(options.inside_node);
+  network.between_nodes.fill(options.between_nodes);
   KernelTimes const nothing_measured;
   ModelDescription const model = describe_model(run.config.model, run.registries.layers);
   Planner planner({.config = run.config,

@@ -15,6 +15,11 @@ namespace heddle {
 /// A test that every rank runs, with a fresh world for each test.
 class DistTest : public testing::Test {
  protected:
+  Mesh mesh_of(std::array<int, mesh_axes> const& sizes) const { return {sizes, world_.rank(), world_.size()}; }
+  ParallelState state_of(std::array<int, mesh_axes> const& sizes) const {
+    return make_parallel_state(world_, mesh_of(sizes));
+  }
+
   MpiSession session_;
   Communicator world_ = session_.world();
 };

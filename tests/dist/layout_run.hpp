@@ -75,13 +75,7 @@ inline void add_weights(Pack& pack) {
 }
 
 inline Config config_of(Variant const& variant, Layout const& layout) {
-  Config config = parse_config("[model]\n" + variant.keys, "test");
-  config.model.encoder.layers = 4;
-  config.model.decoder.layers = 4;
-  config.model.d_model = 16;
-  config.model.d_ff = 24;
-  config.model.heads = 8;
-  config.model.max_length = 32;
+  Config config = tiny_config(layout, parse_config("[model]\n" + variant.keys, "test"));
   config.model.norm = variant.norm;
   config.model.tie_embeddings = variant.tied;
   if (variant.keys.find("positions") == std::string::npos) {
@@ -93,12 +87,6 @@ inline Config config_of(Variant const& variant, Layout const& layout) {
   config.train.label_smoothing = 0.1;
   config.train.seed = 3;
   config.optimizer.clip_norm = 0.5;
-  config.parallel.pipeline = layout.sizes[0];
-  config.parallel.data = layout.sizes[1];
-  config.parallel.context = layout.sizes[2];
-  config.parallel.tensor = layout.sizes[3];
-  config.parallel.pipeline_schedule = layout.schedule;
-  config.parallel.shard_optimizer = layout.shard_optimizer;
   return config;
 }
 

@@ -7,6 +7,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <heddle/dist/planning/layout_choice.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,7 @@
 namespace heddle {
 
 /// A way to spread a model over ranks.
-struct Layout {
-  std::array<int, mesh_axes> sizes{1, 1, 1, 1};  ///< pipeline, data, context, tensor
-  bool sequence_parallel = false;
-  ContextMode mode = ContextMode::ring;
-  PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
-  bool shard_optimizer = false;
-};
+using Layout = LayoutChoice;
 
 /// A kind of model.
 struct Variant {
@@ -76,20 +71,13 @@ inline std::vector<Variant> other_variants() {
        "cross_attention = { score = \"linear\", kv_heads = 4 }"}};
 }
 
-inline std::string describe(Layout const& layout) {
-  auto const& [pipeline, data, context, tensor] = layout.sizes;
-  return fmt::format("pipeline {} ({}) x data {}{} x context {} ({}) x tensor {}{}", pipeline, name_of(layout.schedule),
-                     data, layout.shard_optimizer ? " (sharded optimizer)" : "", context, name_of(layout.mode), tensor,
-                     layout.sequence_parallel ? " (sequence parallel)" : "");
-}
-
 inline std::string describe(Variant const& variant) {
   return fmt::format("{}-norm, {}{}", name_of(variant.norm), variant.tied ? "tied" : "untied",
                      variant.keys.empty() ? "" : ", " + variant.keys);
 }
 
-/// The layouts of `ranks` ranks that need so many, with no axis above 4, each with all its possible switches. More than
-/// 4 ranks have the products of three axes only: a product of two has all its kinds of communication on 4. With
+/// The layouts of `ranks` ranks that need all of them, with no axis above 4, each with all its possible switches. More
+/// than 4 ranks have the products of three axes only: a product of two has all its kinds of communication on 4. With
 /// HEDDLE_TORTURE=big all products.
 inline std::vector<Layout> layouts_on(int ranks) {
   char const* const torture = std::getenv("HEDDLE_TORTURE");
@@ -100,8 +88,9 @@ inline std::vector<Layout> layouts_on(int ranks) {
     for (int bits = 0; bits < 16; ++bits) {
       Layout layout = sizes;
       layout.sequence_parallel = (bits & 1) != 0;
-      layout.mode = (bits & 2) != 0 ? ContextMode::ulysses : ContextMode::ring;
-      layout.schedule = (bits & 4) != 0 ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
+      layout.context_mode = (bits & 2) != 0 ? ContextMode::ulysses : ContextMode::ring;
+      layout.pipeline_schedule =
+          (bits & 4) != 0 ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
       layout.shard_optimizer = (bits & 8) != 0;
       bool const idle = (layout.sequence_parallel && tensor == 1) || ((bits & 2) != 0 && context == 1) ||
                         ((bits & 4) != 0 && pipeline == 1) || (layout.shard_optimizer && data * context == 1);
@@ -128,8 +117,20 @@ inline std::vector<Layout> layouts_on(int ranks) {
 inline ParallelState parallel_of(Layout const& layout, Communicator const& world) {
   ParallelState parallel = make_parallel_state(world, Mesh(layout.sizes, world.rank(), world.size()));
   parallel.sequence_parallel = layout.sequence_parallel;
-  parallel.context_mode = layout.mode;
+  parallel.context_mode = layout.context_mode;
   return parallel;
+}
+
+/// The configuration for a layout, with a tiny model that any axis can divide: 4 + 4 layers and 8 heads.
+inline Config tiny_config(Layout const& layout, Config config = {}) {
+  config = with_layout(std::move(config), layout);
+  config.model.encoder.layers = 4;
+  config.model.decoder.layers = 4;
+  config.model.d_model = 16;
+  config.model.d_ff = 24;
+  config.model.heads = 8;
+  config.model.max_length = 32;
+  return config;
 }
 
 /// This rank's part of a whole tensor's elements.

@@ -8,6 +8,7 @@
 #include <heddle/core/layers/output_loss.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/pack.hpp>
+#include <heddle/dist/report/traffic_report.hpp>
 #include <string>
 #include <vector>
 
@@ -27,32 +28,9 @@ inline constexpr std::int64_t number = 8;          // bytes, of a loss sum or a 
 inline constexpr std::int64_t logits_chunk = 256;  // tokens, on the host
 inline constexpr std::int64_t max_slices = 8;
 
-/// Traffic of a step over each of a rank's groups.
-struct Ledgers {
-  Ledger tensor{}, context{}, pipeline{}, replicas{}, data{}, world{};
-
-  static Ledgers of(ParallelState const& parallel) {
-    return {parallel.tensor.ledger(),   parallel.context.ledger(), parallel.pipeline.ledger(),
-            parallel.replicas.ledger(), parallel.data.ledger(),    parallel.world.ledger()};
-  }
-};
-
 inline void add(Ledger& ledger, Verb verb, std::int64_t operations, std::int64_t bytes) {
   ledger[static_cast<std::size_t>(verb)].operations += operations;
   ledger[static_cast<std::size_t>(verb)].bytes += bytes;
-}
-
-inline Ledger operator-(Ledger left, Ledger const& right) {
-  for (std::size_t verb = 0; verb < verbs; ++verb) {
-    left[verb].operations -= right[verb].operations;
-    left[verb].bytes -= right[verb].bytes;
-  }
-  return left;
-}
-
-inline Ledgers operator-(Ledgers const& left, Ledgers const& right) {
-  return {left.tensor - right.tensor,     left.context - right.context, left.pipeline - right.pipeline,
-          left.replicas - right.replicas, left.data - right.data,       left.world - right.world};
 }
 
 inline std::string describe(Ledger const& ledger) {
@@ -96,7 +74,7 @@ class Formulas {
  public:
   Formulas(Layout const& layout, ParallelState const& parallel) : layout_(layout), parallel_(parallel) {}
 
-  Ledgers const& ledgers() const { return ledgers_; }
+  TrafficByGroup const& ledgers() const { return ledgers_; }
 
   /// Shoeybi et al. 2019: all-reduces of n d_model, one forward and one backward for each sublayer. Korthikanti et al.
   /// 2022: an all-gather in, a reduce-scatter out, and their conjugates; a further all-gather restores the sublayer's
@@ -127,15 +105,15 @@ class Formulas {
       return;
     }
     std::int64_t const columns = d_model / parallel_.tensor.size() * element;
-    if (layout_.mode == ContextMode::ulysses) {
-      add(ledgers_.context, Verb::all_to_all, self ? 4 : 6,
+    if (layout_.context_mode == ContextMode::ulysses) {
+      add(ledgers_[TrafficGroup::context], Verb::all_to_all, self ? 4 : 6,
           columns * (2 * queries.here() + 2 * keys.here()) + columns / c * (2 * queries.all() + 2 * keys.all()));
       return;
     }
     std::int64_t const slices = std::min<std::int64_t>(heads / parallel_.tensor.size(), max_slices);
     std::int64_t const messages = 2 * (c - 1) + slices * c;
-    add(ledgers_.context, Verb::send, messages, 2 * columns * (3 * keys.all() - 2 * keys.next()));
-    add(ledgers_.context, Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));
+    add(ledgers_[TrafficGroup::context], Verb::send, messages, 2 * columns * (3 * keys.all() - 2 * keys.next()));
+    add(ledgers_[TrafficGroup::context], Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));
   }
 
   /// The first half of these: attention that is computed again.
@@ -145,13 +123,13 @@ class Formulas {
       return;
     }
     std::int64_t const columns = d_model / parallel_.tensor.size() * element;
-    if (layout_.mode == ContextMode::ulysses) {
-      add(ledgers_.context, Verb::all_to_all, self ? 2 : 3,
+    if (layout_.context_mode == ContextMode::ulysses) {
+      add(ledgers_[TrafficGroup::context], Verb::all_to_all, self ? 2 : 3,
           columns * (queries.here() + 2 * keys.here()) + columns / c * queries.all());
       return;
     }
-    add(ledgers_.context, Verb::send, c - 1, 2 * columns * (keys.all() - keys.next()));
-    add(ledgers_.context, Verb::receive, c - 1, 2 * columns * (keys.all() - keys.here()));
+    add(ledgers_[TrafficGroup::context], Verb::send, c - 1, 2 * columns * (keys.all() - keys.next()));
+    add(ledgers_[TrafficGroup::context], Verb::receive, c - 1, 2 * columns * (keys.all() - keys.here()));
   }
   /// A forward pass moves what a passage does, for each sublayer.
   void encoder_layer_again(Tokens const& source, Recompute what) {
@@ -187,7 +165,8 @@ class Formulas {
     if (parallel_.tensor.size() > 1) {
       int const ranks = parallel_.tensor.size();
       std::int64_t const chunk = OutputLoss::chunk_tokens(vocabulary, ranks, DType::float32);
-      add(ledgers_.tensor, Verb::all_gather, (tokens + chunk - 1) / chunk, ranks * statistics * tokens * element);
+      add(ledgers_[TrafficGroup::tensor], Verb::all_gather, (tokens + chunk - 1) / chunk,
+          ranks * statistics * tokens * element);
     }
   }
 
@@ -212,16 +191,16 @@ class Formulas {
       return;
     }
     if (layout_.shard_optimizer) {
-      add(ledgers_.replicas, Verb::reduce_scatter, buckets, elements * element);
-      add(ledgers_.replicas, Verb::all_gather, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], Verb::reduce_scatter, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], Verb::all_gather, buckets, elements * element);
     } else {
-      add(ledgers_.replicas, Verb::all_reduce, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], Verb::all_reduce, buckets, elements * element);
     }
   }
   /// Over the tensor group: gradients of parameters that see a part of the tokens on each of its ranks.
   void partial_gradients(std::int64_t elements) {
     if (elements > 0) {
-      add(ledgers_.tensor, Verb::all_reduce, 1, elements * element);
+      add(ledgers_[TrafficGroup::tensor], Verb::all_reduce, 1, elements * element);
     }
   }
   /// A table of which this many stages hold a copy: each sends the gradient of its part to each other one.
@@ -229,31 +208,31 @@ class Formulas {
     std::int64_t const others = static_cast<std::int64_t>(stages) - 1;
     std::int64_t const replicas = layout_.shard_optimizer ? parallel_.replicas.size() : 1;
     std::int64_t const bytes = others * vocabulary * d_model / parallel_.tensor.size() / replicas * element;
-    add(ledgers_.pipeline, Verb::send, others, bytes);
-    add(ledgers_.pipeline, Verb::receive, others, bytes);
+    add(ledgers_[TrafficGroup::pipeline], Verb::send, others, bytes);
+    add(ledgers_[TrafficGroup::pipeline], Verb::receive, others, bytes);
   }
   /// The step's loss, smoothed and not, and the gradient's norm.
   void scalars() {
-    numbers(parallel_.replicas, ledgers_.replicas, 2);
+    numbers(parallel_.replicas, ledgers_[TrafficGroup::replicas], 2);
     if (layout_.shard_optimizer) {
-      numbers(parallel_.replicas, ledgers_.replicas, 1);
+      numbers(parallel_.replicas, ledgers_[TrafficGroup::replicas], 1);
     }
-    numbers(parallel_.pipeline, ledgers_.pipeline, 2);
-    numbers(parallel_.pipeline, ledgers_.pipeline, 1);
-    numbers(parallel_.tensor, ledgers_.tensor, 1);
+    numbers(parallel_.pipeline, ledgers_[TrafficGroup::pipeline], 2);
+    numbers(parallel_.pipeline, ledgers_[TrafficGroup::pipeline], 1);
+    numbers(parallel_.tensor, ledgers_[TrafficGroup::tensor], 1);
   }
 
  private:
   void over_tensor(Verb verb, std::int64_t operations, std::int64_t tokens) {
     if (parallel_.tensor.size() > 1) {
-      add(ledgers_.tensor, verb, operations, operations * tokens * d_model * element);
+      add(ledgers_[TrafficGroup::tensor], verb, operations, operations * tokens * d_model * element);
     }
   }
   void message(std::int64_t tokens) {
     int const ranks = layout_.sequence_parallel ? parallel_.tensor.size() : 1;
     std::int64_t const rows = share(tokens, parallel_.tensor.rank() % ranks, ranks).count();
-    add(ledgers_.pipeline, Verb::send, 1, rows * d_model * element);
-    add(ledgers_.pipeline, Verb::receive, 1, rows * d_model * element);
+    add(ledgers_[TrafficGroup::pipeline], Verb::send, 1, rows * d_model * element);
+    add(ledgers_[TrafficGroup::pipeline], Verb::receive, 1, rows * d_model * element);
   }
   static void numbers(Communicator const& group, Ledger& ledger, std::int64_t count) {
     if (group.size() > 1) {
@@ -263,7 +242,7 @@ class Formulas {
 
   Layout layout_;
   ParallelState const& parallel_;
-  Ledgers ledgers_;
+  TrafficByGroup ledgers_{};
 };
 
 /// Parameters of one layer on each of t tensor ranks.

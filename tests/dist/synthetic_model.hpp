@@ -70,12 +70,12 @@ class SyntheticModel {
   double step(std::int64_t number_of_step, std::int64_t micro_batches, bool tree = false) {
     auto const run = [&](std::int64_t index) { run_micro_batch(number_of_step * micro_batches + index); };
     if (tree) {
-      IndexRange const mine = optimizer.begin_tree(micro_batches, loss_sums);
+      IndexRange const mine = optimizer.reducer().begin_tree(micro_batches, loss_sums);
       for (std::int64_t index = mine.begin; index < mine.end; ++index) {
         run(index);
-        optimizer.micro_batch_done();
+        optimizer.reducer().micro_batch_done();
       }
-      optimizer.finish_tree();
+      optimizer.reducer().finish_tree();
     } else {
       optimizer.zero_gradients();
       copy_from_host(loss_sums, std::vector<double>(1).data());
@@ -83,7 +83,7 @@ class SyntheticModel {
       for (std::int64_t index = mine.begin; index < mine.end; ++index) {
         run(index);
       }
-      optimizer.reduce(loss_sums);
+      optimizer.reducer().reduce(loss_sums);
     }
     return optimizer.update(0.01, number_of_step + 1);
   }

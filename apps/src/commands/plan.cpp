@@ -234,8 +234,9 @@ void report_network(std::filesystem::path const& cache, NetworkModel network) {
   fmt::print("network: {}\n", network.source);
   NetworkTimes times{.source = network.source};
   for (auto const& [place, links] : network_places(network)) {
-    for (auto const& [name, member] : named_links()) {
-      auto const& [latency, seconds_per_byte] = links->*member;
+    for (std::size_t link = 0; link < links->size(); ++link) {
+      std::string_view const name = NetworkModel::link_names[link];
+      auto const& [latency, seconds_per_byte] = (*links)[link];
       times.links[fmt::format("{} {}", place, name)] = {latency, seconds_per_byte};
       fmt::print("{:<14} {:<24} {:>9.2f} us {:>9.2f} GB/s\n", place, name, 1e6 * latency,
                  seconds_per_byte > 0 ? 1e-9 / seconds_per_byte : 0.0);

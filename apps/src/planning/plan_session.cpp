@@ -42,12 +42,12 @@ std::optional<NetworkModel> network_of(NetworkTimes const& times) {
   NetworkModel network;
   network.source = times.source;
   for (auto const& [name, links] : network_places(network)) {
-    for (NamedLink const& link : named_links()) {
-      auto const found = times.links.find(fmt::format("{} {}", name, link.name));
+    for (std::size_t link = 0; link < links->size(); ++link) {
+      auto const found = times.links.find(fmt::format("{} {}", name, NetworkModel::link_names[link]));
       if (found == times.links.end()) {
         return std::nullopt;
       }
-      links->*link.link = {found->second[0], found->second[1]};
+      (*links)[link] = {found->second[0], found->second[1]};
     }
   }
   return network;

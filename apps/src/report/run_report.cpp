@@ -13,7 +13,7 @@
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/report/efficiency.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <set>
@@ -204,7 +204,7 @@ RunReport RunReport::gather(Setup const& setup, PlannedPacks const& packs) {
     // The prediction must not end a run that may succeed, because real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", world.rank(), error.what());
   }
-  auto const planned = gather_memory(world, {.predicted = report.plan_.use, .measured = {}});
+  auto const planned = gather_values<MemoryReport>(world, {.predicted = report.plan_.use, .measured = {}});
   for (std::size_t rank = 0; rank < planned.size(); ++rank) {
     report.json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
   }
@@ -372,7 +372,7 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
     energy_->sample();
   }
   auto const seconds = gather_values(world, times.seconds());
-  auto const memory = gather_memory(world, {plan_.use, measure_memory(engine), peak_resident_bytes()});
+  auto const memory = gather_values<MemoryReport>(world, {plan_.use, measure_memory(engine), peak_resident_bytes()});
   auto const traffic = sum_over_ranks(world, own_traffic_);
   auto const measured = gather_objects(world, own_measurements(times, measure_peak(execution, seconds.front().all)));
   double peak = 0;

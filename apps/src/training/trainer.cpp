@@ -99,7 +99,7 @@ void Trainer::announce() {
   }
   print_warnings();
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
-    require_memory(parallel.world, report_->plan().need(), available_memory());
+    require_memory(parallel.world, report_->plan(), available_memory());
   }
 }
 
@@ -300,7 +300,8 @@ StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
-    StepTimes::Step const timed(setup_.times, state_.step + 1);
+    std::string const name = fmt::format("step {}", state_.step + 1);
+    WorkScope const timed(&setup_.times, {WorkKind::step, name});
     MicroBatchSource const& batch = next_batch();
     WatchedMicroBatches const watched(batch, setup_.watch);
     auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate); });
@@ -327,7 +328,7 @@ StepReport Trainer::traced_step() {
 }
 
 MicroBatchSource const& Trainer::next_batch() {
-  StepTimes::Data const timed(setup_.times);
+  WorkScope const timed(&setup_.times, {WorkKind::data, "reading"});
   return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
 }
 
@@ -396,7 +397,7 @@ void Trainer::after_step(StepReport const& report) {
   }
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
-    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer());
+    check_replicas(setup_.parallel, engine_->parameters(), &engine_->optimizer());
   }
   auto const due = [&](std::int64_t steps) { return steps > 0 && state_.step % steps == 0; };
   save_checkpoint({.disk = best || due(config_.checkpoint.every_steps),
@@ -456,7 +457,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   }
   if (request.disk || request.memory) {
     // Diverged parameters must not be kept.
-    check_replicas(setup_.parallel, engine_->parameters(), engine_->optimizer());
+    check_replicas(setup_.parallel, engine_->parameters(), &engine_->optimizer());
   }
   CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
   contents.instruction_set = setup_.instruction_set;

@@ -4,7 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/state/model_stream.hpp>
 #include <heddle/dist/state/whole_model.hpp>
-#include <heddle/dist/training/finite_steps.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/dataset/batch_reader.hpp>

@@ -1,7 +1,7 @@
-#include "combining.hpp"
-
 #include <algorithm>
 #include <array>
+
+#include "rank_order_reduction.hpp"
 
 namespace heddle {
 
@@ -53,16 +53,16 @@ void combine_parts(std::vector<void const*> const& parts, void* result, std::int
 
 }  // namespace
 
-void combine_parts(Combination const& how, std::vector<void const*> const& parts, void* result, std::int64_t count) {
-  switch (how.dtype) {
+void combine_parts(DType dtype, ReduceOp op, std::vector<void const*> const& parts, void* result, std::int64_t count) {
+  switch (dtype) {
     case DType::float32:
-      return combine_parts<float>(parts, result, count, how.op);
+      return combine_parts<float>(parts, result, count, op);
     case DType::bfloat16:
-      return combine_parts<BFloat16>(parts, result, count, how.op);
+      return combine_parts<BFloat16>(parts, result, count, op);
     case DType::int32:
-      return combine_parts<std::int32_t>(parts, result, count, how.op);
+      return combine_parts<std::int32_t>(parts, result, count, op);
     case DType::float64:
-      return combine_parts<double>(parts, result, count, how.op);
+      return combine_parts<double>(parts, result, count, op);
   }
 }
 

@@ -181,25 +181,13 @@ MpiCommunicator::Pending MpiCommunicator::reduce_scatter(VerbCall const& call) {
   Tensor const& input = call.input;
   Tensor const& output = call.output;
   auto const counts = counts_of(call.counts, input, size_);
-  if (call.starts || input.dtype() == DType::bfloat16) {
+  if (call.starts || input.dtype() == DType::bfloat16 || input.size() > rules_.elements_per_call) {
     return reduce_in_rank_order({call.name(), input, output, {counts.begin(), counts.end()}, call.op, false},
                                 call.starts);
   }
-  MPI_Datatype const type = mpi_type(input.dtype());
-  MPI_Op const op = mpi_op(call.op);
-  if (input.size() > rules_.elements_per_call) {
-    auto const offsets = offsets_of(counts);
-    for (int part = 0; part < size_; ++part) {
-      auto const slot = static_cast<std::size_t>(part);
-      for_each_piece(counts[slot], rules_.elements_per_call, [&](std::int64_t begin, int count) {
-        void* const result = part == rank_ ? address(output, begin) : nullptr;
-        check_mpi(MPI_Reduce(address(input, offsets[slot] + begin), result, count, type, op, part, handle_),
-                  call.name());
-      });
-    }
-  } else {
-    check_mpi(MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), type, op, handle_), call.name());
-  }
+  check_mpi(MPI_Reduce_scatter(input.raw(), output.raw(), narrow(counts).data(), mpi_type(input.dtype()),
+                               mpi_op(call.op), handle_),
+            call.name());
   return nullptr;
 }
 

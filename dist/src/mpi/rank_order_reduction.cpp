@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "combining.hpp"
-
 namespace heddle {
 
 Tensor BufferPool::take(DType dtype, std::int64_t elements) {
@@ -48,22 +46,25 @@ std::byte* RankOrderReduction::received(int rank) const {
   return static_cast<std::byte*>(buffer_.raw()) + slot * bytes;
 }
 
-MpiTransfer::Exchange RankOrderReduction::exchange(int tag) const {
-  return {channel_.handle, channel_.rank, ranks(), tag, call_.input.dtype(), channel_.elements_per_call};
+template <class Incoming, class Outgoing>
+std::unique_ptr<MpiTransfer> RankOrderReduction::start(int tag, Incoming const& incoming,
+                                                       Outgoing const& outgoing) const {
+  auto transfer =
+      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output, buffer_});
+  transfer->exchange({channel_.handle, channel_.rank, ranks(), tag, call_.input.dtype(), channel_.elements_per_call},
+                     incoming, outgoing);
+  return transfer;
 }
 
 void RankOrderReduction::start_exchange() {
-  auto transfer =
-      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output, buffer_});
-  transfer->exchange(
-      exchange(channel_.tag),
+  exchange_ = start(
+      channel_.tag,
       [&](int rank) {
         return MessageBlock{received(rank), count(channel_.rank)};
       },
       [&](int rank) {
         return MessageBlock{address(call_.input, offset(rank)), count(rank)};
       });
-  exchange_ = std::move(transfer);
 }
 
 void RankOrderReduction::reduce() {
@@ -71,20 +72,18 @@ void RankOrderReduction::reduce() {
   for (int rank = 0; rank < ranks(); ++rank) {
     parts.push_back(rank == channel_.rank ? address(call_.input, offset(rank)) : received(rank));
   }
-  combine_parts({call_.input.dtype(), call_.op}, parts, call_.output.raw(), count(channel_.rank));
+  combine_parts(call_.input.dtype(), call_.op, parts, call_.output.raw(), count(channel_.rank));
 }
 
 void RankOrderReduction::start_gather() {
-  auto gather = std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output});
-  gather->exchange(
-      exchange(channel_.tag + 1),
+  gather_ = start(
+      channel_.tag + 1,
       [&](int rank) {
         return MessageBlock{address(call_.input, offset(rank)), count(rank)};
       },
       [&](int) {
         return MessageBlock{address(call_.output, 0), count(channel_.rank)};
       });
-  gather_ = std::move(gather);
 }
 
 bool RankOrderReduction::progress() {

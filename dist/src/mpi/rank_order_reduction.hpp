@@ -11,6 +11,10 @@
 
 namespace heddle {
 
+/// result = the parts combined in their order, element by element; of `count` elements each. In float32 if the dtype is
+/// bfloat16. `result` may be one of the parts.
+void combine_parts(DType dtype, ReduceOp op, std::vector<void const*> const& parts, void* result, std::int64_t count);
+
 /// Host memory that is reused: a reduction's buffers are as large as its tensors and are needed again in each step.
 class BufferPool {
  public:
@@ -61,8 +65,9 @@ class RankOrderReduction final : public TransferBackend {
   std::int64_t offset(int rank) const { return offsets_[static_cast<std::size_t>(rank)]; }
   /// The buffer for another rank's values of this rank's elements.
   std::byte* received(int rank) const;
-  /// The exchange of elements with the other ranks.
-  MpiTransfer::Exchange exchange(int tag) const;
+  /// Starts an exchange of elements with the other ranks.
+  template <class Incoming, class Outgoing>
+  std::unique_ptr<MpiTransfer> start(int tag, Incoming const& incoming, Outgoing const& outgoing) const;
   void start_exchange();
   void reduce();
   void start_gather();

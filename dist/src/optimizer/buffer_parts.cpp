@@ -30,8 +30,6 @@ std::vector<IndexRange> segments_of(std::vector<PlacedParameter> const& paramete
   return segments;
 }
 
-}  // namespace
-
 std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters) {
   std::vector<PlacedParameter> placed;
   for (Parameter const& parameter : parameters.all()) {
@@ -39,6 +37,11 @@ std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters) {
   }
   return placed;
 }
+
+}  // namespace
+
+BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks)
+    : BufferParts(placed_parameters(parameters), bucket_elements, ranks) {}
 
 BufferParts::BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks)
     : ranks_(ranks) {
@@ -94,6 +97,17 @@ bool is_frozen(ParameterSet const& parameters, IndexRange const& range) {
     }
   }
   return holds;
+}
+
+bool is_split(ShardSpec const& shard) {
+  return shard.axis >= 0 && shard.mesh_axis == MeshAxis::tensor;
+}
+
+bool counts_here(ParameterSpec const& spec, Mesh const& mesh) {
+  if (!is_split(spec.shard) && mesh.coordinate(MeshAxis::tensor) != 0) {
+    return false;
+  }
+  return spec.stages.empty() || spec.stages.front() == mesh.coordinate(MeshAxis::pipeline);
 }
 
 IndexRange elements_of(Parameter const& parameter) {

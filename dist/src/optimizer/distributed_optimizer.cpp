@@ -4,6 +4,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 
 namespace heddle {
@@ -13,36 +14,61 @@ namespace {
 /// The number of elements that Adam updates between two calls of the gather's progress: some tens of microseconds.
 constexpr std::int64_t elements_between_looks = std::int64_t{1} << 16;
 
+double summed_over(Communicator const& group, double value) {
+  all_reduce_values(group, std::span(&value, 1));
+  return value;
+}
+
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels,
                                            ParallelState const& parallel, ParameterSet& parameters,
                                            Execution& execution, Options const& options)
-    : replicas_(parallel.replicas),
+    : parallel_(parallel),
       parameters_(assign_rules(config, parameters)),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
       sharded_(options.shard && parallel.replicas.size() > 1),
       operations_(kernels.select<TensorOps>({parameters.values().dtype()})),
       reducer_(parallel, parameters, operations_, execution, {options.bucket_elements, sharded_}),
-      norm_(parallel, parameters, operations_, execution),
-      optimizer_(
-          config, kernels, parameters,
-          sharded_ ? reducer_.parts().parts_of(replicas_.rank()) : std::vector<IndexRange>{{0, parameters.size()}}),
+      optimizer_(config, kernels, parameters,
+                 sharded_ ? reducer_.parts().parts_of(parallel.replicas.rank())
+                          : std::vector<IndexRange>{{0, parameters.size()}}),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
+  find_counted();
   if (sharded_) {
     find_updated_buckets();
   }
 }
 
+/// Numbers that every tensor rank holds count on the first of them, numbers that several stages hold on the first of
+/// those, numbers of frozen parameters nowhere.
+void DistributedOptimizer::find_counted() {
+  bool joins = false;
+  for (Parameter const& parameter : parameters_.all()) {
+    bool const shared = parameter.spec.stages.size() > 1;
+    if (!counts_here(parameter.spec, parallel_.mesh) || parameter.rule.frozen) {
+      joins = false;
+      continue;
+    }
+    // A parameter of several stages is separate: the places of its neighbours depend on the number of replicas.
+    if (joins && !shared) {
+      counted_.back().end = parameter.place.end;
+    } else {
+      counted_.push_back(parameter.place);
+    }
+    joins = !shared;
+  }
+}
+
 void DistributedOptimizer::find_updated_buckets() {
   std::vector<IndexRange> all_blocks;
-  for (IndexRange const& bucket : parts().buckets()) {
+  for (IndexRange const& bucket : reducer_.parts().buckets()) {
     if (is_frozen(parameters_, bucket)) {
       continue;
     }
     UpdatedBucket& updated = updated_buckets_.emplace_back(UpdatedBucket{bucket, {}});
-    IndexRange const own = parts().part(bucket, replicas_.rank());
+    IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
     for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
       updated.blocks.push_back({begin, std::min(begin + elements_between_looks, own.end)});
       all_blocks.push_back(updated.blocks.back());
@@ -58,7 +84,16 @@ void DistributedOptimizer::zero_gradients() {
 }
 
 void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
-  norm_.add(reducer_.reduced(), sum);
+  for (IndexRange const& range : intersection(counted_, reducer_.reduced())) {
+    operations_->add_sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()), sum);
+  }
+}
+
+/// The norm of the whole model's gradient, with each number counted once. Collective over tensor × pipeline; if the
+/// replicas have separate parts of the sums, over the world.
+double DistributedOptimizer::norm_of(double own_sum_of_squares) const {
+  double const sum = reducer_.scattered() ? summed_over(parallel_.replicas, own_sum_of_squares) : own_sum_of_squares;
+  return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, sum)));
 }
 
 double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
@@ -70,7 +105,7 @@ double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
 }
 
 double DistributedOptimizer::update(double own_sum_of_squares, double learning_rate, std::int64_t step) {
-  double const norm = norm_.of(own_sum_of_squares, reducer_.scattered());
+  double const norm = norm_of(own_sum_of_squares);
   if (!std::isfinite(norm)) {
     return norm;
   }
@@ -105,8 +140,9 @@ void DistributedOptimizer::update_and_gather() {
       gather.progress();
     }
     gather.wait();
-    IndexRange const own = parts().part(bucket, replicas_.rank());
-    gather = replicas_.start_all_gather(values.rows(own.begin, own.count()), values.rows(bucket.begin, bucket.count()));
+    IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
+    gather = parallel_.replicas.start_all_gather(values.rows(own.begin, own.count()),
+                                                 values.rows(bucket.begin, bucket.count()));
   }
   gather.wait();
 }

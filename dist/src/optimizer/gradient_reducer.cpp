@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
@@ -7,11 +10,129 @@ namespace heddle {
 
 namespace {
 
+/// The tag that separates these messages from those of the schedule.
+constexpr int exchange_tag = 7001;
+
+void require_stages(Parameter const& parameter, Mesh const& mesh) {
+  std::vector<int> const& stages = parameter.spec.stages;
+  int const here = mesh.coordinate(MeshAxis::pipeline);
+  bool const ascends = std::adjacent_find(stages.begin(), stages.end(), std::greater_equal<>()) == stages.end();
+  if (!ascends || stages.front() < 0 || stages.back() >= mesh.size(MeshAxis::pipeline) ||
+      !std::binary_search(stages.begin(), stages.end(), here)) {
+    throw Error(
+        fmt::format("parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and "
+                    "name this one",
+                    parameter.spec.name, here, fmt::join(stages, ", "), mesh.size(MeshAxis::pipeline)));
+  }
+}
+
+bool is_partial_over_tensor(Parameter const& parameter) {
+  auto const& axes = parameter.spec.gradient_partial_over;
+  if (std::find(axes.begin(), axes.end(), MeshAxis::pipeline) != axes.end()) {
+    throw ConfigError(
+        fmt::format("parameter {}: its gradient cannot be partial over pipeline; name the stages that "
+                    "hold it instead",
+                    parameter.spec.name));
+  }
+  return std::find(axes.begin(), axes.end(), MeshAxis::tensor) != axes.end();
+}
+
 void require_loss_sums(Tensor const& loss_sums) {
   loss_sums.require(DType::float64, {loss_sums.size()}, "the loss sums");
 }
 
 }  // namespace
+
+PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& parameters,
+                         std::shared_ptr<TensorOps> operations, Execution& execution, std::int64_t bucket_elements)
+    : tensor_(parallel.tensor),
+      pipeline_(parallel.pipeline),
+      parameters_(parameters),
+      operations_(std::move(operations)),
+      execution_(execution) {
+  std::int64_t packed = 0;
+  std::int64_t exchanged = 0;
+  std::size_t holders = 0;
+  for (Parameter const& parameter : parameters.all()) {
+    IndexRange const elements = elements_of(parameter);
+    if (is_partial_over_tensor(parameter) && tensor_.size() > 1 && !parameter.rule.frozen) {
+      over_tensor_.push_back(elements);
+      packed += elements.count();
+    }
+    if (!parameter.spec.stages.empty()) {
+      require_stages(parameter, parallel.mesh);
+    }
+    if (parameter.spec.stages.size() > 1 && !parameter.rule.frozen) {
+      over_stages_.push_back({parameter.spec.name, elements, parameter.spec.stages});
+      exchanged = std::max(exchanged, std::min(elements.count(), bucket_elements));
+      holders = std::max(holders, parameter.spec.stages.size());
+    }
+  }
+  std::sort(over_stages_.begin(), over_stages_.end(),
+            [](Held const& left, Held const& right) { return left.name < right.name; });
+  DType const dtype = parameters.gradients().dtype();
+  packed_ = Tensor::allocate(dtype, {packed});
+  if (holders > 1) {
+    received_ = Tensor::allocate(dtype, {static_cast<std::int64_t>(holders) - 1, exchanged});
+  }
+}
+
+void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
+  sum_over_tensor(intersection(over_tensor_, ranges));
+  for (Held const& held : over_stages_) {
+    for (IndexRange const& range : intersection({held.elements}, ranges)) {
+      std::int64_t const step = received_.dim(1);
+      for (std::int64_t begin = range.begin; begin < range.end; begin += step) {
+        sum_over_stages({begin, std::min(begin + step, range.end)}, held.stages);
+      }
+    }
+  }
+}
+
+void PartialSums::sum_over_tensor(std::vector<IndexRange> const& ranges) const {
+  Tensor const& gradients = parameters_.gradients();
+  std::int64_t packed = 0;
+  for (IndexRange const& range : ranges) {
+    operations_->copy(execution_, gradients.rows(range.begin, range.count()), packed_.rows(packed, range.count()));
+    packed += range.count();
+  }
+  if (packed == 0) {
+    return;
+  }
+  tensor_.all_reduce(packed_.rows(0, packed));
+  packed = 0;
+  for (IndexRange const& range : ranges) {
+    operations_->copy(execution_, packed_.rows(packed, range.count()), gradients.rows(range.begin, range.count()));
+    packed += range.count();
+  }
+}
+
+void PartialSums::sum_over_stages(IndexRange const& range, std::vector<int> const& stages) const {
+  Tensor const own = parameters_.gradients().rows(range.begin, range.count());
+  std::vector<Tensor> terms;
+  std::vector<Transfer> transfers;
+  std::int64_t row = 0;
+  for (int const stage : stages) {
+    if (stage == pipeline_.rank()) {
+      terms.push_back(own);
+      continue;
+    }
+    Tensor const theirs = received_.rows(row++, 1).reshaped({received_.dim(1)}).rows(0, range.count());
+    transfers.push_back(pipeline_.start_receive(theirs, stage, exchange_tag));
+    transfers.push_back(pipeline_.start_send(own, stage, exchange_tag));
+    terms.push_back(theirs);
+  }
+  for (Transfer& transfer : transfers) {
+    transfer.wait();
+  }
+  // Every holder adds in the order of the stages, so that all get the same bits.
+  for (std::size_t index = 1; index < terms.size(); ++index) {
+    operations_->add(execution_, terms.front(), terms[index]);
+  }
+  if (stages.front() != pipeline_.rank()) {
+    operations_->copy(execution_, terms.front(), own);
+  }
+}
 
 std::int64_t GradientReducer::bucket_for(int replicas) {
   return std::max(default_bucket, replicas * eager_elements);
@@ -22,12 +143,11 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
     : parallel_(parallel),
       parameters_(parameters),
       options_(options),
-      parts_(placed_parameters(parameters), options.bucket_elements, parallel.replicas.size()),
+      parts_(parameters, options.bucket_elements, parallel.replicas.size()),
       everything_{{0, parameters.size()}},
       own_(parts_.parts_of(parallel.replicas.rank())),
       buckets_(parallel.replicas, parameters, execution,
-               options.scatter ? parts_.buckets()
-                               : BufferParts(placed_parameters(parameters), options.bucket_elements, 1).buckets(),
+               options.scatter ? parts_.buckets() : BufferParts(parameters, options.bucket_elements, 1).buckets(),
                options.scatter ? own_ : std::vector<IndexRange>()),
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}

@@ -27,8 +27,8 @@ class ArenaSlots {
   void finish(std::size_t max = 0);
   /// The maximum number of bytes that were in use in each arena.
   std::vector<std::size_t> peaks() const;
-  /// Takes the pages of as many new arenas from the system now. On a device every arena has the capacity of the
-  /// largest: messages decide which one is free first.
+  /// Adds an arena for each of `bytes` and takes its pages from the system now. On a device every arena has the
+  /// capacity of the largest: messages decide which one is free first.
   void reserve(std::vector<std::size_t> const& bytes);
 
  private:

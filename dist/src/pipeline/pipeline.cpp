@@ -260,25 +260,14 @@ Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared
 
 Pipeline::~Pipeline() = default;
 
-Tensor Pipeline::launch_training(MicroBatchSource const& source, PipelineStep const& step) {
+Tensor Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   return Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()));
 }
 
-LossSums Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
-  LossSums sums;
-  for (LossSums const& loss : fetched(launch_training(source, step))) {
-    sums += loss;
-  }
-  return sums;
-}
-
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
-  return fetched(Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count())));
-}
-
-std::vector<LossSums> Pipeline::fetched(Tensor const& sums) const {
+  Tensor const sums = Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
   // Once for all micro-batches, with no wait for the kernels between them.
   return model_.parts().back().ends_model() ? fetch_loss_sums(sums)
                                             : std::vector<LossSums>(static_cast<std::size_t>(sums.dim(0)));
@@ -314,6 +303,10 @@ void Pipeline::reserve(PipelineMemory const& memory) {
   messages_->reserve(memory.messages);
   temporary_.plan(with_margin(memory.temporary));
   temporary_.reserve(memory.temporary);
+}
+
+GroupMember row_split_of(ParallelState const& parallel) {
+  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
 }
 
 std::size_t with_margin(std::size_t planned_bytes) {

@@ -116,6 +116,10 @@ AvailableMemory available_memory(Path const& root) {
   return memory;
 }
 
+std::int64_t peak_resident_bytes() {
+  return number_in("/proc/self/status", "VmHWM:").value_or(0) * 1024;
+}
+
 void require_memory(Communicator const& world, MemoryNeed const& needed, AvailableMemory const& available) {
   struct Own {
     MemoryNeed needed;

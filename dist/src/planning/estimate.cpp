@@ -8,8 +8,7 @@ namespace heddle {
 
 namespace {
 
-/// The groups of ParallelState, in the order of traffic_report.hpp.
-enum Group : std::size_t { world, pipeline, data, context, tensor, replicas };
+using enum TrafficGroup::Index;
 
 double as_double(std::int64_t number) {
   return static_cast<double>(number);
@@ -56,8 +55,7 @@ class Planner::Estimate {
     std::vector<double> first_extra, reductions;
     std::map<RankWork const*, Stage> known;
     double update_seconds = 0;
-    double assumed = 0;
-    double spread = 0;
+    KernelSeconds busiest;
     for (int index = 0; index < layout_.size(MeshAxis::pipeline); ++index) {
       RankWork const& work = planner_.work(layout_, index);
       plan.stages.push_back(memory(work, index));
@@ -71,14 +69,13 @@ class Planner::Estimate {
       first_extra.push_back(here.first_extra);
       reductions.push_back(here.reduction);
       update_seconds = std::max(update_seconds, here.update);
-      if (here.kernels.usual > plan.kernel_seconds) {
-        plan.kernel_seconds = here.kernels.usual;
-        assumed = here.kernels.assumed;
-        spread = here.kernels.spread;
-      }
+      busiest = here.kernels.usual > busiest.usual ? here.kernels : busiest;
     }
-    plan.assumed_share = plan.kernel_seconds > 0 ? assumed / plan.kernel_seconds : 0;
-    plan.spread = plan.kernel_seconds > 0 ? spread / plan.kernel_seconds : 0;
+    plan.kernel_seconds = busiest.usual;
+    if (busiest.usual > 0) {
+      plan.assumed_share = busiest.assumed / busiest.usual;
+      plan.spread = busiest.spread / busiest.usual;
+    }
     SimulatedPipeline const simulated = passes(times, first_extra);
     double last = 0;
     for (std::size_t index = 0; index < times.size(); ++index) {

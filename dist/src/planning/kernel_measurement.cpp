@@ -23,7 +23,7 @@ namespace {
 
 constexpr int max_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
 constexpr int min_rounds = 3;
-constexpr double enough_seconds = 1.5;  ///< of rounds, after the fewest, where there is no more time than for them
+constexpr double enough_seconds = 1.5;  ///< of rounds beyond the minimum
 constexpr double enough_share = 0.1;    ///< of the time that is left
 constexpr std::int64_t max_elements = std::int64_t{64} << 20;
 
@@ -73,7 +73,7 @@ void repeat_rounds(Communicator const& world, double max_seconds, Round const& r
   }
 }
 
-/// The rounds without the first, which warms up; it stays where there is no other.
+/// The rounds without the first, which warms up; if there is only one, that one.
 template <class Round>
 std::vector<Round> without_warm_up(std::vector<Round> rounds) {
   if (rounds.size() > 1) {
@@ -218,7 +218,6 @@ double unwatched_seconds(KernelMeasurement const& measurement, Config const& con
 bool fits(KernelMeasurement const& measurement, Config const& config, Pack const& pack) {
   std::int64_t const needed = plan_memory(config, mesh_of(config.parallel), measurement.vocabulary,
                                           measurement.registries, {.training = {pack}, .validation = {}})
-                                  .need()
                                   .total();
   AvailableMemory const available = available_memory();
   return broadcast_value(measurement.world,
@@ -283,7 +282,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
     calls += sum.calls + of_first;
     ++index;
   }
-  // The times must add up to those of rounds that nothing watches: the time between kernels is shared out among them.
+  // The times must add up to those of rounds that nothing watches: the time between kernels is distributed over them.
   // Where watching slowed kernels, or not always the same rank was the slow one, all are shortened alike.
   double const left = broadcast_value(measurement.world, max_seconds - seconds_since(begin));
   double const unwatched = left > watched ? unwatched_seconds(measurement, config, pack, left) : watched;

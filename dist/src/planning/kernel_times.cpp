@@ -41,6 +41,11 @@ TimedWork interpolated(std::vector<TimedWork> const& times, Cost const& cost) {
   return above == times.end() ? scaled(times.back(), cost) : between(*(above - 1), *above, cost);
 }
 
+/// The kind without the problem's sizes: "gemm forward, float32".
+std::string_view family_of(std::string_view kind) {
+  return kind.substr(0, kind.find(';'));
+}
+
 constexpr double max_load = 0.5;
 constexpr double max_age = 30.0 * 24 * 3600;
 
@@ -63,10 +68,6 @@ std::string distrust(TimedWork const& work, double now) {
 std::string kind_of(KernelCall const& call) {
   return fmt::format("{} {}{}{}, {}; {}", call.operation, call.direction, call.variant.empty() ? "" : " ", call.variant,
                      name_of(call.dtype), call.key);
-}
-
-std::string_view family_of(std::string_view kind) {
-  return kind.substr(0, kind.find(';'));
 }
 
 void KernelTimes::add(std::string const& kind, TimedWork const& work) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -37,9 +36,9 @@ std::int64_t scaled(std::int64_t bytes, double scale) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) * scale);
 }
 
-/// Bounds of the host memory of a rank's samples: those of a step, which are read at once and shared with the ranks
-/// that train on the same ones; and packs of the micro-batches in flight, each in a slab that may be twice as large as
-/// its arrays (see PackWriter).
+/// An upper bound of the host memory of a rank's samples: a step's samples, which are read at once and shared with the
+/// ranks that train on the same ones; and packs of the micro-batches in flight, each in a slab that may be twice as
+/// large as its arrays (see PackWriter).
 std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_t in_flight) {
   constexpr std::int64_t id = sizeof(std::int32_t);
   constexpr std::int64_t arrays_of_a_side = 5;
@@ -62,32 +61,12 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
   return slabs + copies * grown * id * ids_of_a_sample_token * packs.step_tokens;
 }
 
-/// Notes the selected kernels, too.
-class RehearsedKernels final : public KeptByKernels {
- public:
-  void selected(KernelSelection const& selection) override {
-    kernels_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
-  }
-  void observe(Execution& execution, KernelCall const& call) override {
-    KeptByKernels::observe(execution, call);
-    largest_call_ = std::max(largest_call_, static_cast<std::int64_t>(call.cost.bytes));
-  }
-
-  std::vector<SelectedKernel> kernels() const { return {kernels_.begin(), kernels_.end()}; }
-  /// The bytes that the largest call reads and writes. A kernel's scratch holds other forms of its operands.
-  std::int64_t largest_call() const { return largest_call_; }
-
- private:
-  std::set<SelectedKernel> kernels_;
-  std::int64_t largest_call_ = 0;
-};
-
 /// Steps of one rank, and validations.
 class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
-        rank_(config, mesh, vocabulary, registries, kernels_),
+        rank_(config, mesh, vocabulary, registries),
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
   MemoryPlan run(PlannedPacks const& packs) {
@@ -97,12 +76,12 @@ class Rehearsal {
     std::int64_t const evaluated = rehearse_validation(packs);
     PipelineMemory pipeline = scaled_memory(rank_.pipeline.peak_memory(), packs.scale);
     use.activations = activations_of(pipeline);
-    use.kernels = kernels_.kept_bytes();  // once the step has made its calls
-    return {.use = use,
-            .pipeline = std::move(pipeline),
-            .kernels = kernels_.kernels(),
-            .packs = pack_bytes(packs, rank_.parallel.mesh, std::max(in_flight, evaluated)),
-            .scratch = scaled(kernels_.largest_call(), packs.scale)};
+    use.kernels = rank_.calls.kept_bytes();  // once the step has made its calls
+    return {{.use = use,
+             .packs = pack_bytes(packs, rank_.parallel.mesh, std::max(in_flight, evaluated)),
+             .scratch = scaled(rank_.calls.largest_call(), packs.scale)},
+            std::move(pipeline),
+            rank_.calls.selections()};
   }
 
  private:
@@ -113,8 +92,7 @@ class Rehearsal {
       return parameters.size();
     }
     Communicator const& replicas = rank_.parallel.replicas;
-    BufferParts const parts(placed_parameters(parameters), GradientReducer::bucket_for(replicas.size()),
-                            replicas.size());
+    BufferParts const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
     std::int64_t elements = 0;
     for (IndexRange const& part : parts.parts_of(replicas.rank())) {
       elements += part.count();
@@ -198,11 +176,10 @@ class Rehearsal {
             .loss = {.label_smoothing = config_.train.label_smoothing, .z_loss = config_.train.z_loss},
             .seed = config_.train.seed,
             .step = 0,
-            .row_split = rank_.row_split()};
+            .row_split = row_split_of(rank_.parallel)};
   }
 
   Config const& config_;
-  RehearsedKernels kernels_;
   RehearsedRank rank_;
   std::int64_t element_;
 };
@@ -259,18 +236,6 @@ MemoryUse measure_memory(TrainingEngine& engine) {
           .moments = engine.optimizer().moment_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
           .activations = static_cast<std::int64_t>(engine.pipeline().peak_memory().total())};
-}
-
-std::int64_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word == "VmHWM:") {
-      std::int64_t kibibytes = 0;
-      status >> kibibytes;
-      return kibibytes * 1024;
-    }
-  }
-  return 0;
 }
 
 }  // namespace heddle

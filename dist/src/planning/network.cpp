@@ -14,8 +14,6 @@ namespace heddle {
 
 namespace {
 
-using Links = NetworkModel::Links;
-
 /// A group whose ranks are `stride` apart, in blocks of `stride * size` ranks.
 GroupPlace place_of(int size, int stride, Machines const& machines) {
   int const block = stride * size;
@@ -29,39 +27,22 @@ GroupPlace place_of(int size, int stride, Machines const& machines) {
   return place;
 }
 
-constexpr std::array link_names{NamedLink{"message", &Links::message},
-                                NamedLink{"all_reduce", &Links::all_reduce},
-                                NamedLink{"reduce_scatter", &Links::reduce_scatter},
-                                NamedLink{"bfloat16_all_reduce", &Links::bfloat16_all_reduce},
-                                NamedLink{"bfloat16_reduce_scatter", &Links::bfloat16_reduce_scatter},
-                                NamedLink{"all_gather", &Links::all_gather},
-                                NamedLink{"all_to_all", &Links::all_to_all},
-                                NamedLink{"reduction", &Links::reduction}};
-
-/// The link of sums, of which those of gradients have their own.
-LinkModel const& sum_link(NetworkModel::Links const& links, SumKind sums, NamedLink::Member float32,
-                          NamedLink::Member bfloat16) {
-  return sums == SumKind::gradients ? links.reduction : links.*(sums == SumKind::bfloat16 ? bfloat16 : float32);
-}
-
-}  // namespace
-
-std::span<NamedLink const> named_links() {
-  return link_names;
-}
-
+/// The number of latencies in a collective.
 double collective_steps(int ranks) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
 }
 
+}  // namespace
+
 NetworkModel NetworkModel::uniform(double latency, double seconds_per_byte, std::string source) {
-  Links const links = Links::uniform({latency, seconds_per_byte});
+  Links links;
+  links.fill({latency, seconds_per_byte});
   return {links, links, std::move(source)};
 }
 
 NetworkModel NetworkModel::assumed() {
   NetworkModel network = uniform(2e-6, 1.0 / 4e9, "assumed, not measured");
-  network.between_nodes = Links::uniform({5e-6, 1.0 / 10e9});
+  network.between_nodes.fill({5e-6, 1.0 / 10e9});
   return network;
 }
 
@@ -83,31 +64,37 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
   if (place.ranks == 1 || traffic.operations == 0) {
     return 0;
   }
-  Links const& links = place.inside_node ? network.inside_node : network.between_nodes;
+  NetworkModel::Links const& links = place.inside_node ? network.inside_node : network.between_nodes;
   auto const operations = static_cast<double>(traffic.operations);
   auto const bytes = static_cast<double>(traffic.bytes) * place.sharers;
-  double const others = static_cast<double>(place.ranks - 1) / place.ranks;
-  auto const collective = [&](LinkModel const& link, double share) {
-    return operations * collective_steps(place.ranks) * link.latency + bytes * share * link.seconds_per_byte;
+  auto const others = static_cast<double>(place.ranks - 1);
+  double const steps = collective_steps(place.ranks);
+  auto const seconds = [&](NetworkModel::Link link, double latencies, double share) {
+    return operations * latencies * links[link].latency + bytes * share * links[link].seconds_per_byte;
+  };
+  // Sums of gradients have their own link.
+  auto const sum = [&](NetworkModel::Link float32, NetworkModel::Link bfloat16) {
+    return sums == SumKind::gradients ? NetworkModel::reduction : sums == SumKind::bfloat16 ? bfloat16 : float32;
   };
   switch (verb) {
     case Verb::all_reduce:
-      return collective(sum_link(links, sums, &Links::all_reduce, &Links::bfloat16_all_reduce), 2 * others);
+      return seconds(sum(NetworkModel::all_reduce, NetworkModel::bfloat16_all_reduce), steps,
+                     2 * (others / place.ranks));
     case Verb::reduce_scatter:
-      return collective(sum_link(links, sums, &Links::reduce_scatter, &Links::bfloat16_reduce_scatter), others);
+      return seconds(sum(NetworkModel::reduce_scatter, NetworkModel::bfloat16_reduce_scatter), steps,
+                     others / place.ranks);
     case Verb::all_gather:
     case Verb::broadcast:
-      return collective(links.all_gather, others);
+      return seconds(NetworkModel::all_gather, steps, others / place.ranks);
     case Verb::all_to_all:
-      return operations * (place.ranks - 1) * links.all_to_all.latency +
-             bytes * others * links.all_to_all.seconds_per_byte;
+      return seconds(NetworkModel::all_to_all, others, others / place.ranks);
     case Verb::send:
       return 0;  // counted at the receiver
     case Verb::receive:
-      return operations * links.message.latency + bytes * links.message.seconds_per_byte;
+      return seconds(NetworkModel::message, 1, 1);
     case Verb::barrier:
     case Verb::split:
-      return operations * collective_steps(place.ranks) * links.message.latency;
+      return seconds(NetworkModel::message, steps, 0);
   }
   return 0;
 }
@@ -140,7 +127,7 @@ struct MeasuredVerb {
   DType dtype = DType::float32;
 };
 
-/// A verb between two tensors of one size, of which all or a part is read and written.
+/// A verb that reads a tensor and writes one of the same size, or parts of them.
 using Call = std::function<void(Tensor const& tensor, Tensor const& received)>;
 
 /// Measures `call` with tensors of several sizes.
@@ -192,7 +179,7 @@ NetworkModel::Links measured_links(Communicator const& group) {
   double const steps = collective_steps(group.size());
   double const others = (ranks - 1) / ranks;
   NetworkModel::Links links;
-  links.message = measured_message(group);
+  links[NetworkModel::message] = measured_message(group);
   auto const own_part = [&](Tensor const& tensor) {
     std::int64_t const part = tensor.size() / group.size();
     return tensor.rows(part * group.rank(), part);
@@ -205,18 +192,19 @@ NetworkModel::Links measured_links(Communicator const& group) {
   Call const reduce_scatter = [&](Tensor const& tensor, Tensor const& received) {
     group.reduce_scatter_rows(tensor, own_part(received), equal_rows(tensor));
   };
-  links.all_reduce = measured(group, {steps, 2 * others}, all_reduce);
-  links.reduce_scatter = measured(group, {steps, others}, reduce_scatter);
-  links.bfloat16_all_reduce = measured(group, {steps, 2 * others, DType::bfloat16}, all_reduce);
-  links.bfloat16_reduce_scatter = measured(group, {steps, others, DType::bfloat16}, reduce_scatter);
-  links.all_gather = measured(group, {steps, others}, [&](Tensor const& tensor, Tensor const& received) {
+  links[NetworkModel::all_reduce] = measured(group, {steps, 2 * others}, all_reduce);
+  links[NetworkModel::reduce_scatter] = measured(group, {steps, others}, reduce_scatter);
+  links[NetworkModel::bfloat16_all_reduce] = measured(group, {steps, 2 * others, DType::bfloat16}, all_reduce);
+  links[NetworkModel::bfloat16_reduce_scatter] = measured(group, {steps, others, DType::bfloat16}, reduce_scatter);
+  links[NetworkModel::all_gather] = measured(group, {steps, others}, [&](Tensor const& tensor, Tensor const& received) {
     group.all_gather(own_part(tensor), received);
   });
-  links.all_to_all = measured(group, {ranks - 1, others}, [&](Tensor const& tensor, Tensor const& received) {
-    group.all_to_all_rows(tensor, equal_rows(tensor), received, equal_rows(tensor));
-  });
-  links.reduction = measured(group, {steps, 2 * others},
-                             [&](Tensor const& tensor, Tensor const&) { reduce_in_buckets(group, tensor); });
+  links[NetworkModel::all_to_all] =
+      measured(group, {ranks - 1, others}, [&](Tensor const& tensor, Tensor const& received) {
+        group.all_to_all_rows(tensor, equal_rows(tensor), received, equal_rows(tensor));
+      });
+  links[NetworkModel::reduction] = measured(
+      group, {steps, 2 * others}, [&](Tensor const& tensor, Tensor const&) { reduce_in_buckets(group, tensor); });
   return links;
 }
 

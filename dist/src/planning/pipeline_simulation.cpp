@@ -5,38 +5,6 @@
 
 namespace heddle {
 
-namespace {
-
-/// The times at which outputs are at hand, by pass, virtual stage and micro-batch; below 0: not yet computed.
-class Arrivals {
- public:
-  Arrivals(int virtual_stages, std::int64_t micro_batches)
-      : virtual_stages_(virtual_stages),
-        micro_batches_(micro_batches),
-        times_(static_cast<std::size_t>(2 * virtual_stages * micro_batches), -1.0) {}
-
-  double& of(Pass pass, int virtual_stage, std::int64_t micro_batch) {
-    std::int64_t const row = static_cast<std::int64_t>(pass) * virtual_stages_ + virtual_stage;
-    return times_[static_cast<std::size_t>(row * micro_batches_ + micro_batch)];
-  }
-
-  /// The time at which a pass's input has come; below 0: not yet known.
-  double input(Pass pass, int virtual_stage, std::int64_t micro_batch) {
-    if (pass == Pass::forward) {
-      return virtual_stage == 0 ? 0 : of(pass, virtual_stage - 1, micro_batch);
-    }
-    return virtual_stage + 1 == virtual_stages_ ? of(Pass::forward, virtual_stage, micro_batch)
-                                                : of(pass, virtual_stage + 1, micro_batch);
-  }
-
- private:
-  int virtual_stages_;
-  std::int64_t micro_batches_;
-  std::vector<double> times_;
-};
-
-}  // namespace
-
 SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::int64_t micro_batches,
                                     std::vector<double> const& first_extra) {
   auto const count = static_cast<int>(stages.size());
@@ -45,7 +13,20 @@ SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::
   for (int stage = 0; stage < count; ++stage) {
     actions.push_back(training_actions({stage, count, parts}, micro_batches));
   }
-  Arrivals arrivals(count * parts, micro_batches);
+  int const virtual_stages = count * parts;
+  // The times at which outputs are at hand, by pass, virtual stage and micro-batch; below 0: not yet computed.
+  std::vector<double> arrivals(static_cast<std::size_t>(2 * virtual_stages * micro_batches), -1.0);
+  auto const arrival = [&](Pass pass, int virtual_stage, std::int64_t micro_batch) -> double& {
+    std::int64_t const row = static_cast<std::int64_t>(pass) * virtual_stages + virtual_stage;
+    return arrivals[static_cast<std::size_t>(row * micro_batches + micro_batch)];
+  };
+  auto const input_of = [&](Pass pass, int virtual_stage, std::int64_t micro_batch) {
+    if (pass == Pass::forward) {
+      return virtual_stage == 0 ? 0 : arrival(pass, virtual_stage - 1, micro_batch);
+    }
+    return virtual_stage + 1 == virtual_stages ? arrival(Pass::forward, virtual_stage, micro_batch)
+                                               : arrival(pass, virtual_stage + 1, micro_batch);
+  };
   SimulatedPipeline result{.ends = std::vector<double>(stages.size()), .busy = std::vector<double>(stages.size())};
   std::vector<std::size_t> next(stages.size(), 0);
   for (bool moved = true; moved;) {
@@ -55,7 +36,7 @@ SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::
       for (; next[here] < actions[here].size(); ++next[here], moved = true) {
         auto const& [pass, part, micro_batch] = actions[here][next[here]];
         int const virtual_stage = part * count + stage;
-        double const input = arrivals.input(pass, virtual_stage, micro_batch);
+        double const input = input_of(pass, virtual_stage, micro_batch);
         if (input < 0) {
           break;
         }
@@ -66,8 +47,8 @@ SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::
         }
         result.ends[here] = std::max(result.ends[here], input) + seconds;
         result.busy[here] += seconds;
-        bool const sent = count > 1 && (pass == Pass::backward || virtual_stage + 1 < count * parts);
-        arrivals.of(pass, virtual_stage, micro_batch) = result.ends[here] + (sent ? stages[here].message : 0);
+        bool const sent = count > 1 && (pass == Pass::backward || virtual_stage + 1 < virtual_stages);
+        arrival(pass, virtual_stage, micro_batch) = result.ends[here] + (sent ? stages[here].message : 0);
       }
     }
   }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/planner.hpp>
 #include <span>
 
@@ -192,10 +191,6 @@ std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t bat
                         readable_decimal(nodes * hours, nodes * hours < 10 ? 2 : 1), describe(best->layout));
   }
   return text;
-}
-
-std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own) {
-  return gather_values(world, own);
 }
 
 std::string describe_prediction(std::vector<MemoryReport> const& ranks) {

@@ -214,11 +214,11 @@ std::vector<MemoryNeed> Planner::memory_of_ranks(LayoutChoice const& layout, boo
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     int const planned =
         layout.ranks() <= max_ranks_planned ? rank : rehearsed_rank(layout, static_cast<int>(stage_of(rank, layout)));
-    ranks.push_back(cached(known, planned, [&] {
+    ranks.push_back(cached(known, planned, [&]() -> MemoryNeed {
       Mesh const mesh(layout.sizes, planned, layout.ranks());
       PlannedPacks const packs =
           first_batches ? request_.samples.of_batches(config, mesh) : request_.samples.largest(config, mesh);
-      return plan_memory(config, mesh, request_.vocabulary, request_.registries, packs).need();
+      return plan_memory(config, mesh, request_.vocabulary, request_.registries, packs);
     }));
   }
   return ranks;

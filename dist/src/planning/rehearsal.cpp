@@ -54,24 +54,47 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   return state;
 }
 
-void KeptByKernels::observe(Execution& execution, KernelCall const& call) {
-  static_cast<void>(execution);
+void RehearsedCalls::selected(KernelSelection const& selection) {
+  selections_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
+}
+
+void RehearsedCalls::observe(Execution& /*execution*/, KernelCall const& call) {
   if (call.kept.bytes > 0) {
-    bytes_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+    kept_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
+  }
+  largest_call_ = std::max(largest_call_, static_cast<std::int64_t>(call.cost.bytes));
+  auto& by_size = calls_[kind_of(call)];
+  auto const known = std::ranges::find(by_size, call.cost, &KernelCalls::cost);
+  if (known != by_size.end()) {
+    known->calls += 1;
+  } else {
+    by_size.push_back({"", call.cost, 1});
   }
 }
 
-std::int64_t KeptByKernels::kept_bytes() const {
+std::vector<KernelCalls> RehearsedCalls::take() {
+  std::vector<KernelCalls> all;
+  for (auto& [kind, by_size] : calls_) {
+    for (KernelCalls& calls : by_size) {
+      calls.kind = kind;
+      all.push_back(std::move(calls));
+    }
+  }
+  calls_.clear();
+  return all;
+}
+
+std::int64_t RehearsedCalls::kept_bytes() const {
   std::int64_t sum = 0;
-  for (auto const& [name, bytes] : bytes_by_name_) {
+  for (auto const& [name, bytes] : kept_by_name_) {
     sum += bytes;
   }
   return sum;
 }
 
 RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                             Registries const& registries, KernelObserver& observer)
-    : kernels(registries.kernels.rehearsal(observer)),
+                             Registries const& registries)
+    : kernels(registries.kernels.rehearsal(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
       parameters(mesh),
@@ -99,42 +122,7 @@ RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularyS
   }
 }
 
-GroupMember RehearsedRank::row_split() const {
-  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
-}
-
 namespace {
-
-/// Counts the calls of a pass after another.
-class CallCounter final : public KeptByKernels {
- public:
-  void observe(Execution& execution, KernelCall const& call) override {
-    KeptByKernels::observe(execution, call);
-    auto& by_size = calls_[kind_of(call)];
-    auto const known = std::ranges::find_if(by_size, [&](KernelCalls const& old) { return old.cost == call.cost; });
-    if (known != by_size.end()) {
-      known->calls += 1;
-    } else {
-      by_size.push_back({"", call.cost, 1});
-    }
-  }
-
-  /// The calls since the previous take().
-  std::vector<KernelCalls> take() {
-    std::vector<KernelCalls> all;
-    for (auto& [kind, by_size] : calls_) {
-      for (KernelCalls& calls : by_size) {
-        calls.kind = kind;
-        all.push_back(std::move(calls));
-      }
-    }
-    calls_.clear();
-    return all;
-  }
-
- private:
-  std::map<std::string, std::vector<KernelCalls>> calls_;
-};
 
 /// A micro-batch's way through the parts of a rank.
 class StageRehearsal {
@@ -143,15 +131,14 @@ class StageRehearsal {
                  Registries const& registries, Pack const& pack)
       : config_(config),
         pack_(pack),
-        rank_(config, Mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries,
-              calls_) {}
+        rank_(config, Mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {}
 
   RankWork run() {
     RankWork work;
     for (ModelPart const& part : rank_.model.parts()) {
       rehearse(part, work);
     }
-    work.kept_by_kernels = calls_.kept_bytes();
+    work.kept_by_kernels = rank_.calls.kept_bytes();
     count_parameters(work);
     return work;
   }
@@ -163,7 +150,7 @@ class StageRehearsal {
             .pack = pack_,
             .training = true,
             .seed = config_.train.seed,
-            .row_split = rank_.row_split()};
+            .row_split = row_split_of(rank_.parallel)};
   }
 
   void rehearse(ModelPart const& part, RankWork& work) {
@@ -180,10 +167,10 @@ class StageRehearsal {
         part.forward(forward, input, saved,
                      {.label_smoothing = config_.train.label_smoothing, .sums = sums, .z_loss = config_.train.z_loss}));
     TrafficByGroup const between = traffic_of(rank_.parallel);
-    work.forward.push_back({calls_.take(), between - before});
+    work.forward.push_back({rank_.calls.take(), between - before});
     LayerContext backward = context(temporary);
     static_cast<void>(part.backward(backward, grad_output, saved));
-    work.backward.push_back({calls_.take(), traffic_of(rank_.parallel) - between});
+    work.backward.push_back({rank_.calls.take(), traffic_of(rank_.parallel) - between});
     work.activations.push_back(static_cast<std::int64_t>(kept.peak()));
     work.temporary = std::max(work.temporary, static_cast<std::int64_t>(temporary.peak()));
   }
@@ -207,7 +194,6 @@ class StageRehearsal {
 
   Config const& config_;
   Pack const& pack_;
-  CallCounter calls_;
   RehearsedRank rank_;
 };
 

@@ -3,7 +3,6 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
-#include <heddle/dist/optimizer/gradient_norm.hpp>
 #include <heddle/dist/report/layer_norms.hpp>
 #include <map>
 

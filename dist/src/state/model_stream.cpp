@@ -22,13 +22,9 @@ struct LocalPart {
   }
 };
 
-bool is_split(ParameterDescription const& parameter) {
-  return parameter.shard.axis >= 0 && parameter.shard.mesh_axis == MeshAxis::tensor;
-}
-
 LocalPart local_part(ParameterDescription const& parameter, int tensor_rank, int tensor_ranks) {
   std::int64_t const size = parameter.shape.size();
-  if (!is_split(parameter)) {
+  if (!is_split(parameter.shard)) {
     return {{parameter.place.begin, parameter.place.begin + size}, size, size, 0};
   }
   int const axis = parameter.shard.axis;
@@ -95,7 +91,7 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   auto const& [stage, parameter] = sources_[chunk.tensor];
   int const tensor_ranks = parallel_.mesh.size(MeshAxis::tensor);
   int const replicas = parallel_.replicas.size();
-  bool const split = is_split(*parameter);
+  bool const split = is_split(parameter->shard);
   std::vector<Piece> found;
   for (int turn = 0; turn < (split ? tensor_ranks : 1); ++turn) {
     int const tensor_rank = split ? turn : receiver % tensor_ranks;

@@ -105,7 +105,7 @@ class Digests {
  public:
   void add(ParameterSpec const& spec, std::string name, Tensor const& tensor) {
     NamedDigest const& held = all_.emplace_back(NamedDigest{std::move(name), digest(tensor)});
-    if (spec.shard.axis < 0 || spec.shard.mesh_axis != MeshAxis::tensor) {
+    if (!is_split(spec.shard)) {
       on_each_tensor_rank_.push_back(held);
     }
     if (spec.stages.size() > 1) {
@@ -197,18 +197,14 @@ std::uint64_t digest(Tensor const& tensor) {
   return digest(copy);
 }
 
-void check_replicas(ParallelState const& parallel, ParameterSet const& parameters) {
-  Digests digests;
-  digests.add_values(parameters);
-  digests.compare(parallel);
-}
-
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters,
-                    DistributedOptimizer const& optimizer) {
+                    DistributedOptimizer const* optimizer) {
   Digests digests;
   digests.add_values(parameters);
-  digests.add_moments(parameters, optimizer.moments());
-  digests.add_damage(optimizer.damaged());
+  if (optimizer != nullptr) {
+    digests.add_moments(parameters, optimizer->moments());
+    digests.add_damage(optimizer->damaged());
+  }
   digests.compare(parallel);
 }
 

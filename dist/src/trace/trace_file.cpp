@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -11,6 +12,7 @@
 #include <map>
 #include <ostream>
 #include <span>
+#include <sstream>
 
 namespace heddle {
 
@@ -20,6 +22,27 @@ constexpr std::array<std::string_view, 8> categories{"step", "pass",          "l
                                                      "data", "communication", "waiting", "transfer"};
 constexpr int work_lane = 0;
 
+constexpr int exchanges = 8;
+
+/// On rank 0: asks `rank` for its time. The answer was given between question and answer, so that half of their
+/// distance bounds the error: milliseconds where more processes run than cores. Two ranks of one machine read the same
+/// clock, and clocks of two machines differ by more than that: an offset that may be 0 is 0.
+void find_offset_of(Communicator const& world, int rank, Clock const& now) {
+  std::int64_t offset = 0;
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  for (int exchange = 0; exchange < exchanges; ++exchange) {
+    std::int64_t const asked = now();
+    send_value(world, asked, rank);
+    auto const answered = receive_value<std::int64_t>(world, rank);
+    std::int64_t const took = now() - asked;
+    if (took < shortest) {
+      shortest = took;
+      offset = answered - (asked + took / 2);
+    }
+  }
+  send_value(world, 2 * std::abs(offset) <= shortest + 1 ? std::int64_t{0} : offset, rank);
+}
+
 /// The events of one rank, as they travel.
 struct RankEvents {
   std::vector<TraceEvent> events;
@@ -28,7 +51,7 @@ struct RankEvents {
   std::int64_t offset = 0;
 };
 
-/// The sizes of what follows.
+/// The sizes of the events and of the texts that follow.
 struct Sizes {
   std::int64_t events = 0;
   std::int64_t text_bytes = 0;
@@ -36,15 +59,11 @@ struct Sizes {
 };
 
 void send_to_root(Communicator const& world, RankEvents const& own) {
-  std::string texts = own.host;
-  for (std::string const& text : own.texts) {
-    texts += '\n' + text;
-  }
-  Sizes const sizes{static_cast<std::int64_t>(own.events.size()), static_cast<std::int64_t>(texts.size()), own.offset};
+  std::string const lines = fmt::format("{}\n{}\n", own.host, fmt::join(own.texts, "\n"));
   receive_value<std::int32_t>(world, 0);  // rank 0 holds the events of one rank at a time
-  send_value(world, sizes, 0);
+  send_value(world, Sizes{std::ssize(own.events), std::ssize(lines), own.offset}, 0);
   send_bytes(world, std::as_bytes(std::span(own.events)), 0);
-  send_bytes(world, std::as_bytes(std::span(texts)), 0);
+  send_bytes(world, std::as_bytes(std::span(lines)), 0);
 }
 
 RankEvents receive_from(Communicator const& world, int rank) {
@@ -57,12 +76,10 @@ RankEvents receive_from(Communicator const& world, int rank) {
   receive_bytes(world, std::as_writable_bytes(std::span(result.events)), rank);
   std::string texts(static_cast<std::size_t>(sizes.text_bytes), '\0');
   receive_bytes(world, std::as_writable_bytes(std::span(texts)), rank);
-  std::size_t const end = texts.find('\n');
-  result.host = texts.substr(0, end);
-  for (std::size_t begin = end; begin != std::string::npos;) {
-    std::size_t const next = texts.find('\n', begin + 1);
-    result.texts.push_back(texts.substr(begin + 1, next == std::string::npos ? std::string::npos : next - begin - 1));
-    begin = next;
+  std::istringstream lines(texts);
+  std::getline(lines, result.host);
+  for (std::string text; std::getline(lines, text);) {
+    result.texts.push_back(text);
   }
   return result;
 }
@@ -100,7 +117,7 @@ class Writer {
     metadata("process_name", work_lane, fmt::format("rank {} on {}", rank, from.host));
     metadata("thread_name", work_lane, "work");
     for (TraceEvent const& event : from.events) {
-      if (event.kind == TraceKind::transfer) {
+      if (event.kind == WorkKind::transfer) {
         transfer(event);
       } else if (event.end > 0) {
         item(fmt::format(R"({{"ph":"X",{},"dur":{:.3f}{}}})", head(event, work_lane, event.begin),
@@ -123,7 +140,7 @@ class Writer {
   }
 
   std::string head(TraceEvent const& event, int lane, std::int64_t at) const {
-    bool const pass = event.kind == TraceKind::pass;
+    bool const pass = event.kind == WorkKind::pass;
     std::string_view const direction = event.direction == Direction::forward ? "forward" : "backward";
     return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})",
                        categories[static_cast<std::size_t>(event.kind)],
@@ -133,21 +150,21 @@ class Writer {
 
   std::string arguments(TraceEvent const& event) const {
     switch (event.kind) {
-      case TraceKind::pass:
+      case WorkKind::pass:
         return fmt::format(R"(,"args":{{"micro_batch":{},"part":{}}})", event.number, event.place);
-      case TraceKind::layer:
+      case WorkKind::layer:
         return fmt::format(R"(,"args":{{"pass":"{}"}})",
                            event.direction == Direction::forward ? "forward" : "backward");
-      case TraceKind::kernel:
+      case WorkKind::kernel:
         return fmt::format(R"(,"args":{{"extents":{}}})", json_text(text(event.detail)));
-      case TraceKind::communication:
-      case TraceKind::waiting:
-      case TraceKind::transfer:
+      case WorkKind::communication:
+      case WorkKind::waiting:
+      case WorkKind::transfer:
         return fmt::format(R"(,"args":{{"group":{}{}{}}})", json_text(text(event.detail)),
                            event.number >= 0 ? fmt::format(R"(,"bytes":{})", event.number) : "",
                            event.place >= 0 ? fmt::format(R"(,"peer":{})", event.place) : "");
-      case TraceKind::step:
-      case TraceKind::data:
+      case WorkKind::step:
+      case WorkKind::data:
         return "";
     }
     return "";
@@ -173,6 +190,20 @@ class Writer {
 };
 
 }  // namespace
+
+std::int64_t clock_offset(Communicator const& world, Clock const& now) {
+  if (world.rank() == 0) {
+    for (int rank = 1; rank < world.size(); ++rank) {
+      find_offset_of(world, rank, now);
+    }
+    return 0;
+  }
+  for (int exchange = 0; exchange < exchanges; ++exchange) {
+    receive_value<std::int64_t>(world, 0);
+    send_value(world, now(), 0);
+  }
+  return receive_value<std::int64_t>(world, 0);
+}
 
 void write_trace(Communicator const& world, StepTrace const& trace, std::int64_t offset, std::ostream* output) {
   RankEvents own{trace.events(), trace.texts(), host_name(), offset};

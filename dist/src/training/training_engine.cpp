@@ -1,6 +1,7 @@
 #include <array>
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 namespace heddle {
@@ -11,8 +12,8 @@ KernelSource kernels_of(TrainingEngine::Setup const& setup) {
   return {setup.registries.kernels, setup.config.kernels};
 }
 
-GroupMember row_split_of(ParallelState const& parallel) {
-  return parallel.sequence_parallel ? GroupMember{parallel.tensor.rank(), parallel.tensor.size()} : GroupMember{};
+bool is_finite(StepResult const& result) {
+  return std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
 }
 
 }  // namespace
@@ -76,16 +77,16 @@ void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_do
   tensor_ops_->fill(setup_.execution, results_, 0);
   if (setup_.config.train.deterministic) {
     // A micro-batch is a leaf of the tree, so each passes the pipeline separately.
-    IndexRange const mine = optimizer_->begin_tree(batch.count(), loss_sums_);
+    IndexRange const mine = optimizer_->reducer().begin_tree(batch.count(), loss_sums_);
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
       step.micro_batches = {index, index + 1};
       train(batch, step);
-      optimizer_->micro_batch_done();
+      optimizer_->reducer().micro_batch_done();
     }
-    optimizer_->finish_tree();
+    optimizer_->reducer().finish_tree();
   } else {
     optimizer_->zero_gradients();
-    step.gradients = &optimizer_->progress();
+    step.gradients = &optimizer_->reducer().progress();
     train(batch, step);
     reduce();
   }
@@ -95,11 +96,11 @@ void TrainingEngine::reduce() {
   bool const waits = setup_.parallel.replicas.size() > 1;
   WorkScope const work(waits ? setup_.observer : nullptr,
                        {WorkKind::waiting, optimizer_->sharded() ? "replicas.reduce_scatter" : "replicas.all_reduce"});
-  optimizer_->reduce(loss_sums_);
+  optimizer_->reducer().reduce(loss_sums_);
 }
 
 void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& step) {
-  Tensor const sums = pipeline_->launch_training(batch, step);
+  Tensor const sums = pipeline_->train(batch, step);
   for (std::int64_t index = 0; index < sums.dim(0); ++index) {
     tensor_ops_->add(setup_.execution, loss_sums_, sums.rows(index, 1).columns(0, 2).reshaped({2}));
   }
@@ -122,16 +123,25 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
     places[place + 2] = losses[index].weight;
     places[place + 3] = static_cast<double>(losses[index].correct);
   }
-  Tensor const shared = from_host<double>(places, {static_cast<std::int64_t>(places.size())});
-  setup_.parallel.replicas.all_reduce(shared);
-  setup_.parallel.pipeline.all_reduce(shared);
-  places = to_host<double>(shared);
+  all_reduce_values(setup_.parallel.replicas, std::span(places));
+  all_reduce_values(setup_.parallel.pipeline, std::span(places));
   LossSums sums;
   for (std::size_t place = 0; place < places.size(); place += values) {
     sums += {0, places[place], static_cast<std::int64_t>(places[place + 1]), places[place + 2],
              static_cast<std::int64_t>(places[place + 3])};
   }
   return sums;
+}
+
+FiniteSteps::Outcome FiniteSteps::run(std::function<StepResult()> const& step) {
+  Outcome outcome{step()};
+  if (!is_finite(outcome.result)) {
+    outcome.repeated = true;
+    outcome.result = step();
+    outcome.skipped = !is_finite(outcome.result);
+  }
+  skipped_in_a_row_ = outcome.skipped ? skipped_in_a_row_ + 1 : 0;
+  return outcome;
 }
 
 }  // namespace heddle

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <map>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,19 +41,6 @@ Header header_of(VerbCall const& call, std::int64_t sequence) {
   std::string_view const name = call.name();
   std::copy_n(name.begin(), std::min(name.size(), header.verb.size() - 1), header.verb.begin());
   return header;
-}
-
-/// Every rank's `own`, rank after rank.
-template <class T>
-std::vector<T> gathered(CommunicatorBackend& group, std::span<T const> own) {
-  constexpr std::int64_t words = sizeof(T) / sizeof(std::int32_t);
-  Tensor const mine = Tensor::allocate_on_host(DType::int32, {std::ssize(own) * words});
-  Tensor const all = Tensor::allocate_on_host(DType::int32, {group.size() * std::ssize(own) * words});
-  copy_from_host(mine, own.data());
-  group.run({.verb = Verb::all_gather, .input = mine, .output = all});
-  std::vector<T> values(own.size() * static_cast<std::size_t>(group.size()));
-  copy_to_host(values.data(), all);
-  return values;
 }
 
 std::string describe(Header const& header) {
@@ -101,7 +87,7 @@ void CheckedBackend::before(VerbCall const& call) {
     return;
   }
   Header const own = header_of(call, ++calls_);
-  std::vector<Header> const headers = gathered(inner(), std::span(&own, 1));
+  std::vector<Header> const headers = gather_values(inner(), own);
   std::map<Header, std::vector<int>> callers;
   for (int rank = 0; rank < size(); ++rank) {
     callers[headers[static_cast<std::size_t>(rank)]].push_back(world_rank(rank));
@@ -125,12 +111,12 @@ void CheckedBackend::compare_exchange(VerbCall const& call) const {
   auto const ranks = static_cast<std::size_t>(size());
   std::vector<std::int64_t> own(call.counts.begin(), call.counts.end());
   own.insert(own.end(), call.receive_counts.begin(), call.receive_counts.end());
-  std::vector<std::int64_t> const all = gathered(inner(), std::span<std::int64_t const>(own));
+  auto const all = gather_lists<std::int64_t>(inner(), own);
   std::vector<std::string> mismatches;
   for (std::size_t from = 0; from < ranks; ++from) {
     for (std::size_t to = 0; to < ranks; ++to) {
-      std::int64_t const sent = all[from * 2 * ranks + to];
-      std::int64_t const expected = all[(to * 2 + 1) * ranks + from];
+      std::int64_t const sent = all[from][to];
+      std::int64_t const expected = all[to][ranks + from];
       if (sent != expected) {
         mismatches.push_back(fmt::format("rank {} sends {} elements to rank {}, which expects {}",
                                          world_rank(static_cast<int>(from)), sent, world_rank(static_cast<int>(to)),
@@ -147,8 +133,7 @@ void CheckedBackend::compare_exchange(VerbCall const& call) const {
 }  // namespace
 
 std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world) {
-  NamedGroup group = world_group(*world);
-  return std::make_shared<CheckedBackend>(std::move(world), std::move(group));
+  return decorated<CheckedBackend>(std::move(world));
 }
 
 }  // namespace heddle

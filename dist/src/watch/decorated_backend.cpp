@@ -1,5 +1,6 @@
 #include "decorated_backend.hpp"
 
+#include <heddle/core/parallel/host_values.hpp>
 #include <numeric>
 #include <utility>
 
@@ -37,12 +38,8 @@ std::shared_ptr<CommunicatorBackend> DecoratedBackend::split(int color, int key,
   Tensor const none;
   return run_inside({.verb = Verb::split, .input = none, .output = none}, [&] {
     auto part = inner_->split(color, key, name);
-    Tensor const own = Tensor::allocate_on_host(DType::int32, {1});
-    Tensor const all = Tensor::allocate_on_host(DType::int32, {part->size()});
-    int const world_rank = this->world_rank(rank());
-    copy_from_host(own, &world_rank);
-    part->run({.verb = Verb::all_gather, .input = own, .output = all});
-    return decorate(std::move(part), color, {name, to_host<std::int32_t>(all)});
+    auto members = gather_values(Communicator(part), world_rank(rank()));
+    return decorate(std::move(part), color, {name, std::move(members)});
   });
 }
 

@@ -32,7 +32,8 @@ class DecoratedBackend : public CommunicatorBackend {
   std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  protected:
-  CommunicatorBackend& inner() const { return *inner_; }
+  /// The group itself, for exchanges that are not decorated.
+  Communicator inner() const { return Communicator(inner_); }
   NamedGroup const& group() const { return group_; }
   /// A member's rank in the world.
   int world_rank(int member) const { return group_.members[static_cast<std::size_t>(member)]; }
@@ -54,5 +55,12 @@ class DecoratedBackend : public CommunicatorBackend {
   std::shared_ptr<CommunicatorBackend> inner_;
   NamedGroup group_;
 };
+
+/// The backend of a world decorated by Backend(world, its group, arguments …).
+template <class Backend, class... Arguments>
+std::shared_ptr<CommunicatorBackend> decorated(std::shared_ptr<CommunicatorBackend> world, Arguments... arguments) {
+  NamedGroup group = world_group(*world);
+  return std::make_shared<Backend>(std::move(world), std::move(group), std::move(arguments)...);
+}
 
 }  // namespace heddle

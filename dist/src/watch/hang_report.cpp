@@ -1,5 +1,3 @@
-#include "hang_report.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +7,13 @@
 #include <span>
 #include <tuple>
 
+#include "inquiry.hpp"
+
 namespace heddle {
 
 namespace {
+
+using Statuses = std::vector<std::optional<RankStatus>>;
 
 /// A verb in which at least one rank waits.
 struct Place {
@@ -36,9 +38,9 @@ std::string list_of(std::vector<int> const& ranks) {
 }
 
 /// Where ranks wait, with the members of the group as far as the statuses list them.
-std::map<Place, std::set<int>> waiting_places(HangEvidence const& evidence) {
+std::map<Place, std::set<int>> waiting_places(Statuses const& statuses) {
   std::map<Place, std::set<int>> places;
-  for (auto const& status : evidence.statuses) {
+  for (auto const& status : statuses) {
     if (status && status->waits) {
       Place const place{status->group, status->sequence, status->peer, name_of(*status)};
       auto const listed = std::min(static_cast<std::size_t>(status->members), RankStatus::max_members);
@@ -49,8 +51,8 @@ std::map<Place, std::set<int>> waiting_places(HangEvidence const& evidence) {
 }
 
 /// The verbs that others have entered and this rank has not.
-std::string missing_in(std::map<Place, std::set<int>> const& places, HangEvidence const& evidence, int rank) {
-  auto const& status = evidence.statuses[static_cast<std::size_t>(rank)];
+std::string missing_in(std::map<Place, std::set<int>> const& places, Statuses const& statuses, int rank) {
+  auto const& status = statuses[static_cast<std::size_t>(rank)];
   std::vector<std::string> names;
   for (auto const& [place, members] : places) {
     bool missing = place.peer == rank;
@@ -73,9 +75,9 @@ std::string phase_of(RankStatus const& status) {
   return status.step > 0 ? fmt::format("{} {}", status.phase.data(), status.step) : status.phase.data();
 }
 
-std::string describe(HangEvidence const& evidence, std::map<Place, std::set<int>> const& places, int rank) {
-  auto const& status = evidence.statuses[static_cast<std::size_t>(rank)];
-  std::string const missing = missing_in(places, evidence, rank);
+std::string describe(Statuses const& statuses, std::map<Place, std::set<int>> const& places, int rank) {
+  auto const& status = statuses[static_cast<std::size_t>(rank)];
+  std::string const missing = missing_in(places, statuses, rank);
   std::string const also = missing.empty() ? "" : "; missing in " + missing;
   if (!status) {
     return "no answer (stopped, dead or cut off)" + also;
@@ -92,10 +94,10 @@ std::string describe(HangEvidence const& evidence, std::map<Place, std::set<int>
 }
 
 /// The ranks that are in one collective with different verbs.
-std::string disagreements(HangEvidence const& evidence) {
+std::string disagreements(Statuses const& statuses) {
   std::map<std::pair<std::uint64_t, std::int64_t>, std::map<std::string, std::vector<int>>> verbs;
-  for (std::size_t rank = 0; rank < evidence.statuses.size(); ++rank) {
-    auto const& status = evidence.statuses[rank];
+  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
+    auto const& status = statuses[rank];
     if (status && status->waits && status->peer < 0) {
       verbs[{status->group, status->sequence}][name_of(*status)].push_back(static_cast<int>(rank));
     }
@@ -115,25 +117,25 @@ std::string disagreements(HangEvidence const& evidence) {
 
 }  // namespace
 
-std::string hang_report(HangEvidence const& evidence) {
-  auto const places = waiting_places(evidence);
+std::string hang_report(double limit_seconds, std::vector<std::string> const& hosts, Statuses const& statuses) {
+  auto const places = waiting_places(statuses);
   struct Line {
     std::vector<int> ranks;
     double seconds = 0;
   };
   // Ranks that do not answer first, then those in no verb, then those that wait.
   std::map<std::tuple<int, std::string, std::string>, Line> lines;
-  for (std::size_t rank = 0; rank < evidence.statuses.size(); ++rank) {
-    auto const& status = evidence.statuses[rank];
+  for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
+    auto const& status = statuses[rank];
     int const order = !status ? 0 : status->waits ? 2 : 1;
-    Line& line = lines[{order, evidence.hosts[rank], describe(evidence, places, static_cast<int>(rank))}];
+    Line& line = lines[{order, hosts[rank], describe(statuses, places, static_cast<int>(rank))}];
     line.ranks.push_back(static_cast<int>(rank));
     line.seconds = std::max(line.seconds, status ? status->idle_seconds : 0);
   }
   std::string text = fmt::format(
       "no rank has made progress for {} s (train.hang_seconds): this process ends with code 86, the same command "
       "resumes from the newest checkpoint\n",
-      evidence.limit_seconds);
+      limit_seconds);
   constexpr std::size_t max_lines = 40;
   std::size_t shown = 0;
   for (auto const& [key, line] : lines) {
@@ -145,7 +147,7 @@ std::string hang_report(HangEvidence const& evidence) {
     text += fmt::format("  {} on {}: {}{}\n", list_of(line.ranks), host, state,
                         order == 0 ? "" : fmt::format("; for {:.1f} s", line.seconds));
   }
-  return text + disagreements(evidence);
+  return text + disagreements(statuses);
 }
 
 }  // namespace heddle

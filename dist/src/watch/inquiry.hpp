@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "activity.hpp"
@@ -50,5 +51,10 @@ class Inquiry {
   double next_question_ = 0;
   double last_progress_ = 0;  ///< of any rank, as far as it is known
 };
+
+/// The message that names the ranks that are missing in a verb, since when, and where the others wait: a line for all
+/// ranks of a host with the same state. `hosts` and `statuses` have an entry for each rank.
+std::string hang_report(double limit_seconds, std::vector<std::string> const& hosts,
+                        std::vector<std::optional<RankStatus>> const& statuses);
 
 }  // namespace heddle

@@ -12,7 +12,6 @@
 #include <span>
 #include <thread>
 
-#include "hang_report.hpp"
 #include "inquiry.hpp"
 #include "reachability.hpp"
 #include "side_channel.hpp"
@@ -203,11 +202,11 @@ void Watch::State::investigate() {
 void Watch::State::pronounce() {
   ended = true;
   auto const& statuses = inquiry->statuses();
-  HangEvidence evidence{options.hang_seconds, {}, statuses};
+  std::vector<std::string> hosts;
   for (int rank = 0; rank < channel->size(); ++rank) {
-    evidence.hosts.push_back(channel->host(rank));
+    hosts.push_back(channel->host(rank));
   }
-  std::string const report = hang_report(evidence);
+  std::string const report = hang_report(options.hang_seconds, hosts, statuses);
   std::set<std::string> printing;  // hosts with a rank that prints
   bool prints = true;
   for (int rank = 0; rank < channel->size(); ++rank) {

@@ -6,6 +6,8 @@ namespace heddle {
 
 namespace {
 
+constexpr std::uint64_t world_id = 1;
+
 /// A started verb: reports it again while this rank waits for its end.
 class WatchedTransfer final : public TransferBackend {
  public:
@@ -45,11 +47,11 @@ class WatchedTransfer final : public TransferBackend {
 /// Reports in an Activity which verb this rank is in.
 class WatchedBackend final : public DecoratedBackend {
  public:
-  WatchedBackend(std::shared_ptr<CommunicatorBackend> inner, std::shared_ptr<Activity> activity, NamedGroup group,
-                 std::uint64_t id)
-      : DecoratedBackend(std::move(inner), group),
+  WatchedBackend(std::shared_ptr<CommunicatorBackend> inner, NamedGroup group, std::shared_ptr<Activity> activity,
+                 std::uint64_t id = world_id)
+      : DecoratedBackend(std::move(inner), std::move(group)),
         activity_(std::move(activity)),
-        watched_(activity_->add_group(std::move(group), id)) {}
+        watched_(activity_->add_group(this->group(), id)) {}
 
  protected:
   void before(VerbCall const& call) override {
@@ -67,7 +69,7 @@ class WatchedBackend final : public DecoratedBackend {
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int color,
                                                 NamedGroup group) override {
     std::uint64_t const id = mix_bits(watched_.id ^ (++splits_ << 32U) ^ static_cast<std::uint32_t>(color));
-    return std::make_shared<WatchedBackend>(std::move(part), activity_, std::move(group), id);
+    return std::make_shared<WatchedBackend>(std::move(part), std::move(group), activity_, id);
   }
 
  private:
@@ -87,9 +89,7 @@ class WatchedBackend final : public DecoratedBackend {
 
 std::shared_ptr<CommunicatorBackend> watched_backend(std::shared_ptr<CommunicatorBackend> world,
                                                      std::shared_ptr<Activity> activity) {
-  constexpr std::uint64_t world_id = 1;
-  NamedGroup group = world_group(*world);
-  return std::make_shared<WatchedBackend>(std::move(world), std::move(activity), std::move(group), world_id);
+  return decorated<WatchedBackend>(std::move(world), std::move(activity));
 }
 
 }  // namespace heddle

@@ -85,12 +85,6 @@ class ContextAttentionTest : public DistTest {
 
   ContextAttentionTest() { register_built_in_kernels(registries_); }
 
-  /// Calls `check` with the group of all ranks.
-  template <class Check>
-  void in_group(Check const& check) {
-    check(world_);
-  }
-
   std::shared_ptr<Attention> kernel(char const* name, AttentionProblem const& problem = {}) {
     return registries_.of<Attention>().select(name, problem);
   }

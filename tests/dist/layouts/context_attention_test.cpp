@@ -81,17 +81,15 @@ TEST_F(ContextAttentionSplit, EqualsOneRankOnTheWholePack) {
                                      Attended{AttentionMask::causal(), Side::target, Side::target, dropout},
                                      Attended{AttentionMask::bidirectional(), Side::target, Side::source, dropout}}) {
       Rows const whole = whole_of(attended);
-      in_group([&](Communicator const& group) {
-        for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
-          for (Tested const& tested :
-               {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode},
-                Tested{"kokkos", DType::bfloat16, mode}, Tested{"auto", DType::bfloat16, mode}}) {
-            SCOPED_TRACE(fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel,
-                                     name_of(tested.dtype)));
-            check_against_one_rank(group, tested, attended, whole);
-          }
+      Communicator const& group = world_;
+      for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
+        for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode},
+                                     Tested{"kokkos", DType::bfloat16, mode}, Tested{"auto", DType::bfloat16, mode}}) {
+          SCOPED_TRACE(
+              fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel, name_of(tested.dtype)));
+          check_against_one_rank(group, tested, attended, whole);
         }
-      });
+      }
     }
   }
 }
@@ -109,49 +107,45 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
         Attended{AttentionMask::causal(), side, side, 0, ScoreKind::linear, 4},
         Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear}}) {
     Rows const whole = whole_of(attended);
-    in_group([&](Communicator const& group) {
-      for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
-        for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode}}) {
-          SCOPED_TRACE(
-              fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel, name_of(tested.dtype)));
-          if (mode == ContextMode::ring || attended.kv_heads % group.size() == 0) {
-            check_against_one_rank(group, tested, attended, whole);
-          }
+    Communicator const& group = world_;
+    for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
+      for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode}}) {
+        SCOPED_TRACE(
+            fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel, name_of(tested.dtype)));
+        if (mode == ContextMode::ring || attended.kv_heads % group.size() == 0) {
+          check_against_one_rank(group, tested, attended, whole);
         }
       }
-    });
+    }
   }
 }
 
 // Computed in float32 and rounded once: on any number of ranks the same bits as the rounded float32 result.
 TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
-  in_group([&](Communicator const& group) {
-    Pack const pack = pack_of(uneven, {group.rank(), group.size()});
-    Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
-    std::int64_t const tokens = pack.target_rows.tokens;
-    Inputs const given = random_inputs(DType::bfloat16, {tokens, width}, {tokens, width});
-    auto const widened = [](Tensor const& tensor) { return testing_support::converted(tensor, DType::float32); };
-    Rows const narrow(given, heads);
-    Rows const wide({widened(given.q), widened(given.k), widened(given.v), widened(given.grad_output)}, heads);
-    ContextAttention const ring = context_attention(group, ContextMode::ring);
-    ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
-    auto const kept = ring.forward(task, call_of(narrow, pack, self), narrow.output);
-    auto const kept_wide = ring.forward(task, call_of(wide, pack, self), wide.output);
-    EXPECT_EQ(values(narrow.output), values(testing_support::converted(wide.output, DType::bfloat16)));
-    EXPECT_EQ(values(kept.log_sum_exp), values(kept_wide.log_sum_exp));
-    // Backward reads the rounded output; with the same one its gradients, too, are those of float32 rounded once.
-    ContextAttention::Activations same = kept_wide;
-    same.output = widened(narrow.output);
-    ring.backward(task, kept, narrow.grad_output, narrow.gradients);
-    ring.backward(task, same, wide.grad_output, wide.gradients);
-    auto const rounded = [](Tensor const& tensor) {
-      return values(testing_support::converted(tensor, DType::bfloat16));
-    };
-    EXPECT_EQ(values(narrow.gradients.q), rounded(wide.gradients.q));
-    EXPECT_EQ(values(narrow.gradients.k), rounded(wide.gradients.k));
-    EXPECT_EQ(values(narrow.gradients.v), rounded(wide.gradients.v));
-    arena_.release(0);
-  });
+  Communicator const& group = world_;
+  Pack const pack = pack_of(uneven, {group.rank(), group.size()});
+  Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
+  std::int64_t const tokens = pack.target_rows.tokens;
+  Inputs const given = random_inputs(DType::bfloat16, {tokens, width}, {tokens, width});
+  auto const widened = [](Tensor const& tensor) { return testing_support::converted(tensor, DType::float32); };
+  Rows const narrow(given, heads);
+  Rows const wide({widened(given.q), widened(given.k), widened(given.v), widened(given.grad_output)}, heads);
+  ContextAttention const ring = context_attention(group, ContextMode::ring);
+  ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
+  auto const kept = ring.forward(task, call_of(narrow, pack, self), narrow.output);
+  auto const kept_wide = ring.forward(task, call_of(wide, pack, self), wide.output);
+  EXPECT_EQ(values(narrow.output), values(testing_support::converted(wide.output, DType::bfloat16)));
+  EXPECT_EQ(values(kept.log_sum_exp), values(kept_wide.log_sum_exp));
+  // Backward reads the rounded output; with the same one its gradients, too, are those of float32 rounded once.
+  ContextAttention::Activations same = kept_wide;
+  same.output = widened(narrow.output);
+  ring.backward(task, kept, narrow.grad_output, narrow.gradients);
+  ring.backward(task, same, wide.grad_output, wide.gradients);
+  auto const rounded = [](Tensor const& tensor) { return values(testing_support::converted(tensor, DType::bfloat16)); };
+  EXPECT_EQ(values(narrow.gradients.q), rounded(wide.gradients.q));
+  EXPECT_EQ(values(narrow.gradients.k), rounded(wide.gradients.k));
+  EXPECT_EQ(values(narrow.gradients.v), rounded(wide.gradients.v));
+  arena_.release(0);
 }
 
 /// An implementation that records how many messages its group had begun to send at each call.
@@ -189,29 +183,28 @@ class WatchedAttention : public Attention {
 
 // A block is in flight before the first head uses the one before it, and so are the gradients of finished heads.
 TEST_F(ContextAttentionTest, TheRingSendsBeforeItComputes) {
-  in_group([&](Communicator const& group) {
-    Pack const pack = pack_of(uneven, {group.rank(), group.size()});
-    Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
-    std::int64_t const tokens = pack.target_rows.tokens;
-    Rows const rows(random_inputs(DType::float32, {tokens, width}, {tokens, width}), heads);
-    auto const watched = std::make_shared<WatchedAttention>(kernel("kokkos"), group);
-    ContextAttention const ring(group, ContextMode::ring, watched, tensor_ops_);
-    ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
-    std::vector<std::int64_t> forward;
-    std::vector<std::int64_t> backward;
-    for (std::int64_t step = 0; step < group.size(); ++step) {
-      std::int64_t const blocks = std::min<std::int64_t>(step + 1, group.size() - 1);
-      for (std::int64_t head = 0; head < heads; ++head) {
-        forward.push_back(blocks);
-        backward.push_back(blocks + step * heads + head);
-      }
+  Communicator const& group = world_;
+  Pack const pack = pack_of(uneven, {group.rank(), group.size()});
+  Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
+  std::int64_t const tokens = pack.target_rows.tokens;
+  Rows const rows(random_inputs(DType::float32, {tokens, width}, {tokens, width}), heads);
+  auto const watched = std::make_shared<WatchedAttention>(kernel("kokkos"), group);
+  ContextAttention const ring(group, ContextMode::ring, watched, tensor_ops_);
+  ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
+  std::vector<std::int64_t> forward;
+  std::vector<std::int64_t> backward;
+  for (std::int64_t step = 0; step < group.size(); ++step) {
+    std::int64_t const blocks = std::min<std::int64_t>(step + 1, group.size() - 1);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      forward.push_back(blocks);
+      backward.push_back(blocks + step * heads + head);
     }
-    auto const kept = ring.forward(task, call_of(rows, pack, self), rows.output);
-    EXPECT_EQ(watched->take_notes(), forward);
-    ring.backward(task, kept, rows.grad_output, rows.gradients);
-    EXPECT_EQ(watched->take_notes(), backward);
-    arena_.release(0);
-  });
+  }
+  auto const kept = ring.forward(task, call_of(rows, pack, self), rows.output);
+  EXPECT_EQ(watched->take_notes(), forward);
+  ring.backward(task, kept, rows.grad_output, rows.gradients);
+  EXPECT_EQ(watched->take_notes(), backward);
+  arena_.release(0);
 }
 
 TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
@@ -231,18 +224,17 @@ TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
         forward(Communicator::self(), pack_of({{3, 4}}, {}), self, rows_of(5, 5));
       },
       ThrowsMessage<Error>(HasSubstr("split over 0 ranks, but the group has 1")));
-  in_group([&](Communicator const& group) {
-    Pack const pack = pack_of({{30, 40}}, {group.rank(), group.size()});
-    std::int64_t const targets = pack.target_rows.tokens;
-    std::int64_t const sources = pack.source_rows.tokens;
-    EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets)); },
-                ThrowsMessage<ConfigError>(HasSubstr("heads, 9 (8 of keys)")));
-    EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets + 1)); },
-                ThrowsMessage<Error>(HasSubstr("rows of keys")));
-    Attended const causal_cross{AttentionMask::causal(), Side::target, Side::source, 0};
-    EXPECT_THAT([&] { forward(group, pack, causal_cross, rows_of(targets, sources)); },
-                ThrowsMessage<Error>(HasSubstr("self-attention")));
-  });
+  Communicator const& group = world_;
+  Pack const pack = pack_of({{30, 40}}, {group.rank(), group.size()});
+  std::int64_t const targets = pack.target_rows.tokens;
+  std::int64_t const sources = pack.source_rows.tokens;
+  EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets)); },
+              ThrowsMessage<ConfigError>(HasSubstr("heads, 9 (8 of keys)")));
+  EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets + 1)); },
+              ThrowsMessage<Error>(HasSubstr("rows of keys")));
+  Attended const causal_cross{AttentionMask::causal(), Side::target, Side::source, 0};
+  EXPECT_THAT([&] { forward(group, pack, causal_cross, rows_of(targets, sources)); },
+              ThrowsMessage<Error>(HasSubstr("self-attention")));
 }
 
 }  // namespace

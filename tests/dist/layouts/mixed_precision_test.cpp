@@ -21,7 +21,7 @@ Tolerance tolerance_of(DType dtype) {
   return dtype == DType::bfloat16 ? Tolerance{0.02, 0.25} : Tolerance{1e-5, 1e-3};
 }
 
-constexpr int steps = 6;
+constexpr int steps = 3;
 
 double length(std::vector<double> const& vector) {
   double squares = 0;

@@ -41,20 +41,12 @@ class Projection : public Layer {
 
 /// The parameters after two steps, each rank's part of them.
 Values trained(Layout const& layout, ParallelState const& parallel, Values const* compared) {
-  Config config;
-  config.model.encoder.layers = 2;
-  config.model.decoder.layers = 2;
-  config.model.d_model = 16;
-  config.model.d_ff = 24;
-  config.model.heads = 8;
-  config.model.max_length = 32;
+  Config config = tiny_config(layout);
+  config.model.encoder.layers = config.model.decoder.layers = 2;
   config.model.dropout = 0.1;
   config.model.encoder.sublayers = {"self_attention", "projection"};
   config.model.decoder.sublayers = {"self_attention", "cross_attention", "projection"};
   config.train.seed = 3;
-  config.parallel.pipeline = layout.sizes[0];
-  config.parallel.pipeline_schedule = layout.schedule;
-  config.parallel.shard_optimizer = layout.shard_optimizer;
   TestBench bench(config.model, DType::float64, KernelChoices{});
   Registries registries = bench.registries();
   registries.layers.add("projection", [](LayerSpec const& spec) { return std::make_unique<Projection>(spec); });
@@ -96,11 +88,8 @@ TEST_F(PlainLayerTest, ALayerThatIsNotSplitTrainsAsOnOneRank) {
 }
 
 TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
-  Config config;
+  Config config = tiny_config({});
   config.model.encoder.layers = config.model.decoder.layers = 1;
-  config.model.d_model = 16;
-  config.model.d_ff = 24;
-  config.model.max_length = 32;
   config.model.decoder.settings = {{"self_attention.kv_heads", {std::int64_t{1}, "run.toml:1:1"}}};
   TestBench bench(config.model, DType::float64, KernelChoices{});
   ParallelState const parallel = parallel_of({.sizes = {1, 1, 1, world_.size()}}, world_);

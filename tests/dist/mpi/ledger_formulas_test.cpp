@@ -40,7 +40,7 @@ struct Layers {
 };
 
 Config config_of(Layers const& layers, Layout const& layout) {
-  Config config;
+  Config config = with_layout({}, layout);
   config.model.encoder.layers = layers.encoder;
   config.model.decoder.layers = layers.decoder;
   config.model.d_model = d_model;
@@ -48,12 +48,6 @@ Config config_of(Layers const& layers, Layout const& layout) {
   config.model.heads = heads;
   config.model.dropout = 0;
   config.model.recompute = layers.recompute;
-  config.parallel.pipeline = layout.sizes[0];
-  config.parallel.data = layout.sizes[1];
-  config.parallel.context = layout.sizes[2];
-  config.parallel.tensor = layout.sizes[3];
-  config.parallel.pipeline_schedule = layout.schedule;
-  config.parallel.shard_optimizer = layout.shard_optimizer;
   return config;
 }
 
@@ -70,15 +64,15 @@ class LedgerRun {
   }
 
   /// make_parallel_state has split the world before, which moves nothing that a ledger counts.
-  Ledgers measured() {
-    Ledgers const before = Ledgers::of(parallel_);
+  TrafficByGroup measured() {
+    TrafficByGroup const before = traffic_of(parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     auto const make = [&](std::int64_t index) { return pack(mine.begin + index); };
     engine_.step(TestMicroBatches(mine.count(), make, 100), 0, 0.01);
-    return Ledgers::of(parallel_) - before;
+    return traffic_of(parallel_) - before;
   }
 
-  Ledgers expected() const {
+  TrafficByGroup expected() const {
     Formulas formulas(layout_, parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
@@ -94,11 +88,13 @@ class LedgerRun {
   }
 
   /// The number of buckets in which gradients are reduced.
-  std::int64_t buckets() const { return static_cast<std::int64_t>(engine_.optimizer().parts().buckets().size()); }
+  std::int64_t buckets() const {
+    return static_cast<std::int64_t>(engine_.optimizer().reducer().parts().buckets().size());
+  }
 
   /// The difference to a model of `buckets_before` buckets that lacks the layer, of one micro-batch after the other on
   /// this data rank.
-  Ledgers expected_of_a_layer(bool decoder, std::int64_t buckets_before) const {
+  TrafficByGroup expected_of_a_layer(bool decoder, std::int64_t buckets_before) const {
     Formulas formulas(layout_, parallel_);
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     for (std::int64_t index = mine.begin; index < mine.end; ++index) {
@@ -199,8 +195,8 @@ class LedgerRun {
     std::int64_t elements = 0;
     for (Parameter const& parameter : engine_.parameters().all()) {
       if (parameter.spec.name.find(".norm.") != std::string::npos) {
-        for (IndexRange const& own :
-             intersection({elements_of(parameter)}, engine_.optimizer().parts().parts_of(parallel_.replicas.rank()))) {
+        for (IndexRange const& own : intersection(
+                 {elements_of(parameter)}, engine_.optimizer().reducer().parts().parts_of(parallel_.replicas.rank()))) {
           elements += own.count();
         }
       }
@@ -215,28 +211,22 @@ class LedgerRun {
   TrainingEngine engine_;
 };
 
-void expect_equal(Ledger const& measured, Ledger const& expected, char const* group) {
-  EXPECT_TRUE(measured == expected) << group << ": measured " << describe(measured) << "; by the formulas "
-                                    << describe(expected);
-}
-
-void expect_equal(Ledgers const& measured, Ledgers const& expected) {
-  expect_equal(measured.tensor, expected.tensor, "tensor");
-  expect_equal(measured.context, expected.context, "context");
-  expect_equal(measured.pipeline, expected.pipeline, "pipeline");
-  expect_equal(measured.replicas, expected.replicas, "replicas");
-  expect_equal(measured.data, expected.data, "data");
-  expect_equal(measured.world, expected.world, "world");
+void expect_equal(TrafficByGroup const& measured, TrafficByGroup const& expected) {
+  for (std::size_t group = 0; group < traffic_groups; ++group) {
+    EXPECT_EQ(measured[group], expected[group])
+        << traffic_group_name(group) << ": measured " << describe(measured[group]) << "; by the formulas "
+        << describe(expected[group]);
+  }
 }
 
 class LedgerFormulasTest : public DistTest {
  protected:
   /// The measured numbers of docs/parallelism.md: rank 0's, of two.
-  void print(Layout const& layout, char const* what, Ledgers const& ledgers) const {
+  void print(Layout const& layout, char const* what, TrafficByGroup const& ledgers) const {
     if (world_.rank() == 0 && world_.size() == 2) {
       fmt::print("{}: {}: tensor: {}; context: {}; pipeline: {}; replicas: {}\n", describe(layout), what,
-                 describe(ledgers.tensor), describe(ledgers.context), describe(ledgers.pipeline),
-                 describe(ledgers.replicas));
+                 describe(ledgers[TrafficGroup::tensor]), describe(ledgers[TrafficGroup::context]),
+                 describe(ledgers[TrafficGroup::pipeline]), describe(ledgers[TrafficGroup::replicas]));
     }
   }
 };
@@ -254,7 +244,7 @@ TEST_F(LedgerFormulasTest, AStepMovesWhatTheFormulasSay) {
       if (world_.size() <= 2 || model == index % models.size()) {
         SCOPED_TRACE(fmt::format("{} + {} layers", models[model].encoder, models[model].decoder));
         LedgerRun run(models[model], layout, world_);
-        Ledgers const measured = run.measured();
+        TrafficByGroup const measured = run.measured();
         expect_equal(measured, run.expected());
         if (model == 0) {
           print(layout, "the whole step", measured);
@@ -297,14 +287,14 @@ TEST_F(LedgerFormulasTest, ALayerMovesWhatTheFormulasSay) {
     }
     SCOPED_TRACE(describe(layout));
     LedgerRun small_run({1, 1}, layout, world_);
-    Ledgers const small = small_run.measured();
+    TrafficByGroup const small = small_run.measured();
     for (bool const decoder : {false, true}) {
       SCOPED_TRACE(decoder ? "a decoder layer" : "an encoder layer");
       LedgerRun run(decoder ? Layers{1, 2} : Layers{2, 1}, layout, world_);
-      Ledgers const difference = run.measured() - small;
-      Ledgers expected = run.expected_of_a_layer(decoder, small_run.buckets());
+      TrafficByGroup const difference = run.measured() - small;
+      TrafficByGroup expected = run.expected_of_a_layer(decoder, small_run.buckets());
       if (layout.sequence_parallel) {
-        add(expected.tensor, Verb::all_reduce, 0, (decoder ? 3 : 2) * 2 * d_model * element);
+        add(expected[TrafficGroup::tensor], Verb::all_reduce, 0, (decoder ? 3 : 2) * 2 * d_model * element);
       }
       expect_equal(difference, expected);
       print(layout, decoder ? "a decoder layer" : "an encoder layer", difference);

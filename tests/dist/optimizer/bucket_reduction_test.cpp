@@ -23,7 +23,7 @@ struct Bench {
   explicit Bench(Communicator const& replicas, bool scatter = false)
       : group(replicas),
         parameters(mesh_of(replicas)),
-        parts(placed_parameters(declared()), width, replicas.size()),
+        parts(declared(), width, replicas.size()),
         reduction(replicas, parameters, execution, parts.buckets(),
                   scatter ? parts.parts_of(replicas.rank()) : std::vector<IndexRange>()) {}
 

@@ -60,9 +60,6 @@ Outcome run_alone(Options const& options, std::int64_t last_step = steps) {
 
 class DistributedOptimizerTest : public DistTest {
  protected:
-  ParallelState state_of(std::array<int, mesh_axes> const& layout) const {
-    return make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
-  }
   void expect_on_rank_0(std::vector<WholeTensor> const& actual, std::vector<WholeTensor> const& expected) const {
     if (world_.rank() == 0) {
       expect_same(actual, expected);
@@ -259,7 +256,7 @@ TEST_F(DistributedOptimizerTest, AGradientThatIsNotFiniteAnywhereChangesNothingA
         bad.back() = std::numeric_limits<float>::infinity();
         copy_from_host(gradient, bad.data());
       }
-      model.optimizer.reduce(model.loss_sums);
+      model.optimizer.reducer().reduce(model.loss_sums);
       EXPECT_FALSE(std::isfinite(model.optimizer.update(0.01, 2)));
       EXPECT_TRUE(same_bits(to_host<float>(model.parameters.values()), values));
       EXPECT_TRUE(same_bits(to_host<float>(model.optimizer.moments().second_moments()), moments));

@@ -23,17 +23,13 @@ constexpr VocabularySizes vocabulary{23, 23, true};  // no number of ranks divid
 enum class Task { translation, continuation };
 
 Config config_of(Task task, Variant const& variant, Layout const& layout) {
-  Config config = parse_config("[model]\n" + variant.keys, "test");
+  Config config = tiny_config(layout, parse_config("[model]\n" + variant.keys, "test"));
   if (task == Task::continuation) {
     config.model.stacks = {"decoder"};
     config.model.decoder.sublayers = {"self_attention", "feed_forward"};
     std::erase_if(config.model.decoder.settings, [](auto const& entry) { return entry.first.starts_with("cross_"); });
   }
-  config.model.encoder.layers = 4;
   config.model.decoder.layers = task == Task::continuation ? 8 : 4;
-  config.model.d_model = 16;
-  config.model.d_ff = 24;
-  config.model.heads = 8;
   config.model.max_length = 8;
   config.model.norm = variant.norm;
   config.model.tie_embeddings = variant.tied;
@@ -41,9 +37,6 @@ Config config_of(Task task, Variant const& variant, Layout const& layout) {
     config.model.positions = variant.tied ? Positions::sinusoidal : Positions::learned;
   }
   config.train.seed = 5;
-  config.parallel.pipeline = layout.sizes[0];
-  config.parallel.tensor = layout.sizes[3];
-  config.parallel.pipeline_schedule = layout.schedule;
   return config;
 }
 

@@ -106,7 +106,12 @@ LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0, Gradien
   step.gradients = gradients;
   step.observer = &stage.passes;
   stage.passes.clear();
-  return stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
+  Tensor const losses = stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
+  LossSums sums;
+  for (LossSums const& loss : fetch_loss_sums(losses)) {
+    sums += loss;
+  }
+  return sums;
 }
 
 /// Records each gradient when the last of its parameter's uses is done.
@@ -182,9 +187,7 @@ struct Expected {
 class PipelineTest : public DistTest {
  protected:
   /// The groups of `stages` ranks, which all do the same.
-  ParallelState state_of(int stages) const {
-    return make_parallel_state(world_, Mesh({stages, world_.size() / stages, 1, 1}, world_.rank(), world_.size()));
-  }
+  ParallelState state_of(int stages) const { return DistTest::state_of({stages, world_.size() / stages, 1, 1}); }
 
   static void expect_loss(LossSums const& mine, LossSums const& expected, Communicator const& pipeline) {
     LossSums const wanted = pipeline.rank() == pipeline.size() - 1 ? expected : LossSums();

@@ -2,62 +2,26 @@
 
 #include <algorithm>
 #include <heddle/core/model/built_in_layers.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 #include "dist_fixture.hpp"
-#include "golden_model.hpp"
-#include "layouts.hpp"
-#include "test_ids.hpp"
-#include "test_micro_batches.hpp"
+#include "planning/planned_run.hpp"
 
 namespace heddle {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr VocabularySizes vocabulary{501, 403, false};
-constexpr std::int64_t micro_batches = 6;  // of each data rank
-
 Config config_of(Layout const& layout) {
-  Config config;
-  config.model.encoder.layers = 4;
-  config.model.decoder.layers = 4;
-  config.model.d_model = 64;
-  config.model.d_ff = 128;
-  config.model.heads = 8;
-  config.model.max_length = 64;
+  Config config = planned_config(layout);
   config.model.dropout = 0.1;
-  config.train.validate_every = 0;
-  config.train.micro_batch_tokens = 400;
-  config.parallel.pipeline = layout.sizes[0];
-  config.parallel.data = layout.sizes[1];
-  config.parallel.context = layout.sizes[2];
-  config.parallel.tensor = layout.sizes[3];
-  config.parallel.sequence_parallel = layout.sequence_parallel;
-  config.parallel.context_mode = layout.mode;
-  config.parallel.pipeline_schedule = layout.schedule;
-  config.parallel.shard_optimizer = layout.shard_optimizer;
-  config.train.batch_tokens = micro_batches * config.train.micro_batch_tokens * layout.sizes[1];
   return config;
 }
 
-/// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, with about equal sides.
-Pack real_pack(std::int64_t index, std::int64_t tokens, GroupMember split) {
-  std::vector<SentencePair> pairs;
-  std::int64_t used = 0;
-  for (auto sample = static_cast<std::int32_t>(100 * index);; ++sample) {
-    std::int64_t const length = 4 + sample * 7 % 31;
-    used += length;
-    if (used > tokens) {
-      return make_pack(pairs, test_ids, split);
-    }
-    pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(length - 1), 5),
-                     std::vector<std::int32_t>(static_cast<std::size_t>(length - 1 - sample % 2), 7)});
-  }
-}
-
-/// Full micro-batches of the configured size, as `real_pack` makes them.
+/// Full micro-batches of the configured size, as `ragged_pack` makes them.
 PlannedPacks packs_of(Config const& config, ParallelState const& parallel) {
   Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length,
                               {parallel.context.rank(), parallel.context.size()});
@@ -79,9 +43,7 @@ class MemoryPlanTest : public DistTest {
         plan_memory(config, parallel.mesh, vocabulary, bench.registries(), packs_of(config, parallel)).use;
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
-    auto const make = [&](std::int64_t index) {
-      return real_pack(index, config.train.micro_batch_tokens, engine.context());
-    };
+    auto const make = [&](std::int64_t index) { return ragged_pack(index, engine.context()); };
     std::int64_t const count = config.train.deterministic ? micro_batches * layout.sizes[1] : micro_batches;
     TestMicroBatches const batch(count, make, 1000);
     engine.accumulate(batch, 0);
@@ -165,9 +127,7 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     engine.pipeline().reserve(planned);
-    auto const make = [&](std::int64_t index) {
-      return real_pack(index, config.train.micro_batch_tokens, engine.context());
-    };
+    auto const make = [&](std::int64_t index) { return ragged_pack(index, engine.context()); };
     TestMicroBatches const batch(micro_batches, make, 1000);
     for (int step = 0; step < 2; ++step) {
       engine.step(batch, step, 0.001);
@@ -255,8 +215,8 @@ TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
               factor * static_cast<double>(planned(rehearsed).use.activations), 1e9);
   EXPECT_GT(plan.packs, huge * 6 * static_cast<std::int64_t>(sizeof(std::int32_t)));
   EXPECT_GT(plan.scratch, 0);
-  EXPECT_EQ(plan.need().total(), plan.use.total() + plan.packs + plan.scratch + plan.need().margin());
-  EXPECT_GE(plan.need().margin(), plan.use.total() / 20);
+  EXPECT_EQ(plan.total(), plan.use.total() + plan.packs + plan.scratch + plan.margin());
+  EXPECT_GE(plan.margin(), plan.use.total() / 20);
 }
 
 TEST_F(MemoryPlanTest, PacksOfAPrefixMaskHavePrefixes) {
@@ -279,7 +239,7 @@ TEST_F(MemoryPlanTest, TheTableHasEveryRankOrFoldsThem) {
                   .moments = mebibytes(3),
                   .activations = mebibytes(world_.rank() == 0 ? 7 : 5)};
   own.resident = mebibytes(100 + world_.rank());
-  auto const ranks = gather_memory(world_, own);
+  auto const ranks = gather_values(world_, own);
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(world_.size()));
   EXPECT_EQ(ranks.front().measured.activations, mebibytes(7));
   EXPECT_EQ(ranks[static_cast<std::size_t>(world_.rank())].resident, own.resident);

@@ -27,8 +27,8 @@ TEST(NetworkModel, ComputesTheTimesOfARing) {
 TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
   NetworkModel network;
   double factor = 1;
-  for (NamedLink const& link : named_links()) {
-    network.inside_node.*link.link = {factor * latency, factor * per_byte};
+  for (LinkModel& link : network.inside_node) {
+    link = {factor * latency, factor * per_byte};
     factor *= 2;
   }
   NetworkModel::Links const& links = network.inside_node;
@@ -37,26 +37,26 @@ TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
     double const share = verb == Verb::all_reduce || verb == Verb::receive ? 1 : 0.5;
     EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 2}, verb, {1, 1000}, sums), link.seconds(share * 1000));
   };
-  uses(Verb::all_reduce, SumKind::float32, links.all_reduce);
-  uses(Verb::all_reduce, SumKind::bfloat16, links.bfloat16_all_reduce);
-  uses(Verb::all_reduce, SumKind::gradients, links.reduction);
-  uses(Verb::reduce_scatter, SumKind::float32, links.reduce_scatter);
-  uses(Verb::reduce_scatter, SumKind::bfloat16, links.bfloat16_reduce_scatter);
-  uses(Verb::reduce_scatter, SumKind::gradients, links.reduction);
+  uses(Verb::all_reduce, SumKind::float32, links[NetworkModel::all_reduce]);
+  uses(Verb::all_reduce, SumKind::bfloat16, links[NetworkModel::bfloat16_all_reduce]);
+  uses(Verb::all_reduce, SumKind::gradients, links[NetworkModel::reduction]);
+  uses(Verb::reduce_scatter, SumKind::float32, links[NetworkModel::reduce_scatter]);
+  uses(Verb::reduce_scatter, SumKind::bfloat16, links[NetworkModel::bfloat16_reduce_scatter]);
+  uses(Verb::reduce_scatter, SumKind::gradients, links[NetworkModel::reduction]);
   for (SumKind const sums : {SumKind::float32, SumKind::bfloat16, SumKind::gradients}) {
-    uses(Verb::all_gather, sums, links.all_gather);
-    uses(Verb::broadcast, sums, links.all_gather);
-    uses(Verb::all_to_all, sums, links.all_to_all);
-    uses(Verb::receive, sums, links.message);
+    uses(Verb::all_gather, sums, links[NetworkModel::all_gather]);
+    uses(Verb::broadcast, sums, links[NetworkModel::all_gather]);
+    uses(Verb::all_to_all, sums, links[NetworkModel::all_to_all]);
+    uses(Verb::receive, sums, links[NetworkModel::message]);
   }
 }
 
 TEST(NetworkModel, KnowsWhichGroupsCrossNodes) {
   LayoutChoice const layout{.sizes = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
   auto const places = group_places(layout, {.nodes = 4, .ranks_per_node = 4});
-  GroupPlace const& pipeline = places[1];
-  GroupPlace const& data = places[2];
-  GroupPlace const& tensor = places[4];
+  GroupPlace const& pipeline = places[TrafficGroup::pipeline];
+  GroupPlace const& data = places[TrafficGroup::data];
+  GroupPlace const& tensor = places[TrafficGroup::tensor];
   EXPECT_TRUE(tensor.inside_node);
   EXPECT_FALSE(data.inside_node);
   EXPECT_EQ(data.sharers, 2) << "a node has two ranks of each data group";
@@ -93,10 +93,10 @@ TEST_F(NetworkMeasurementTest, EveryRankGetsTheSameTimes) {
     return;  // two ranks are enough
   }
   NetworkModel const network = measure_network(pair);
-  for (auto const& [name, link] : named_links()) {
-    EXPECT_GT((network.inside_node.*link).seconds(1 << 20), 0) << name;
+  for (std::size_t link = 0; link < network.inside_node.size(); ++link) {
+    EXPECT_GT(network.inside_node[link].seconds(1 << 20), 0) << NetworkModel::link_names[link];
   }
-  double min = network.inside_node.all_reduce.seconds(1 << 20);
+  double min = network.inside_node[NetworkModel::all_reduce].seconds(1 << 20);
   double max = min;
   Tensor const both = tensor_of<double>({-min, max});
   pair.all_reduce(both, ReduceOp::max);

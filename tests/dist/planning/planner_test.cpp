@@ -6,10 +6,7 @@
 #include <numeric>
 
 #include "dist_fixture.hpp"
-#include "golden_model.hpp"
-#include "layouts.hpp"
-#include "test_ids.hpp"
-#include "test_micro_batches.hpp"
+#include "planning/planned_run.hpp"
 
 namespace heddle {
 namespace {
@@ -20,42 +17,13 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::Truly;
 
-constexpr VocabularySizes vocabulary{501, 403, false};
-constexpr std::int64_t micro_batches = 6;  // of each data rank
-constexpr std::int64_t micro_batch_tokens = 400;
-
 Config small_config() {
-  Config config;
-  config.model.encoder.layers = 4;
-  config.model.decoder.layers = 4;
-  config.model.d_model = 64;
-  config.model.d_ff = 128;
-  config.model.heads = 8;
-  config.model.max_length = 64;
-  config.train.validate_every = 0;
-  config.train.micro_batch_tokens = micro_batch_tokens;
-  config.train.batch_tokens = micro_batches * micro_batch_tokens;
-  return config;
+  return planned_config({});
 }
 
-LayoutChoice choice_of(Layout const& layout) {
-  return {layout.sizes,    layout.sequence_parallel, layout.mode,
-          layout.schedule, layout.shard_optimizer,   micro_batch_tokens};
-}
-
-/// Ragged pairs that fill a micro-batch.
-std::vector<SentencePair> pairs_of(std::int64_t index) {
-  std::vector<SentencePair> pairs;
-  std::int64_t used = 0;
-  for (auto sample = static_cast<std::int32_t>(100 * index);; ++sample) {
-    std::int64_t const length = 4 + sample * 7 % 31;
-    used += length;
-    if (used > micro_batch_tokens) {
-      return pairs;
-    }
-    pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(length - 1), 5),
-                     std::vector<std::int32_t>(static_cast<std::size_t>(length - 1 - sample % 2), 7)});
-  }
+LayoutChoice choice_of(Layout layout) {
+  layout.micro_batch_tokens = micro_batch_tokens;
+  return layout;
 }
 
 /// The same number of micro-batches on each data rank, all equal or all different.
@@ -66,9 +34,9 @@ class RaggedSamples : public BatchSamples {
   int batches() const override { return 1; }
   std::unique_ptr<MicroBatchSource> cut(int /*batch*/, MicroBatchCut const& cut) const override {
     auto const make = [equal = equal_, split = cut.context](std::int64_t index) {
-      return make_pack(pairs_of(equal ? 0 : index), test_ids, split);
+      return ragged_pack(equal ? 0 : index, split);
     };
-    Pack const whole = make_pack(pairs_of(0), test_ids);
+    Pack const whole = ragged_pack(0);
     std::int64_t const tokens = micro_batches * cut.data.ranks * (whole.source_rows.tokens + whole.target_rows.tokens);
     return std::make_unique<TestMicroBatches<decltype(make)>>(micro_batches, make, tokens);
   }
@@ -109,7 +77,7 @@ class PlannerTest : public DistTest {
       case 1:
         return {Layout{}};
       case 2:
-        return {{.sizes = {2, 1, 1, 1}}, {.sizes = {2, 1, 1, 1}, .schedule = PipelineSchedule::interleaved},
+        return {{.sizes = {2, 1, 1, 1}}, {.sizes = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved},
                 {.sizes = {1, 2, 1, 1}}, {.sizes = {1, 2, 1, 1}, .shard_optimizer = true},
                 {.sizes = {1, 1, 2, 1}}, {{1, 1, 2, 1}, false, ContextMode::ulysses, plain, true},
                 {.sizes = {1, 1, 1, 2}}, {.sizes = {1, 1, 1, 2}, .sequence_parallel = true}};
@@ -143,8 +111,7 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
   for (Layout const& layout : layouts()) {
     SCOPED_TRACE(describe(layout));
     LayoutChoice const choice = choice_of(layout);
-    Config config = with_layout(small_config(), choice);
-    config.train.batch_tokens *= layout.sizes[1];
+    Config const config = planned_config(layout);
     RaggedSamples const samples(true);
     Planner planner = planner_of(config, {.nodes = 1, .ranks_per_node = world_.size()}, samples);
     LayoutPlan const plan = planner.estimate(choice);
@@ -165,7 +132,9 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     if (world_.rank() != rehearsed_rank(choice, stage)) {
       continue;
     }
-    for (auto const& [name, ledger] : {std::pair("context", after[3]), {"tensor", after[4]}, {"replicas", after[5]}}) {
+    for (auto const& [name, ledger] : {std::pair("context", after[TrafficGroup::context]),
+                                       {"tensor", after[TrafficGroup::tensor]},
+                                       {"replicas", after[TrafficGroup::replicas]}}) {
       auto const found = std::ranges::find(plan.groups, name, &GroupTraffic::name);
       std::int64_t const planned = found == plan.groups.end() ? 0 : found->bytes;
       if (layout.sizes[0] == 1) {
@@ -184,8 +153,7 @@ TEST_F(PlannerTest, EstimatesTheMemoryThatTheRunPlans) {
   for (Layout const& layout : layouts()) {
     SCOPED_TRACE(describe(layout));
     LayoutChoice const choice = choice_of(layout);
-    Config config = with_layout(small_config(), choice);
-    config.train.batch_tokens *= layout.sizes[1];
+    Config const config = planned_config(layout);
     RaggedSamples const samples(false);
     Planner planner = planner_of(config, {.nodes = 1, .ranks_per_node = world_.size()}, samples);
     LayoutPlan plan = planner.estimate(choice);
@@ -291,11 +259,11 @@ TEST_F(PlannerTest, StageLayersStayWhereTheStagesAndTheScheduleDo) {
   config.parallel.pipeline = 2;
   config.parallel.pipeline_schedule = PipelineSchedule::interleaved;
   config.parallel.stage_layers = {1, 3, 3, 1};
-  LayoutChoice choice = choice_of({.sizes = {2, 1, 1, 1}, .schedule = PipelineSchedule::interleaved});
+  LayoutChoice choice = choice_of({.sizes = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
   EXPECT_EQ(with_layout(config, choice).parallel.stage_layers, config.parallel.stage_layers);
   choice.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
-  choice = choice_of({.sizes = {4, 1, 1, 1}, .schedule = PipelineSchedule::interleaved});
+  choice = choice_of({.sizes = {4, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
   EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
 }
 

@@ -27,13 +27,12 @@ double norm_of(std::vector<double> const& parts) {
 TEST_F(LayerNormsTest, TogetherTheyAreTheNormsOfTheWholeModel) {
   for (auto const& sizes : layouts_of(world_.size())) {
     for (bool const sharded : {false, true}) {
-      Mesh const mesh(sizes, world_.rank(), world_.size());
-      SyntheticModel model(make_parallel_state(world_, mesh), {.shard = sharded});
+      SyntheticModel model(state_of(sizes), {.shard = sharded});
       double const gradient = model.step(0, 4);
       LayerNorms const norms =
           layer_norms(model.parallel, model.model, model.parameters, model.optimizer,
                       *model.registries.of<TensorOps>().select("auto", {DType::float32}), model.execution);
-      SCOPED_TRACE(mesh.to_string() + (sharded ? ", sharded" : ""));
+      SCOPED_TRACE(model.parallel.mesh.to_string() + (sharded ? ", sharded" : ""));
       EXPECT_NEAR(norm_of(norms.gradients), gradient, 1e-6 * gradient);
       std::map<std::string, double> squares;
       for (WholeTensor const& tensor : model.gathered()) {  // on rank 0

@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
 #include <map>
@@ -19,12 +20,7 @@ constexpr VocabularySizes vocabulary{1000, 1000, true};
 
 std::string mesh_text(std::array<int, mesh_axes> const& sizes, std::vector<std::string> const& hosts,
                       VocabularySizes const& sizes_of_vocabulary = vocabulary) {
-  Config config;
-  config.parallel.pipeline = sizes[0];
-  config.parallel.data = sizes[1];
-  config.parallel.context = sizes[2];
-  config.parallel.tensor = sizes[3];
-  config.parallel.sequence_parallel = true;
+  Config const config = with_layout({}, {.sizes = sizes, .sequence_parallel = true});
   return describe_mesh(config, description_of(config.model), Mesh(sizes, 0, static_cast<int>(hosts.size())),
                        sizes_of_vocabulary, hosts);
 }
@@ -81,8 +77,7 @@ TEST_F(MeshReportTest, FoldsManyRanks) {
 using TrafficReportTest = DistTest;
 
 TEST_F(TrafficReportTest, ReportsTheTrafficOfTheGroupsSince) {
-  ParallelState const parallel =
-      make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size()));
+  ParallelState const parallel = state_of({1, world_.size(), 1, 1});
   Tensor const numbers = Tensor::allocate(DType::float32, {10});
   parallel.data.all_reduce(numbers);
   TrafficByGroup const before = traffic_of(parallel);
@@ -102,7 +97,7 @@ TEST_F(TrafficReportTest, ReportsTheTrafficOfTheGroupsSince) {
   std::map<std::string, Traffic> const expected{{"data.all_reduce", {2, 80}}, {"replicas.broadcast", {1, 40}}};
   EXPECT_EQ(reported, expected);
   std::int64_t const ranks = world_.size();
-  EXPECT_EQ(all[2][static_cast<std::size_t>(Verb::all_reduce)], (Traffic{2 * ranks, 80 * ranks}));
+  EXPECT_EQ(all[TrafficGroup::data][static_cast<std::size_t>(Verb::all_reduce)], (Traffic{2 * ranks, 80 * ranks}));
   EXPECT_THAT(table, HasSubstr("data.all_reduce                       2         80 B"));
   EXPECT_THAT(table, HasSubstr("replicas.broadcast"));
 }

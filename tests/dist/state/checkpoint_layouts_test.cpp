@@ -4,14 +4,10 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/checkpoint/store.hpp>
 #include <memory>
 
 #include "file_faults.hpp"
 #include "state/load_state.hpp"
-#include "synthetic_model.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
@@ -21,44 +17,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Options = SyntheticModel::Options;
 
-class CheckpointLayoutsTest : public DistTest {
+class CheckpointLayoutsTest : public CheckpointTest {
  protected:
-  CheckpointLayoutsTest() {
-    if (world_.rank() == 0) {
-      made_ = std::make_unique<test::TemporaryDirectory>();
-    }
-    directory_ = broadcast_text(world_, made_ ? made_->path().string() : "");
-  }
-  ~CheckpointLayoutsTest() override { world_.barrier(); }
-
-  ParallelState state_of(std::array<int, mesh_axes> const& layout) const {
-    return make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
-  }
-
-  static CheckpointContents contents(std::int64_t step) {
-    CheckpointContents contents;
-    contents.state.step = step;
-    contents.config = "a = 1";
-    return contents;
-  }
-
-  /// Writes the model's state. Collective over the model's world.
-  fs::path commit(SyntheticModel& model, std::string const& store, std::int64_t writers, std::int64_t step = 1) const {
-    ModelStream tensors(model.parallel, model.model, model.parameters, model.optimizer);
-    return CheckpointStore(directory_ / store, 9)
-        .commit(model.parallel.world, contents(step), tensors, writers)
-        .directory;
-  }
-
   static bool same(std::vector<WholeTensor> const& left, std::vector<WholeTensor> const& right) {
     return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](auto const& a, auto const& b) {
       return a.name == b.name && a.value == b.value && a.first_moment == b.first_moment &&
              a.second_moment == b.second_moment;
     });
   }
-
-  std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
-  fs::path directory_;
 };
 
 TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoadsThem) {

@@ -1,8 +1,13 @@
 #pragma once
 
-#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <filesystem>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <optional>
+#include <string>
 
 #include "synthetic_model.hpp"
+#include "temporary_directory.hpp"
 
 namespace heddle {
 
@@ -21,5 +26,30 @@ inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
     }
   }
 }
+
+/// A test whose ranks share a directory, into which models write checkpoints.
+class CheckpointTest : public DistTest {
+ protected:
+  CheckpointTest() {
+    if (world_.rank() == 0) {
+      made_.emplace();
+    }
+    directory_ = broadcast_text(world_, made_ ? made_->path().string() : "");
+  }
+  ~CheckpointTest() override { world_.barrier(); }
+
+  /// Writes the model's state. Collective over the model's world.
+  std::filesystem::path commit(SyntheticModel& model, std::string const& store, std::int64_t writers,
+                               std::int64_t step = 1) const {
+    ModelStream tensors(model.parallel, model.model, model.parameters, model.optimizer);
+    CheckpointContents contents;
+    contents.state.step = step;
+    contents.config = "a = 1";
+    return CheckpointStore(directory_ / store, 9).commit(model.parallel.world, contents, tensors, writers).directory;
+  }
+
+  std::optional<test::TemporaryDirectory> made_;  ///< rank 0's
+  std::filesystem::path directory_;
+};
 
 }  // namespace heddle

@@ -48,7 +48,7 @@ using ReplicaCheckTest = DistTest;
 
 TEST_F(ReplicaCheckTest, EqualReplicasPassOnEveryLayout) {
   for (auto const& layout : layouts_of(world_.size())) {
-    Mesh const mesh(layout, world_.rank(), world_.size());
+    Mesh const mesh = mesh_of(layout);
     if (mesh.size(MeshAxis::tensor) <= 6) {
       EXPECT_NO_THROW(check_replicas(make_parallel_state(world_, mesh), make_parameters(mesh))) << mesh.to_string();
     }
@@ -56,7 +56,7 @@ TEST_F(ReplicaCheckTest, EqualReplicasPassOnEveryLayout) {
 }
 
 TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
-  Mesh const mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size());
+  Mesh const mesh = mesh_of({1, world_.size(), 1, 1});
   ParallelState const state = make_parallel_state(world_, mesh);
   for (int bit : {0, 22, 31}) {
     ParameterSet const parameters = make_parameters(mesh);
@@ -79,8 +79,7 @@ TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
 // gradient is a part of a sum. Replicas compute the same whatever a layer declares.
 TEST_F(ReplicaCheckTest, TensorRanksThatDifferMayLackADeclaration) {
   for (bool const tensor : {true, false}) {
-    Mesh const mesh(tensor ? std::array{1, 1, 1, world_.size()} : std::array{1, world_.size(), 1, 1}, world_.rank(),
-                    world_.size());
+    Mesh const mesh = mesh_of(tensor ? std::array{1, 1, 1, world_.size()} : std::array{1, world_.size(), 1, 1});
     ParameterSet parameters(mesh);
     parameters.declare({"whole", {7}, Initializer::normal(1), {}, {}});
     parameters.allocate(DType::float32);
@@ -118,7 +117,7 @@ ParameterSet make_kinds(Mesh const& mesh) {
 
 TEST_F(ReplicaCheckTest, EveryRankThatMustHoldTheSameIsCompared) {
   for (auto const& layout : all_layouts_of(world_.size())) {
-    Mesh const mesh(layout, world_.rank(), world_.size());
+    Mesh const mesh = mesh_of(layout);
     ParallelState const state = make_parallel_state(world_, mesh);
     EXPECT_NO_THROW(check_replicas(state, make_kinds(mesh)));
     int const faulty = world_.size() - 1;
@@ -149,7 +148,7 @@ TEST_F(ReplicaCheckTest, EveryRankNamesTheRanksOfTheFaultyDataGroup) {
   if (world_.size() < 4 || world_.size() % 2 != 0) {
     return;  // tensor 2 × data 2 needs four ranks
   }
-  Mesh const mesh({1, world_.size() / 2, 1, 2}, world_.rank(), world_.size());
+  Mesh const mesh = mesh_of({1, world_.size() / 2, 1, 2});
   ParameterSet const parameters = make_parameters(mesh);
   if (world_.rank() == 3) {
     flip_bit(parameters.all()[2], 0, 3);
@@ -165,7 +164,7 @@ TEST_F(ReplicaCheckTest, TheDamagedTensorIsNamedAndNotWhatFollowsFromIt) {
   if (world_.size() < 4 || world_.size() % 2 != 0) {
     return;  // tensor 2 × data 2 needs four ranks
   }
-  Mesh const mesh({1, world_.size() / 2, 1, 2}, world_.rank(), world_.size());
+  Mesh const mesh = mesh_of({1, world_.size() / 2, 1, 2});
   ParameterSet parameters(mesh);
   for (char const* const name : {"first", "second", "third"}) {
     parameters.declare({name, {10}, Initializer::normal(1), {}, {}});
@@ -210,12 +209,12 @@ TEST(DigestTest, SeesEverySingleBit) {
 // Different moments make values differ only in the next step, and a checkpoint in between would keep them.
 TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
   for (auto const& layout : all_layouts_of(world_.size())) {
-    Mesh const mesh(layout, world_.rank(), world_.size());
+    Mesh const mesh = mesh_of(layout);
     for (bool const shard : {false, true}) {
       SCOPED_TRACE(testing::Message() << mesh.to_string() << (shard ? ", sharded" : ""));
       SyntheticModel model(make_parallel_state(world_, mesh), {.shard = shard});
       model.step(0, 2);
-      auto const compare = [&] { check_replicas(model.parallel, model.parameters, model.optimizer); };
+      auto const compare = [&] { check_replicas(model.parallel, model.parameters, &model.optimizer); };
       EXPECT_NO_THROW(compare());
       bool const replicated = mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) > 1;
       if (!replicated || shard) {
@@ -269,14 +268,14 @@ void load_other_state(SyntheticModel& model) {
 // has its moments.
 TEST_F(ReplicaCheckTest, WhatOnlyTheOwnerKeepsIsComparedWithWhatItsUpdateLeft) {
   for (auto const& layout : all_layouts_of(world_.size())) {
-    Mesh const mesh(layout, world_.rank(), world_.size());
+    Mesh const mesh = mesh_of(layout);
     if (mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1) {
       continue;
     }
     for (TensorPart const part : all_tensor_parts) {
       SCOPED_TRACE(testing::Message() << mesh.to_string() << ", part " << static_cast<int>(part));
       SyntheticModel model(make_parallel_state(world_, mesh), {.shard = true});
-      auto const compare = [&] { check_replicas(model.parallel, model.parameters, model.optimizer); };
+      auto const compare = [&] { check_replicas(model.parallel, model.parameters, &model.optimizer); };
       model.step(0, 2);
       Parameter const* damaged = nullptr;
       for (Parameter const& parameter : model.parameters.all()) {

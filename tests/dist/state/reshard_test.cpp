@@ -3,15 +3,10 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/checkpoint/store.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "state/load_state.hpp"
-#include "synthetic_model.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
@@ -37,17 +32,9 @@ std::vector<Layout> matrix() {
   return layouts;
 }
 
-/// Layouts on the first ranks of one world, which share a directory.
-class ReshardTest : public DistTest {
+/// Layouts on the first ranks of one world.
+class ReshardTest : public CheckpointTest {
  protected:
-  ReshardTest() {
-    if (world_.rank() == 0) {
-      made_.emplace();
-    }
-    directory_ = broadcast_text(world_, made_ ? made_->path().string() : "");
-  }
-  ~ReshardTest() override { world_.barrier(); }
-
   /// Calls `action` with the communicator of the first `ranks` ranks, on these.
   void on_first(int ranks, auto const& action) {
     bool const takes_part = world_.rank() < ranks;
@@ -63,17 +50,6 @@ class ReshardTest : public DistTest {
     return SyntheticModel(make_parallel_state(group, Mesh(layout, group.rank(), group.size())),
                           {.shard = layout[1] > 1});
   }
-
-  static fs::path commit(SyntheticModel& model, fs::path const& store, std::int64_t step, std::int64_t writers) {
-    ModelStream tensors(model.parallel, model.model, model.parameters, model.optimizer);
-    CheckpointContents contents;
-    contents.state.step = step;
-    contents.config = "a = 1";
-    return CheckpointStore(store, 9).commit(model.parallel.world, contents, tensors, writers).directory;
-  }
-
-  std::optional<test::TemporaryDirectory> made_;  ///< rank 0's
-  fs::path directory_;
 };
 
 // Each layout writes its state with two writers; a model in another layout, which has other values, restores it and one
@@ -84,17 +60,16 @@ TEST_F(ReshardTest, EveryLayoutReadsWhatEveryOtherWrote) {
   on_first(1, [&](Communicator const& self) {
     SyntheticModel model = model_of(self, {1, 1, 1, 1});
     model.step(0, 12);
-    expected = test::read_whole(commit(model, directory_ / "one", 1, 1) / "tensors-00000.h5");
+    expected = test::read_whole(commit(model, "one", 1) / "tensors-00000.h5");
     EXPECT_GT(expected.size(), 40000U);
     model.step(1, 12);
-    EXPECT_NE(test::read_whole(commit(model, directory_ / "later", 1, 1) / "tensors-00000.h5"), expected);
+    EXPECT_NE(test::read_whole(commit(model, "later", 1) / "tensors-00000.h5"), expected);
   });
   for (std::size_t from = 0; from < layouts.size(); ++from) {
-    fs::path const written = directory_ / std::to_string(from);
     on_first(ranks_of(layouts[from]), [&](Communicator const& group) {
       SyntheticModel model = model_of(group, layouts[from]);
       model.step(0, 12);
-      commit(model, written, 1, 2);
+      commit(model, std::to_string(from), 2);
     });
   }
   char const* const size = std::getenv("HEDDLE_TORTURE");
@@ -112,15 +87,15 @@ TEST_F(ReshardTest, EveryLayoutReadsWhatEveryOtherWrote) {
         }
         model.step(2, 12);
         load_state(model, Checkpoint::open(directory_ / std::to_string(from) / checkpoint_directory_name(1), group));
-        fs::path const again = directory_ / fmt::format("{}-{}", from, to);
-        fs::path const file = commit(model, again, 1, 1) / "tensors-00000.h5";
+        std::string const again = fmt::format("{}-{}", from, to);
+        fs::path const file = commit(model, again, 1) / "tensors-00000.h5";
         if (group.rank() == 0) {
           bool const same = test::read_whole(file) == expected;
           ++pairs;
           equal += same ? 1 : 0;
           EXPECT_TRUE(same) << "written by " << Mesh(layouts[from], 0, ranks_of(layouts[from])).to_string()
                             << ", read by " << model.parallel.mesh.to_string();
-          fs::remove_all(again);
+          fs::remove_all(directory_ / again);
         }
         group.barrier();
       }

@@ -34,7 +34,7 @@ TEST_F(StepTimesTest, WaitingForALateRankIsCommunication) {
   group.barrier();
   EXPECT_EQ(times_.seconds().communicating, 0) << "outside of steps nothing counts";
   {
-    StepTimes::Step const step(times_, 1);
+    WorkScope const step(&times_, {WorkKind::step, "step 1"});
     if (last()) {
       sleep_for(0.3);
     }
@@ -54,7 +54,7 @@ TEST_F(StepTimesTest, WaitingForALateRankIsCommunication) {
 
 TEST_F(StepTimesTest, VerbsInsideAWaitCountOnce) {
   {
-    StepTimes::Step const step(times_, 1);
+    WorkScope const step(&times_, {WorkKind::step, "step 1"});
     Tensor const numbers = tensor_of(std::vector<float>(1000, 1));
     Transfer sum = measured_.start_all_reduce(numbers);
     WorkScope const waiting(&times_, {WorkKind::waiting, "world.all_reduce"});
@@ -73,8 +73,8 @@ TEST_F(StepTimesTest, VerbsInsideAWaitCountOnce) {
 
 TEST_F(StepTimesTest, ReadingIsCountedWithoutItsMessages) {
   {
-    StepTimes::Step const step(times_, 1);
-    StepTimes::Data const data(times_);
+    WorkScope const step(&times_, {WorkKind::step, "step 1"});
+    WorkScope const data(&times_, {WorkKind::data, "reading"});
     sleep_for(0.05);
     if (last()) {
       sleep_for(0.2);
@@ -99,7 +99,7 @@ TEST_F(StepTimesTest, ClocksOfSeveralMachinesAreAligned) {
 TEST_F(StepTimesTest, TheTraceHasEveryRanksEvents) {
   trace_.record(true);
   {
-    StepTimes::Step const step(times_, 12);
+    WorkScope const step(&times_, {WorkKind::step, "step 12"});
     WorkScope const layer(&trace_, {WorkKind::layer, "a \"quoted\" layer"});
     measured_.barrier();
     if (world_.size() > 1) {
@@ -132,6 +132,28 @@ TEST_F(StepTimesTest, AnOutputThatFailsFailsOnEveryRank) {
   output.setstate(std::ios::badbit);
   EXPECT_THAT(error_of([&] { write_trace(measured_, trace_, 0, world_.rank() == 0 ? &output : nullptr); }),
               HasSubstr("the trace cannot be written"));
+}
+
+StepTimes::Seconds rank(double all, double communicating) {
+  return {.steps = 1, .all = all, .first = all, .communicating = communicating};
+}
+
+TEST(EfficiencyTest, ParallelEfficiencyIsTheProductOfItsParts) {
+  // Computing: 8, 6, 4, 6 of 10 seconds.
+  Efficiency const found = efficiency_of({rank(10, 2), rank(10, 4), rank(10, 6), rank(10, 4)});
+  EXPECT_DOUBLE_EQ(found.load_balance, 6.0 / 8);
+  EXPECT_DOUBLE_EQ(found.communication, 0.8);
+  EXPECT_DOUBLE_EQ(found.parallel, 0.6);
+  EXPECT_DOUBLE_EQ(found.parallel, found.load_balance * found.communication);
+  EXPECT_EQ(found.slowest, 0);
+  EXPECT_DOUBLE_EQ(found.waited_less, 14.0 / 3 - 2);
+}
+
+TEST(EfficiencyTest, OneRankThatDoesNotCommunicateIsPerfect) {
+  Efficiency const found = efficiency_of({rank(10, 0)});
+  EXPECT_EQ(found.load_balance, 1);
+  EXPECT_EQ(found.parallel, 1);
+  EXPECT_EQ(found.waited_less, 0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #include <cmath>
-#include <heddle/dist/training/finite_steps.hpp>
+#include <heddle/dist/training/training_engine.hpp>
 #include <limits>
 
 #include "synthetic_model.hpp"
@@ -18,12 +18,12 @@ StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned) {
     values.back() = std::numeric_limits<float>::quiet_NaN();
     copy_from_host(gradient, values.data());
   }
-  model.optimizer.reduce(model.loss_sums);
+  model.optimizer.reducer().reduce(model.loss_sums);
   return {model.loss(), model.optimizer.update(0.01, number + 1)};
 }
 
 /// Everything that a checkpoint would hold, in one list.
-std::vector<float> state_of(SyntheticModel& model) {
+std::vector<float> whole_state(SyntheticModel& model) {
   std::vector<float> state;
   for (Tensor const& tensor : {model.parameters.values(), model.optimizer.moments().first_moments(),
                                model.optimizer.moments().second_moments()}) {
@@ -38,7 +38,7 @@ using FiniteStepsTest = DistTest;
 TEST_F(FiniteStepsTest, AFaultThatDoesNotRepeatLeavesTheUndisturbedRun) {
   for (auto const& layout : layouts_of(world_.size())) {
     for (bool const shard : {false, true}) {
-      ParallelState const state = make_parallel_state(world_, Mesh(layout, world_.rank(), world_.size()));
+      ParallelState const state = state_of(layout);
       SyntheticModel undisturbed(state, {.shard = shard});
       SyntheticModel disturbed(state, {.shard = shard});
       FiniteSteps steps;
@@ -49,23 +49,22 @@ TEST_F(FiniteStepsTest, AFaultThatDoesNotRepeatLeavesTheUndisturbedRun) {
         EXPECT_EQ(outcome.repeated, number == 1);
         EXPECT_FALSE(outcome.skipped);
       }
-      EXPECT_EQ(state_of(disturbed), state_of(undisturbed));
+      EXPECT_EQ(whole_state(disturbed), whole_state(undisturbed));
     }
   }
 }
 
 TEST_F(FiniteStepsTest, AFaultThatRepeatsChangesNothingAndEndsTheRunAtTheThirdInARow) {
   for (bool const shard : {false, true}) {
-    SyntheticModel model(make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())),
-                         {.shard = shard});
+    SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = shard});
     FiniteSteps steps;
     step(model, 0, false);
-    auto const before = state_of(model);
+    auto const before = whole_state(model);
     auto const skip = [&] { return steps.run([&] { return step(model, 1, true); }).skipped; };
     EXPECT_TRUE(skip());
     EXPECT_TRUE(skip());
     EXPECT_FALSE(steps.too_many_skipped());
-    EXPECT_EQ(state_of(model), before);
+    EXPECT_EQ(whole_state(model), before);
     EXPECT_FALSE(steps.run([&] { return step(model, 1, false); }).repeated);
     for (int skipped = 1; skipped <= FiniteSteps::max_skipped; ++skipped) {
       EXPECT_TRUE(skip());

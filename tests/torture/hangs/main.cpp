@@ -51,10 +51,10 @@ class FaultyBackend final : public DecoratedBackend {
     announce(world_rank(rank()),
              fmt::format("calls {0}.{1} before {0}.{2}", group().name, barrier ? "broadcast" : "barrier", call.name()));
     Tensor const number = barrier ? Tensor::allocate(DType::float32, {1}) : Tensor();
-    inner().run({.verb = barrier ? Verb::broadcast : Verb::barrier,
-                 .input = number,
-                 .output = number,
-                 .peer = (rank() + 1) % size()});
+    inner().backend()->run({.verb = barrier ? Verb::broadcast : Verb::barrier,
+                            .input = number,
+                            .output = number,
+                            .peer = (rank() + 1) % size()});
   }
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
                                                 NamedGroup group) override {
@@ -70,7 +70,7 @@ void train(Options const& options, MpiSession const& session, Watch& watch) {
   auto const plain = session.world().backend();
   auto const watched = watch.watched(options.checked ? checked(plain) : plain);
   auto const countdown = std::make_shared<int>(0);
-  Communicator const world(std::make_shared<FaultyBackend>(watched, world_group(*watched), countdown));
+  Communicator const world(decorated<FaultyBackend>(watched, countdown));
   LayoutRun run(all_variants().front(), {.sizes = options.sizes}, world);
   bool const faulty = world.rank() == options.rank;
   bool const leaves = faulty && options.fault == "early";

@@ -106,7 +106,7 @@ class IoFaults : public DistTest {
 
   std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
   fs::path directory_;
-  SyntheticModel model_{make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())), {}};
+  SyntheticModel model_{state_of({1, world_.size(), 1, 1}), {}};
 };
 
 TEST_F(IoFaults, AFaultOfAnyCallOnAnyWriterLeavesTheEarlierCheckpoint) {

@@ -119,7 +119,7 @@ class MemoryCopies : public DistTest {
   fs::path root_;
   std::shared_ptr<Damage> damage_ = std::make_shared<Damage>();
   Communicator damaged_{std::make_shared<DamagingBackend>(session_.world().backend(), damage_)};
-  SyntheticModel model_{make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())), {}};
+  SyntheticModel model_{state_of({1, world_.size(), 1, 1}), {}};
 };
 
 TEST_F(MemoryCopies, ABlockThatArrivesDamagedAtTheBuddyIsRefused) {

@@ -18,7 +18,7 @@ class ReplicaFlips : public DistTest {
   /// The message of the comparison; "" where all agree.
   std::string difference() {
     try {
-      check_replicas(model_.parallel, model_.parameters, model_.optimizer);
+      check_replicas(model_.parallel, model_.parameters, &model_.optimizer);
     } catch (Error const& error) {
       EXPECT_EQ(error.code(), ExitCode::replicas_diverged);
       return error.what();
@@ -45,7 +45,7 @@ class ReplicaFlips : public DistTest {
     copy_from_host(tensor, values.data());
   }
 
-  SyntheticModel model_{make_parallel_state(world_, Mesh({1, world_.size(), 1, 1}, world_.rank(), world_.size())), {}};
+  SyntheticModel model_{state_of({1, world_.size(), 1, 1}), {}};
 };
 
 TEST_F(ReplicaFlips, OneBitOnOneRankIsFoundAndItsTensorNamed) {

@@ -78,7 +78,7 @@ class TrainingFlips {
     Result result = run(flip);
     std::string message;
     try {
-      check_replicas(parallel_, parameters(), optimizer());
+      check_replicas(parallel_, parameters(), &optimizer());
     } catch (Error const& error) {
       EXPECT_EQ(error.code(), ExitCode::replicas_diverged);
       message = error.what();

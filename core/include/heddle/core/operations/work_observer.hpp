@@ -5,9 +5,10 @@
 
 namespace heddle {
 
-/// The kinds of work in a training step. The first four are nested in this order; `waiting` is for transfers that were
-/// started before, by a loop that makes them progress.
-enum class WorkKind : std::uint8_t { step, pass, layer, kernel, waiting };
+/// The kinds of work in a training step. The first four are nested in this order; `data` is reading and packing of
+/// samples, `waiting` is for transfers that were started before, by a loop that makes them progress. A trace also has
+/// the verbs of communicators and the transfers that they start.
+enum class WorkKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
 
 enum class Direction : std::uint8_t { forward, backward };
 

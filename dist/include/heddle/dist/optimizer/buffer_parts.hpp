@@ -14,9 +14,6 @@ struct PlacedParameter {
   bool of_several_stages = false;
 };
 
-/// The places of a set's parameters, in its order.
-std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters);
-
 /// A stage's flat buffers cut into buckets, and each bucket into one equal part for each of `ranks` ranks. No bucket
 /// crosses the border of a parameter that several stages hold, so that it is cut in the same way on all of them.
 class BufferParts {
@@ -24,6 +21,7 @@ class BufferParts {
   /// `parameters` in the order of their places. A bucket has at most `bucket_elements`, rounded up to a cache line for
   /// each rank. Throws Error if that is below 1.
   BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks);
+  BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks);
 
   std::vector<IndexRange> const& buckets() const { return buckets_; }
   IndexRange part(IndexRange const& bucket, int rank) const;
@@ -40,6 +38,12 @@ std::vector<IndexRange> intersection(std::vector<IndexRange> const& left, std::v
 
 /// Whether a range of the set's buffers holds elements of parameters, and all of these are frozen.
 bool is_frozen(ParameterSet const& parameters, IndexRange const& range);
+
+/// Whether the tensor group divides a parameter: if not, each of its ranks holds the whole.
+bool is_split(ShardSpec const& shard);
+/// Whether a sum over the whole model counts this rank's part of a parameter: if not, another tensor rank or stage has
+/// the same.
+bool counts_here(ParameterSpec const& spec, Mesh const& mesh);
 
 /// The elements that a parameter has in its set's buffers, without padding.
 IndexRange elements_of(Parameter const& parameter);

@@ -3,7 +3,6 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/training/optimizer.hpp>
-#include <heddle/dist/optimizer/gradient_norm.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/optimizer/owned_state.hpp>
 #include <optional>
@@ -12,8 +11,8 @@
 namespace heddle {
 
 /// Computes new values from the ranks' gradients, on any mesh. A step: `zero_gradients`, micro-batches that add (the
-/// last of which may use `progress`), `reduce`, `update`. A deterministic step: `begin_tree`, micro-batches that add,
-/// each followed by `micro_batch_done`, `finish_tree`, `update`.
+/// last of which may use the reducer's `progress`), the reducer's `reduce`, `update`. A deterministic step: the
+/// reducer's `begin_tree`, micro-batches that add, each followed by `micro_batch_done`, `finish_tree`, then `update`.
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
 /// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
@@ -34,33 +33,23 @@ class DistributedOptimizer {
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
   void zero_gradients();
-  /// See GradientReducer.
-  GradientProgress& progress() { return reducer_.progress(); }
-  /// Collective over the world; see GradientReducer.
-  void reduce(Tensor const& loss_sums) { reducer_.reduce(loss_sums); }
-  /// See GradientReducer; not collective.
-  IndexRange begin_tree(std::int64_t micro_batches, Tensor const& loss_sums) {
-    return reducer_.begin_tree(micro_batches, loss_sums);
-  }
-  void micro_batch_done() { reducer_.micro_batch_done(); }
-  /// Collective over the world.
-  void finish_tree() { reducer_.finish_tree(); }
+  /// The sums of the gradients over the ranks.
+  GradientReducer& reducer() { return reducer_; }
+  GradientReducer const& reducer() const { return reducer_; }
   /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole
   /// model's gradient norm before clipping, the same bits on every rank; if it is not finite no rank changes anything.
   /// Collective over the world.
   double update(double learning_rate, std::int64_t step);
-  /// The two halves of update, between which the caller fetches the sum: sum [1] in float64 += this rank's part of the
-  /// squares of the reduced gradients; and the rest. Only the second is collective.
+  /// The two halves of update, between which the caller fetches the sum: sum [1] in float64 += the squares of the
+  /// reduced gradients that this rank counts; and the rest. Only the second is collective.
   void add_sum_of_squares(Tensor const& sum) const;
   double update(double own_sum_of_squares, double learning_rate, std::int64_t step);
 
   bool sharded() const { return sharded_; }
-  /// The division of the buffers among the replicas, if they are divided.
-  BufferParts const& parts() const { return reducer_.parts(); }
   /// The ranges of the buffers whose moments this rank keeps, and those moments.
   Optimizer const& moments() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
-  /// The tensors of which this rank's own part changed outside of an update: see OwnedState::damaged. Not collective.
+  /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
   /// The bytes of both moments on this rank.
   std::int64_t moment_bytes() const;
@@ -68,31 +57,33 @@ class DistributedOptimizer {
   /// keeps some ranges of them, another one all.
   std::vector<IndexRange> kept_moments(Parameter const& parameter) const;
   /// Sets the moments of these elements, which must lie within one of `kept_moments`. Throws Error otherwise, and if
-  /// the numbers are not as many.
+  /// the lists have another number of elements.
   void set_moments(Parameter const& parameter, IndexRange const& elements, std::span<float const> first,
                    std::span<float const> second);
 
  private:
-  /// A bucket of which something is updated, and this rank's part of it in the pieces of one call of the kernel.
+  /// A bucket with elements to update, and this rank's part of it: a block for each call of the kernel.
   struct UpdatedBucket {
     IndexRange bucket;
     std::vector<IndexRange> blocks;
   };
 
+  void find_counted();
   void find_updated_buckets();
+  double norm_of(double own_sum_of_squares) const;
   void update_and_gather();
 
-  Communicator replicas_;
+  ParallelState parallel_;
   ParameterSet& parameters_;
   Execution& execution_;
   std::int64_t bucket_elements_;
   bool sharded_;
   std::shared_ptr<TensorOps> operations_;
   GradientReducer reducer_;
-  GradientNorm norm_;
   Optimizer optimizer_;
+  std::vector<IndexRange> counted_;             ///< of the gradients in the norm on this rank; adjacent ones joined
   Tensor sum_of_squares_;                       ///< float64 [1]
-  std::vector<UpdatedBucket> updated_buckets_;  ///< the buckets of parts() that hold more than frozen parameters
+  std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
 };
 

@@ -34,7 +34,7 @@ class GradientTree {
   IndexRange begin(std::int64_t micro_batches, Sums const& sums);
   /// Takes the sums of this rank's next micro-batch and sets them to zero for the one after.
   void micro_batch_done();
-  /// sums = those of the whole tree, on every rank. Collective over the data group.
+  /// sums = the whole tree's, on every rank. Collective over the data group.
   void finish();
 
  private:

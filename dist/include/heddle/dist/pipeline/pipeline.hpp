@@ -25,8 +25,10 @@ struct PipelineStep {
   WorkObserver* observer = nullptr;
 };
 
-/// The maximum bytes that each of a pipeline's arenas held; those of a kind in the order in which they were first
-/// needed.
+/// This rank's share of the stream's rows in training.
+GroupMember row_split_of(ParallelState const& parallel);
+
+/// The maximum bytes that each of a pipeline's arenas held; arenas of a kind are in the order of their first use.
 struct PipelineMemory {
   std::vector<std::size_t> activations;  ///< of forward passes whose backward pass is still to come
   std::vector<std::size_t> messages;     ///< inputs, and outputs of a backward or an evaluating pass
@@ -53,14 +55,11 @@ class Pipeline {
   Pipeline& operator=(Pipeline const&) = delete;
 
   /// Computes forward and backward of every micro-batch; parameter gradients +=, one micro-batch after the other.
-  /// Returns the loss sums of all micro-batches on the last stage, zeros elsewhere. Collective over the pipeline,
-  /// tensor and context groups.
-  LossSums train(MicroBatchSource const& source, PipelineStep const& step);
-  /// As train, but leaves the sums in kernels' memory, so that nothing waits for the kernels: [micro-batches,
-  /// SoftmaxCrossEntropy::sums_size] in float64, valid until the next call.
-  Tensor launch_training(MicroBatchSource const& source, PipelineStep const& step);
-  /// Computes each micro-batch's loss sums without dropout, on the last stage, zeros elsewhere; step.loss.scale is not
-  /// read. Otherwise as train.
+  /// Returns the micro-batches' loss sums on the last stage, zeros elsewhere, in kernels' memory, so that nothing waits
+  /// for the kernels: [micro-batches, SoftmaxCrossEntropy::sums_size] in float64, valid until the next call. Collective
+  /// over the pipeline, tensor and context groups.
+  Tensor train(MicroBatchSource const& source, PipelineStep const& step);
+  /// Fetches each micro-batch's loss sums, computed without dropout; step.loss.scale is not read. Otherwise as train.
   std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
 
   PipelineMemory peak_memory() const;
@@ -72,8 +71,6 @@ class Pipeline {
   class Run;
 
   Saved take_saved(int part);
-  /// On the last stage, zeros elsewhere.
-  std::vector<LossSums> fetched(Tensor const& sums) const;
   /// [micro_batches, SoftmaxCrossEntropy::sums_size] of zeros, valid until the next call.
   Tensor zeroed_sums(std::int64_t micro_batches);
 

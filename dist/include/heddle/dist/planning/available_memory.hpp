@@ -23,6 +23,9 @@ struct AvailableMemory {
 /// directory of proc and sys.
 AvailableMemory available_memory(std::filesystem::path const& root = "/");
 
+/// The largest resident memory of this process so far, in bytes, as the system reports it; 0 if it does not.
+std::int64_t peak_resident_bytes();
+
 /// Throws ConfigError on every rank if the ranks of a machine, or of a control group, need more memory (with the
 /// margin) than is available there; names the place, how many ranks share it, the plan's parts and remedies.
 /// Collective over `world`; no rank may have taken the planned memory before.

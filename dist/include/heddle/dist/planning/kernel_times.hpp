@@ -16,8 +16,6 @@ namespace heddle {
 /// Kernels' calls that differ only in the number of tokens: "gemm forward, float32, float32 by float32 to float32, 512
 /// columns of 512".
 std::string kind_of(KernelCall const& call);
-/// The kind without the problem's sizes: "gemm forward, float32".
-std::string_view family_of(std::string_view kind);
 
 /// The rates of kernels that were never measured: by default those of a slow core.
 struct KernelRates {

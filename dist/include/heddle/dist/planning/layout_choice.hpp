@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// The keys that a plan chooses: those of [parallel] that spread a run over ranks, and train.micro_batch_tokens.
+/// The keys that a plan chooses: train.micro_batch_tokens, and the keys of [parallel] that spread a run over ranks.
 struct LayoutChoice {
   std::array<int, mesh_axes> sizes{1, 1, 1, 1};  ///< pipeline, data, context, tensor
   bool sequence_parallel = false;
@@ -56,7 +56,7 @@ inline constexpr char const* batch_limit = "the batch has too few tokens";
 /// The limit of layouts whose ranks need more memory than a node has.
 inline constexpr char const* memory_limit = "a node has too little memory";
 
-/// Adds a layout to those of its limit.
+/// Counts rejected layouts of a limit; the first example of each limit is kept.
 void reject(std::vector<Rejection>& rejections, std::string const& limit, std::string const& example,
             std::int64_t layouts = 1);
 

@@ -6,6 +6,7 @@
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/training/planned_packs.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,15 +37,6 @@ MemoryUse combined(MemoryUse const& one, MemoryUse const& other, Function const&
           .activations = function(one.activations, other.activations)};
 }
 
-/// An implementation that a layer selects.
-struct SelectedKernel {
-  std::string operation;
-  std::string problem;  ///< a description
-  std::string implementation;
-
-  auto operator<=>(SelectedKernel const&) const = default;
-};
-
 /// A rank's memory, also what the tables of MemoryUse do not have.
 struct MemoryNeed {
   MemoryUse use;
@@ -70,14 +62,9 @@ struct MemorySum {
 };
 
 /// The maximum of the memory that training needs.
-struct MemoryPlan {
-  MemoryUse use;
+struct MemoryPlan : MemoryNeed {
   PipelineMemory pipeline;              ///< the activations, arena by arena; in a pipeline `use` has some more
   std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
-  std::int64_t packs = 0;               ///< see MemoryNeed
-  std::int64_t scratch = 0;
-
-  MemoryNeed need() const { return {use, packs, scratch}; }
 };
 
 /// Global batches that a plan is made for.
@@ -109,18 +96,12 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 /// Measures the memory that an engine has used so far.
 MemoryUse measure_memory(TrainingEngine& engine);
 
-/// The largest resident memory of this process so far, in bytes, as the system reports it; 0 if it does not.
-std::int64_t peak_resident_bytes();
-
 /// A rank's memory, planned and measured.
 struct MemoryReport {
   MemoryUse predicted;
   MemoryUse measured;
   std::int64_t resident = 0;  ///< of the process
 };
-
-/// Every rank's memory, in rank order, on all ranks. Collective over `world`.
-std::vector<MemoryReport> gather_memory(Communicator const& world, MemoryReport const& own);
 
 /// Tables in MiB: the prediction, and the measured memory below it. Adjacent ranks with equal numbers share a line
 /// (with the largest of `resident`); instead of more than 32 lines they have the minimum and the maximum.

@@ -21,45 +21,37 @@ struct LinkModel {
   bool operator==(LinkModel const&) const = default;
 };
 
-/// The number of latencies in a collective of `ranks` ranks, at least 1: ⌈log₂ ranks⌉, as in a tree.
-double collective_steps(int ranks);
-
 /// The times of messages between ranks of one node, and between nodes. A collective of n ranks has
-/// collective_steps(n) latencies, an all-to-all n - 1, and moves a share of the bytes: of an all-reduce 2 (n - 1) / n,
-/// of an all-gather or a reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
+/// ⌈log₂ n⌉ latencies, as in a tree, an all-to-all n - 1, and moves a share of the bytes: of an all-reduce 2 (n - 1) /
+/// n, of an all-gather or a reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
-  struct Links {
-    LinkModel message;         ///< point to point
-    LinkModel all_reduce;      ///< per step, and per byte that moves
-    LinkModel reduce_scatter;  ///< per step, and per byte that moves
-    LinkModel bfloat16_all_reduce;
-    LinkModel bfloat16_reduce_scatter;
-    LinkModel all_gather;  ///< also broadcast
-    LinkModel all_to_all;
-    LinkModel reduction;  ///< of gradients: non-blocking, in buckets; measured as an all-reduce
-
-    /// The same α and β for every verb.
-    static Links uniform(LinkModel const& link) { return {link, link, link, link, link, link, link, link}; }
-    bool operator==(Links const&) const = default;
+  /// The links that have times of their own. Those of collectives are per step, and per byte that moves.
+  enum Link : std::size_t {
+    message,  ///< point to point
+    all_reduce,
+    reduce_scatter,
+    bfloat16_all_reduce,
+    bfloat16_reduce_scatter,
+    all_gather,  ///< also broadcast
+    all_to_all,
+    reduction,  ///< of gradients: non-blocking, in buckets; measured as an all-reduce
   };
-  Links inside_node;
-  Links between_nodes;
+  /// The links' names in files and tables.
+  static constexpr std::array<std::string_view, 8> link_names{
+      "message",    "all_reduce", "reduce_scatter", "bfloat16_all_reduce", "bfloat16_reduce_scatter",
+      "all_gather", "all_to_all", "reduction"};
+  using Links = std::array<LinkModel, link_names.size()>;
+
+  Links inside_node{};
+  Links between_nodes{};
   std::string source{};  ///< a description of where the numbers come from
 
-  /// The same α and β for every verb and place.
+  /// The same α and β for every link and place.
   static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
   /// Guesses for a node's memory and a usual cluster network.
   static NetworkModel assumed();
 };
 
-/// A link and its name in files and tables.
-struct NamedLink {
-  using Member = LinkModel NetworkModel::Links::*;  // named because nvcc puts other declarations into parentheses
-
-  std::string_view name;
-  Member link;
-};
-std::span<NamedLink const> named_links();
 /// The places of a network's links, by their names in files.
 inline auto network_places(NetworkModel& network) {
   return std::array{std::pair{"inside_node", &network.inside_node}, std::pair{"between_nodes", &network.between_nodes}};
@@ -98,7 +90,7 @@ struct TimedMessage {
 /// The α and β, neither below 0, with the smallest relative errors (least squares). At least one message.
 LinkModel fit_link(std::span<TimedMessage const> messages);
 
-/// Measures each of named_links between the ranks of `world`: inside the node with the most ranks, and between nodes by
+/// Measures each link between the ranks of `world`: inside the node with the most ranks, and between nodes by
 /// one rank of each. Links for which there is only one rank are `assumed`. Takes some seconds; collective over `world`,
 /// and the result is the same on every rank.
 NetworkModel measure_network(Communicator const& world);

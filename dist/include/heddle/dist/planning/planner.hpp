@@ -61,8 +61,8 @@ struct LayoutPlan {
 
 /// The layouts that fit.
 struct Plan {
-  /// At most as many as asked for, the fastest first, except that layouts that are as fast as the fastest within the
-  /// error of its estimate are sorted by simplicity. Their memory is that of the run's own plan.
+  /// At most `count`, the fastest first. Layouts that are as fast as the fastest within the error of its estimate are
+  /// sorted by simplicity. Their memory is what the run itself plans.
   std::vector<LayoutPlan> best{};
   std::int64_t fitting = 0;  ///< all that fit, those that are not in `best` by an estimate of their memory
   std::vector<Rejection> rejections{};
@@ -88,8 +88,8 @@ class Planner {
   LayoutPlan estimate(LayoutChoice const& layout);
   /// Replaces the memory by that of the run's largest micro-batches, as the run itself plans it; returns every rank's.
   std::vector<MemoryNeed> plan_exactly(LayoutPlan& plan) const;
-  /// The memory of every rank, as the run itself plans it or, if `first_batches`, for the request's batches only. Of
-  /// more than max_ranks_planned ranks those of a stage have that of its last rank of data rank 0.
+  /// The memory of every rank, as the run itself plans it or, if `first_batches`, for the request's batches only. With
+  /// more than max_ranks_planned ranks, all ranks of a stage get the memory of one, the last of data rank 0.
   std::vector<MemoryNeed> memory_of_ranks(LayoutChoice const& layout, bool first_batches) const;
   static constexpr int max_ranks_planned = 16;
   /// All layouts of the machines' ranks.

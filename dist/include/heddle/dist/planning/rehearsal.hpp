@@ -10,6 +10,7 @@
 #include <heddle/dist/report/traffic_report.hpp>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,30 +24,54 @@ namespace heddle {
 /// nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
 
-/// Adds up the memory that the kernels of a rehearsal would keep after its calls; memory that several calls name counts
-/// once.
-class KeptByKernels : public KernelObserver {
+/// Equal calls of a kernel.
+struct KernelCalls {
+  std::string kind;
+  Cost cost;  ///< of one call
+  double calls = 0;
+};
+
+/// An implementation that a layer selects.
+struct SelectedKernel {
+  std::string operation;
+  std::string problem;  ///< a description
+  std::string implementation;
+
+  auto operator<=>(SelectedKernel const&) const = default;
+};
+
+/// Notes the kernels that a rehearsal selects and calls.
+class RehearsedCalls final : public KernelObserver {
  public:
+  void selected(KernelSelection const& selection) override;
   void observe(Execution& execution, KernelCall const& call) override;
+
+  /// Sorted, each once.
+  std::vector<SelectedKernel> selections() const { return {selections_.begin(), selections_.end()}; }
+  /// The calls since the previous take().
+  std::vector<KernelCalls> take();
+  /// The memory that kernels would keep after all calls; memory that several calls name counts once.
   std::int64_t kept_bytes() const;
+  /// The bytes that the largest call reads and writes. A kernel's scratch holds other forms of its operands.
+  std::int64_t largest_call() const { return largest_call_; }
 
  private:
-  std::map<std::string, std::int64_t> bytes_by_name_;
+  std::set<SelectedKernel> selections_;
+  std::map<std::string, std::vector<KernelCalls>> calls_;
+  std::map<std::string, std::int64_t> kept_by_name_;
+  std::int64_t largest_call_ = 0;
 };
 
 /// A rank's model in such groups, with kernels that compute nothing. Its parameters only reserve addresses. Kokkos must
 /// be initialised.
 struct RehearsedRank {
-  /// `observer` is notified of the kernels' calls. Keeps references to it and to the configuration. Throws ConfigError
-  /// for an impossible layout.
-  RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries,
-                KernelObserver& observer);
-
-  /// This rank's share of the stream's rows in training.
-  GroupMember row_split() const;
+  /// Keeps a reference to the configuration. Throws ConfigError for an impossible layout.
+  RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                Registries const& registries);
 
   static constexpr Arena::Kind arenas = Arena::Kind::addresses;
 
+  RehearsedCalls calls;
   KernelRegistries kernels;
   DType dtype;
   ParallelState parallel;
@@ -56,13 +81,6 @@ struct RehearsedRank {
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   Model model;
   Pipeline pipeline;
-};
-
-/// Equal calls of a kernel.
-struct KernelCalls {
-  std::string kind;
-  Cost cost;  ///< of one call
-  double calls = 0;
 };
 
 /// A pass of a micro-batch through a part of a stage.

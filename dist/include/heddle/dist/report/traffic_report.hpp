@@ -8,8 +8,13 @@
 
 namespace heddle {
 
-/// A rank's traffic by group, in the order of ParallelState. All zero for a single rank.
+/// The groups of ParallelState, in its order.
+struct TrafficGroup {
+  enum Index : std::size_t { world, pipeline, data, context, tensor, replicas };
+};
 inline constexpr std::size_t traffic_groups = 6;
+
+/// A rank's traffic by group. All zero for a single rank.
 using TrafficByGroup = std::array<Ledger, traffic_groups>;
 
 /// "tensor": the name of a group, by its index.

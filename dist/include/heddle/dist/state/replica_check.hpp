@@ -10,15 +10,14 @@ namespace heddle {
 /// The digest of a contiguous tensor's bytes; see core/base/digest.hpp.
 std::uint64_t digest(Tensor const& tensor);
 
-/// Compares every parameter's value, by digests of its bits, among the ranks that must hold the same: the replicas;
-/// the tensor group for values that are not split over it; the stages for values that several stages hold. If any
-/// differ, throws Error with ExitCode::replicas_diverged, the same on every rank, naming a tensor and the world ranks
-/// on either side. A difference between replicas is named before one between tensor ranks, which may only follow from
-/// it. Collective over the world.
-void check_replicas(ParallelState const& parallel, ParameterSet const& parameters);
-/// Compares, in the same way, values and the moments that an optimizer keeps here. What only one replica has, because
-/// the optimizer is sharded, that replica compares with what its last updates left: see DistributedOptimizer::damaged.
+/// Compares every parameter's value and, if there is an optimizer, the moments that it keeps here, by digests of their
+/// bits, among the ranks that must hold the same: the replicas; the tensor group for values that are not split over it;
+/// the stages for values that several stages hold. If any differ, throws Error with ExitCode::replicas_diverged, the
+/// same on every rank, naming a tensor and the world ranks on either side. A difference between replicas is named
+/// before one between tensor ranks, which may only follow from it. State that only one replica has, because the
+/// optimizer is sharded, that replica compares with what its last updates left: see DistributedOptimizer::damaged.
+/// Collective over the world.
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters,
-                    DistributedOptimizer const& optimizer);
+                    DistributedOptimizer const* optimizer = nullptr);
 
 }  // namespace heddle

@@ -10,9 +10,9 @@
 
 namespace heddle {
 
-/// Measures the seconds of this rank's training steps, and of those the ones in which it is in a verb of a measured
-/// communicator or waits for a transfer. Verbs within verbs or waiting count once, as the outer one. As an observer of
-/// work it counts waiting, and passes everything on to a trace.
+/// Measures the seconds of this rank's training steps, one at a time, and of those the ones in which it is in a verb of
+/// a measured communicator or waits for a transfer. Verbs within verbs or waiting count once, as the outer one. Steps,
+/// reading and waiting are reported to it as work, and it passes all work on to a trace.
 class StepTimes final : public WorkObserver {
  public:
   /// Sums over the steps so far.
@@ -32,33 +32,6 @@ class StepTimes final : public WorkObserver {
   /// The world's backend, measured, as well as groups that are split off it. Not collective.
   std::shared_ptr<CommunicatorBackend> measured(std::shared_ptr<CommunicatorBackend> world) const;
 
-  /// Measures a step, by its number, during its lifetime. One at a time.
-  class Step {
-   public:
-    Step(StepTimes& times, std::int64_t step);
-    ~Step();
-    Step(Step const&) = delete;
-    Step& operator=(Step const&) = delete;
-
-   private:
-    StepTimes& times_;
-    std::string name_;
-    std::int64_t began_;
-  };
-  /// The same for reading inside a step.
-  class Data {
-   public:
-    explicit Data(StepTimes& times);
-    ~Data();
-    Data(Data const&) = delete;
-    Data& operator=(Data const&) = delete;
-
-   private:
-    StepTimes& times_;
-    std::int64_t began_;
-    double communicated_;
-  };
-
   void begin(Work const& work) override;
   void end() noexcept override;
 
@@ -69,8 +42,28 @@ class StepTimes final : public WorkObserver {
   struct State;
 
  private:
+  /// A piece of work that has started.
+  struct Open {
+    Work work;
+    std::int64_t began = 0;
+    double communicated = 0;  ///< Seconds::communicating then
+  };
+
   std::shared_ptr<State> state_;  ///< shared with the backends
-  std::vector<Work> open_;
+  std::vector<Open> open_;
 };
+
+/// How well the ranks were used, by the POP methodology (https://pop-coe.eu/node/69): computing is every second of a
+/// step outside of communication.
+struct Efficiency {
+  double load_balance = 1;   ///< mean over the maximum computing time
+  double communication = 1;  ///< the maximum computing time over the time of the steps
+  double parallel = 1;       ///< mean computing time over the time of the steps: the product of the two
+  int slowest = 0;           ///< the rank with the least communication, so with the least waiting
+  double waited_less = 0;    ///< seconds by which it waited less than the mean of the other ranks
+};
+
+/// The efficiency of ranks from their seconds in rank order: at least one rank and one step.
+Efficiency efficiency_of(std::vector<StepTimes::Seconds> const& ranks);
 
 }  // namespace heddle
