@@ -9,22 +9,6 @@ namespace heddle {
 
 namespace {
 
-TraceKind kind_of(WorkKind kind) {
-  switch (kind) {
-    case WorkKind::step:
-      return TraceKind::step;
-    case WorkKind::pass:
-      return TraceKind::pass;
-    case WorkKind::layer:
-      return TraceKind::layer;
-    case WorkKind::kernel:
-      return TraceKind::kernel;
-    case WorkKind::waiting:
-      return TraceKind::waiting;
-  }
-  return TraceKind::step;
-}
-
 std::string region_name(Work const& work) {
   return work.kind == WorkKind::layer && work.direction == Direction::backward ? fmt::format("{} backward", work.name)
                                                                                : std::string(work.name);
@@ -62,7 +46,7 @@ void StepTrace::begin(Work const& work) {
   events_.push_back({.number = work.micro_batch,
                      .place = pass ? work.part : -1,
                      .name = number_of(work.name),
-                     .kind = kind_of(work.kind),
+                     .kind = work.kind,
                      .direction = work.direction});
   events_.back().begin = now();
 }

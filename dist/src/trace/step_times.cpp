@@ -51,17 +51,17 @@ void StepTimes::State::leave(MeasuredGroup& group, MeasuredCall const& call) {
   group.nanoseconds[static_cast<std::size_t>(call.verb)] += ended - entered;
   seconds.communicating += nanosecond * static_cast<double>(ended - entered);
   if (traces()) {
-    add_to_trace(call.started ? TraceKind::waiting : TraceKind::communication, group, call, entered, ended);
+    add_to_trace(call.started ? WorkKind::waiting : WorkKind::communication, group, call, entered, ended);
   }
 }
 
 void StepTimes::State::add_transfer(MeasuredGroup const& group, MeasuredCall const& call, std::int64_t began) {
   if (in_step && traces() && began > 0) {
-    add_to_trace(TraceKind::transfer, group, call, began, StepTrace::now());
+    add_to_trace(WorkKind::transfer, group, call, began, StepTrace::now());
   }
 }
 
-void StepTimes::State::add_to_trace(TraceKind kind, MeasuredGroup const& group, MeasuredCall const& call,
+void StepTimes::State::add_to_trace(WorkKind kind, MeasuredGroup const& group, MeasuredCall const& call,
                                     std::int64_t began, std::int64_t ended) {
   TraceEvent event{.begin = began, .end = ended, .number = call.bytes, .kind = kind};
   if (call.peer >= 0) {
@@ -104,7 +104,7 @@ StepTimes::Data::~Data() {
   state.seconds.data +=
       nanosecond * static_cast<double>(ended - began_) - (state.seconds.communicating - communicated_);
   if (state.traces()) {
-    state.trace->add({.begin = began_, .end = ended, .kind = TraceKind::data}, "reading", "");
+    state.trace->add({.begin = began_, .end = ended, .kind = WorkKind::data}, "reading", "");
   }
 }
 

@@ -33,7 +33,7 @@ struct StepTimes::State {
   /// Adds a transfer that has ended to the trace.
   void add_transfer(MeasuredGroup const& group, MeasuredCall const& call, std::int64_t began);
   bool traces() const { return trace != nullptr && trace->recording(); }
-  void add_to_trace(TraceKind kind, MeasuredGroup const& group, MeasuredCall const& call, std::int64_t began,
+  void add_to_trace(WorkKind kind, MeasuredGroup const& group, MeasuredCall const& call, std::int64_t began,
                     std::int64_t ended);
 
   StepTrace* trace = nullptr;

@@ -16,8 +16,6 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> categories{"step", "pass",          "layer",   "kernel",
-                                                     "data", "communication", "waiting", "transfer"};
 constexpr int work_lane = 0;
 
 /// The events of one rank, as they travel.
@@ -100,7 +98,7 @@ class Writer {
     metadata("process_name", work_lane, fmt::format("rank {} on {}", rank, from.host));
     metadata("thread_name", work_lane, "work");
     for (TraceEvent const& event : from.events) {
-      if (event.kind == TraceKind::transfer) {
+      if (event.kind == WorkKind::transfer) {
         transfer(event);
       } else if (event.end > 0) {
         item(fmt::format(R"({{"ph":"X",{},"dur":{:.3f}{}}})", head(event, work_lane, event.begin),
@@ -123,31 +121,28 @@ class Writer {
   }
 
   std::string head(TraceEvent const& event, int lane, std::int64_t at) const {
-    bool const pass = event.kind == TraceKind::pass;
-    std::string_view const direction = event.direction == Direction::forward ? "forward" : "backward";
-    return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})",
-                       categories[static_cast<std::size_t>(event.kind)],
-                       json_text(pass ? direction : std::string_view(text(event.name))), rank_, lane,
+    bool const pass = event.kind == WorkKind::pass;
+    return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})", name_of(event.kind),
+                       json_text(pass ? name_of(event.direction) : std::string_view(text(event.name))), rank_, lane,
                        1e-3 * static_cast<double>(at - from_->offset - origin_));
   }
 
   std::string arguments(TraceEvent const& event) const {
     switch (event.kind) {
-      case TraceKind::pass:
+      case WorkKind::pass:
         return fmt::format(R"(,"args":{{"micro_batch":{},"part":{}}})", event.number, event.place);
-      case TraceKind::layer:
-        return fmt::format(R"(,"args":{{"pass":"{}"}})",
-                           event.direction == Direction::forward ? "forward" : "backward");
-      case TraceKind::kernel:
+      case WorkKind::layer:
+        return fmt::format(R"(,"args":{{"pass":"{}"}})", name_of(event.direction));
+      case WorkKind::kernel:
         return fmt::format(R"(,"args":{{"extents":{}}})", json_text(text(event.detail)));
-      case TraceKind::communication:
-      case TraceKind::waiting:
-      case TraceKind::transfer:
+      case WorkKind::communication:
+      case WorkKind::waiting:
+      case WorkKind::transfer:
         return fmt::format(R"(,"args":{{"group":{}{}{}}})", json_text(text(event.detail)),
                            event.number >= 0 ? fmt::format(R"(,"bytes":{})", event.number) : "",
                            event.place >= 0 ? fmt::format(R"(,"peer":{})", event.place) : "");
-      case TraceKind::step:
-      case TraceKind::data:
+      case WorkKind::step:
+      case WorkKind::data:
         return "";
     }
     return "";

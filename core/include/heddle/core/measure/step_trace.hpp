@@ -10,9 +10,6 @@
 
 namespace heddle {
 
-/// The kinds of events of a trace. The kinds up to `waiting` are nested in each other.
-enum class TraceKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
-
 /// An event of a trace, in nanoseconds of this process's steady clock. Texts are numbers of StepTrace::texts.
 struct TraceEvent {
   std::int64_t begin = 0;
@@ -21,7 +18,7 @@ struct TraceEvent {
   std::int32_t place = -1;   ///< of a pass: the part; of a message: the other rank in the world
   std::uint32_t name = 0;    ///< a text
   std::uint32_t detail = 0;  ///< a text: a kernel's extents, the group of communication
-  TraceKind kind = TraceKind::step;
+  WorkKind kind = WorkKind::step;
   Direction direction = Direction::forward;
 };
 

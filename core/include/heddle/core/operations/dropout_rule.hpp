@@ -78,7 +78,7 @@ KOKKOS_INLINE_FUNCTION void philox_words(std::uint64_t key, std::uint32_t (&coun
   }
 }
 
-/// A Dropout in the form that a kernel captures; random.hpp has the rule.
+/// A Dropout in the form that a kernel captures; dropout.hpp has the rule.
 struct DropoutRule {
   bool active = false;
   std::uint32_t threshold = 65536;

@@ -53,11 +53,11 @@ class AnyKernelRegistry {
   std::shared_ptr<Kernel> find(std::string_view name) const;
 
   /// The implementations that support the problem, in the order of implementations().
-  std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
+  std::vector<Implementation> supporting(AnyProblem const& problem) const;
   /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
   /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
   /// the reason.
-  AnyKernelEntry selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
+  Implementation selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
   explicit AnyKernelRegistry(std::string_view operation) : operation_(operation) {}
@@ -67,18 +67,17 @@ class AnyKernelRegistry {
   /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel);
   /// The implementations in the order of registration.
-  std::vector<AnyKernelEntry> const& all_entries() const { return entries_; }
+  std::vector<Implementation> const& all_entries() const { return entries_; }
   /// Throws ConfigError where the name is taken or empty.
   void add_named_trial(NamedTrial trial);
 
  private:
-  std::vector<AnyKernelEntry> by_speed() const;
   [[noreturn]] void fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
   std::string_view operation_;
   std::string origin_ = "built-in";
   TimesByProblem timings_;
-  std::vector<AnyKernelEntry> entries_;
+  std::vector<Implementation> entries_;
   std::vector<NamedTrial> trials_;
 };
 
@@ -112,8 +111,8 @@ class KernelRegistry final : public AnyKernelRegistry {
   /// The implementations in the order of registration.
   std::vector<KernelEntry<Interface>> entries() const {
     std::vector<KernelEntry<Interface>> typed;
-    for (AnyKernelEntry const& entry : all_entries()) {
-      typed.push_back({entry, std::static_pointer_cast<Interface>(entry.kernel)});
+    for (auto const& [name, speed, origin, kernel] : all_entries()) {
+      typed.push_back({name, speed, origin, std::static_pointer_cast<Interface>(kernel)});
     }
     return typed;
   }
@@ -132,10 +131,9 @@ class KernelRegistries {
   KernelRegistries& operator=(KernelRegistries&&) noexcept = default;
   ~KernelRegistries() = default;
 
-  /// Registries of which every selection is an idle kernel: it supports everything and touches no memory.
-  static KernelRegistries idle();
   /// A copy of these registries in which every selection is idle: it touches no memory and reports its calls to
-  /// `observer`, which must outlive the selections.
+  /// `observer`, which must outlive the selections. Where nothing is registered for an operation, an idle kernel
+  /// supports everything.
   KernelRegistries rehearsal(KernelObserver& observer) const;
 
   /// The operation's registry, made if there is none yet. Throws ConfigError if another interface has the name.
@@ -165,7 +163,7 @@ class KernelRegistries {
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
     AnyProblem const any_problem = AnyProblem::of<Interface>(problem);
-    AnyKernelEntry const entry = registry.selected(choices.choice(Interface::operation), any_problem);
+    Implementation const entry = registry.selected(choices.choice(Interface::operation), any_problem);
     auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
     if (observer_ == nullptr) {
       return kernel;

@@ -1,15 +1,20 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <heddle/core/base/enumerations.hpp>
 
 namespace heddle {
 
 /// The kinds of work in a training step. The first four are nested in this order; `waiting` is for transfers that were
-/// started before, by a loop that makes them progress.
-enum class WorkKind : std::uint8_t { step, pass, layer, kernel, waiting };
+/// started before, by a loop that makes them progress. Only a trace has data (reading), communication and transfers.
+enum class WorkKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
+template <>
+inline constexpr std::array<std::string_view, 8> value_names<WorkKind>{"step", "pass",          "layer",   "kernel",
+                                                                       "data", "communication", "waiting", "transfer"};
 
 enum class Direction : std::uint8_t { forward, backward };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<Direction>{"forward", "backward"};
 
 /// A piece of a step's work.
 struct Work {
