@@ -9,8 +9,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/compare.hpp>
 #include <heddle/core/model/description.hpp>
+#include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <heddle/core/tensor/fence.hpp>
 #include <vector>
 
 #include "variant_results.hpp"

@@ -84,8 +84,7 @@ class Shift final : public Layer {
 };
 
 void register_all(Registries& registries) {
-  registries.layers.add(
-      "shift", [](LayerSpec const& spec) { return std::make_unique<Shift>(spec); }, {});
+  registries.layers.add<Shift>("shift");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#include <heddle/core/base/operation_names.hpp>
-#include <heddle/core/checks/kernel_check.hpp>
+#include <heddle/core/checks/check.hpp>
+#include <heddle/core/config/kernel_choices.hpp>
 #include <heddle/core/trials/trials.hpp>
 
 #include "kernel_fixture.hpp"

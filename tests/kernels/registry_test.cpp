@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/operation_names.hpp>
+#include <heddle/core/config/kernel_choices.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 

@@ -96,9 +96,14 @@ TEST_F(TensorOpsTest, SumOfSquaresIsPreciseAndRepeatable) {
       for (double const value : values(tensor)) {
         expected += value * value;
       }
-      double const sum = sum_of_squares(ops, execution_, tensor);
+      auto const sum_of_squares = [&] {
+        Tensor const result = Tensor::allocate(DType::float64, {1});
+        ops.add_sum_of_squares(execution_, tensor, result);
+        return values(result).front();
+      };
+      double const sum = sum_of_squares();
       EXPECT_NEAR(sum, expected, 1e-9) << what;
-      EXPECT_EQ(sum, sum_of_squares(ops, execution_, tensor)) << what;
+      EXPECT_EQ(sum, sum_of_squares()) << what;
       Tensor const added = from_doubles({1000}, DType::float64, {1});
       ops.add_sum_of_squares(execution_, tensor, added);
       EXPECT_EQ(values(added), std::vector<double>{1000 + sum}) << what;
@@ -217,7 +222,7 @@ TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
     Tensor const three = Tensor::allocate(dtype, Shape{3, 2});
     EXPECT_THROW(ops.add(execution_, two, three), Error);
     EXPECT_THROW(ops.copy(execution_, two, three), Error);
-    EXPECT_THROW(sum_of_squares(ops, execution_, two.columns(0, 2)), Error);
+    EXPECT_THROW(ops.add_sum_of_squares(execution_, two.columns(0, 2), Tensor::allocate(DType::float64, {1})), Error);
     EXPECT_THROW(ops.add_sum_of_squares(execution_, two, Tensor::allocate(DType::float64, {2})), Error);
     EXPECT_THROW(ops.gather_rows(execution_, two, int_tensor({0, 1, 1}), three), Error);
   });

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <heddle/core/checks/result.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/execution.hpp>
@@ -32,7 +32,7 @@ Tensor converted(Tensor const& tensor, DType dtype);
 /// Uniform numbers from [low, high) that are exact in bfloat16, so that every dtype computes with the same inputs.
 Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low = -1, double high = 1);
 
-/// Fails if a value is further than tolerance(dtype) of checks/result.hpp from the expected one; infinities must be
+/// Fails if a value is further than tolerance(dtype) of checks/check.hpp from the expected one; infinities must be
 /// equal, NaN never is.
 void expect_close(Tensor const& actual, Tensor const& expected, DType dtype, char const* what);
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/library.hpp>
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/core/tensor/runtime.hpp>

@@ -4,9 +4,9 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/norm_kind.hpp>
-#include <heddle/core/layers/feed_forward.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/activation.hpp>

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>

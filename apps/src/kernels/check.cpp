@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/checks/check.hpp>
 

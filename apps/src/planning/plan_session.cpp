@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <ctime>
-#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>

@@ -11,7 +11,7 @@
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/core/training/learning_rate.hpp>
+#include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>

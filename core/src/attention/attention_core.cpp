@@ -1,101 +1,12 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/operations/attention.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
-#include <iterator>
 #include <utility>
 
-#include "attention_scores.hpp"
+#include "attention_options.hpp"
 
 namespace heddle {
-
-namespace {
-
-/// The keys that a query sees on average, of sequences of that length.
-double seen_keys(AttentionMask const& mask, double sequence) {
-  std::int64_t const length = std::llround(sequence);
-  return length > 0 ? visible_pairs(mask, length) / static_cast<double>(length) : 0;
-}
-
-}  // namespace
-
-Cost AttentionCore::cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load,
-                         AttentionMask const& mask) {
-  AttentionSizes const sizes = attention_sizes(keys, options);
-  AttentionProblem const problem{.dtype = load.dtype,
-                                 .heads = sizes.heads,
-                                 .head_dim = sizes.head_dim,
-                                 .kv_heads = sizes.kv_heads,
-                                 .score = attention_scores(keys, options, sizes.head_dim).kind};
-  AttentionExtents const extents{
-      .queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen_keys(mask, load.sequence)};
-  return linear_cost(load, keys.d_model, sizes.query_columns()) +
-         2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
-         linear_cost(load, sizes.query_columns(), keys.d_model);
-}
-
-namespace {
-
-/// The reason why the context group's ranks cannot share the heads of a tensor rank evenly; null where they do.
-std::optional<std::string> uneven_in_ulysses(std::string const& key, std::int64_t count, LayerUse const& use) {
-  std::int64_t const heads = count / use.tensor;
-  if (heads % use.context == 0) {
-    return std::nullopt;
-  }
-  return fmt::format(
-      "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
-      "parallel.tensor) cannot be divided among parallel.context = {}, which may be {}, or set "
-      "parallel.context_mode = \"ring\"",
-      key, count, heads, use.context, divisors_in_words(heads));
-}
-
-/// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
-std::optional<std::string> unsupported_reason(ModelConfig const& keys, LayerOptions const& options,
-                                              LayerUse const& use) {
-  AttentionSizes const sizes = attention_sizes(keys, options);
-  auto reason = uneven_over_tensor(keys.place("heads"), sizes.heads, use);
-  if (!reason) {
-    reason = uneven_over_tensor(options.place("kv_heads"), sizes.kv_heads, use);
-  }
-  if (!reason && use.context_mode != ContextMode::ring) {
-    reason = uneven_in_ulysses(keys.place("heads"), sizes.heads, use);
-  }
-  if (!reason && use.context_mode != ContextMode::ring) {
-    reason = uneven_in_ulysses(options.place("kv_heads"), sizes.kv_heads, use);
-  }
-  return reason;
-}
-
-/// Names an override rather than a key of the file as wrong, and a given key rather than a default.
-std::string uneven_heads(ModelConfig const& keys) {
-  auto const blame = [&](std::string const& key) {
-    return keys.place(key).starts_with("--set") ? 2 : (keys.places.given(key) ? 1 : 0);
-  };
-  return blame("d_model") > blame("heads")
-             ? fmt::format("{} = {} is not a multiple of model.heads = {}", keys.place("d_model"), keys.d_model,
-                           keys.heads)
-             : fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), keys.heads, keys.d_model);
-}
-
-}  // namespace
-
-AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
-  std::int64_t const heads = keys.heads;
-  if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    throw ConfigError(fmt::format("{}; heads may be {}, or any number where the layer's attention has a head_dim",
-                                  uneven_heads(keys), divisors_in_words(keys.d_model)));
-  }
-  AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
-                             options.integer("head_dim", keys.d_model / heads)};
-  if (heads % sizes.kv_heads != 0) {
-    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; it may be {}",
-                                  options.place("kv_heads"), sizes.kv_heads, heads, divisors_in_words(heads)));
-  }
-  return sizes;
-}
 
 namespace {
 
@@ -112,7 +23,7 @@ AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, Atte
   return call;
 }
 
-/// The implementation for a layer, whose name an error begins with.
+/// The implementation for a layer. An error starts with the layer's name.
 std::shared_ptr<Attention> select(LayerSpec const& spec, AttentionProblem const& problem) {
   try {
     return spec.kernels.select<Attention>(problem);
@@ -135,23 +46,6 @@ std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side key
 }
 
 }  // namespace
-
-LayerTraits AttentionCore::traits() {
-  LayerTraits traits{
-      .options =
-          {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .min = 1, .max = 4096},
-           {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .min = 1, .max = 65536},
-           {.name = "query_key_norm",
-            .type = OptionDescription::Type::boolean,
-            .meaning = "a norm on each head's queries and one on its keys; not given: false"}},
-      .attends = true,
-      .cost = [](ModelConfig const& keys, LayerOptions const& options,
-                 LayerLoad const& load) { return cost(keys, options, load, AttentionMask::bidirectional()); },
-      .unsupported_reason = unsupported_reason};
-  traits.trials = attention_trials();
-  std::ranges::move(score_options(), std::back_inserter(traits.options));
-  return traits;
-}
 
 AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask const& mask)
     : name_(spec.name),

@@ -6,7 +6,9 @@
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 #include <map>
+#include <span>
 
 namespace heddle {
 
@@ -25,19 +27,18 @@ void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int
 }
 
 /// Cosines on even columns and sines on odd ones of position * base^(-column / head_dim), as Rotation has them.
-template <class Element>
-Tensor angles(std::int64_t length, std::int64_t head_dim, double base) {
-  std::vector<Element> host(static_cast<std::size_t>(length * head_dim));
+Tensor angles(std::int64_t length, std::int64_t head_dim, double base, DType dtype) {
+  std::vector<double> host(static_cast<std::size_t>(length * head_dim));
   for (std::int64_t position = 0; position < length; ++position) {
     for (std::int64_t column = 0; column < head_dim; column += 2) {
       double const frequency = std::pow(base, -static_cast<double>(column) / static_cast<double>(head_dim));
       double const angle = static_cast<double>(position) * frequency;
       auto const place = static_cast<std::size_t>(position * head_dim + column);
-      host[place] = static_cast<Element>(std::cos(angle));
-      host[place + 1] = static_cast<Element>(std::sin(angle));
+      host[place] = std::cos(angle);
+      host[place + 1] = std::sin(angle);
     }
   }
-  return from_host<Element>(host, {length, head_dim});
+  return from_doubles(host, dtype, {length, head_dim});
 }
 
 /// Pairs of columns of queries and keys turn with the position, so that their product depends only on the distance (Su
@@ -58,8 +59,7 @@ class RotaryPositions final : public AttentionPositions {
     }
     Tensor& table = tables_[head_dim];
     if (table.empty()) {
-      table = spec.dtype == DType::float64 ? angles<double>(spec.model.max_length, head_dim, spec.model.rotary_base)
-                                           : angles<float>(spec.model.max_length, head_dim, spec.model.rotary_base);
+      table = angles(spec.model.max_length, head_dim, spec.model.rotary_base, statistics_dtype(spec.dtype));
     }
   }
 
@@ -193,16 +193,15 @@ std::vector<double> slopes(std::int64_t heads) {
   return result;
 }
 
-template <class Element>
-Tensor slope_table(std::vector<double> const& slope, std::int64_t max_length) {
+Tensor slope_table(std::span<double const> slope, std::int64_t max_length, DType dtype) {
   std::int64_t const columns = 2 * max_length - 1;
-  std::vector<Element> host;
+  std::vector<double> host;
   for (double const each : slope) {
     for (std::int64_t column = 0; column < columns; ++column) {
-      host.push_back(static_cast<Element>(-each * static_cast<double>(std::abs(column - (max_length - 1)))));
+      host.push_back(-each * static_cast<double>(std::abs(column - (max_length - 1))));
     }
   }
-  return from_host<Element>(host, {static_cast<std::int64_t>(slope.size()), columns});
+  return from_doubles(host, dtype, {std::ssize(slope), columns});
 }
 
 /// Scores fall with the distance of query and key, by a fixed slope for each head (Press et al. 2022). Keys on both
@@ -213,10 +212,8 @@ class AlibiPositions final : public AttentionPositions {
     std::vector<double> const all = slopes(heads_);
     // add_layer refuses heads that the tensor group's ranks do not share evenly.
     IndexRange const mine = share(heads_, spec.stack.parallel.tensor.rank(), spec.stack.parallel.tensor.size());
-    std::vector<double> const own(all.begin() + mine.begin, all.begin() + mine.end);
-    std::int64_t const length = spec.stack.model.max_length;
-    bias_ = statistics_dtype(spec.stack.dtype) == DType::float64 ? slope_table<double>(own, length)
-                                                                 : slope_table<float>(own, length);
+    std::span const own(all.begin() + mine.begin, all.begin() + mine.end);
+    bias_ = slope_table(own, spec.stack.model.max_length, statistics_dtype(spec.stack.dtype));
   }
 
   void add_layer(LayerSpec const& spec, std::int64_t heads, std::int64_t /*head_dim*/) override {

@@ -2,8 +2,6 @@
 
 #include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/operations/attention.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
 #include <utility>
 
 namespace heddle {

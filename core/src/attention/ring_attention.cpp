@@ -18,21 +18,14 @@ constexpr int gradient_tag = 1;
 /// The largest number of slices of heads into which a block's work is divided: MPI moves bytes between two of them.
 constexpr int max_slices = 8;
 
-std::int64_t max_rows(ContextRows const& rows) {
-  std::int64_t max = 0;
-  for (TokenRows const& shard : rows.shards) {
-    max = std::max(max, shard.tokens);
-  }
-  return max;
-}
-
 /// Matrices that travel around the ring, in two buffers: this rank computes with one while the other is received.
 class RingBuffers {
  public:
   RingBuffers(Communicator const& group, ContextAttention::Task const& task, DType dtype, std::int64_t columns)
       : group_(group), rows_(task.keys) {
+    std::int64_t const max_rows = std::ranges::max_element(rows_.shards, {}, &TokenRows::tokens)->tokens;
     for (KeysAndValues& buffer : buffers_) {
-      buffer.both = task.arena.allocate(dtype, {max_rows(rows_), columns});
+      buffer.both = task.arena.allocate(dtype, {max_rows, columns});
     }
   }
 

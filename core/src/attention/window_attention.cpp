@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -56,14 +55,6 @@ Integers rows_seen(AttentionMask const& mask, HostRows const& asking, HostRows c
 
 Tensor upload(Integers const& values) {
   return from_host<std::int32_t>(values, {static_cast<std::int64_t>(values.size())});
-}
-
-Integers inverse(Integers const& order) {
-  Integers places(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    places[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
-  }
-  return places;
 }
 
 /// The rows of keys and values that the ranks of a context group exchange so that each has those that its queries see:
@@ -176,7 +167,7 @@ class WindowExchange {
     keys_ = {upload(begin), upload(length), static_cast<std::int64_t>(sequences), longest};
     position_ = upload(sorted);
     order_ = upload(order);
-    places_ = upload(inverse(order));
+    places_ = upload(places_of(order, order.size()));
   }
 
   Communicator const& group_;

@@ -2,10 +2,15 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <heddle/core/base/compiled_abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/library.hpp>
 
 namespace heddle {
+
+std::string abi_tag() {
+  return plugin::compiled_abi_tag();
+}
 
 void* function_beside_core(std::string const& file, char const* name) {
   Dl_info core{};

@@ -40,6 +40,22 @@ std::vector<CheckResult> check_where(Registries const& registries, Execution& ex
 
 }  // namespace
 
+CheckResult const* first_fault(std::vector<CheckResult> const& results) {
+  auto const found = std::ranges::find_if_not(results, &std::string::empty, &CheckResult::fault);
+  return found == results.end() ? nullptr : &*found;
+}
+
+std::string subject(CheckResult const& result) {
+  return result.operation == "layer"
+             ? fmt::format("the layer '{}'", result.implementation)
+             : fmt::format("the implementation '{}' of operation '{}'", result.implementation, result.operation);
+}
+
+std::string describe(CheckResult const& result) {
+  return result.fault.empty() ? fmt::format("{} was not checked: {}", subject(result), result.not_run)
+                              : fmt::format("{} is wrong: {}: {}", subject(result), result.problem, result.fault);
+}
+
 std::vector<CheckResult> check_all(Registries const& registries, Execution& execution) {
   return check_where(registries, execution, [](Checked const&) { return true; });
 }

@@ -54,10 +54,6 @@ CrashNote::~CrashNote() {
   ::sigaltstack(&previous_stack_, nullptr);
 }
 
-void CrashNote::set(CheckResult const& check) {
-  set(fmt::format("{} ({}) crashes when it is checked: {}", subject(check), check.origin, check.problem));
-}
-
 void CrashNote::set(std::string const& text) {
   current_text = nullptr;
   text_ = fmt::format("\nheddle: {}\n", text);

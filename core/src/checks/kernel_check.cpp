@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/checks/compare.hpp>
-#include <heddle/core/checks/kernel_check.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <optional>
 
@@ -89,28 +89,30 @@ std::string no_oracle(std::string const& result) {
 /// The checks of one implementation.
 class KernelCheck {
  public:
-  KernelCheck(AnyKernelRegistry const& registry, AnyKernelEntry const& implementation, Execution& execution)
+  KernelCheck(AnyKernelRegistry const& registry, Implementation const& implementation, Execution& execution)
       : registry_(registry),
-        implementation_(implementation),
         kernel_(implementation.kernel),
         reference_(registry.find("reference")),
-        execution_(execution) {}
+        execution_(execution),
+        run_({.operation = std::string(registry.operation()),
+              .implementation = implementation.name,
+              .origin = implementation.origin,
+              .problem = {}}) {}
 
   std::vector<CheckResult> run() {
-    std::vector<CheckResult> results;
     for (NamedTrial const& trial : registry_.trials()) {
-      crash_note_.set(result(trial.name, 0));
+      CheckResult made = run_.start(trial.name);
       try {
-        check(trial, results);
+        check(trial);
       } catch (std::exception const& error) {
-        results.push_back(result(trial.name, 0));
-        results.back().fault = error.what();
+        made.fault = error.what();
+        run_.results.push_back(std::move(made));
       }
     }
-    return results;
+    return std::move(run_.results);
   }
-  CheckResult nothing_to_check() const {
-    CheckResult nothing = result("every trial", 0);
+  CheckResult nothing_to_check() {
+    CheckResult nothing = run_.start("every trial");
     nothing.not_run = fmt::format(
         "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
         "add_trial (docs/checking-kernels.md)",
@@ -132,49 +134,26 @@ class KernelCheck {
     return nullptr;
   }
 
-  CheckResult result(std::string problem, double tolerance) const {
-    return {.operation = std::string(registry_.operation()),
-            .implementation = implementation_.name,
-            .origin = implementation_.origin,
-            .problem = std::move(problem),
-            .tolerance = tolerance};
-  }
-
-  /// Adds a result of `work`; what it throws is a fault.
-  template <class Work>
-  void add(std::vector<CheckResult>& results, CheckResult result, Work const& work) {
-    crash_note_.set(result);
-    try {
-      work(result);
-    } catch (std::exception const& error) {
-      result.fault = fmt::format("it throws: {}", error.what());
-    } catch (...) {
-      result.fault = "it throws an object that is not a std::exception";
-    }
-    results.push_back(std::move(result));
-  }
-
-  void check(NamedTrial const& named, std::vector<CheckResult>& results) {
+  void check(NamedTrial const& named) {
     std::optional<Results> expected;
     for (DType const dtype : dtypes) {
       Made const made(named, dtype);
       if (!made.trial.forward || !supports(*kernel_, made.trial)) {
         continue;
       }
-      add(results, result(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype)),
-          [&](CheckResult& found) {
-            Made const exact(named, DType::float64);
-            Kernel* const right = oracle(exact.trial);
-            if (right != nullptr && !expected) {
-              expected = results_of(exact, *right, execution_);
-            }
-            compare(made, expected, found);
-          });
+      run_.add(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype), [&](CheckResult& found) {
+        Made const exact(named, DType::float64);
+        Kernel* const right = oracle(exact.trial);
+        if (right != nullptr && !expected) {
+          expected = results_of(exact, *right, execution_);
+        }
+        compare(made, expected, found);
+      });
     }
     Made const exact(named, DType::float64);
     if (oracle(exact.trial) == kernel_.get() && !exact.trial.gradients.empty()) {
-      add(results, result(named.name + ", central differences", difference_tolerance),
-          [&](CheckResult& found) { compare_with_differences(named, exact, found); });
+      run_.add(named.name + ", central differences", difference_tolerance,
+               [&](CheckResult& found) { compare_with_differences(named, exact, found); });
     }
   }
 
@@ -223,11 +202,10 @@ class KernelCheck {
   }
 
   AnyKernelRegistry const& registry_;
-  Implementation implementation_;
   std::shared_ptr<Kernel> kernel_;
   std::shared_ptr<Kernel> reference_;
   Execution& execution_;
-  CrashNote crash_note_;
+  CheckRun run_;
 };
 
 }  // namespace
@@ -237,7 +215,7 @@ std::vector<CheckResult> check_kernel(KernelRegistries const& registries, std::s
   std::vector<CheckResult> results;
   std::optional<CheckResult> nothing;
   if (AnyKernelRegistry const* const registry = registries.registry(operation)) {
-    for (AnyKernelEntry const& part : registry->parts()) {
+    for (Implementation const& part : registry->parts()) {
       if (part.name == implementation) {
         KernelCheck check(*registry, part, execution);
         std::ranges::move(check.run(), std::back_inserter(results));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/checks/compare.hpp>
-#include <heddle/core/checks/layer_check.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <span>
 
@@ -50,45 +50,38 @@ Tensor random_tensor(Shape const& shape, std::string_view name) {
 }
 
 /// A layer with its surroundings on one rank, in float64.
-class Bench {
- public:
+struct Bench {
+  ModelConfig model;
+  KernelRegistries kernels;
+  KernelChoices choices{};
+  ParallelState parallel{};
+  ParameterSet parameters{parallel.mesh};
+  LayerSpec spec;
+  std::unique_ptr<Layer> layer;
+  Arena arena{};
+
   Bench(Registries const& registries, LayerRegistry::Entry const& entry, LayerTrial const& trial, Side side)
-      : model_(small_model(trial)),
-        kernels_(registries.kernels.preferring_reference()),
-        spec_{.name = "stack.layers.0." + entry.name,
-              .side = side,
-              .model = model_,
-              .dtype = DType::float64,
-              .kernels = {kernels_, choices_},
-              .parallel = parallel_,
-              .parameters = parameters_,
-              .options = options_of(trial, entry)},
-        layer_(registries.layers.build(entry.name, spec_)) {
-    parameters_.allocate(DType::float64);
-    for (Parameter const& parameter : parameters_.all()) {
+      : model(small_model(trial)),
+        kernels(registries.kernels.preferring_reference()),
+        spec{.name = "stack.layers.0." + entry.name,
+             .side = side,
+             .model = model,
+             .dtype = DType::float64,
+             .kernels = {kernels, choices},
+             .parallel = parallel,
+             .parameters = parameters,
+             .options = options_of(trial, entry)},
+        layer(registries.layers.build(entry.name, spec)) {
+    parameters.allocate(DType::float64);
+    for (Parameter const& parameter : parameters.all()) {
       copy_from_doubles(parameter.value, random_numbers(parameter.value.size(), parameter.spec.name));
     }
-    parameters_.bump_versions();
+    parameters.bump_versions();
   }
 
-  Layer const& layer() const { return *layer_; }
-  ParameterSet& parameters() { return parameters_; }
-  Arena& arena() { return arena_; }
-  std::int64_t d_model() const { return model_.d_model; }
-  bool has_encoder_output() const { return spec_.has_encoder_output(); }
   LayerContext context(Execution& execution, Pack const& pack, bool training) {
-    return {.execution = execution, .arena = arena_, .pack = pack, .training = training, .seed = 5, .step = 3};
+    return {.execution = execution, .arena = arena, .pack = pack, .training = training, .seed = 5, .step = 3};
   }
-
- private:
-  ModelConfig model_;
-  KernelRegistries kernels_;
-  KernelChoices choices_;
-  ParallelState parallel_;
-  ParameterSet parameters_{parallel_.mesh};
-  LayerSpec spec_;
-  std::unique_ptr<Layer> layer_;
-  Arena arena_;
 };
 
 class GradientCheck {
@@ -104,21 +97,22 @@ class GradientCheck {
 
   void run(CheckResult& found) {
     Saved saved;
-    Values const output = values_of(bench_.layer().forward(context_, input_, saved));
+    Values const output = values_of(bench_.layer->forward(context_, input_, saved));
     forward_again(output, found);
     forward_another();
-    Tensor const& gradients = bench_.parameters().gradients();
+    Tensor const& gradients = bench_.parameters.gradients();
     copy_from_doubles(gradients, Values(static_cast<std::size_t>(gradients.size()), already));
-    HiddenStates const grad_output{from_doubles(hidden_factors_, DType::float64, input_.hidden.shape()),
-                                   bench_.has_encoder_output() ? from_doubles(encoder_output_factors_, DType::float64,
-                                                                              input_.encoder_output.shape())
-                                                               : Tensor()};
-    HiddenStates const grad_input = bench_.layer().backward(context_, grad_output, saved);
+    HiddenStates const grad_output{
+        from_doubles(hidden_factors_, DType::float64, input_.hidden.shape()),
+        bench_.spec.has_encoder_output()
+            ? from_doubles(encoder_output_factors_, DType::float64, input_.encoder_output.shape())
+            : Tensor()};
+    HiddenStates const grad_input = bench_.layer->backward(context_, grad_output, saved);
     compare("input", input_.hidden, to_doubles(grad_input.hidden), found);
-    if (bench_.has_encoder_output()) {
+    if (bench_.spec.has_encoder_output()) {
       compare("encoder_output", input_.encoder_output, to_doubles(grad_input.encoder_output), found);
     }
-    for (Parameter const& parameter : bench_.parameters().all()) {
+    for (Parameter const& parameter : bench_.parameters.all()) {
       Values gradient = to_doubles(parameter.gradient);
       std::for_each(gradient.begin(), gradient.end(), [](double& value) { value -= already; });
       compare(parameter.spec.name, parameter.value, gradient, found);
@@ -129,10 +123,10 @@ class GradientCheck {
   static std::vector<SentencePair> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
 
   HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
-    std::int64_t const columns = bench_.d_model();
-    return {
-        random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
-        bench_.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory") : Tensor()};
+    std::int64_t const columns = bench_.model.d_model;
+    return {random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
+            bench_.spec.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory")
+                                             : Tensor()};
   }
 
   static Values values_of(HiddenStates const& output) {
@@ -144,7 +138,7 @@ class GradientCheck {
   /// A layer is a function of its inputs, to the bit: with recomputation forward is called again before backward.
   void forward_again(Values const& first, CheckResult& found) {
     Saved saved;
-    Values const again = values_of(bench_.layer().forward(context_, input_, saved));
+    Values const again = values_of(bench_.layer->forward(context_, input_, saved));
     Difference const here = difference("output of forward, called again with the same inputs", again, first);
     found.output_error = here.error;
     found.fault = here.words;
@@ -156,25 +150,26 @@ class GradientCheck {
     Pack const pack = make_pack(std::span(all).last(2), ids);
     LayerContext context = bench_.context(context_.execution, pack, true);
     Saved saved;
-    static_cast<void>(bench_.layer().forward(context, random_input(pack, "another "), saved));
+    static_cast<void>(bench_.layer->forward(context, random_input(pack, "another "), saved));
   }
 
   double objective() {
-    ArenaScope const scope(bench_.arena());
+    ArenaScope const scope(bench_.arena);
     Saved saved;
-    HiddenStates const output = bench_.layer().forward(context_, input_, saved);
+    HiddenStates const output = bench_.layer->forward(context_, input_, saved);
     return weighted_sum(hidden_factors_, to_doubles(output.hidden)) +
-           (bench_.has_encoder_output() ? weighted_sum(encoder_output_factors_, to_doubles(output.encoder_output)) : 0);
+           (bench_.spec.has_encoder_output() ? weighted_sum(encoder_output_factors_, to_doubles(output.encoder_output))
+                                             : 0);
   }
 
   void compare(std::string const& name, Tensor const& variable, Values const& gradient, CheckResult& found) {
     auto const value_at = [&](Values const& values) {
       Values const before = to_doubles(variable);
       copy_from_doubles(variable, values);
-      bench_.parameters().bump_versions();
+      bench_.parameters.bump_versions();
       double const value = objective();
       copy_from_doubles(variable, before);
-      bench_.parameters().bump_versions();
+      bench_.parameters.bump_versions();
       return value;
     };
     note(central_difference({"gradient of " + name, to_doubles(variable), gradient, value_at}),
@@ -197,9 +192,9 @@ class DecodeCheck {
       : bench_(bench),
         pack_(make_pack(pairs(), ids)),
         context_(bench.context(execution, pack_, false)),
-        hidden_(random_numbers(rows * length * bench.d_model(), "decoded")) {
-    if (bench.has_encoder_output()) {
-      encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.d_model()}, "memory");
+        hidden_(random_numbers(rows * length * bench.model.d_model, "decoded")) {
+    if (bench.spec.has_encoder_output()) {
+      encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.model.d_model}, "memory");
       // Both hypotheses of a sentence read the same.
       auto const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
       auto const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
@@ -212,20 +207,20 @@ class DecodeCheck {
 
   void run(std::int64_t prompt, CheckResult& found) {
     Saved saved;
-    Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.d_model()});
-    Values const whole = to_doubles(bench_.layer().forward(context_, {input, encoder_output_}, saved).hidden);
+    Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.model.d_model});
+    Values const whole = to_doubles(bench_.layer->forward(context_, {input, encoder_output_}, saved).hidden);
     std::array<std::int32_t, rows> sequence{0, 1, 2, 3};  // of each row
     DecodeCache cache;
     for (std::int64_t time = prompt - 1; time < length; ++time) {
       DecodeStep const step = decode_step(time, time == prompt - 1 ? prompt : 1);
       if (time == length / 2) {
         std::array<std::int32_t, rows> const parents{1, 0, 3, 2};
-        bench_.layer().reorder(context_, from_host<std::int32_t>(parents, {rows}), step, cache);
+        bench_.layer->reorder(context_, from_host<std::int32_t>(parents, {rows}), step, cache);
         sequence = parents;
       }
       Values const tokens = newest(hidden_, sequence, step);
-      HiddenStates const output = bench_.layer().decode(
-          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.d_model()}), encoder_output_},
+      HiddenStates const output = bench_.layer->decode(
+          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.model.d_model}), encoder_output_},
           step, cache);
       note(difference(step.tokens > 1 ? fmt::format("a decoded prompt of {} tokens beside forward's", step.tokens)
                                       : fmt::format("decoded token {} beside forward's", time),
@@ -272,8 +267,8 @@ class DecodeCheck {
   Values newest(Values const& all, std::array<std::int32_t, rows> const& sequence, DecodeStep const& step) const {
     Values tokens;
     for (std::int32_t const index : sequence) {
-      auto const begin = all.begin() + (index * length + step.time + 1 - step.tokens) * bench_.d_model();
-      tokens.insert(tokens.end(), begin, begin + step.tokens * bench_.d_model());
+      auto const begin = all.begin() + (index * length + step.time + 1 - step.tokens) * bench_.model.d_model;
+      tokens.insert(tokens.end(), begin, begin + step.tokens * bench_.model.d_model);
     }
     return tokens;
   }
@@ -289,60 +284,41 @@ class DecodeCheck {
 class LayerCheck {
  public:
   LayerCheck(Registries const& registries, LayerRegistry::Entry const& entry, Execution& execution)
-      : registries_(registries), entry_(entry), execution_(execution) {}
+      : registries_(registries),
+        entry_(entry),
+        execution_(execution),
+        run_({.operation = "layer", .implementation = entry.name, .origin = entry.origin, .problem = {}}) {}
 
   std::vector<CheckResult> run() {
     std::vector<LayerTrial> const trials =
         entry_.traits.trials.empty() ? std::vector<LayerTrial>{{.name = "no options"}} : entry_.traits.trials;
     for (LayerTrial const& trial : trials) {
-      std::size_t const before = results_.size();
+      std::size_t const before = run_.results.size();
       std::string refusals;
       for (Side const side : {Side::source, Side::target}) {
         check(trial, side, refusals);
       }
-      if (results_.size() == before) {
-        add(trial.name, 0, [&](CheckResult& found) { found.fault = "it cannot be built: " + refusals; });
+      if (run_.results.size() == before) {
+        run_.add(trial.name, 0, [&](CheckResult& found) { found.fault = "it cannot be built: " + refusals; });
       }
     }
-    return std::move(results_);
+    return std::move(run_.results);
   }
 
  private:
-  CheckResult result(std::string problem, double tolerance) const {
-    return {.operation = "layer",
-            .implementation = entry_.name,
-            .origin = entry_.origin,
-            .problem = std::move(problem),
-            .tolerance = tolerance};
-  }
-
-  template <class Work>
-  void add(std::string problem, double tolerance, Work const& work) {
-    CheckResult found = result(std::move(problem), tolerance);
-    crash_note_.set(found);
-    try {
-      work(found);
-    } catch (std::exception const& error) {
-      found.fault = fmt::format("it throws: {}", error.what());
-    } catch (...) {
-      found.fault = "it throws an object that is not a std::exception";
-    }
-    results_.push_back(std::move(found));
-  }
-
   /// Adds no result where the layer does not support the side: cross-attention needs an encoder output.
   void check(LayerTrial const& trial, Side side, std::string& refusals) {
     std::string const where = side == Side::source ? "without encoder output" : "with encoder output";
-    crash_note_.set(result(fmt::format("{}, {}, building it", trial.name, where), 0));
+    run_.start(fmt::format("{}, {}, building it", trial.name, where));
     try {
       Bench bench(registries_, entry_, trial, side);
-      add(fmt::format("{}, {}, central differences", trial.name, where), difference_tolerance,
-          [&](CheckResult& found) { GradientCheck(bench, side, execution_).run(found); });
+      run_.add(fmt::format("{}, {}, central differences", trial.name, where), difference_tolerance,
+               [&](CheckResult& found) { GradientCheck(bench, side, execution_).run(found); });
       if (side == Side::target && entry_.traits.capabilities.decode) {
-        add(fmt::format("{}, {}, decoding", trial.name, where), tolerance(DType::float64),
-            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(1, found); });
-        add(fmt::format("{}, {}, decoding after a prompt", trial.name, where), tolerance(DType::float64),
-            [&](CheckResult& found) { DecodeCheck(bench, execution_).run(2, found); });
+        for (auto const& [what, prompt] : {std::pair{"decoding", 1}, std::pair{"decoding after a prompt", 2}}) {
+          run_.add(fmt::format("{}, {}, {}", trial.name, where, what), tolerance(DType::float64),
+                   [&, tokens = prompt](CheckResult& found) { DecodeCheck(bench, execution_).run(tokens, found); });
+        }
       }
     } catch (ConfigError const& error) {
       refusals += fmt::format("{}{}: {}", refusals.empty() ? "" : "; ", where, error.what());
@@ -352,8 +328,7 @@ class LayerCheck {
   Registries const& registries_;
   LayerRegistry::Entry const& entry_;
   Execution& execution_;
-  std::vector<CheckResult> results_;
-  CrashNote crash_note_;
+  CheckRun run_;
 };
 
 }  // namespace

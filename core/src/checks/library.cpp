@@ -1,7 +1,5 @@
 #include "library.hpp"
 
-#include <heddle/core/checks/kernel_check.hpp>
-#include <heddle/core/checks/layer_check.hpp>
 #include <heddle/core/trials/trials.hpp>
 
 void heddle_check(heddle::Registries const& registries, std::vector<heddle::Checked> const& chosen,

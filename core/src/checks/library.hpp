@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/checks/result.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <string>
 #include <vector>

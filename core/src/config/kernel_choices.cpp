@@ -1,17 +1,15 @@
 #include <algorithm>
-#include <heddle/core/base/operation_names.hpp>
+#include <array>
 #include <heddle/core/config/kernel_choices.hpp>
 
 namespace heddle {
 
-namespace {
-
-template <class Operations>
-auto find_operation(Operations& operations, std::string_view name) {
-  return std::find_if(operations.begin(), operations.end(), [&](auto const& each) { return each.first == name; });
+std::span<std::string_view const> operation_names() {
+#define EACH(name) #name,  // HEDDLE_OPERATIONS is EACH(name) for each of them (CMakeLists.txt)
+  static constexpr auto names = std::to_array<std::string_view>({HEDDLE_OPERATIONS});
+#undef EACH
+  return names;
 }
-
-}  // namespace
 
 KernelChoices::KernelChoices(std::string const& implementation) {
   for (std::string_view const name : operation_names()) {
@@ -21,12 +19,12 @@ KernelChoices::KernelChoices(std::string const& implementation) {
 
 KernelChoices::Choice const& KernelChoices::choice(std::string_view operation) const {
   static Choice const by_speed_or_times;
-  auto const found = find_operation(operations_, operation);
+  auto const found = std::ranges::find(operations_, operation, &Operation::first);
   return found == operations_.end() ? by_speed_or_times : found->second;
 }
 
 void KernelChoices::choose(std::string_view operation, std::string implementation, std::string origin) {
-  auto found = find_operation(operations_, operation);
+  auto found = std::ranges::find(operations_, operation, &Operation::first);
   if (found == operations_.end()) {
     found = operations_.insert(found, Operation(operation, Choice()));
   }

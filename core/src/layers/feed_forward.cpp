@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
-#include <heddle/core/layers/feed_forward.hpp>
+#include <heddle/core/layers/linear.hpp>
+#include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/activation.hpp>
 
 namespace heddle {
@@ -41,28 +41,76 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
   }
 }
 
-Linear hidden_projection(LayerSpec const& spec, bool gated) {
-  std::int64_t const columns = spec.model.d_ff;
-  return gated ? Linear(spec, spec.model.d_model, {{"gate", columns}, {"up", columns}}, Linear::Split::outputs)
-               : Linear(spec.named(spec.name + ".up"), {spec.model.d_model, columns}, Linear::Split::outputs);
-}
+/// Computes down(dropout(activation(up(x)))) (Vaswani et al. 2017, §3.3) or, where model.activation is gated,
+/// down(dropout(function(gate(x))) ∘ up(x)) (Shazeer 2020): "swiglu" with silu, "geglu" with gelu, "geglu_tanh" with
+/// gelu_tanh, "reglu" with relu. Hidden columns are split over the tensor group.
+class FeedForward final : public Layer {
+ public:
+  explicit FeedForward(LayerSpec const& spec)
+      : dropout_name_(spec.name + ".dropout"),
+        side_(spec.side),
+        problem_(activation_problem(spec.dtype, spec.model.activation)),
+        dropout_(spec.model.activation_dropout),
+        up_(hidden_projection(spec, problem_.gated)),
+        down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
+        activation_(select_activation(spec, problem_)) {}
 
-}  // namespace
+  HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved& saved) const override {
+    Tensor const hidden = up_.forward(context, input.hidden);
+    Tensor const activated = context.arena.allocate(hidden.dtype(), activated_columns(hidden).shape());
+    activation_->forward(context.execution, activation_call(context, hidden), activated);
+    saved.keep(Activations{input.hidden, hidden, activated});
+    return {down_.forward(context, activated), input.encoder_output};
+  }
 
-bool is_gated_activation(std::string_view name) {
-  return std::ranges::find(activation_functions, name, &ActivationFunction::gated) != activation_functions.end();
-}
+  HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const override {
+    auto const& [input, hidden, activated] = saved.get<Activations>();
+    Tensor const grad_activated = down_.backward(context, grad_output.hidden, activated);
+    Tensor const grad_hidden = problem_.gated ? context.arena.allocate(hidden.dtype(), hidden.shape()) : grad_activated;
+    ActivationCall call = activation_call(context, hidden);
+    call.output = activated;
+    activation_->backward(context.execution, call, grad_activated,
+                          {activated_columns(grad_hidden), factor_columns(grad_hidden)});
+    return {up_.backward(context, grad_hidden, input), grad_output.encoder_output};
+  }
 
-FeedForward::FeedForward(LayerSpec const& spec)
-    : dropout_name_(spec.name + ".dropout"),
-      side_(spec.side),
-      problem_(activation_problem(spec.dtype, spec.model.activation)),
-      dropout_(spec.model.activation_dropout),
-      up_(hidden_projection(spec, problem_.gated)),
-      down_(spec.named(spec.name + ".down"), {spec.model.d_ff, spec.model.d_model}, Linear::Split::inputs),
-      activation_(select_activation(spec, problem_)) {}
+ private:
+  struct Activations {
+    Tensor input;
+    Tensor hidden;     ///< before the activation: up(x), or gate(x) and up(x) side by side
+    Tensor activated;  ///< after activation and dropout
+  };
+  static Linear hidden_projection(LayerSpec const& spec, bool gated) {
+    std::int64_t const columns = spec.model.d_ff;
+    return gated ? Linear(spec, spec.model.d_model, {{"gate", columns}, {"up", columns}}, Linear::Split::outputs)
+                 : Linear(spec.named(spec.name + ".up"), {spec.model.d_model, columns}, Linear::Split::outputs);
+  }
+  /// This rank's hidden columns of `hidden`, or of its gradient.
+  Tensor activated_columns(Tensor const& hidden) const {
+    return problem_.gated ? hidden.columns(0, hidden.dim(1) / 2) : hidden;
+  }
+  /// The columns by which those are multiplied; empty without a gate.
+  Tensor factor_columns(Tensor const& hidden) const {
+    return problem_.gated ? hidden.columns(hidden.dim(1) / 2, hidden.dim(1) / 2) : Tensor();
+  }
+  ActivationCall activation_call(LayerContext const& context, Tensor const& hidden) const {
+    ActivationCall call{problem_.function, activated_columns(hidden),
+                        make_dropout(context, dropout_, dropout_name_, side_)};
+    call.gate = factor_columns(hidden);
+    call.dropout.first_column = up_.first_output();
+    return call;
+  }
 
-LayerTraits FeedForward::traits() {
+  std::string dropout_name_;
+  Side side_;
+  ActivationProblem problem_;
+  double dropout_;
+  Linear up_;
+  Linear down_;
+  std::shared_ptr<Activation> activation_;
+};
+
+LayerTraits feed_forward_traits() {
   auto const cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
     ActivationProblem const activation = activation_problem(load.dtype, keys.activation);
     std::int64_t const hidden = activation.gated ? 2 * keys.d_ff : keys.d_ff;
@@ -79,39 +127,10 @@ LayerTraits FeedForward::traits() {
   return {.cost = cost, .unsupported_reason = unsupported_reason, .trials = std::move(trials)};
 }
 
-Tensor FeedForward::activated_columns(Tensor const& hidden) const {
-  return problem_.gated ? hidden.columns(0, hidden.dim(1) / 2) : hidden;
-}
+}  // namespace
 
-Tensor FeedForward::factor_columns(Tensor const& hidden) const {
-  return problem_.gated ? hidden.columns(hidden.dim(1) / 2, hidden.dim(1) / 2) : Tensor();
-}
-
-ActivationCall FeedForward::activation_call(LayerContext const& context, Tensor const& hidden) const {
-  ActivationCall call{problem_.function, activated_columns(hidden),
-                      make_dropout(context, dropout_, dropout_name_, side_)};
-  call.gate = factor_columns(hidden);
-  call.dropout.first_column = up_.first_output();
-  return call;
-}
-
-HiddenStates FeedForward::forward(LayerContext& context, HiddenStates const& input, Saved& saved) const {
-  Tensor const hidden = up_.forward(context, input.hidden);
-  Tensor const activated = context.arena.allocate(hidden.dtype(), activated_columns(hidden).shape());
-  activation_->forward(context.execution, activation_call(context, hidden), activated);
-  saved.keep(Activations{input.hidden, hidden, activated});
-  return {down_.forward(context, activated), input.encoder_output};
-}
-
-HiddenStates FeedForward::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
-  auto const& [input, hidden, activated] = saved.get<Activations>();
-  Tensor const grad_activated = down_.backward(context, grad_output.hidden, activated);
-  Tensor const grad_hidden = problem_.gated ? context.arena.allocate(hidden.dtype(), hidden.shape()) : grad_activated;
-  ActivationCall call = activation_call(context, hidden);
-  call.output = activated;
-  activation_->backward(context.execution, call, grad_activated,
-                        {activated_columns(grad_hidden), factor_columns(grad_hidden)});
-  return {up_.backward(context, grad_hidden, input), grad_output.encoder_output};
+void register_feed_forward(LayerRegistry& registry) {
+  registry.add<FeedForward>("feed_forward", feed_forward_traits());
 }
 
 }  // namespace heddle

@@ -1,6 +1,5 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/layer.hpp>
-#include <heddle/core/operations/dropout.hpp>
 
 namespace heddle {
 

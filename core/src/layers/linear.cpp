@@ -4,8 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/linear.hpp>
-#include <heddle/core/operations/gemm.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -112,9 +110,6 @@ ParameterBlock* declare_biases(LayerSpec const& spec, std::vector<Linear::Part> 
 }
 
 }  // namespace
-
-Linear::Linear(LayerSpec const& spec, Extents const& extents, Split split)
-    : Linear(spec, extents.inputs, {{"", extents.outputs}}, split) {}
 
 Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split)
     : split_(split),

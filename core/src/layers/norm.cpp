@@ -50,14 +50,6 @@ Norm::Norm(LayerSpec const& spec, double dropout)
     : epsilon_(spec.model.norm_epsilon),
       kernel_(spec.kernels.select<ResidualNorm>({spec.dtype, spec.model.d_model, static_cast<float>(dropout)})) {}
 
-Norm Norm::of_stream(LayerSpec const& spec, std::string const& name, double dropout) {
-  return {spec, {name, spec.model.d_model, spec.stream_axes(), dropout}};
-}
-
-Norm Norm::none(LayerSpec const& spec, double dropout) {
-  return {spec, dropout};
-}
-
 Norm::Activations Norm::forward(LayerContext& context, Input const& input) const {
   Shape const& shape = input.residual.shape();
   DType const dtype = input.residual.dtype();

@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <heddle/core/layers/output_loss.hpp>
-#include <heddle/core/operations/gemm.hpp>
-#include <heddle/core/operations/softmax_cross_entropy.hpp>
 
 namespace heddle {
 
@@ -65,10 +63,6 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     bias_ = &spec.parameters.declare(
         {.name = "output.bias", .shape = {table.spec.shape[0]}, .initializer = Initializer::zeros(), .shard = {0}});
   }
-}
-
-Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
-  return logits(context, hidden, statistics_dtype(hidden.dtype()));
 }
 
 Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dtype) const {

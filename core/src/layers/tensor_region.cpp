@@ -17,10 +17,6 @@ boost::container::small_vector<std::int64_t, 32> shares(std::int64_t rows, int r
 
 }  // namespace
 
-std::int64_t TensorRegion::stream_rows(LayerContext const& context, std::int64_t rows) {
-  return share(rows, context.row_split.rank, context.row_split.ranks).count();
-}
-
 Tensor TensorRegion::enter(LayerContext& context, Tensor const& stream) const {
   Tensor const whole = partial_of(context, stream);
   if (context.row_split.ranks > 1) {

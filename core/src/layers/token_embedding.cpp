@@ -1,11 +1,8 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
-#include <heddle/core/operations/embedding.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 
 namespace heddle {
 
@@ -14,31 +11,28 @@ namespace {
 /// Sines and cosines of wavelengths from 2π to about 10000 * 2π: in pairs of columns (Vaswani et al. 2017, §3.5), or
 /// all sines before all cosines as in tensor2tensor, fairseq and Marian, whose last wavelength is exactly the longest.
 /// An odd last column is a sine, or 0.
-template <class Element>
-Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout) {
+Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout, DType dtype) {
   bool const interleaved = layout == PairLayout::interleaved;
   std::int64_t const half = d_model / 2;
   std::int64_t const pairs = interleaved ? d_model - half : half;
   double const steps =
       interleaved ? static_cast<double>(d_model) / 2 : static_cast<double>(std::max<std::int64_t>(half - 1, 1));
-  std::vector<Element> host(static_cast<std::size_t>(length * d_model));
+  std::vector<double> host(static_cast<std::size_t>(length * d_model));
   std::vector<double> frequencies;
   for (std::int64_t pair = 0; pair < pairs; ++pair) {
     frequencies.push_back(std::exp(static_cast<double>(pair) * -std::log(10000.0) / steps));
   }
   for (std::int64_t position = 0; position < length; ++position) {
-    Element* const row = host.data() + position * d_model;
+    double* const row = host.data() + position * d_model;
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
       double const angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(pair)];
-      double const sine = std::sin(angle);
-      double const cosine = std::cos(angle);
-      row[interleaved ? 2 * pair : pair] = static_cast<Element>(sine);
+      row[interleaved ? 2 * pair : pair] = std::sin(angle);
       if (std::int64_t const column = interleaved ? 2 * pair + 1 : half + pair; column < d_model) {
-        row[column] = static_cast<Element>(cosine);
+        row[column] = std::cos(angle);
       }
     }
   }
-  return from_host<Element>(host, {length, d_model});
+  return from_doubles(host, dtype, {length, d_model});
 }
 
 }  // namespace
@@ -60,8 +54,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
     learned_positions_ =
         &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
   } else if (spec.model.positions == Positions::sinusoidal) {
-    fixed_positions_ = spec.dtype == DType::float64 ? sinusoids<double>(shape[0], shape[1], spec.model.position_layout)
-                                                    : sinusoids<float>(shape[0], shape[1], spec.model.position_layout);
+    fixed_positions_ = sinusoids(shape[0], shape[1], spec.model.position_layout, statistics_dtype(spec.dtype));
   }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");

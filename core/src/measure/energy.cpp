@@ -88,9 +88,9 @@ void EnergyMeter::sample() {
       reason_ = fmt::format("{} cannot be read any more", domain.counter.string());
       return;
     }
-    // One that is smaller than before has begun again.
+    // A counter that is smaller than before has restarted at 0.
     if (*value < domain.last && domain.range == 0) {
-      reason_ = fmt::format("{} has begun again", domain.counter.string());
+      reason_ = fmt::format("{} has restarted", domain.counter.string());
       return;
     }
     microjoules_ += domain.microjoules * (*value - domain.last + (*value < domain.last ? domain.range : 0));

@@ -1,20 +1,17 @@
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <functional>
+#include <heddle/core/base/seconds.hpp>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <limits>
 #include <span>
-#include <string>
 
 namespace heddle {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// The shortest time of `work`, in seconds, over the repetitions that fit in about `budget` seconds, after one that
 /// does not count.
@@ -25,10 +22,10 @@ double min_seconds(Execution& execution, double budget, Work const& work) {
   double min = std::numeric_limits<double>::infinity();
   double total = 0;
   do {
-    auto const begin = Clock::now();
+    auto const begin = SteadyClock::now();
     work();
     execution.space.fence();
-    double const seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    double const seconds = seconds_since(begin);
     min = std::min(min, seconds);
     total += seconds;
   } while (total < budget);

@@ -34,7 +34,7 @@ void require_used(Settings const& settings, std::span<LayerDescription const> la
                   std::vector<std::string> names = {}) {
   for (LayerDescription const& layer : layers) {
     for (SublayerDescription const& sublayer : layer.sublayers) {
-      if (std::find(names.begin(), names.end(), sublayer.name) == names.end()) {
+      if (std::ranges::find(names, sublayer.name) == names.end()) {
         names.push_back(sublayer.name);
       }
     }
@@ -42,7 +42,7 @@ void require_used(Settings const& settings, std::span<LayerDescription const> la
   for (auto const& [key, setting] : settings) {
     std::size_t const dot = key.find('.');
     std::string const sublayer = key.substr(0, dot);
-    if (dot != std::string::npos && std::find(names.begin(), names.end(), sublayer) == names.end()) {
+    if (dot != std::string::npos && std::ranges::find(names, sublayer) == names.end()) {
       throw ConfigError(fmt::format("{}: {} is an option of {}, which {} not have; {}", setting.origin, key, sublayer,
                                     who, nearest_or_all(sublayer, names)));
     }
@@ -67,8 +67,7 @@ void require_used(StackConfig const& stack, std::string const& name, std::vector
 /// Positions that act in attention are not lost in a stack that has none.
 void require_positions_taken(ModelConfig const& model, std::string const& name,
                              std::vector<LayerDescription> const& layers) {
-  bool const taken =
-      std::any_of(layers.begin(), layers.end(), [](LayerDescription const& layer) { return layer.takes_positions(); });
+  bool const taken = std::ranges::any_of(layers, &LayerDescription::takes_positions);
   if (act_in_attention(model.positions) && !layers.empty() && !taken) {
     throw ConfigError(
         fmt::format("{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
@@ -118,10 +117,6 @@ std::optional<std::string> SublayerDescription::unsupported_reason(LayerUse cons
   return reason ? std::optional(fmt::format("{} ({})", *reason, path)) : std::nullopt;
 }
 
-bool LayerDescription::recomputes(SublayerDescription const& sublayer) const {
-  return keys->recompute == Recompute::layer || (keys->recompute == Recompute::attention && sublayer.traits.attends);
-}
-
 Cost LayerDescription::cost(LayerLoad const& load) const {
   Cost sum;
   for (SublayerDescription const& each : sublayers) {
@@ -131,8 +126,7 @@ Cost LayerDescription::cost(LayerLoad const& load) const {
 }
 
 bool LayerDescription::takes_positions() const {
-  return std::any_of(sublayers.begin(), sublayers.end(),
-                     [](SublayerDescription const& sublayer) { return sublayer.traits.takes_positions; });
+  return std::ranges::any_of(sublayers, &LayerTraits::takes_positions, &SublayerDescription::traits);
 }
 
 StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry) {
@@ -224,10 +218,6 @@ std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& 
     }
   }
   return std::nullopt;
-}
-
-bool ModelDescription::needs_prefixes() const {
-  return !unsupported_reason({}) && unsupported_reason({.prefixes = false});
 }
 
 std::optional<std::string> ModelDescription::untrainable_reason() const {

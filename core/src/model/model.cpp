@@ -4,7 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/model/model.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 

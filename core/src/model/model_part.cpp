@@ -1,23 +1,111 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model_part.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
-
-#include "shared_parameters.hpp"
 
 namespace heddle {
 
 namespace {
 
+/// The first of a stack's layers `layers` that takes positions; null if none does.
+LayerDescription const* find_with_positions(StackDescription const& stack, IndexRange const& layers) {
+  auto const end = stack.layers.begin() + layers.end;
+  auto const found =
+      std::find_if(stack.layers.begin() + layers.begin, end, std::mem_fn(&LayerDescription::takes_positions));
+  return found == end ? nullptr : &*found;
+}
+
+/// The stages with a part for which `uses` is true; empty if there is only one.
+template <class Uses>
+std::vector<int> sharing_stages(PipelinePlan const& plan, Uses const& uses) {
+  std::vector<int> stages;
+  for (int stage = 0; stage < plan.stages(); ++stage) {
+    if (std::ranges::any_of(plan.parts[static_cast<std::size_t>(stage)], uses)) {
+      stages.push_back(stage);
+    }
+  }
+  return stages.size() > 1 ? stages : std::vector<int>();
+}
+
+/// The parameters that a part of a model may share with other parts, also on other stages: tables of embeddings, the
+/// output projection, and the positions that a stack's layers have in common.
+class SharedParameters {
+ public:
+  SharedParameters(LayerSpec const& spec, ModelDescription const& description, VocabularySizes const& vocabulary,
+                   PipelinePlan const& plan)
+      : spec_(spec), description_(description), vocabulary_(vocabulary), plan_(plan) {}
+
+  /// Tables are declared by their first use on this rank; tied ones share a name.
+  Parameter& embedding(std::size_t stack) const { return declared(table(stack)); }
+  Parameter& output() const { return declared(table(description_.stacks.size())); }
+
+  /// The positions for the layers `layers` of a stack, counted from its first; null if they take none. `stack_spec` is
+  /// the stack's.
+  std::shared_ptr<AttentionPositions> positions(LayerSpec const& stack_spec, std::size_t stack,
+                                                IndexRange const& layers) const {
+    StackDescription const& described = description_.stacks[stack];
+    if (!act_in_attention(stack_spec.model.positions) || find_with_positions(described, layers) == nullptr) {
+      return nullptr;
+    }
+    auto const takes_them = [&](IndexRange const& part) {
+      return find_with_positions(described, description_.range_in(stack, part)) != nullptr;
+    };
+    return make_attention_positions({stack_spec, find_with_positions(described, {0, described.count()})->keys->heads,
+                                     sharing_stages(plan_, takes_them)});
+  }
+
+ private:
+  struct Table {
+    std::string name;
+    std::int64_t size = 0;
+  };
+
+  /// The table of a stack's embedding, or of the output, whose use follows those of the stacks.
+  Table table(std::size_t use) const {
+    bool const is_output = use == description_.stacks.size();
+    StackDescription const& stack = is_output ? description_.stacks.back() : description_.stacks[use];
+    std::int64_t const size = stack.side == Side::source ? vocabulary_.source : vocabulary_.target;
+    bool const tied = description_.keys.tie_embeddings;
+    if (tied && vocabulary_.joint) {
+      return {"embedding.weight", size};
+    }
+    return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size};
+  }
+
+  bool uses_table(IndexRange const& part, std::string const& name) const {
+    bool uses = part.end == description_.layers() && table(description_.stacks.size()).name == name;
+    for (std::size_t stack = 0; stack < description_.stacks.size(); ++stack) {
+      uses = uses || (description_.has_entry(stack, part) && table(stack).name == name);
+    }
+    return uses;
+  }
+
+  Parameter& declared(Table const& table) const {
+    if (Parameter* const present = spec_.parameters.find(table.name)) {
+      return *present;
+    }
+    double const deviation = 1 / std::sqrt(static_cast<double>(spec_.model.d_model));
+    return spec_.parameters.reserve(
+        {.name = table.name,
+         .shape = {table.size, spec_.model.d_model},
+         .initializer = Initializer::normal(deviation),
+         .shard = {0},
+         .stages = sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); })});
+  }
+
+  LayerSpec const& spec_;
+  ModelDescription const& description_;
+  VocabularySizes const& vocabulary_;
+  PipelinePlan const& plan_;
+};
+
 LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
-  return {.name = stack.name,
-          .side = stack.side,
-          .model = *stack.keys,
-          .dtype = spec.dtype,
-          .kernels = spec.kernels,
-          .parallel = spec.parallel,
-          .parameters = spec.parameters,
-          .encoder_side = stack.encoder_side};
+  LayerSpec own = spec.with_keys(stack.name, *stack.keys);
+  own.side = stack.side;
+  own.encoder_side = stack.encoder_side;
+  return own;
 }
 
 /// The tokens that a side's stack embeds.
@@ -165,8 +253,7 @@ HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t la
 }
 
 ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
-  auto const found =
-      std::find_if(stacks_.begin(), stacks_.end(), [&](Stack const& stack) { return stack.index == index; });
+  auto const found = std::ranges::find(stacks_, index, &Stack::index);
   return found == stacks_.end() ? nullptr : &*found;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <heddle/core/model/residual_stack.hpp>
-#include <heddle/core/operations/tensor_ops.hpp>
 
 namespace heddle {
 
@@ -15,20 +14,6 @@ double largest_dropout(StackDescription const& description, LayerSpec const& spe
     largest = std::max(largest, layer.keys->dropout);
   }
   return largest;
-}
-
-LayerSpec layer_spec(LayerSpec const& stack, LayerDescription const& layer, SublayerDescription const& sublayer,
-                     std::string const& name) {
-  return {.name = name,
-          .side = stack.side,
-          .model = *layer.keys,
-          .dtype = stack.dtype,
-          .kernels = stack.kernels,
-          .parallel = stack.parallel,
-          .parameters = stack.parameters,
-          .options = sublayer.options,
-          .encoder_side = stack.encoder_side,
-          .positions = stack.positions};
 }
 
 }  // namespace
@@ -50,7 +35,8 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
       auto const& uses = spec.parameters.uses();
       auto const uses_before = static_cast<std::ptrdiff_t>(uses.size());
-      LayerSpec const own_spec = layer_spec(spec, layer, sublayer, name);
+      LayerSpec own_spec = spec.with_keys(name, *layer.keys);
+      own_spec.options = sublayer.options;
       auto branch = registry.build(sublayer.name, own_spec);
       std::vector<Parameter const*> used(uses.begin() + uses_before, uses.end());
       Norm norm = Norm::of_stream(own_spec, name + ".norm", dropout);

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/observation.hpp>

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/observation.hpp>
@@ -59,20 +60,9 @@ double visible_pairs(AttentionCall const& call) {
   return pairs;
 }
 
-std::string_view variant_of(AttentionMask const& mask) {
-  switch (mask.kind) {
-    case MaskKind::bidirectional:
-      return "not causal";
-    case MaskKind::causal:
-      return "causal";
-    case MaskKind::window:
-      return "window";
-    case MaskKind::blocks:
-      return "blocks";
-    case MaskKind::prefix:
-      return "prefix";
-  }
-  return "";
+std::string_view name_of(MaskKind kind) {
+  constexpr std::array<std::string_view, 5> names{"bidirectional", "causal", "window", "blocks", "prefix"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 AttentionExtents extents_of(AttentionCall const& call) {
@@ -101,7 +91,7 @@ class ObservedAttention final : public ObservedKernel<Attention> {
   static CallDescription description(std::string_view direction, AttentionCall const& call,
                                      Cost (*cost_of)(AttentionProblem const&, AttentionExtents const&)) {
     return {.direction = direction,
-            .variant = variant_of(call.mask),
+            .variant = call.mask.is(MaskKind::bidirectional) ? "not causal" : name_of(call.mask.kind),
             .extents = fmt::format("{} on {} tokens", call.q.dim(0), call.k.dim(0)),
             .dtype = call.q.dtype(),
             .cost = cost_of(call.problem(), extents_of(call))};
@@ -127,15 +117,6 @@ struct Operands {
 std::string score_words(AttentionProblem const& problem) {
   return fmt::format("{}{}{}", problem.score == ScoreKind::dot_product ? "" : " ", name_of(problem.score),
                      problem.soft_cap ? " capped" : "");
-}
-
-/// A local mask that ends at the query is causal unless it says otherwise.
-std::string_view direction_words(AttentionMask const& mask) {
-  return mask.hides_later == (mask.right == 0) ? "" : (mask.hides_later ? "causal " : "bidirectional ");
-}
-
-std::string global_words(AttentionMask const& mask) {
-  return mask.global_tokens > 0 ? fmt::format(" with {} global", mask.global_tokens) : "";
 }
 
 /// Two operations for each visible pair and column. Linear scores take two products with a state of head_dim columns
@@ -172,20 +153,15 @@ double visible_pairs(AttentionMask const& mask, std::int64_t length) {
 }
 
 std::string describe(AttentionMask const& mask) {
-  switch (mask.kind) {
-    case MaskKind::bidirectional:
-      return "bidirectional";
-    case MaskKind::causal:
-      return "causal";
-    case MaskKind::window:
-      return fmt::format("{}window({}, {}){}", direction_words(mask), mask.left, mask.right, global_words(mask));
-    case MaskKind::blocks:
-      return fmt::format("{}blocks of {}({}, {}){}", direction_words(mask), mask.block, mask.left, mask.right,
-                         global_words(mask));
-    case MaskKind::prefix:
-      return "prefix";
+  if (!mask.is_local()) {
+    return std::string(name_of(mask.kind));
   }
-  return "";
+  // A local mask that ends at the query is causal unless it says otherwise.
+  std::string_view const direction =
+      mask.hides_later == (mask.right == 0) ? "" : (mask.hides_later ? "causal " : "bidirectional ");
+  return fmt::format("{}{}{}({}, {}){}", direction, name_of(mask.kind),
+                     mask.is(MaskKind::blocks) ? fmt::format(" of {}", mask.block) : "", mask.left, mask.right,
+                     mask.global_tokens > 0 ? fmt::format(" with {} global", mask.global_tokens) : "");
 }
 
 AttentionProblem AttentionCall::problem() const {

@@ -40,10 +40,6 @@ Cost moved(EmbeddingProblem const& problem, double tokens, double table_rows) {
 
 }  // namespace
 
-EmbeddingProblem EmbeddingCall::problem(DType output) const {
-  return {output, table.dtype(), table.dim(1)};
-}
-
 std::string describe(EmbeddingProblem const& problem) {
   return fmt::format("{} columns of {} from a {} table", problem.d_model, name_of(problem.dtype),
                      name_of(problem.table_dtype));

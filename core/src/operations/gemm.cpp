@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/observation.hpp>
 

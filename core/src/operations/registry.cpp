@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/operation_names.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <limits>
@@ -24,10 +24,10 @@ std::string registered_names(std::vector<std::string> const& names) {
   return fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
 }
 
-std::vector<std::string> names_of(std::vector<AnyKernelEntry> const& entries) {
+std::vector<std::string> names_of(std::vector<Implementation> const& entries) {
   std::vector<std::string> names;
   names.reserve(entries.size());
-  for (AnyKernelEntry const& entry : entries) {
+  for (Implementation const& entry : entries) {
     names.push_back(entry.name);
   }
   return names;
@@ -36,7 +36,7 @@ std::vector<std::string> names_of(std::vector<AnyKernelEntry> const& entries) {
 /// `names` are the registered ones.
 void require_one_of(std::vector<std::string> const& names, std::string_view operation, std::string_view choice,
                     std::string_view place = "") {
-  if (choice != "auto" && std::find(names.begin(), names.end(), choice) == names.end()) {
+  if (choice != "auto" && std::ranges::find(names, choice) == names.end()) {
     throw ConfigError(fmt::format("{}{}kernels.{} = '{}': no such implementation; {}", place, place.empty() ? "" : ": ",
                                   operation, choice, registered_names(names)));
   }
@@ -49,34 +49,28 @@ AnyKernelRegistry::AnyKernelRegistry(AnyKernelRegistry const&) = default;
 AnyKernelRegistry& AnyKernelRegistry::operator=(AnyKernelRegistry const&) = default;
 AnyKernelRegistry::~AnyKernelRegistry() = default;
 
-void AnyKernelRegistry::add_entry(AnyKernelEntry entry, bool is_part) {
-  entry.origin = origin_;
-  require_usable_name(operation_, entry.name, origin_);
-  if (entry.kernel == nullptr) {
+void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel, bool is_part) {
+  require_usable_name(operation_, name, origin_);
+  if (kernel == nullptr) {
     throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
-                                  origin_, entry.name, operation_));
+                                  origin_, name, operation_));
   }
-  for (AnyKernelEntry const& other : entries_) {
-    if (other.name == entry.name && !(is_part && other.origin == origin_)) {
-      throw ConfigError(
-          fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name",
-                      entry.name, operation_, other.origin));
-    }
+  auto const taken = std::ranges::find(entries_, name, &Implementation::name);
+  if (taken != entries_.end() && !(is_part && taken->origin == origin_)) {
+    throw ConfigError(
+        fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
+                    operation_, taken->origin));
   }
-  entries_.push_back(std::move(entry));
-}
-
-std::vector<AnyKernelEntry> AnyKernelRegistry::by_speed() const {
-  std::vector<AnyKernelEntry> sorted = entries_;
-  std::stable_sort(sorted.begin(), sorted.end(), [](auto& a, auto& b) { return a.speed > b.speed; });
-  return sorted;
+  entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
 }
 
 std::vector<Implementation> AnyKernelRegistry::implementations() const {
+  std::vector<Implementation> sorted = entries_;
+  std::ranges::stable_sort(sorted, std::greater(), &Implementation::speed);
   std::vector<Implementation> result;
-  for (AnyKernelEntry const& part : by_speed()) {
+  for (Implementation& part : sorted) {
     if (std::ranges::find(result, part.name, &Implementation::name) == result.end()) {
-      result.push_back(part);
+      result.push_back(std::move(part));
     }
   }
   return result;
@@ -84,7 +78,7 @@ std::vector<Implementation> AnyKernelRegistry::implementations() const {
 
 std::vector<std::string> AnyKernelRegistry::names() const {
   std::vector<std::string> names;
-  for (AnyKernelEntry const& part : entries_) {
+  for (Implementation const& part : entries_) {
     if (std::ranges::find(names, part.name) == names.end()) {
       names.push_back(part.name);
     }
@@ -93,15 +87,12 @@ std::vector<std::string> AnyKernelRegistry::names() const {
 }
 
 std::shared_ptr<Kernel> AnyKernelRegistry::find(std::string_view name) const {
-  auto const found =
-      std::find_if(entries_.begin(), entries_.end(), [&](AnyKernelEntry const& entry) { return entry.name == name; });
+  auto const found = std::ranges::find(entries_, name, &Implementation::name);
   return found == entries_.end() ? nullptr : found->kernel;
 }
 
 void AnyKernelRegistry::add_named_trial(NamedTrial trial) {
-  bool const taken =
-      std::any_of(trials_.begin(), trials_.end(), [&](NamedTrial const& other) { return other.name == trial.name; });
-  if (trial.name.empty() || taken) {
+  if (trial.name.empty() || std::ranges::find(trials_, trial.name, &NamedTrial::name) != trials_.end()) {
     throw ConfigError(fmt::format("{} adds a trial '{}' of operation '{}'; each needs a name of its own", origin_,
                                   trial.name, operation_));
   }
@@ -110,22 +101,22 @@ void AnyKernelRegistry::add_named_trial(NamedTrial trial) {
 
 void AnyKernelRegistry::prefer_reference() {
   timings_.clear();
-  for (AnyKernelEntry& entry : entries_) {
+  for (Implementation& entry : entries_) {
     entry.speed = entry.name == "reference" ? std::numeric_limits<int>::max() : entry.speed;
   }
 }
 
 std::size_t AnyKernelRegistry::kept_bytes() const {
   std::size_t bytes = 0;
-  for (AnyKernelEntry const& entry : entries_) {
+  for (Implementation const& entry : entries_) {
     bytes += entry.kernel->kept_bytes();
   }
   return bytes;
 }
 
-std::vector<AnyKernelEntry> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
-  std::vector<AnyKernelEntry> entries = by_speed();
-  std::erase_if(entries, [&](AnyKernelEntry const& entry) { return !problem.supported_by(*entry.kernel); });
+std::vector<Implementation> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
+  std::vector<Implementation> entries = implementations();
+  std::erase_if(entries, [&](Implementation const& entry) { return !problem.supported_by(*entry.kernel); });
   return entries;
 }
 
@@ -142,9 +133,9 @@ void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyP
       others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
 }
 
-AnyKernelEntry AnyKernelRegistry::selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
-  std::vector<AnyKernelEntry> candidates = supporting(problem);
-  std::erase_if(candidates, [&, &named = choice.implementation](AnyKernelEntry const& entry) {
+Implementation AnyKernelRegistry::selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
+  std::vector<Implementation> candidates = supporting(problem);
+  std::erase_if(candidates, [&, &named = choice.implementation](Implementation const& entry) {
     return named != "auto" && named != entry.name;
   });
   if (candidates.empty()) {
@@ -153,8 +144,7 @@ AnyKernelEntry AnyKernelRegistry::selected(KernelChoices::Choice const& choice, 
   auto const times = timings_.find(problem.key);
   std::string const name =
       measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
-  return *std::find_if(candidates.begin(), candidates.end(),
-                       [&](AnyKernelEntry const& entry) { return entry.name == name; });
+  return *std::ranges::find(candidates, name, &Implementation::name);
 }
 
 KernelRegistries::KernelRegistries(KernelRegistries const& other)
@@ -166,12 +156,6 @@ KernelRegistries::KernelRegistries(KernelRegistries const& other)
 
 KernelRegistries& KernelRegistries::operator=(KernelRegistries const& other) {
   return *this = KernelRegistries(other);
-}
-
-KernelRegistries KernelRegistries::idle() {
-  KernelRegistries registries;
-  registries.idle_ = true;
-  return registries;
 }
 
 KernelRegistries KernelRegistries::rehearsal(KernelObserver& observer) const {
@@ -216,12 +200,12 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
   operations.insert(operations.end(), operation_names().begin(), operation_names().end());
   for (auto const& registry : registries_) {
     std::string_view const operation = registry->operation();
-    if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {
+    if (std::ranges::find(operations, operation) == operations.end()) {
       operations.emplace_back(operation);
     }
   }
   for (auto const& [operation, choice] : choices.operations()) {
-    if (std::find(operations.begin(), operations.end(), operation) == operations.end()) {
+    if (std::ranges::find(operations, operation) == operations.end()) {
       throw ConfigError(
           fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
                       nearest_or_all(operation, operations, ", or an operation of a plug-in in plugins.paths")));
@@ -241,8 +225,7 @@ std::size_t KernelRegistries::kept_bytes() const {
 }
 
 AnyKernelRegistry* KernelRegistries::find(std::string_view operation) const {
-  auto const found = std::find_if(registries_.begin(), registries_.end(),
-                                  [&](auto const& registry) { return registry->operation() == operation; });
+  auto const found = std::ranges::find(registries_, operation, [](auto const& each) { return each->operation(); });
   return found == registries_.end() ? nullptr : found->get();
 }
 

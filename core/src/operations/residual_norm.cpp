@@ -46,10 +46,6 @@ Cost moved(ResidualNormProblem const& problem, double rows, double matrices, dou
 
 }  // namespace
 
-ResidualNormProblem ResidualNormCall::problem() const {
-  return {residual.dtype(), residual.dim(1), dropout.rate, kind, weight.empty() || !bias.empty()};
-}
-
 std::string describe(ResidualNormProblem const& problem) {
   return fmt::format("{}{} columns of {} with dropout {}{}", prefix_of(problem.kind), problem.d_model,
                      name_of(problem.dtype), problem.dropout_rate, problem.bias ? "" : ", without bias");

@@ -93,10 +93,4 @@ void TensorOps::require_column_gather(Tensor const& wide, Tensor const& index, T
   }
 }
 
-double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor) {
-  Tensor const sum = Tensor::allocate(DType::float64, {1});
-  operations.add_sum_of_squares(execution, tensor, sum);
-  return to_host<double>(sum).front();
-}
-
 }  // namespace heddle

@@ -5,8 +5,7 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
-#include <heddle/core/base/abi_tag.hpp>
-#include <heddle/core/base/cpu_level.hpp>
+#include <heddle/core/base/library.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <heddle/core/tensor/tensor.hpp>

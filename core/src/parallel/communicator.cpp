@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstring>
+#include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/core/tensor/device_work.hpp>
 #include <numeric>
 #include <optional>
 
-#include "staging.hpp"
 #include "tensor/memory/system_memory.hpp"
 
 namespace heddle {
@@ -104,6 +105,88 @@ CountOfRanks elements_of(Communicator::Rows rows, Tensor const& tensor) {
   return counts;
 }
 
+/// A tensor in memory that a backend can read: itself, or a copy in host memory. Earlier kernels that use it have
+/// finished.
+class Staged {
+ public:
+  enum class Role : std::uint8_t { input, output, both };
+
+  /// Waits for the kernels of `execution`, for all kernels if it is null, except where it is a copy for output; then
+  /// copies an input's elements.
+  Staged(Tensor const& tensor, Role role, CommunicatorBackend const& backend, Execution const* execution)
+      : tensor_(tensor), staged_(tensor), role_(role) {
+    if (tensor.space() == MemorySpace::host) {
+      return;
+    }
+    if (backend.reads(tensor.space())) {
+      fence(execution);
+      return;
+    }
+    staged_ = Tensor::allocate_on_host(tensor.dtype(), tensor.shape());
+    if (role != Role::output) {
+      copy_to_host(staged_.raw(), tensor, execution);
+    }
+  }
+
+  Tensor const& tensor() const { return staged_; }
+  bool copied() const { return staged_.raw() != tensor_.raw(); }
+  /// Copies an output's elements back to the tensor. Call it once the verb is done.
+  void copy_back() const {
+    if (role_ != Role::input && copied()) {
+      copy_from_host(tensor_, staged_.raw());
+    }
+  }
+
+ private:
+  Tensor tensor_;
+  Tensor staged_;
+  Role role_;
+};
+
+/// A transfer with an output that is staged: it is copied back when the transfer is done.
+class CopyBack final : public TransferBackend {
+ public:
+  CopyBack(std::unique_ptr<TransferBackend> transfer, Staged output)
+      : output_(std::move(output)), transfer_(std::move(transfer)) {}
+
+  ~CopyBack() override {
+    if (!done_ && std::uncaught_exceptions() <= exceptions_at_start_) {
+      try {
+        wait();
+      } catch (std::exception const&) {
+        // The transfer failed, so its output is not read.
+        done_ = true;
+      }
+    }
+  }
+  CopyBack(CopyBack const&) = delete;
+  CopyBack& operator=(CopyBack const&) = delete;
+
+  bool progress() override {
+    if (!done_ && transfer_->progress()) {
+      finish();
+    }
+    return done_;
+  }
+  void wait() override {
+    if (!done_) {
+      transfer_->wait();
+      finish();
+    }
+  }
+
+ private:
+  void finish() {
+    output_.copy_back();
+    done_ = true;
+  }
+
+  Staged output_;
+  std::unique_ptr<TransferBackend> transfer_;  ///< destroyed first: it may still write to the output
+  int exceptions_at_start_ = std::uncaught_exceptions();
+  bool done_ = false;
+};
+
 /// Every verb that moves data, for a group of one rank.
 void copy_to_self(Tensor const& input, Tensor const& output) {
   if (input.raw() == output.raw() || input.bytes() == 0) {
@@ -175,7 +258,10 @@ Transfer Communicator::run(VerbCall const& call) const {
     output.copy_back();
     return {};
   }
-  return Transfer(with_copy_back(std::move(transfer), output));
+  if (output.copied()) {
+    transfer = std::make_unique<CopyBack>(std::move(transfer), output);
+  }
+  return Transfer(std::move(transfer));
 }
 
 void Communicator::all_reduce(Tensor const& tensor, ReduceOp op) const {
@@ -218,10 +304,6 @@ void Communicator::broadcast(Tensor const& tensor, int root) const {
   require_contiguous(tensor, "broadcast");
   require_rank(root, size(), "broadcast");
   run({.verb = Verb::broadcast, .input = tensor, .output = tensor, .peer = root});
-}
-
-void Communicator::send(Tensor const& tensor, int destination, int tag) const {
-  start_send(tensor, destination, tag).wait();
 }
 
 void Communicator::receive(Tensor const& tensor, int source, int tag) const {

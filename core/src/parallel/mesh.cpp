@@ -57,10 +57,8 @@ Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes
     product = std::min(product * sizes[axis], uncountable);
   }
   if (product != ranks) {
-    auto const nearest = nearest_layouts(sizes, ranks, [](auto const&) { return true; });
-    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run; the nearest layouts of {}: {}",
-                                  to_string(), product == uncountable ? "at least " : "", product, ranks, ranks,
-                                  list_layouts(nearest)));
+    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run", to_string(),
+                                  product == uncountable ? "at least " : "", product, ranks));
   }
 }
 

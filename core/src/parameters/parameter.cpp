@@ -5,6 +5,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
+#include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <iterator>
 #include <numbers>
@@ -24,8 +25,8 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
 /// The parameter of that name; null if there is none.
 template <class Parameters>
 auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
-  auto const found = std::find_if(parameters.begin(), parameters.end(),
-                                  [&](Parameter const& parameter) { return parameter.spec.name == name; });
+  auto const found = std::ranges::find(
+      parameters, name, [](Parameter const& each) -> auto const& { return each.spec.name; });
   return found == parameters.end() ? nullptr : &*found;
 }
 
@@ -206,11 +207,8 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
 
 void ParameterSet::initialize(std::uint64_t seed) {
   for (Parameter const& parameter : parameters_) {
-    if (parameter.value.dtype() == DType::float64) {
-      initialize_value<double>(parameter, seed);
-    } else {
-      initialize_value<float>(parameter, seed);
-    }
+    kernels::with_real(parameter.value.dtype(),
+                       [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
   }
   bump_versions();
 }

@@ -16,8 +16,7 @@ std::string first_names(std::vector<std::string> const& names) {
 }
 
 bool has(ParameterGroup const& group, std::string const& name) {
-  return std::any_of(group.parameters.begin(), group.parameters.end(),
-                     [&](std::string const& pattern) { return matches_pattern(pattern, name); });
+  return std::ranges::any_of(group.parameters, [&](auto const& pattern) { return matches_pattern(pattern, name); });
 }
 
 }  // namespace
@@ -70,8 +69,7 @@ ParameterSet& assign_rules(OptimizerConfig const& config, ParameterSet& paramete
 void require_patterns_match(OptimizerConfig const& config, std::vector<std::string> const& names) {
   for (ParameterGroup const& group : config.groups) {
     for (std::string const& pattern : group.parameters) {
-      if (std::none_of(names.begin(), names.end(),
-                       [&](std::string const& name) { return matches_pattern(pattern, name); })) {
+      if (std::ranges::none_of(names, [&](auto const& name) { return matches_pattern(pattern, name); })) {
         throw ConfigError(
             fmt::format("{} has the pattern \"{}\", which no parameter's name matches; names are {} (`heddle inspect` "
                         "of a checkpoint lists them)",

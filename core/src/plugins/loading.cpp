@@ -3,7 +3,6 @@
 
 #include <boost/dll/shared_library.hpp>
 #include <filesystem>
-#include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/library.hpp>
 #include <heddle/core/base/paths.hpp>

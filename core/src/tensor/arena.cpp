@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/arena.hpp>
 
@@ -85,10 +84,6 @@ void Arena::reserve(std::size_t bytes) {
     throw Error(fmt::format("an arena of {} bytes cannot reserve {}", capacity_, bytes));
   }
   take_pages({block_, capacity_}, bytes);
-}
-
-void Arena::release(std::size_t mark) {
-  used_ = std::min(used_, mark);
 }
 
 }  // namespace heddle

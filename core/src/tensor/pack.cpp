@@ -4,8 +4,7 @@
 #include <array>
 #include <bit>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/index_range.hpp>
-#include <heddle/core/tensor/fence.hpp>
+#include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <numeric>
@@ -57,10 +56,10 @@ std::int32_t present(std::int32_t id, char const* name) {
   return id;
 }
 
-/// This many slabs may be on their way to a device before the host waits for it.
+/// The number of slabs that may be in flight to a device before the host waits for it.
 constexpr std::size_t max_unread = 32;
 
-/// Each array begins on a cache line.
+/// Each array starts on a cache line.
 constexpr std::int64_t aligned_elements = 16;
 
 std::int64_t aligned(std::size_t elements) {

@@ -85,10 +85,6 @@ Tensor Tensor::borrow(void* data, DType dtype, Shape const& shape, MemorySpace s
   return tensor;
 }
 
-bool Tensor::contiguous() const {
-  return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ * shape_[0] == shape_.size();
-}
-
 Tensor Tensor::reshaped(Shape const& shape) const {
   if (!contiguous() || shape.size() != shape_.size()) {
     throw Error(fmt::format("a tensor of shape {}{} cannot take the shape {}", shape_.to_string(),

@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/operations/adam.hpp>
 #include <heddle/core/training/optimizer.hpp>
+#include <numbers>
 
 namespace heddle {
 
@@ -19,6 +20,29 @@ std::int64_t elements_of(std::vector<IndexRange> const& parts) {
 
 }  // namespace
 
+double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) {
+  double const peak = optimizer.learning_rate;
+  auto const warmup = static_cast<double>(std::max<std::int64_t>(optimizer.warmup_steps, 1));
+  double const update = static_cast<double>(step) + 1;
+  if (step < optimizer.warmup_steps) {
+    return peak * update / warmup;
+  }
+  // The progress grows from 0 at the end of the warm-up to 1 after the last update.
+  auto const decay_steps = static_cast<double>(std::max<std::int64_t>(total_steps - optimizer.warmup_steps, 1));
+  double const progress = std::min((update - static_cast<double>(optimizer.warmup_steps)) / decay_steps, 1.0);
+  switch (optimizer.schedule) {
+    case Schedule::inverse_sqrt:
+      return peak * std::sqrt(warmup / update);
+    case Schedule::cosine:
+      return peak * 0.5 * (1 + std::cos(std::numbers::pi * progress));
+    case Schedule::linear:
+      return peak * (1 - progress);
+    case Schedule::constant:
+      return peak;
+  }
+  return peak;
+}
+
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
                      std::vector<IndexRange> parts)
     : config_(config),
@@ -29,10 +53,6 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
       second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
       scalars_(DType::float64, {static_cast<std::int64_t>(rules_.size()), adam_scalars::count}),
       adam_(kernels.select<Adam>({parameters.values().dtype()})) {}
-
-double Optimizer::gradient_scale(double norm) const {
-  return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
-}
 
 void Optimizer::begin(Step const& step) const {
   auto* next = scalars_.host().data<double>();

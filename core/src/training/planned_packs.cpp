@@ -5,11 +5,11 @@ namespace heddle {
 
 namespace {
 
-/// Activations of about this many elements of a layer's width fit into the arenas of a rehearsal.
+/// The number of elements of a layer's width whose activations fit into the arenas of a rehearsal.
 constexpr std::int64_t rehearsed_elements = std::int64_t{1} << 28;
 constexpr std::int64_t min_rehearsed_tokens = 256;
 constexpr std::int64_t max_rehearsed_tokens = std::int64_t{1} << 16;
-/// More micro-batches than this need no more memory.
+/// A step with more micro-batches needs no more memory.
 constexpr std::int64_t max_micro_batches = 256;
 
 std::int64_t divided_up(std::int64_t count, std::int64_t by) {

@@ -69,7 +69,7 @@ std::vector<Variant> variants() {
     }
   }
   Sizes const small{67, 29, 41};
-  // Each feature by itself, for an implementation that supports no other.
+  // Each feature alone, for an implementation that supports only this one.
   all.push_back({.size = small});
   all.push_back({.size = small, .transpose_a = true});
   all.push_back({.size = small, .transpose_b = true});

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/tensor/doubles.hpp>

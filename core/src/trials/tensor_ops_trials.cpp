@@ -11,9 +11,11 @@ namespace {
 constexpr std::int64_t rows = 301;
 constexpr std::int64_t columns = 67;
 
-/// A trial whose only result is `result`.
-Trial<TensorOps> ops_trial(DType dtype, Tensor const& result, std::function<void(TensorOps&, Execution&)> call) {
-  return {.problem = {dtype}, .forward = std::move(call), .outputs = {{"result", result}}};
+/// A trial of one call of `method`, whose only result is `result`.
+template <auto method, class... Arguments>
+Trial<TensorOps> ops_trial(DType dtype, Tensor const& result, Arguments const&... arguments) {
+  auto const call = [=](TensorOps& ops, Execution& execution) { (ops.*method)(execution, arguments...); };
+  return {.problem = {dtype}, .forward = call, .outputs = {{"result", result}}};
 }
 
 Tensor updated_matrix(TrialTensors& tensors, DType dtype, Shape const& shape) {
@@ -23,58 +25,52 @@ Tensor updated_matrix(TrialTensors& tensors, DType dtype, Shape const& shape) {
 
 Trial<TensorOps> fill_trial(TrialTensors& tensors, DType dtype) {
   Tensor const matrix = tensors.strided(5).output(dtype, {rows, columns});
-  return ops_trial(dtype, matrix, [=](TensorOps& ops, Execution& execution) { ops.fill(execution, matrix, 2.5); });
+  return ops_trial<&TensorOps::fill>(dtype, matrix, matrix, 2.5);
 }
 
 Trial<TensorOps> add_trial(TrialTensors& tensors, DType dtype) {
   Tensor const into = updated_matrix(tensors, dtype, {rows, columns});
   Tensor const from = tensors.strided(2).input(dtype, {rows, columns});
-  return ops_trial(dtype, into, [=](TensorOps& ops, Execution& execution) { ops.add(execution, into, from); });
+  return ops_trial<&TensorOps::add>(dtype, into, into, from);
 }
 
 Trial<TensorOps> copy_trial(DType to, TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.strided(3).input(dtype, {rows, columns}, -100, 100);
   Tensor const target = tensors.strided(5).output(dtype == DType::float64 ? dtype : to, {rows, columns});
-  return ops_trial(dtype, target, [=](TensorOps& ops, Execution& execution) { ops.copy(execution, from, target); });
+  return ops_trial<&TensorOps::copy>(dtype, target, from, target);
 }
 
 Trial<TensorOps> column_sums_trial(TrialTensors& tensors, DType dtype) {
   Tensor const matrix = tensors.strided(3).input(dtype, {rows, columns});
   Tensor const sums = tensors.sums(statistics_dtype(dtype), {columns});
-  return ops_trial(dtype, sums,
-                   [=](TensorOps& ops, Execution& execution) { ops.add_column_sums(execution, matrix, sums); });
+  return ops_trial<&TensorOps::add_column_sums>(dtype, sums, matrix, sums);
 }
 
 Trial<TensorOps> squares_trial(TrialTensors& tensors, DType dtype) {
   Tensor const vector = tensors.input(dtype, {12301});
   Tensor const sum = tensors.sums(DType::float64, {1});
-  return ops_trial(dtype, sum,
-                   [=](TensorOps& ops, Execution& execution) { ops.add_sum_of_squares(execution, vector, sum); });
+  return ops_trial<&TensorOps::add_sum_of_squares>(dtype, sum, vector, sum);
 }
 
 Trial<TensorOps> gather_trial(TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.strided(3).input(dtype, {rows, columns});
   Tensor const index = tensors.integers({300, 0, 5, 5, 17});
   Tensor const to = tensors.strided(2).output(dtype, {5, columns});
-  return ops_trial(dtype, to,
-                   [=](TensorOps& ops, Execution& execution) { ops.gather_rows(execution, from, index, to); });
+  return ops_trial<&TensorOps::gather_rows>(dtype, to, from, index, to);
 }
 
 Trial<TensorOps> gather_columns_trial(TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.input(dtype, {rows, columns});
   Tensor const index = tensors.integers({66, 0, 5, 5, 17});
   Tensor const to = tensors.output(dtype, {rows, 5});
-  return ops_trial(dtype, to,
-                   [=](TensorOps& ops, Execution& execution) { ops.gather_columns(execution, from, index, to); });
+  return ops_trial<&TensorOps::gather_columns>(dtype, to, from, index, to);
 }
 
 Trial<TensorOps> add_gathered_columns_trial(TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.input(dtype, {rows, 5});
   Tensor const index = tensors.integers({66, 0, 5, 5, 17});
   Tensor const into = tensors.sums(dtype, {rows, columns});
-  return ops_trial(dtype, into, [=](TensorOps& ops, Execution& execution) {
-    ops.add_gathered_columns(execution, from, index, into);
-  });
+  return ops_trial<&TensorOps::add_gathered_columns>(dtype, into, from, index, into);
 }
 
 Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensors, DType dtype) {
@@ -89,8 +85,7 @@ Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensor
                           .layout = layout,
                           .back = back};
   Tensor const matrix = updated_matrix(tensors, dtype, {rows, 5 * width});
-  return ops_trial(dtype, matrix,
-                   [=](TensorOps& ops, Execution& execution) { ops.rotate(execution, matrix, rotation); });
+  return ops_trial<&TensorOps::rotate>(dtype, matrix, matrix, rotation);
 }
 
 }  // namespace

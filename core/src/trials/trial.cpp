@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/trial.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <utility>
 
 namespace heddle {
 
@@ -62,24 +60,8 @@ Tensor TrialTensors::input(DType dtype, Shape const& shape, double low, double h
   return add(dtype, shape, numbers, true);
 }
 
-Tensor TrialTensors::given(DType dtype, Shape const& shape, std::vector<double> const& values) {
-  return add(dtype, shape, values, true);
-}
-
 Tensor TrialTensors::integers(std::vector<std::int32_t> const& values) {
   return add(DType::int32, {static_cast<std::int64_t>(values.size())}, {values.begin(), values.end()}, true);
-}
-
-Tensor TrialTensors::output(DType dtype, Shape const& shape) {
-  return add(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), NAN), false);
-}
-
-Tensor TrialTensors::sums(DType dtype, Shape const& shape) {
-  return add(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), start), false);
-}
-
-Tensor TrialTensors::updated(DType dtype, Shape const& shape, std::vector<double> const& values) {
-  return add(dtype, shape, values, false);
 }
 
 Sequences TrialTensors::sequences(std::vector<std::int32_t> const& lengths) {

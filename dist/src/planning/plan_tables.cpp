@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <heddle/core/base/counted.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/planning/planner.hpp>
 #include <span>

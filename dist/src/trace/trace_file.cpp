@@ -18,8 +18,6 @@ namespace heddle {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> categories{"step", "pass",          "layer",   "kernel",
-                                                     "data", "communication", "waiting", "transfer"};
 constexpr int work_lane = 0;
 
 constexpr int exchanges = 8;
@@ -141,10 +139,8 @@ class Writer {
 
   std::string head(TraceEvent const& event, int lane, std::int64_t at) const {
     bool const pass = event.kind == WorkKind::pass;
-    std::string_view const direction = event.direction == Direction::forward ? "forward" : "backward";
-    return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})",
-                       categories[static_cast<std::size_t>(event.kind)],
-                       json_text(pass ? direction : std::string_view(text(event.name))), rank_, lane,
+    return fmt::format(R"("cat":"{}","name":{},"pid":{},"tid":{},"ts":{:.3f})", name_of(event.kind),
+                       json_text(pass ? name_of(event.direction) : std::string_view(text(event.name))), rank_, lane,
                        1e-3 * static_cast<double>(at - from_->offset - origin_));
   }
 
@@ -153,8 +149,7 @@ class Writer {
       case WorkKind::pass:
         return fmt::format(R"(,"args":{{"micro_batch":{},"part":{}}})", event.number, event.place);
       case WorkKind::layer:
-        return fmt::format(R"(,"args":{{"pass":"{}"}})",
-                           event.direction == Direction::forward ? "forward" : "backward");
+        return fmt::format(R"(,"args":{{"pass":"{}"}})", name_of(event.direction));
       case WorkKind::kernel:
         return fmt::format(R"(,"args":{{"extents":{}}})", json_text(text(event.detail)));
       case WorkKind::communication:

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/check.hpp>
-#include <heddle/core/checks/kernel_check.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/residual_norm.hpp>

@@ -2,7 +2,7 @@
 
 #include <csignal>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/checks/layer_check.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <heddle/core/layers/linear.hpp>
 
 #include "golden_model.hpp"

@@ -75,7 +75,7 @@ TEST_F(EnergyMeterTest, ANodesOwnCounterIsUsedInsteadOfItsProcessors) {
   EXPECT_DOUBLE_EQ(meter.joules(), 250);
   write("pm_counters/energy", "4 J 1700000002000000 us");  // the controller has been started again
   meter.sample();
-  EXPECT_THAT(meter.reason(), HasSubstr("pm_counters/energy has begun again"));
+  EXPECT_THAT(meter.reason(), HasSubstr("pm_counters/energy has restarted"));
 }
 
 TEST_F(EnergyMeterTest, WithoutCountersTheEnergyIsUnknown) {

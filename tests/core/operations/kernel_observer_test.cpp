@@ -224,7 +224,9 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
   registries_.observe(recorder_);
   Tensor const tensor = Tensor::allocate(DType::float32, {7});
   auto const operations = registries_.select<TensorOps>(KernelChoices("auto"), {});
-  EXPECT_EQ(sum_of_squares(*operations, execution_, tensor), 7);
+  Tensor const sum = Tensor::allocate(DType::float64, {1});
+  operations->add_sum_of_squares(execution_, tensor, sum);
+  EXPECT_EQ(to_host<double>(sum).front(), 7);
   EXPECT_EQ(recorder_.calls.front().bytes, 28);
 }
 

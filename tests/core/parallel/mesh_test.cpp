@@ -9,7 +9,6 @@
 namespace heddle {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
@@ -61,13 +60,12 @@ TEST(MeshTest, RanksOfOneColorDifferOnlyAlongTheAxis) {
   }
 }
 
-TEST(MeshTest, ALayoutThatDoesNotFitTheRanksSaysWhichWould) {
+TEST(MeshTest, ALayoutThatDoesNotFitTheRanksIsAnError) {
   EXPECT_THAT(
       [] {
         Mesh({1, 1, 1, 2}, 0, 8);
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("tensor 2 needs 2 ranks, but 8 run; the nearest layouts of 8: "),
-                                       HasSubstr(": parallel.pipeline = 1, data = 4, context = 1, tensor = 2; or "))));
+      ThrowsMessage<ConfigError>(HasSubstr("tensor 2 needs 2 ranks, but 8 run")));
   EXPECT_THAT(
       [] {
         Mesh({1, 0, 1, 1}, 0, 1);

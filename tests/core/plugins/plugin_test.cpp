@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <heddle/core/base/abi_tag.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/library.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 

@@ -4,7 +4,6 @@
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <heddle/core/tensor/fence.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <vector>

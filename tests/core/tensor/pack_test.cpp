@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/tensor/fence.hpp>
+#include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <optional>
 #include <set>

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <heddle/core/training/learning_rate.hpp>
+#include <heddle/core/training/optimizer.hpp>
 
 namespace heddle {
 namespace {

@@ -62,8 +62,7 @@ class Adapter final : public heddle::Layer {
 };
 
 void register_all(heddle::Registries& registries) {
-  registries.layers.add(
-      "adapter", [](LayerSpec const& spec) { return std::make_unique<Adapter>(spec); }, Adapter::traits());
+  registries.layers.add<Adapter>("adapter", Adapter::traits());
 }
 
 }  // namespace adapter_plugin

@@ -15,11 +15,9 @@ struct HadamardProblem {
 std::string describe(HadamardProblem const& problem);
 
 /// The element-wise product; tensors are contiguous, of one shape and one floating-point dtype.
-class Hadamard : public heddle::Kernel {
+class Hadamard : public heddle::Operation<HadamardProblem> {
  public:
   static constexpr char const* operation = "hadamard";
-  using Problem = HadamardProblem;
-  virtual bool supports(HadamardProblem const& problem) const = 0;
   static std::shared_ptr<Hadamard> observed(heddle::ObservedSelection<Hadamard> selection);
 
   /// output = a ∘ b.

@@ -62,8 +62,7 @@ void register_all(heddle::Registries& registries) {
                                      heddle::LayerUse const& use) {
     return heddle::uneven_over_tensor("model.d_ff", keys.d_ff, use);
   };
-  registries.layers.add("hadamard_layer", [](LayerSpec const& spec) { return std::make_unique<HadamardLayer>(spec); },
-                        {.cost = cost, .unsupported_reason = unsupported_reason});
+  registries.layers.add<HadamardLayer>("hadamard_layer", {.cost = cost, .unsupported_reason = unsupported_reason});
 }
 
 }  // namespace hadamard_plugin

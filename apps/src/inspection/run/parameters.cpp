@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/core/training/learning_rate.hpp>
+#include <heddle/core/training/optimizer.hpp>
 #include <limits>
 
 namespace heddle {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/tensor/fence.hpp>
+#include <heddle/core/tensor/device_work.hpp>
 #include <system_error>
 
 namespace heddle {

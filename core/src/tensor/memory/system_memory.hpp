@@ -10,9 +10,9 @@ struct Execution;
 
 // The only functions of core that take memory from the system and that copy between kernels' memory and the host's.
 // CMake chooses one of the files host.cpp (kernels compute in host memory), kokkos_device.cpp (in a device's) and
-// emulated_device.cpp (in memory that the host may not touch, for tests); with kernel_memory_space() (tensor.hpp) and
-// device_work() (device_work.hpp) they are a back end. A program that computes nothing links another implementation,
-// whose memory is no more than addresses: bench/simulation.
+// tests/support/emulated_device.cpp (in memory that the host may not touch); with kernel_memory_space() (tensor.hpp)
+// and device_work() (device_work.hpp) they are a back end. A program that computes nothing links another
+// implementation, whose memory is no more than addresses: bench/simulation.
 
 /// Called once Kokkos runs, before the first kernel.
 void start_kernel_memory();

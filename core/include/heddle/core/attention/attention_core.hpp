@@ -68,12 +68,6 @@ class AttentionCore {
   bool has_state() const { return base_.score == ScoreKind::linear; }
   Tensor new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const;
 
-  /// Options, cost and reasons for unsupported uses of both layers.
-  static LayerTraits traits();
-  /// LayerTraits::cost of a layer whose sequences attend to as long ones under this mask.
-  static Cost cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load,
-                   AttentionMask const& mask);
-
  private:
   AttentionProblem problem(DType dtype) const;
   bool rotates() const { return positions_ != nullptr && positions_->rotates(); }
@@ -105,5 +99,8 @@ class AttentionCore {
   std::optional<Norm> query_norm_, key_norm_;
   Parameter* score_weight_ = nullptr;  ///< of additive scores
 };
+
+/// Registers self_attention and cross_attention.
+void register_attention_layers(LayerRegistry& registry);
 
 }  // namespace heddle

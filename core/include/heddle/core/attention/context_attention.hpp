@@ -1,6 +1,5 @@
 #pragma once
 
-#include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/communicator.hpp>
@@ -22,17 +21,7 @@ namespace heddle {
 /// neighbours and global tokens, instead: each row costs 2 w e bytes there and 2 w g back.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
 /// the tokens' rows back. The group's size must divide the heads.
-///
-/// Bytes that rank r of c sends, with n and m query and key rows of which it holds n_r and m_r, w columns (those of the
-/// heads that it would attend with alone), e bytes an element and g bytes a gradient in the ring (4 in bfloat16):
-///
-///            forward                                            backward
-///   ring     2 w e (m - m_next), next = (r + 1) % c             2 w (e (m - m_next) + g m)
-///   ulysses  w e (n_r + 2 m_r + n / c)                          w e (n_r + (n + 2 m) / c)
-///
-/// (where heads share keys, the columns of keys and values count with their own width) as `send` in the ring and as
-/// `all_to_all`, whose payload has the part that stays, in ulysses and with a window. Summed over the ranks a forward
-/// call with n = m costs 2 (c - 1) n w e and 4 n w e.
+/// docs/parallelism.md has the bytes that each sends.
 class ContextAttention {
  public:
   /// The memory and groups of a call. `arena` gets the tensors that forward keeps, and all others during the call.

@@ -23,6 +23,11 @@ constexpr bool is_built_in_activation(std::string_view name) {
   return std::ranges::find(activation_functions, name, &ActivationFunction::name) != activation_functions.end();
 }
 
+/// Whether model.activation = `name` is a function with a gate, which needs no kernel of that name.
+constexpr bool is_gated_activation(std::string_view name) {
+  return std::ranges::find(activation_functions, name, &ActivationFunction::gated) != activation_functions.end();
+}
+
 /// "relu, gelu, …", of the plain or of the gated names.
 inline std::string names_of_activations(std::string_view ActivationFunction::*kind = &ActivationFunction::name) {
   std::string names;

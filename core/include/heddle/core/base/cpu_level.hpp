@@ -17,7 +17,7 @@ inline constexpr std::array cpu_levels{CpuLevel::baseline, CpuLevel::v3, CpuLeve
 /// The level's name: "x86-64-v2", …, "x86-64-v4-bf16", "x86-64-v4-amx"; on other processors "baseline".
 std::string_view name_of(CpuLevel level);
 
-/// Throws ConfigError where no level has that name; the message begins with `origin`, the place of the name.
+/// Throws ConfigError where no level has that name; the message starts with `origin`, the place of the name.
 CpuLevel parse_cpu_level(std::string_view name, std::string_view origin);
 
 /// The highest level that this processor and its operating system can run.

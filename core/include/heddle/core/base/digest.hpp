@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// A 64-bit digest that finds damage, except with a probability near 2⁻⁶⁴. It is no protection against deliberate
-/// change.
+/// A 64-bit digest that finds damage, except with a probability near 2⁻⁶⁴. It does not protect against deliberate
+/// changes.
 std::uint64_t digest(std::span<std::byte const> bytes);
 
 }  // namespace heddle

@@ -3,12 +3,21 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <heddle/core/base/enumerations.hpp>
+#include <type_traits>
 
 namespace heddle {
 
 /// Element types. float64 exists for the reference implementations and the tests that use them.
 enum class DType : std::uint8_t { float32, bfloat16, int32, float64 };
+template <>
+inline constexpr std::array<std::string_view, 4> value_names<DType>{"float32", "bfloat16", "int32", "float64"};
+
+constexpr std::size_t size_of(DType dtype) {
+  constexpr std::array<std::size_t, 4> bytes{4, 2, 4, 8};
+  auto const index = static_cast<std::size_t>(dtype);
+  return index < bytes.size() ? bytes[index] : 0;
+}
 
 /// The upper half of a float32; conversion rounds to nearest even.
 struct BFloat16 {
@@ -24,51 +33,16 @@ struct BFloat16 {
   constexpr explicit operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-    case DType::int32:
-      return 4;
-    case DType::bfloat16:
-      return 2;
-    case DType::float64:
-      return 8;
-  }
-  return 0;
-}
-
-constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::int32:
-      return "int32";
-    case DType::float64:
-      return "float64";
-  }
-  return "unknown";
-}
-
 template <class Element>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::float32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::float32> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::float64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::float64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::int32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::int32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bfloat16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::bfloat16> {};
 
 /// The type of statistics and reductions of activations of `dtype`: float64 for float64, float32 for all others.
 constexpr DType statistics_dtype(DType dtype) {

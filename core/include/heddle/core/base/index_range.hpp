@@ -15,7 +15,9 @@ struct IndexRange {
 
 /// The contiguous share [count * rank / ranks, count * (rank + 1) / ranks) of [0, count) that `rank` of `ranks` has.
 /// Shares differ by at most one; with more ranks than indices some are empty.
-IndexRange share(std::int64_t count, int rank, int ranks);
+constexpr IndexRange share(std::int64_t count, int rank, int ranks) {
+  return {count * rank / ranks, count * (rank + 1) / ranks};
+}
 
 /// One rank's place in a group that divides rows among its ranks.
 struct GroupMember {
@@ -24,6 +26,8 @@ struct GroupMember {
 };
 
 /// The rank whose share contains `index`.
-int owner_of(std::int64_t index, std::int64_t count, int ranks);
+constexpr int owner_of(std::int64_t index, std::int64_t count, int ranks) {
+  return static_cast<int>(((index + 1) * ranks - 1) / count);
+}
 
 }  // namespace heddle

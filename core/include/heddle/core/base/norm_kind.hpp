@@ -27,8 +27,7 @@ inline constexpr std::array norm_kinds{NormTraits{.name = NormKind::layer, .cent
 
 /// Null for a kind that is not built in.
 constexpr NormTraits const* built_in_norm(std::string_view kind) {
-  auto const* const found =
-      std::find_if(norm_kinds.begin(), norm_kinds.end(), [&](NormTraits const& traits) { return traits.name == kind; });
+  auto const* const found = std::ranges::find(norm_kinds, kind, &NormTraits::name);
   return found == norm_kinds.end() ? nullptr : found;
 }
 

@@ -21,7 +21,12 @@ std::string readable_count(std::floating_point auto count) {
   return in_groups(std::to_string(static_cast<long long>(count + (count < 0 ? -0.5 : 0.5))));
 }
 
-/// "12,345.6": with this many decimals.
+/// "1 layout", "1,200 layouts".
+std::string counted(std::integral auto count, char const* thing) {
+  return readable_count(count) + ' ' + thing + (count == 1 ? "" : "s");
+}
+
+/// "12,345.6": with `decimals` decimals.
 std::string readable_decimal(double number, int decimals);
 
 /// "1.5 GiB", or "2.3 MiB" of less.

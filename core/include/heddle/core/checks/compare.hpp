@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <heddle/core/checks/result.hpp>
+#include <heddle/core/checks/check.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

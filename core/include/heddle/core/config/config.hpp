@@ -85,7 +85,7 @@ struct CheckpointConfig {
   std::int64_t every_steps = 1000;  ///< 0: only at the end and on a signal
   std::int64_t keep = 3;
   std::int64_t writers = 0;                   ///< ranks that write tensors; 0: one for each node
-  bool async = false;                         ///< files are written while training goes on, from a copy in memory
+  bool async = false;                         ///< files are written during training, from a copy in memory
   std::int64_t memory_every_steps = 0;        ///< steps between copies in the hosts' memory; 0: none
   std::string memory_directory = "/dev/shm";  ///< where those copies are: a file system in memory, of each host
 

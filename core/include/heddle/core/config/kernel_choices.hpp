@@ -1,12 +1,18 @@
 #pragma once
 
-#include <heddle/core/base/operation_names.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace heddle {
+
+/// The names of Heddle's operations, in the order in which they are shown. An operation `name` has
+/// core/operations/name.hpp (its interface, problem and front end) with a source, trials in core/src/trials/
+/// name_trials.cpp, from which this list is made, and in kernels/src/name a reference.cpp with `add_name_kernels` and
+/// a kokkos.cpp with `add_portable_name_kernels`. Plug-ins add operations that are not in this list.
+std::span<std::string_view const> operation_names();
 
 /// `[kernels]`: an implementation for each operation, and where times are kept. Operations are listed by name:
 /// Heddle's own, and those that a plug-in adds, which are known when it is loaded (KernelRegistries::require_known).
@@ -31,7 +37,6 @@ class KernelChoices {
 
   /// Heddle's own operations, then added ones, in that order.
   std::vector<Operation> const& operations() const { return operations_; }
-  std::vector<Operation>& operations() { return operations_; }
 
   bool operator==(KernelChoices const&) const = default;
 

@@ -2,10 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <heddle/core/base/enumerations.hpp>
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/core/base/mesh_axis.hpp>
 #include <heddle/core/base/norm_kind.hpp>
-#include <heddle/core/base/pair_layout.hpp>
 #include <heddle/core/config/options.hpp>
 #include <map>
 #include <string>
@@ -13,19 +12,6 @@
 #include <vector>
 
 namespace heddle {
-
-/// The names of an enumeration's values in the file, in the order of the values.
-template <class Enum>
-inline constexpr int value_names = 0;
-
-/// The value's name in the file.
-template <class Enum>
-requires requires {
-  value_names<Enum>.size();
-}
-constexpr std::string_view name_of(Enum value) {
-  return value_names<Enum>[static_cast<std::size_t>(value)];
-}
 
 /// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
 /// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
@@ -37,17 +23,12 @@ enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relativ
 template <>
 inline constexpr std::array<std::string_view, 7> value_names<Positions>{
     "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
-template <>
-inline constexpr auto value_names<PairLayout> = pair_layout_names;
 
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
 /// of its attention sublayers, or all but the layer's input.
 enum class Recompute : std::uint8_t { none, attention, layer };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", "attention", "layer"};
-
-template <>
-inline constexpr std::array<std::string_view, 2> value_names<ContextMode>{"ring", "ulysses"};
 
 /// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
 struct LayerOverride {

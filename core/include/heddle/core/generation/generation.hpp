@@ -80,7 +80,7 @@ struct Hypothesis {
 /// then by token id. With beam_size 1 this is greedy decoding, whatever the length_penalty: the likeliest token at each
 /// step, up to the first end token among them.
 ///
-/// A decoder-only model has prompts in place of sources, in the target's vocabulary: every hypothesis begins with its
+/// A decoder-only model has prompts in place of sources, in the target's vocabulary: every hypothesis starts with its
 /// prompt, which is read token by token, and tokens, probabilities, lengths and max_length are those of the
 /// continuation.
 ///

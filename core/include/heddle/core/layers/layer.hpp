@@ -2,13 +2,11 @@
 
 #include <any>
 #include <cstdint>
-#include <functional>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/core/parameters/gradient_progress.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/pack.hpp>
@@ -70,23 +68,15 @@ class HeldValue {
   /// Throws std::bad_any_cast if the stored value has another type.
   template <class Value>
   Value const& get() const {
-    return *checked<Value const>(std::any_cast<Value>(&value_));
+    return std::any_cast<Value const&>(value_);
   }
   template <class Value>
   Value& get() {
-    return *checked<Value>(std::any_cast<Value>(&value_));
+    return std::any_cast<Value&>(value_);
   }
   bool empty() const { return !value_.has_value(); }
 
  private:
-  template <class Value>
-  static Value* checked(Value* value) {
-    if (value == nullptr) {
-      throw std::bad_any_cast();
-    }
-    return value;
-  }
-
   std::any value_;
 };
 
@@ -162,10 +152,10 @@ struct LayerSpec {
   std::vector<MeshAxis> stream_axes() const {
     return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
   }
-  LayerSpec named(std::string new_name) const {
-    LayerSpec copy = *this;
-    copy.name = std::move(new_name);
-    return copy;
+  LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
+  /// A part with its own name and keys.
+  LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {
+    return {std::move(new_name), side, keys, dtype, kernels, parallel, parameters, options, encoder_side, positions};
   }
 };
 

@@ -26,7 +26,8 @@ class Linear {
   enum class Split : std::uint8_t { none, outputs, inputs, outputs_inside };
 
   /// Throws ConfigError where the axis that is split does not divide.
-  Linear(LayerSpec const& spec, Extents const& extents, Split split);
+  Linear(LayerSpec const& spec, Extents const& extents, Split split)
+      : Linear(spec, extents.inputs, {{"", extents.outputs}}, split) {}
   /// Several matrices with the same inputs. Their initial values are those of the parts of one matrix that has their
   /// joined names ("qkv"), each with the bound of Glorot & Bengio 2010.
   Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split);

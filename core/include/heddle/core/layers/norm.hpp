@@ -26,9 +26,11 @@ class Norm {
   /// Throws ConfigError, which names the norm and its kind, where no chosen kernel supports them.
   Norm(LayerSpec const& spec, Declaration const& declaration);
   /// A norm of the residual stream, or of a branch of it.
-  static Norm of_stream(LayerSpec const& spec, std::string const& name, double dropout = 0);
+  static Norm of_stream(LayerSpec const& spec, std::string const& name, double dropout = 0) {
+    return {spec, {name, spec.model.d_model, spec.stream_axes(), dropout}};
+  }
   /// Only the sum, where no norm follows: nothing is normalized, no parameter declared.
-  static Norm none(LayerSpec const& spec, double dropout);
+  static Norm none(LayerSpec const& spec, double dropout) { return {spec, dropout}; }
   bool present() const { return weight_ != nullptr; }
 
   struct Input {

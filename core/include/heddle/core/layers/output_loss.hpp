@@ -46,7 +46,9 @@ class OutputLoss {
                 Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// logits for ranking are not rounded.
-  Tensor logits(LayerContext& context, Tensor const& hidden) const;
+  Tensor logits(LayerContext& context, Tensor const& hidden) const {
+    return logits(context, hidden, statistics_dtype(hidden.dtype()));
+  }
   /// The number of tokens whose logits exist at once: 256 on the host, where they stay in the cache, or
   /// device_chunk_tokens.
   static std::int64_t chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype);

@@ -5,6 +5,7 @@
 #include <heddle/core/layers/traits.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -23,6 +24,12 @@ class LayerRegistry {
 
   /// Throws ConfigError if the name is taken or empty, or if there is no factory.
   void add(std::string name, LayerFactory factory, LayerTraits traits = {});
+  /// Adds a class that is made from a LayerSpec.
+  template <class Made>
+  void add(std::string name, LayerTraits traits = {}) {
+    add(
+        std::move(name), [](LayerSpec const& spec) { return std::make_unique<Made>(spec); }, std::move(traits));
+  }
   /// Builds the layer `name`; throws ConfigError as `at` does, and if the factory returns null.
   std::unique_ptr<Layer> build(std::string const& name, LayerSpec const& spec) const;
   /// The entry with that name; if there is none, throws ConfigError with `place` and the nearest spelling or all names.
@@ -36,5 +43,8 @@ class LayerRegistry {
   std::vector<Entry> entries_;
   std::string origin_ = "built-in";
 };
+
+/// Registers feed_forward.
+void register_feed_forward(LayerRegistry& registry);
 
 }  // namespace heddle

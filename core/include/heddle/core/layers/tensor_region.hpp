@@ -22,7 +22,9 @@ class TensorRegion {
   void leave(LayerContext& context, Tensor const& partial, Tensor const& stream) const;
 
   /// Rows of the stream on this rank where the side has `rows`.
-  static std::int64_t stream_rows(LayerContext const& context, std::int64_t rows);
+  static std::int64_t stream_rows(LayerContext const& context, std::int64_t rows) {
+    return share(rows, context.row_split.rank, context.row_split.ranks).count();
+  }
   /// All rows of the side.
   std::int64_t rows(LayerContext const& context) const { return context.pack.rows(side_).tokens; }
   bool split() const { return tensor_.size() > 1; }

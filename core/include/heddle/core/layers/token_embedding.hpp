@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Computes dropout(sqrt(d_model) * table[id] + position): the beginning of a stack's stream (Vaswani et al. 2017,
+/// Computes dropout(sqrt(d_model) * table[id] + position): the start of a stack's stream (Vaswani et al. 2017,
 /// §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where model.positions
 /// is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al. 2019), and that
 /// norm is NAME.embedding_norm. The vocabulary is split over the tensor group: each rank looks its tokens up, and the

@@ -3,7 +3,7 @@
 #include <functional>
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/core/config/model_config.hpp>
-#include <heddle/core/operations/cost.hpp>
+#include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <optional>
 #include <string>
@@ -41,7 +41,7 @@ struct LayerLoad {
   Side side = Side::source;  ///< of the stack, whatever the caller says; the target's tokens are causal by default
 };
 
-/// A configuration by which a layer is checked (checks/layer_check.hpp).
+/// A configuration by which a layer is checked (checks/check.hpp).
 struct LayerTrial {
   std::string name;                            ///< "windows of 2"
   std::function<void(ModelConfig&)> set = {};  ///< changes keys: d_model is 6, d_ff 8, heads 2; null: none

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/operations/cost.hpp>
+#include <heddle/core/operations/kernel.hpp>
 #include <map>
 #include <string>
 #include <vector>

@@ -29,7 +29,9 @@ struct LayerDescription {
   std::vector<SublayerDescription> sublayers;
 
   /// Whether the layer's backward pass computes this sublayer's activations again.
-  bool recomputes(SublayerDescription const& sublayer) const;
+  bool recomputes(SublayerDescription const& sublayer) const {
+    return keys->recompute == Recompute::layer || (keys->recompute == Recompute::attention && sublayer.traits.attends);
+  }
   /// The cost of the sublayers' forward pass, which is half that of the backward pass; recomputation counts as a third
   /// of both. Norms and residual sums are not counted.
   Cost cost(LayerLoad const& load) const;
@@ -73,7 +75,7 @@ struct ModelDescription {
   /// The reason, with layer and key, why a layer does not support this use; null where all do.
   std::optional<std::string> unsupported_reason(LayerUse const& use) const;
   /// Whether a layer needs samples with prefixes.
-  bool needs_prefixes() const;
+  bool needs_prefixes() const { return !unsupported_reason({}) && unsupported_reason({.prefixes = false}); }
   /// The reason, with layer and key, why the model cannot be trained; null where it can.
   std::optional<std::string> untrainable_reason() const;
   /// The reason, with the layer or the key, why the model cannot generate text token by token; null where it can.

@@ -18,7 +18,7 @@ struct ActivationProblem {
 std::string describe(ActivationProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);
-/// The cost of a call of this many elements.
+/// The cost of a call of `elements` elements.
 Cost forward_cost(ActivationProblem const& problem, double elements);
 Cost backward_cost(ActivationProblem const& problem, double elements);
 
@@ -43,11 +43,9 @@ struct ActivationGradients {
 void require_gradients(ActivationCall const& call, Tensor const& grad_output, ActivationGradients const& gradients);
 
 /// output = dropout(function(input)), times the gate where there is one (Shazeer 2020: silu gives SwiGLU, gelu GEGLU).
-class Activation : public Kernel {
+class Activation : public Operation<ActivationProblem> {
  public:
   static constexpr char const* operation = "activation";
-  using Problem = ActivationProblem;
-  virtual bool supports(ActivationProblem const& problem) const = 0;
   static std::shared_ptr<Activation> observed(ObservedSelection<Activation> selection);
   /// output = [tokens, d_ff]; may be the same memory as the input or the gate.
   virtual void forward(Execution& execution, ActivationCall const& call, Tensor const& output) = 0;

@@ -13,7 +13,7 @@ struct AdamProblem {
 };
 /// Describes the problem, for messages.
 std::string describe(AdamProblem const& problem);
-/// The cost of an update of this many elements.
+/// The cost of an update of `elements` elements.
 Cost cost(AdamProblem const& problem, double elements);
 
 /// The numbers of an update that change with each step.
@@ -57,11 +57,9 @@ std::array<double, adam_scalars::count> adam_scalars_of(double beta1, double bet
 /// and repeated in the next step.
 void write_adam_scalars(AdamCall const& call, AdamStep const& step);
 
-class Adam : public Kernel {
+class Adam : public Operation<AdamProblem> {
  public:
   static constexpr char const* operation = "adam";
-  using Problem = AdamProblem;
-  virtual bool supports(AdamProblem const& problem) const = 0;
   static std::shared_ptr<Adam> observed(ObservedSelection<Adam> selection);
   virtual void update(Execution& execution, AdamCall const& call) = 0;
 };

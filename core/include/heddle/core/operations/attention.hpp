@@ -1,12 +1,10 @@
 #pragma once
 
-#include <array>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
 #include <string>
-#include <string_view>
 
 namespace heddle {
 
@@ -71,11 +69,9 @@ enum class ScoreKind : std::uint8_t {
   additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
   linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
 };
-/// The name beside that of a mask; empty for dot_product.
-constexpr std::string_view name_of(ScoreKind score) {
-  constexpr std::array<std::string_view, 3> names{"", "additive", "linear"};
-  return names[static_cast<std::size_t>(score)];
-}
+/// The names beside that of a mask.
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<ScoreKind>{"", "additive", "linear"};
 
 struct AttentionProblem {
   DType dtype = DType::float32;
@@ -169,11 +165,9 @@ struct AttentionGradients {
 
 /// Computes softmax(scores) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022); in
 /// the usual case the scores are scale q kᵀ + bias.
-class Attention : public Kernel {
+class Attention : public Operation<AttentionProblem> {
  public:
   static constexpr char const* operation = "attention";
-  using Problem = AttentionProblem;
-  virtual bool supports(AttentionProblem const& problem) const = 0;
   static std::shared_ptr<Attention> observed(ObservedSelection<Attention> selection);
   /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scores,
   /// before dropout.

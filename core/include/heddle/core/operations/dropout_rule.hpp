@@ -92,7 +92,7 @@ HEDDLE_ONE_COPY void random_halves(std::uint64_t key, std::uint32_t (&counter)[4
   }
 }
 
-/// A Dropout in the form that a kernel captures; random.hpp has the rule.
+/// A Dropout in the form that a kernel captures; dropout.hpp has the rule.
 struct DropoutRule {
   bool active = false;
   std::uint32_t threshold = 65536;

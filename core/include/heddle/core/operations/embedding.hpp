@@ -16,7 +16,7 @@ struct EmbeddingProblem {
 };
 /// Describes the problem, for messages.
 std::string describe(EmbeddingProblem const& problem);
-/// The cost of a call of this many tokens. Each counts its row of the table; repeated tokens move less.
+/// The cost of a call of `tokens` tokens. Each counts its row of the table; repeated tokens move less.
 Cost forward_cost(EmbeddingProblem const& problem, double tokens);
 Cost backward_cost(EmbeddingProblem const& problem, double tokens);
 
@@ -29,15 +29,13 @@ struct EmbeddingCall {
   double scale = 1;
   Dropout dropout{};
 
-  EmbeddingProblem problem(DType output) const;
+  EmbeddingProblem problem(DType output) const { return {output, table.dtype(), table.dim(1)}; }
 };
 
 /// output[row] = dropout(scale * table[id[row]] + positions[position[row]]).
-class Embedding : public Kernel {
+class Embedding : public Operation<EmbeddingProblem> {
  public:
   static constexpr char const* operation = "embedding";
-  using Problem = EmbeddingProblem;
-  virtual bool supports(EmbeddingProblem const& problem) const = 0;
   static std::shared_ptr<Embedding> observed(ObservedSelection<Embedding> selection);
   /// output = [tokens, d_model].
   virtual void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) = 0;

@@ -34,11 +34,9 @@ struct GemmCall {
 };
 
 /// c = op(a) op(b) + bias, or c += op(a) op(b) + bias.
-class Gemm : public Kernel {
+class Gemm : public Operation<GemmProblem> {
  public:
   static constexpr char const* operation = "gemm";
-  using Problem = GemmProblem;
-  virtual bool supports(GemmProblem const& problem) const = 0;
   static std::shared_ptr<Gemm> observed(ObservedSelection<Gemm> selection);
   virtual void multiply(Execution& execution, GemmCall const& call) = 0;
   /// Bytes of the copy of b that a call keeps where its b_weight is set (see Kernel::kept_bytes); 0: none.

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <heddle/core/operations/cost.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <memory>
 #include <string>
@@ -11,15 +10,27 @@ namespace heddle {
 
 struct Execution;
 
+/// A lower bound of the work of one or more calls. The planner, the pipeline cut and the observer use it.
+struct Cost {
+  double operations = 0;  ///< floating-point operations of matrix products; no others are counted
+  double bytes = 0;       ///< minimum memory traffic: every operand once, operands that are added to twice
+
+  Cost& operator+=(Cost const& other) {
+    operations += other.operations;
+    bytes += other.bytes;
+    return *this;
+  }
+  friend Cost operator+(Cost a, Cost const& b) { return a += b; }
+  friend Cost operator*(double times, Cost const& cost) { return {times * cost.operations, times * cost.bytes}; }
+  bool operator==(Cost const&) const = default;
+};
+
 /// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) define what a call computes. Every
 /// call takes the Execution first, must not assume that the host can read memory, and synchronises no more than it
 /// needs.
 ///
-/// An interface is a class derived from Kernel with
+/// An interface is a class derived from Operation with
 ///   static constexpr char const* operation;            the operation's name, a key of [kernels]
-///   using Problem = …;                                 everything that `supports` depends on
-///   virtual bool supports(Problem const&) const;       checked before an implementation is used: other
-///                                                      calls are a programming error
 ///   virtual … methods that compute
 ///   static std::shared_ptr<Interface> observed(ObservedSelection<Interface> selection);
 ///                                                      an ObservedKernel<Interface>: see observation.hpp
@@ -35,30 +46,33 @@ class Kernel {
   virtual std::size_t kept_bytes() const { return 0; }
 };
 
+/// The base of the interfaces. CallProblem is everything that `supports` depends on.
+template <class CallProblem>
+class Operation : public Kernel {
+ public:
+  using Problem = CallProblem;
+  /// Checked before an implementation is used: other calls are a programming error.
+  virtual bool supports(Problem const& problem) const = 0;
+};
+
 /// A parameter's identity and version: the key under which a GEMM may keep a packed copy of it.
 struct WeightVersion {
   std::uint64_t id = 0;  ///< 0: not a parameter, pack nothing
   std::uint64_t version = 0;
 };
 
-/// A registered implementation, without its interface.
-struct Implementation {
+/// A registered implementation.
+template <class Interface>
+struct KernelEntry {
   std::string name;
   /// `auto` selects the supporting implementation with the highest speed: reference 0, teams 5 or on a device 18,
   /// kokkos 10, simd 15, onednn 20, avx512 25, or 15 on CPUs with AMX.
   int speed = 0;
   std::string origin;  ///< "built-in" or the plug-in's path
-};
-
-/// A registered implementation whose interface the registry of its operation knows.
-struct AnyKernelEntry : Implementation {
-  std::shared_ptr<Kernel> kernel;
-};
-
-template <class Interface>
-struct KernelEntry : Implementation {
   std::shared_ptr<Interface> kernel;
 };
+/// An implementation whose interface only the registry of its operation knows.
+using Implementation = KernelEntry<Kernel>;
 
 template <class Interface>
 struct ObservedSelection;

@@ -73,10 +73,10 @@ class KernelObserver {
 template <class Interface>
 struct ObservedSelection {
   typename Interface::Problem problem;
-  std::vector<AnyKernelEntry> supporting = {};  ///< for `problem`, the fastest by speed first
+  std::vector<Implementation> supporting = {};  ///< for `problem`, the fastest by speed first
   std::shared_ptr<Interface> selected = {};     ///< null: the kernel is unknown and idle
-  KernelObserver* observer = nullptr;           ///< null: nothing is reported
-  bool idle = false;                            ///< calls are reported but not made
+  KernelObserver* observer = nullptr;
+  bool idle = false;  ///< calls are reported but not made
 };
 
 /// The bytes of all these tensors; a tensor that is read and written is listed twice.
@@ -126,19 +126,13 @@ class ObservedKernel : public Interface {
   /// The kernel that this one replaces; null where it is unknown.
   Interface const* selected() const { return selection_.selected.get(); }
 
-  /// Calls `method` of the selected kernel with these arguments, through the observer if there is one. The call's
+  /// Calls `method` of the selected kernel with these arguments, through the observer. The call's
   /// problem is that of its first argument if it has one, otherwise that of the selection.
   template <auto method, class Description, class... Arguments>
   void pass(Execution& execution, Description const& description, Arguments const&... arguments) {
     auto const call = [&execution, ... arguments = arguments](Interface& kernel) {
       (kernel.*method)(execution, arguments...);
     };
-    if (selection_.observer == nullptr) {
-      if (!selection_.idle) {
-        call(*selection_.selected);
-      }
-      return;
-    }
     KernelCall seen;
     if constexpr (std::is_invocable_v<Description>) {
       static_cast<CallDescription&>(seen) = description();
@@ -172,7 +166,7 @@ class ObservedKernel : public Interface {
   template <class Call>
   std::vector<KernelCall::Way> ways(Problem const& problem, Call const& call) const {
     std::vector<KernelCall::Way> all;
-    for (AnyKernelEntry const& entry : selection_.supporting) {
+    for (Implementation const& entry : selection_.supporting) {
       auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
       if (kernel->supports(problem)) {
         all.push_back({entry.name, entry.speed, [call, kernel] { call(*kernel); }});

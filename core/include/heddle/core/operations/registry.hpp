@@ -53,14 +53,14 @@ class AnyKernelRegistry {
   /// The implementation of that name, of several parts the first; null if there is none.
   std::shared_ptr<Kernel> find(std::string_view name) const;
   /// The parts of the implementations in the order of registration.
-  std::vector<AnyKernelEntry> const& parts() const { return entries_; }
+  std::vector<Implementation> const& parts() const { return entries_; }
 
   /// The implementations that support the problem, in the order of implementations().
-  std::vector<AnyKernelEntry> supporting(AnyProblem const& problem) const;
+  std::vector<Implementation> supporting(AnyProblem const& problem) const;
   /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
   /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
   /// the reason.
-  AnyKernelEntry selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
+  Implementation selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
   // Not in the header, where every file with a kernel would compile them.
@@ -70,18 +70,17 @@ class AnyKernelRegistry {
 
   /// Throws ConfigError where the name is empty or "auto", where it is taken (a part may have the name of an
   /// implementation of the same origin), and where there is no kernel.
-  void add_entry(AnyKernelEntry entry, bool is_part);
+  void add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel, bool is_part);
   /// Throws ConfigError where the name is taken or empty.
   void add_named_trial(NamedTrial trial);
 
  private:
-  std::vector<AnyKernelEntry> by_speed() const;
   [[noreturn]] void fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
   std::string_view operation_;
   std::string origin_ = "built-in";
   TimesByProblem timings_;
-  std::vector<AnyKernelEntry> entries_;
+  std::vector<Implementation> entries_;
   std::vector<NamedTrial> trials_;
 };
 
@@ -95,13 +94,13 @@ class KernelRegistry final : public AnyKernelRegistry {
 
   /// Throws ConfigError where the name is taken, empty or "auto", and where there is no kernel.
   void add(std::string name, int speed, std::shared_ptr<Interface> kernel) {
-    add_entry({{std::move(name), speed, ""}, std::move(kernel)}, false);
+    add_entry(std::move(name), speed, std::move(kernel), false);
   }
   /// Adds a part of an implementation, for problems that none of its other parts supports: the implementation `kokkos`
   /// is compiled in several libraries, each for other element types. Throws ConfigError as add() does, except where the
   /// name is that of another part of the same origin.
   void add_part(std::string name, int speed, std::shared_ptr<Interface> kernel) {
-    add_entry({{std::move(name), speed, ""}, std::move(kernel)}, true);
+    add_entry(std::move(name), speed, std::move(kernel), true);
   }
 
   /// Adds a problem by which implementations of the operation are checked (trial.hpp): all that support it, whoever
@@ -121,8 +120,8 @@ class KernelRegistry final : public AnyKernelRegistry {
   /// parts() with their type.
   std::vector<KernelEntry<Interface>> entries() const {
     std::vector<KernelEntry<Interface>> typed;
-    for (AnyKernelEntry const& entry : parts()) {
-      typed.push_back({entry, std::static_pointer_cast<Interface>(entry.kernel)});
+    for (auto const& [name, speed, origin, kernel] : parts()) {
+      typed.push_back({name, speed, origin, std::static_pointer_cast<Interface>(kernel)});
     }
     return typed;
   }
@@ -141,10 +140,9 @@ class KernelRegistries {
   KernelRegistries& operator=(KernelRegistries&&) noexcept = default;
   ~KernelRegistries() = default;
 
-  /// Registries of which every selection is an idle kernel: it supports everything and touches no memory.
-  static KernelRegistries idle();
   /// A copy of these registries in which every selection is idle: it touches no memory and reports its calls to
-  /// `observer`, which must outlive the selections.
+  /// `observer`, which must outlive the selections. Where nothing is registered for an operation, an idle kernel
+  /// supports everything.
   KernelRegistries rehearsal(KernelObserver& observer) const;
 
   /// The operation's registry, made if there is none yet. Throws ConfigError if another interface has the name.
@@ -174,7 +172,7 @@ class KernelRegistries {
     }
     KernelRegistry<Interface> const& registry = of<Interface>();
     AnyProblem const any_problem = AnyProblem::of<Interface>(problem);
-    AnyKernelEntry const entry = registry.selected(choices.choice(Interface::operation), any_problem);
+    Implementation const entry = registry.selected(choices.choice(Interface::operation), any_problem);
     auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
     if (observer_ == nullptr) {
       return kernel;

@@ -38,7 +38,9 @@ struct ResidualNormCall {
   double epsilon = 1e-5;
   std::string kind{NormKind::layer};
 
-  ResidualNormProblem problem() const;
+  ResidualNormProblem problem() const {
+    return {residual.dtype(), residual.dim(1), dropout.rate, kind, weight.empty() || !bias.empty()};
+  }
 };
 
 struct ResidualNormOutput {
@@ -55,11 +57,9 @@ struct ResidualNormGradients {
   Tensor bias;      ///< +=, [d_model]; empty where the call has none
 };
 
-class ResidualNorm : public Kernel {
+class ResidualNorm : public Operation<ResidualNormProblem> {
  public:
   static constexpr char const* operation = "residual_norm";
-  using Problem = ResidualNormProblem;
-  virtual bool supports(ResidualNormProblem const& problem) const = 0;
   static std::shared_ptr<ResidualNorm> observed(ObservedSelection<ResidualNorm> selection);
   virtual void forward(Execution& execution, ResidualNormCall const& call, ResidualNormOutput const& output) = 0;
   /// `grad_normalized` and `grad_sum` are the gradients of the two outputs; one of them may be empty (zero).

@@ -16,7 +16,7 @@ struct SoftmaxCrossEntropyProblem {
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
 /// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
-/// The cost of the losses and gradient of this many tokens.
+/// The cost of the losses and gradient of `tokens` tokens.
 Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens);
 
 /// A chunk of tokens' logits over this rank's part of the vocabulary.
@@ -34,7 +34,7 @@ struct SoftmaxCrossEntropyCall {
 
 /// One pass where this rank holds the whole vocabulary (losses_and_gradient). Two where it is sharded: between them
 /// four numbers per token are reduced, and logits are never gathered (statistics, combine, losses, gradient).
-class SoftmaxCrossEntropy : public Kernel {
+class SoftmaxCrossEntropy : public Operation<SoftmaxCrossEntropyProblem> {
  public:
   static constexpr char const* operation = "softmax_cross_entropy";
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
@@ -42,8 +42,6 @@ class SoftmaxCrossEntropy : public Kernel {
   /// Columns of the sums of losses: Σ smoothed loss with z-loss, Σ negative log-likelihood, rows that are not ignored,
   /// the sum of their weights, and the rows counted by add_correct.
   static constexpr std::int64_t sums_size = 5;
-  using Problem = SoftmaxCrossEntropyProblem;
-  virtual bool supports(SoftmaxCrossEntropyProblem const& problem) const = 0;
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;

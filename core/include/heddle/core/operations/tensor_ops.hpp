@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/base/pair_layout.hpp>
+#include <heddle/core/base/enumerations.hpp>
 #include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
@@ -26,11 +26,9 @@ struct Rotation {
 
 /// Small passes over memory that belong to no other operation. Tensors are contiguous unless stated otherwise. Whatever
 /// the dtype that an implementation is selected for, fill, add and copy also take float64, in which losses are summed.
-class TensorOps : public Kernel {
+class TensorOps : public Operation<TensorOpsProblem> {
  public:
   static constexpr char const* operation = "tensor_ops";
-  using Problem = TensorOpsProblem;
-  virtual bool supports(TensorOpsProblem const& problem) const = 0;
   static std::shared_ptr<TensorOps> observed(ObservedSelection<TensorOps> selection);
   /// tensor = value everywhere; rows may be strided.
   virtual void fill(Execution& execution, Tensor const& tensor, double value) = 0;
@@ -63,9 +61,6 @@ class TensorOps : public Kernel {
   /// `wide` has a column for each index, `narrow` those that the indices name.
   static void require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow);
 };
-
-/// Σ x² on the host, by add_sum_of_squares: for checks and reports, because it waits for the kernels.
-double sum_of_squares(TensorOps& operations, Execution& execution, Tensor const& tensor);
 
 /// The front end of implementations: checks the tensors and calls the methods' namesakes in `Functions`, static
 /// templates whose parameter is the element type; copy has two, those of `from` and `to`.

@@ -33,11 +33,9 @@ struct RankingColumns {
 
 /// Ranks the tokens of each row by their logits, so that generation fetches these few numbers and not the logits.
 /// Probabilities are relative to the columns of the call; equally likely tokens are ordered by id.
-class TokenRanking : public Kernel {
+class TokenRanking : public Operation<TokenRankingProblem> {
  public:
   static constexpr char const* operation = "token_ranking";
-  using Problem = TokenRankingProblem;
-  virtual bool supports(TokenRankingProblem const& problem) const = 0;
   static std::shared_ptr<TokenRanking> observed(ObservedSelection<TokenRanking> selection);
   /// table = [rows, RankingColumns{count}.width()] in float64, contiguous, for a count of at least 1. A row with NaN
   /// or +infinity has a log_sum_exp that is not finite. There is at least one column.

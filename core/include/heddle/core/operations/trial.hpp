@@ -1,19 +1,19 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/tensor.hpp>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace heddle {
 
-// A trial is a small problem of an operation, by which its implementations are checked (checks/kernel_check.hpp). It is
+// A trial is a small problem of an operation, by which its implementations are checked (checks/check.hpp). It is
 // made once for each dtype, with the same numbers in each.
 
 /// Makes the tensors of a trial. Each has guard elements, NaN, before and after it and, where its rows are strided,
@@ -23,7 +23,7 @@ class TrialTensors {
   /// The numbers from which sums() start.
   static constexpr double start = 0.5;
 
-  /// Makes the rows of the next matrix strided, with this many guard elements between them.
+  /// Makes the rows of the next matrix strided, with `guards` guard elements between them.
   TrialTensors& strided(std::int64_t guards) {
     guards_between_ = guards;
     return *this;
@@ -31,14 +31,18 @@ class TrialTensors {
   /// Random numbers from [low, high), exact in bfloat16: others for each tensor, the same in each dtype.
   Tensor input(DType dtype, Shape const& shape, double low = -1, double high = 1);
   /// An input with these numbers.
-  Tensor given(DType dtype, Shape const& shape, std::vector<double> const& values);
+  Tensor given(DType dtype, Shape const& shape, std::vector<double> const& values) {
+    return add(dtype, shape, values, true);
+  }
   Tensor integers(std::vector<std::int32_t> const& values);
   /// NaN before the call: the call must write every element.
-  Tensor output(DType dtype, Shape const& shape);
+  Tensor output(DType dtype, Shape const& shape) { return updated(dtype, shape, everywhere(shape, NAN)); }
   /// `start` everywhere before the call, which adds to it.
-  Tensor sums(DType dtype, Shape const& shape);
+  Tensor sums(DType dtype, Shape const& shape) { return updated(dtype, shape, everywhere(shape, start)); }
   /// These numbers before the call, which changes them.
-  Tensor updated(DType dtype, Shape const& shape, std::vector<double> const& values);
+  Tensor updated(DType dtype, Shape const& shape, std::vector<double> const& values) {
+    return add(dtype, shape, values, false);
+  }
 
   /// Sequences of these lengths, in order.
   Sequences sequences(std::vector<std::int32_t> const& lengths);
@@ -55,6 +59,9 @@ class TrialTensors {
     std::vector<unsigned char> before;
     bool read_only = false;
   };
+  static std::vector<double> everywhere(Shape const& shape, double value) {
+    return std::vector<double>(static_cast<std::size_t>(shape.size()), value);
+  }
   Tensor add(DType dtype, Shape const& shape, std::vector<double> const& values, bool read_only);
 
   std::vector<Buffer> buffers_;

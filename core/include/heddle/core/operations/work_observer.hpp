@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <heddle/core/base/enumerations.hpp>
 
 namespace heddle {
 
@@ -9,8 +9,13 @@ namespace heddle {
 /// samples, `waiting` is for transfers that were started before, by a loop that makes them progress. A trace also has
 /// the verbs of communicators and the transfers that they start.
 enum class WorkKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
+template <>
+inline constexpr std::array<std::string_view, 8> value_names<WorkKind>{"step", "pass",          "layer",   "kernel",
+                                                                       "data", "communication", "waiting", "transfer"};
 
 enum class Direction : std::uint8_t { forward, backward };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<Direction>{"forward", "backward"};
 
 /// A piece of a step's work.
 struct Work {

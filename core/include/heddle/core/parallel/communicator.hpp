@@ -151,7 +151,7 @@ class Communicator {
 
   void broadcast(Tensor const& tensor, int root) const;
   /// tag: 0 … 8191.
-  void send(Tensor const& tensor, int destination, int tag = 0) const;
+  void send(Tensor const& tensor, int destination, int tag = 0) const { start_send(tensor, destination, tag).wait(); }
   /// The tensor must have the sender's dtype and size; otherwise throws.
   void receive(Tensor const& tensor, int source, int tag = 0) const;
   void barrier() const;

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <functional>
-#include <heddle/core/base/mesh_axis.hpp>
+#include <heddle/core/base/enumerations.hpp>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -15,7 +13,7 @@ namespace heddle {
 class Mesh {
  public:
   Mesh() = default;
-  /// Throws ConfigError where the product of `sizes` is not `ranks`, with the nearest layouts that would fit.
+  /// Throws ConfigError where the product of `sizes` is not `ranks`.
   Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks);
 
   int size(MeshAxis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }

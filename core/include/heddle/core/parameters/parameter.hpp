@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/parallel/mesh.hpp>
@@ -128,6 +127,17 @@ class ParameterSet {
   std::int64_t size_ = 0;
   Tensor values_;
   Tensor gradients_;
+};
+
+/// Follows a step's last backward pass, so that a gradient can be reduced while others are still computed.
+class GradientProgress {
+ public:
+  virtual ~GradientProgress() = default;
+  /// One of the parameter's uses (see ParameterSet::uses) has added its last part of the step's gradient. After the
+  /// last use the gradient is final: it must not change before the step's reduction is done.
+  virtual void use_done(Parameter const& parameter) = 0;
+  /// Moves the communication in progress on. Layers call it between pieces of work.
+  virtual void progress() = 0;
 };
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <heddle/core/tensor/tensor.hpp>
@@ -39,7 +40,7 @@ class Arena {
 
   std::size_t mark() const { return used_; }
   /// Frees everything allocated since `mark` was taken.
-  void release(std::size_t mark);
+  void release(std::size_t mark) { used_ = std::min(used_, mark); }
   /// The maximum number of bytes that were in use.
   std::size_t peak() const { return peak_; }
 

@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-// A tensor's elements as float64 on the host, of any dtype: for checks and tests, not for steps.
+// A tensor's elements as float64 on the host, of any dtype: for checks, tests and constants, not for steps.
 
 /// The elements, row major; rows may be strided.
 std::vector<double> to_doubles(Tensor const& tensor);

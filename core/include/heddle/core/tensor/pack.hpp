@@ -26,7 +26,7 @@ struct TokenRows {
   Tensor sample;    ///< int32 [tokens]
   Tensor position;  ///< int32 [tokens]
   std::int64_t tokens = 0;
-  /// int32 [sequences.count]: tokens at the beginning of each sequence that all its tokens see under a prefix mask.
+  /// int32 [sequences.count]: tokens at the start of each sequence that all its tokens see under a prefix mask.
   /// Empty where no sequence has a prefix.
   Tensor prefix_length{};
 };
@@ -109,7 +109,7 @@ struct TokenSequence {
   std::int32_t sample = 0;
   std::vector<std::int32_t> input;
   std::vector<std::int32_t> output;  ///< as many; below 0: the row predicts nothing
-  std::int32_t prefix = 0;           ///< tokens at the beginning that all tokens see under a prefix mask
+  std::int32_t prefix = 0;           ///< tokens at the start that all tokens see under a prefix mask
 };
 
 /// One side's sequences on the host: their samples and lengths, the ids of all their tokens in order, the tokens that

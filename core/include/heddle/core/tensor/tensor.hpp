@@ -64,7 +64,7 @@ class Tensor {
   std::int64_t bytes() const { return size() * static_cast<std::int64_t>(size_of(dtype_)); }
   /// Elements between the starts of consecutive indices of axis 0.
   std::int64_t row_stride() const { return row_stride_; }
-  bool contiguous() const;
+  bool contiguous() const { return shape_.rank() == 0 || shape_[0] <= 1 || row_stride_ * shape_[0] == shape_.size(); }
   /// Whether this handle is the only one to elements that it owns.
   bool sole_owner() const { return owner_.use_count() == 1; }
 
@@ -106,7 +106,7 @@ void copy_to_host(void* destination, Tensor const& source, Execution const* exec
 
 /// Copies a contiguous tensor in host memory to one in kernels' memory between the kernels launched before and those
 /// launched later by the calling thread; may return before it is done: the source stays as it is until the host has
-/// waited for kernels (waits_for_kernels in fence.hpp). Copies nothing if the two are the same memory.
+/// waited for kernels (waits_for_kernels in device_work.hpp). Copies nothing if the two are the same memory.
 void upload(Tensor const& destination, Tensor const& source);
 
 /// The elements of a contiguous tensor, copied to the host. Throws if Element is not its dtype.

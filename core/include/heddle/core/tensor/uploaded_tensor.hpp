@@ -9,7 +9,11 @@ namespace heddle {
 class UploadedTensor {
  public:
   UploadedTensor() = default;
-  UploadedTensor(DType dtype, Shape const& shape);
+  UploadedTensor(DType dtype, Shape const& shape)
+      : tensor_(Tensor::allocate(dtype, shape)),
+        // Without ownership, so that users of the elements can be counted by the other handle.
+        host_(tensor_.space() == MemorySpace::host ? Tensor::borrow(tensor_.raw(), dtype, shape, MemorySpace::host)
+                                                   : Tensor::allocate_on_host(dtype, shape)) {}
 
   /// In kernels' memory.
   Tensor const& tensor() const { return tensor_; }
@@ -17,8 +21,8 @@ class UploadedTensor {
   /// next time that the host waits for kernels.
   Tensor const& host() const { return host_; }
   /// Copies what the host has written, all of it or rows [0, rows), in the order of the kernels' launches.
-  void upload() const;
-  void upload(std::int64_t rows) const;
+  void upload() const { heddle::upload(tensor_, host_); }
+  void upload(std::int64_t rows) const { heddle::upload(tensor_.rows(0, rows), host_.rows(0, rows)); }
 
  private:
   Tensor tensor_;

@@ -8,6 +8,11 @@
 
 namespace heddle {
 
+/// The learning rate of update `step` (0 for the first) of `total_steps`. It grows linearly through the warm-up, whose
+/// last update has `optimizer.learning_rate`, and then follows the schedule: inverse_sqrt falls with the square root
+/// of the update's number (Vaswani et al. 2017), cosine and linear reach 0 after the last update, constant stays.
+double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps);
+
 /// Adam over the ranges of a parameter set's buffers whose moments this rank keeps. Each parameter is updated by the
 /// rule of its group. A step: `begin`, then `apply` for one range after another.
 class Optimizer {
@@ -18,7 +23,9 @@ class Optimizer {
             std::vector<IndexRange> parts);
 
   /// The factor of every gradient in an update whose gradients have this norm.
-  double gradient_scale(double norm) const;
+  double gradient_scale(double norm) const {
+    return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
+  }
 
   using Step = AdamStep;
   /// Gives the next calls of apply the numbers of a step.

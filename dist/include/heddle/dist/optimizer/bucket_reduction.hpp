@@ -3,7 +3,7 @@
 #include <deque>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/core/parameters/gradient_progress.hpp>
+#include <heddle/core/parameters/parameter.hpp>
 #include <unordered_map>
 #include <vector>
 

@@ -17,7 +17,7 @@
 namespace heddle {
 
 // Rehearses a step on groups whose other ranks do not exist: a model runs it without sending anything and, with
-// KernelRegistries::idle, without computing. The code that allocates memory thus counts it, and no formula has to
+// KernelRegistries::rehearsal, without computing. The code that allocates memory thus counts it, and no formula has to
 // match that code.
 
 /// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <heddle/core/config/model_config.hpp>
 #include <heddle/core/layers/traits.hpp>
 #include <heddle/core/operations/attention.hpp>
-#include <string>
-#include <vector>
 
 namespace heddle {
 
@@ -18,13 +15,12 @@ struct AttentionScores {
 /// Throws ConfigError where options or keys do not go together.
 AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& options, std::int64_t head_dim);
 
-/// The declarations of both options.
-std::vector<OptionDescription> score_options();
+/// The mask of self-attention, causal on the target side unless the option `mask` says otherwise. Throws ConfigError
+/// where options do not go together.
+AttentionMask self_attention_mask(LayerOptions const& options, Side side);
 
-/// The configurations in which both attention layers are checked.
-std::vector<LayerTrial> attention_trials();
-
-/// "PLACE = "linear" does not go together with WHAT": the beginning of a message.
-std::string not_with_linear_scores(LayerOptions const& options, std::string const& what);
+/// The declarations of cross- and of self-attention.
+LayerTraits attention_traits();
+LayerTraits self_attention_traits();
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
-// Kernels compute on the host's processor in memory that is closed to the host's own code, which so learns of every
-// access that a device would refuse: it ends with SIGSEGV.
+// In place of core/src/tensor/memory/host.cpp, in the preset emulated-device: kernels compute on the host's processor
+// in memory that is closed to the host's own code, which so learns of every access that a device would refuse: it ends
+// with SIGSEGV.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -19,8 +20,8 @@
 #include <new>
 #include <system_error>
 
-#include "memory_pool.hpp"
-#include "system_memory.hpp"
+#include "tensor/memory/memory_pool.hpp"
+#include "tensor/memory/system_memory.hpp"
 
 namespace heddle {
 
