@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "command_line/options.hpp"
+
 namespace heddle {
 
 /// A shared library as it was read.
@@ -21,12 +23,9 @@ struct PluginFile {
 /// Throws ConfigError for a file that cannot be read or has not the digest that the configuration gives.
 std::vector<PluginFile> read_plugins(PluginsConfig const& plugins);
 
-/// Where the working directory does not have a file that the configuration names, takes the one that is there from the
-/// directory of `config_file`.
-void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_file);
-
-/// Adds plug-ins of the command line, with any digest.
-void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths);
+/// The configuration of a command line: of its file, else the defaults. Plug-ins of the command line are added, with
+/// any digest; a plug-in of the file that the working directory does not have is taken from the file's directory.
+Config read_config(ConfigOptions const& options);
 
 /// A checkpoint names plug-ins that nobody has named again or trusts.
 struct UntrustedPluginsError : ConfigError {

@@ -58,29 +58,22 @@ void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& me
 
 }  // namespace
 
-int run_checkpoint(Arguments const& arguments) {
+ExitCode run_checkpoint(Arguments const& arguments) {
   namespace po = boost::program_options;
   std::string action;
   std::string directory;
   CommandSyntax syntax;
   syntax.name = "checkpoint";
   syntax.usage = "list|verify DIRECTORY";
-  syntax.summary =
-      "list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and losses from the\n"
-      "run's metrics; it reads no tensors.\n"
-      "verify reads every byte and compares it with the checkpoint's manifest; it answers with exit code 65\n"
-      "where a checkpoint does not verify or there is none.";
+  syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
+losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
+checkpoint's manifest; it answers with exit code 65 where a checkpoint does not verify or there is none.)";
   syntax.options.add_options()                                                             //
       ("action", po::value(&action)->required()->value_name("list|verify"), "what to do")  //
       ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),            //
        "a run's directory, its checkpoints directory, or one checkpoint's");
   syntax.positional.add("action", 1).add("directory", 1);
-  if (!parse_options(syntax, arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (action != "list" && action != "verify") {
-    throw UsageError(fmt::format("checkpoint: \"{}\" is not an action; expected list or verify", action));
-  }
+  parse_options(syntax, arguments);
   bool const verify = action == "verify";
   auto const entries =
       list_checkpoints(directory, verify ? CheckpointStore::Check::all_bytes : CheckpointStore::Check::sizes);
@@ -93,7 +86,7 @@ int run_checkpoint(Arguments const& arguments) {
   if (entries.empty()) {
     std::cout << fmt::format("{}: holds no checkpoints\n", directory);
   }
-  return static_cast<int>(verify && !all_verify ? ExitCode::bad_data : ExitCode::done);
+  return verify && !all_verify ? ExitCode::bad_data : ExitCode::done;
 }
 
 }  // namespace heddle

@@ -41,19 +41,18 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.usage =
       "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --text TEXT) | --hypotheses TEXT --reference TEXT) "
       "[options]";
-  syntax.summary =
-      "Compares translations with reference translations: BLEU and chrF, the same numbers as sacreBLEU's. With a "
-      "model\n"
-      "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss\n"
-      "per target token, end tokens included. With --text it measures a decoder-only or encoder-only model: the\n"
-      "perplexity of a text; for an encoder, perplexity and accuracy on its masked tokens.";
+  syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
+sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
+e to the mean unsmoothed loss per target token, end tokens included. With --text it measures a
+decoder-only or encoder-only model: the perplexity of a text; for an encoder, perplexity and accuracy on
+its masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
       ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
       ("text", text(options.text), "measure a decoder-only or encoder-only model on this text")                //
-      ("tokenize", po::value(&options.tokenize)->value_name("13a|none")->default_value(options.tokenize),
+      ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
   add_model_options(syntax.options, options.model);
@@ -98,9 +97,6 @@ void check_options(EvaluateOptions const& options) {
   }
   if (hypotheses && !options.output.empty()) {
     throw UsageError("evaluate: --output goes with --checkpoint; --hypotheses are written already");
-  }
-  if (options.tokenize != "13a" && options.tokenize != "none") {
-    throw UsageError(fmt::format("evaluate: --tokenize is \"{}\"; expected 13a or none", options.tokenize));
   }
   require_valid(options.generation);
 }
@@ -280,11 +276,9 @@ void evaluate_text(EvaluateOptions const& options) {
 
 }  // namespace
 
-int run_evaluate(Arguments const& arguments) {
+ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
-  if (!parse_options(evaluate_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(evaluate_syntax(options), arguments);
   check_options(options);
   if (!options.text.empty()) {
     evaluate_text(options);
@@ -293,7 +287,7 @@ int run_evaluate(Arguments const& arguments) {
   } else {
     evaluate_model(options);
   }
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

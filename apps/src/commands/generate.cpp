@@ -28,24 +28,19 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "generate";
   syntax.usage = "--checkpoint DIRECTORY [options] < PROMPTS > CONTINUATIONS";
-  syntax.summary =
-      "Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in the same "
-      "order.\n"
-      "An empty line is continued, too. Takes the likeliest token at each step; with --temperature draws one, with\n"
-      "--beam searches for a likely continuation.";
+  syntax.summary = R"(Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in
+the same order. An empty line is continued, too. Takes the likeliest token at each step; with
+--temperature draws one, with --beam searches for a likely continuation.)";
   add_model_options(syntax.options, options.model);
   GenerationOptions& generation = options.generation;
   syntax.options.add_options()  //
-      ("temperature",
-       po::value(&generation.sampling.temperature)
-           ->value_name("X")
-           ->default_value(generation.sampling.temperature, "0"),
+      ("temperature", with_default(generation.sampling.temperature, "X"),
        "draw tokens from the probabilities to the power 1 / X; 0: take the likeliest")  //
-      ("top-k", po::value(&generation.sampling.top_k)->value_name("N")->default_value(generation.sampling.top_k),
+      ("top-k", with_default(generation.sampling.top_k, "N"),
        "draw from the N likeliest tokens; 0: from all")  //
-      ("top-p", po::value(&generation.sampling.top_p)->value_name("X")->default_value(generation.sampling.top_p, "1"),
+      ("top-p", with_default(generation.sampling.top_p, "X"),
        "draw from the fewest likeliest tokens that have together at least the probability X")  //
-      ("seed", po::value(&generation.sampling.seed)->value_name("N")->default_value(generation.sampling.seed),
+      ("seed", with_default(generation.sampling.seed, "N"),
        "of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
        "put the end token behind each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
@@ -120,11 +115,9 @@ std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& l
 
 }  // namespace
 
-int run_generate(Arguments const& arguments) {
+ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
-  if (!parse_options(generate_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(generate_syntax(options), arguments);
   if (options.model.checkpoint.empty()) {
     throw UsageError("generate: --checkpoint is missing: the model to generate with");
   }
@@ -136,7 +129,7 @@ int run_generate(Arguments const& arguments) {
     output.write(continue_lines(*model, lines, options));
   }
   text.warn_of_invalid();
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

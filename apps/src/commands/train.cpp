@@ -30,22 +30,19 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.usage =
       "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data] [--trace N]\n"
       "       heddle train RUN.toml --dry-run [--ranks N]";
-  syntax.summary =
-      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
-      "checkpoints,\n"
-      "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step.\n"
-      "The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config --explain KEY`.\n\n"
-      "Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71 loss or\n"
-      "parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong configuration; 86 a\n"
-      "rank hung; 1 another error.";
+  syntax.summary = R"(Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory
+has checkpoints, resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint
+after the step. The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config
+--explain KEY`.
+
+Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71
+loss or parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong
+configuration; 86 a rank hung; 1 another error.)";
   add_train_options(syntax, options);
   syntax.options.add_options()  //
       ("dry-run", boost::program_options::bool_switch(&options.dry_run),
        "print layout, memory and the time of a step, and start nothing")  //
-      ("ranks", boost::program_options::value<int>()->value_name("N")->notifier([&options](int ranks) {
-        options.ranks = ranks;
-      }),
-       "of a dry run, which needs no mpirun; 1 without it");
+      ("ranks", without_default<int>(options.ranks, "N"), "of a dry run, which needs no mpirun; 1 without it");
   return syntax;
 }
 
@@ -112,9 +109,7 @@ std::optional<StepTrace> make_trace(TrainOptions const& options) {
 ExitCode train(Call const& call, MpiSession const* session, StopSignal const& signal, std::optional<Watch>& watch) {
   TrainOptions const& options = call.options;
   Communicator const plain_world = session == nullptr ? Communicator::self() : session->world();
-  Config config = load_config(options.config, options.overrides);
-  find_plugins(config.plugins, options.config);
-  add_plugins(config.plugins, options.plugins);
+  Config config = read_config(options);
   for (std::string& path : config.plugins.paths) {
     path = std::filesystem::absolute(path).lexically_normal().string();  // checkpoints are used from anywhere
   }
@@ -177,9 +172,7 @@ ExitCode train_dry(TrainOptions const& options) {
     throw UsageError(
         "train: --dry-run is started without mpirun or srun; --ranks N says how many ranks there would be");
   }
-  Config config = load_config(options.config, options.overrides);
-  find_plugins(config.plugins, options.config);
-  add_plugins(config.plugins, options.plugins);
+  Config config = read_config(options);
   require_supported(config);
   Runtime runtime;
   Registries registries;
@@ -200,24 +193,22 @@ ExitCode train_dry(TrainOptions const& options) {
 
 }  // namespace
 
-int run_train(Arguments const& arguments) {
+ExitCode run_train(Arguments const& arguments) {
   TrainOptions options;
-  if (!parse_options(train_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(train_syntax(options), arguments);
   require_valid(options, "train");
   if (options.dry_run) {
-    return static_cast<int>(train_dry(options));
+    return train_dry(options);
   }
   Call const call{options, arguments};
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   std::optional<Watch> watch;
   if (!launched_by_mpi()) {
-    return static_cast<int>(train(call, nullptr, signal, watch));
+    return train(call, nullptr, signal, watch);
   }
   MpiSession const session;
   try {
-    return static_cast<int>(train(call, &session, signal, watch));
+    return train(call, &session, signal, watch);
   } catch (std::exception const& error) {
     watch.reset();  // else it could end the job before the error is printed
     end_job(session, error);

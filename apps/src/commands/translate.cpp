@@ -22,10 +22,9 @@ CommandSyntax translate_syntax(TranslateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "translate";
   syntax.usage = "--checkpoint DIRECTORY [options] < SOURCE > TRANSLATION";
-  syntax.summary =
-      "Translates text, one sentence a line, with a trained model: beam search, one line out for each line in, in the\n"
-      "same order; an empty line stays empty. With --n-best N there are up to N lines for each line in,\n"
-      "\"INDEX ||| TRANSLATION ||| SCORE\" with INDEX counting from 0.";
+  syntax.summary = R"(Translates text, one sentence a line, with a trained model: beam search, one line out for each
+line in, in the same order; an empty line stays empty. With --n-best N there are up to N lines for each
+line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0.)";
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
   syntax.options.add_options()("n-best", po::value(&options.generation.n_best)->value_name("N"),
@@ -50,16 +49,13 @@ std::string format_lines(std::vector<std::vector<Translation>> const& translatio
 
 }  // namespace
 
-int run_translate(Arguments const& arguments) {
+ExitCode run_translate(Arguments const& arguments) {
   TranslateOptions options;
   auto const values = parse_options(translate_syntax(options), arguments);
-  if (!values) {
-    return static_cast<int>(ExitCode::done);
-  }
   if (options.model.checkpoint.empty()) {
     throw UsageError("translate: --checkpoint is missing: the model to translate with");
   }
-  bool const n_best = values->count("n-best") > 0;
+  bool const n_best = values.count("n-best") > 0;
   require_valid(options.generation);
   LineWindows text(options.text);
   auto const require = [](ModelDescription const& description) {
@@ -73,7 +69,7 @@ int run_translate(Arguments const& arguments) {
     done += static_cast<std::int64_t>(lines.size());
   }
   text.warn_of_invalid();
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -16,9 +16,6 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 void check_options(TrainedModelOptions const& options) {
-  if (options.which != "auto" && options.which != "best" && options.which != "last") {
-    throw UsageError(fmt::format("--which is \"{}\"; expected best, last or auto", options.which));
-  }
   if (options.average < 1) {
     throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
   }
@@ -97,10 +94,10 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
   description.add_options()  //
       ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
        "a run's directory, its checkpoints directory, or one checkpoint's")  //
-      ("which", po::value(&options.which)->value_name("best|last|auto")->default_value(options.which),
+      ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
-      ("average", po::value(&options.average)->value_name("N")->default_value(options.average),
+      ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //

@@ -20,17 +20,14 @@ namespace po = boost::program_options;
 
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output) {
-  auto const number = [](auto& value, char const* name) {
-    return po::value(&value)->value_name(name)->default_value(value, fmt::format("{}", value));
-  };
   description.add_options()  //
-      ("beam", number(options.beam_size, "N"),
+      ("beam", with_default(options.beam_size, "N"),
        fmt::format("hypotheses kept for each {}; 1 is greedy", input).c_str())  //
-      ("length-penalty", number(options.length_penalty, "X"),
+      ("length-penalty", with_default(options.length_penalty, "X"),
        "a hypothesis's score is its log-probability divided by its tokens (and its end) to this power")  //
-      ("max-length", number(options.max_length, "N"),
+      ("max-length", with_default(options.max_length, "N"),
        fmt::format("maximum tokens of a {}; 0: twice the {}'s and 50 more", output, input).c_str())  //
-      ("batch-tokens", number(options.batch_tokens, "N"),
+      ("batch-tokens", with_default(options.batch_tokens, "N"),
        fmt::format("hypotheses times {} tokens that are computed together; more is faster and takes more memory", input)
            .c_str());
 }

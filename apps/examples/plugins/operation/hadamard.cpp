@@ -1,6 +1,7 @@
 #include "hadamard.hpp"
 
 #include <heddle/core/operations/kernel_author.hpp>
+#include <heddle/core/operations/observation.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 
 namespace hadamard_plugin {
@@ -37,7 +38,30 @@ class Portable final : public Hadamard {
   }
 };
 
+/// Reports the calls and their costs: for `heddle kernels --benchmark`, and for the memory plan, which calls nothing.
+class ObservedHadamard final : public heddle::ObservedKernel<Hadamard> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  void forward(Execution& execution, Tensor const& a, Tensor const& b, Tensor const& output) override {
+    pass<&Hadamard::forward>(execution, heddle::traffic("forward", {a, b, output}), a, b, output);
+  }
+  void backward(Execution& execution, Tensor const& a, Tensor const& b, Tensor const& grad_output,
+                Gradients const& gradients) override {
+    pass<&Hadamard::backward>(execution, heddle::traffic("backward", {a, b, grad_output, gradients.a, gradients.b}), a,
+                              b, grad_output, gradients);
+  }
+};
+
 }  // namespace
+
+std::string describe(HadamardProblem const& problem) {
+  return "products of " + std::string(heddle::name_of(problem.dtype));
+}
+
+std::shared_ptr<Hadamard> Hadamard::observed(heddle::ObservedSelection<Hadamard> selection) {
+  return std::make_shared<ObservedHadamard>(std::move(selection));
+}
 
 std::shared_ptr<Hadamard> make_portable() {
   return std::make_shared<Portable>();
