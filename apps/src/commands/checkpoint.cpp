@@ -13,7 +13,7 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/run/metrics.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 
 namespace heddle {
 

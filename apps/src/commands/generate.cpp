@@ -15,13 +15,9 @@ namespace {
 namespace po = boost::program_options;
 using Tokens = std::vector<std::int32_t>;
 
-struct GenerateOptions {
-  TrainedModelOptions model;
-  GenerationOptions generation{.length_penalty = 0};
+struct GenerateOptions : TextCommandOptions {
   bool end_prompt = false;
   bool with_prompt = false;
-  WindowOptions text;
-  std::string output;
 };
 
 CommandSyntax generate_syntax(GenerateOptions& options) {
@@ -31,7 +27,7 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
   syntax.summary = R"(Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in
 the same order. An empty line is continued, too. Takes the likeliest token at each step; with
 --temperature draws one, with --beam searches for a likely continuation.)";
-  add_model_options(syntax.options, options.model);
+  add_text_command_options(syntax.options, options, "prompt", "continuation", "continued");
   GenerationOptions& generation = options.generation;
   syntax.options.add_options()  //
       ("temperature", with_default(generation.sampling.temperature, "X"),
@@ -47,9 +43,6 @@ the same order. An empty line is continued, too. Takes the likeliest token at ea
        "trained on pairs translates in this way")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
        "write each prompt before its continuation, with --end-prompt and a tab");
-  add_generation_options(syntax.options, generation, "prompt", "continuation");
-  add_text_options(syntax.options, options.text.input, options.output);
-  add_window_options(syntax.options, options.text, "continued");
   return syntax;
 }
 
@@ -117,18 +110,11 @@ std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& l
 
 ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
+  options.generation.length_penalty = 0;
   parse_options(generate_syntax(options), arguments);
-  if (options.model.checkpoint.empty()) {
-    throw UsageError("generate: --checkpoint is missing: the model to generate with");
-  }
-  require_valid(options.generation);
-  LineWindows text(options.text);
-  auto const model = TrainedModel::open(options.model, require_continuation);
-  TextOutput output(options.output, {text.path()});
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    output.write(continue_lines(*model, lines, options));
-  }
-  text.warn_of_invalid();
+  convert_text(
+      options, "generate", require_continuation,
+      [&](TrainedModel& model, std::vector<SourceLine> const& lines) { return continue_lines(model, lines, options); });
   return ExitCode::done;
 }
 

@@ -19,7 +19,7 @@
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
 #include "report/run_words.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {

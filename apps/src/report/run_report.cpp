@@ -345,27 +345,18 @@ void RunReport::set_energy(std::vector<json::object> const& measured) {
   }
   sources.erase("");  // of ranks that measure nothing
   auto const tokens = static_cast<double>(steps_->tokens.all - steps_->tokens_of_first);
-  json::object energy{
-      {"joules", nullptr}, {"joules_per_million_tokens", nullptr}, {"source", nullptr}, {"reason", nullptr}};
-  if (reason.empty()) {
-    energy["joules"] = joules;
-    energy["joules_per_million_tokens"] = 1e6 * joules / tokens;
-    energy["source"] = fmt::format("{}", fmt::join(sources, " and "));
-  } else {
-    energy["reason"] = reason;
-  }
-  json_["energy"] = std::move(energy);
+  json_["energy"] = energy_object(joules, tokens, fmt::format("{}", fmt::join(sources, " and ")), reason);
 }
 
-void RunReport::conclude(Outcome const& outcome) {
-  json_["state"] = outcome.state;
-  json_["best"] = outcome.best_step == 0
+void RunReport::conclude(Ending const& ending) {
+  json_["state"] = ending.how;
+  json_["best"] = ending.best_step == 0
                       ? json::value()
-                      : json::value(json::object{{"step", outcome.best_step}, {"valid_loss", outcome.best_valid_loss}});
+                      : json::value(json::object{{"step", ending.best_step}, {"valid_loss", ending.best_valid_loss}});
 }
 
 std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
-                           Outcome const& outcome) {
+                           Ending const& ending) {
   Communicator const& world = setup_.parallel.world;
   own_traffic_ = traffic_of(setup_.parallel);  // before the report's own messages
   if (energy_) {
@@ -390,7 +381,7 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
                  peak);
   set_energy(measured);
   json_["communication"] = all_communication(traffic, measured);
-  conclude(outcome);
+  conclude(ending);
   return describe_memory(memory) + (hosts_.size() > 1 ? describe_traffic("rank 0", own_traffic_, traffic) : "");
 }
 

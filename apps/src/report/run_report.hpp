@@ -13,6 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "run_words.hpp"
+
 namespace heddle {
 
 /// A training run's report on its ranks: the mesh, their memory, the traffic of their groups, and how well they were
@@ -52,18 +54,13 @@ class RunReport {
   void count_step(std::int64_t step, BatchTokens const& tokens);
   void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }
 
-  struct Outcome {
-    std::string state;  ///< "done"
-    std::int64_t best_step = 0;
-    double best_valid_loss = 0;
-  };
   /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is that of a sample. Returns
   /// tables of memory and traffic.
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
-                  Outcome const& outcome);
+                  Ending const& ending);
 
   /// Sets how the run ended. `end` does, too.
-  void conclude(Outcome const& outcome);
+  void conclude(Ending const& ending);
 
  private:
   /// The steps of this start.

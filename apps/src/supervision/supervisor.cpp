@@ -16,8 +16,7 @@
 #include <thread>
 
 #include "child_process.hpp"
-#include "run_directory/metrics_file.hpp"
-#include "run_directory/reported_outcome.hpp"
+#include "run_directory/run_progress.hpp"
 #include "run_directory/run_directory.hpp"
 
 namespace heddle {

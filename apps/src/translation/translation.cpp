@@ -47,11 +47,30 @@ void add_window_options(OptionsDescription& description, WindowOptions& options,
   add_invalid_utf8(description, options.invalid_utf8);
 }
 
-void add_text_options(OptionsDescription& description, std::string& input, std::string& output) {
+void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
+                              char const* output, std::string const& done) {
+  add_model_options(description, options.model);
+  add_generation_options(description, options.generation, input, output);
   description.add_options()  //
-      ("input", po::value(&input)->value_name("TEXT"),
+      ("input", po::value(&options.text.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
-      ("output", po::value(&output)->value_name("TEXT"), "write to this file instead of the standard output");
+      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_window_options(description, options.text, done);
+}
+
+void convert_text(TextCommandOptions const& options, std::string const& command, ModelRequirement const& require,
+                  std::function<std::string(TrainedModel&, std::vector<SourceLine> const&)> const& convert) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", command));
+  }
+  require_valid(options.generation);
+  LineWindows text(options.text);
+  auto const model = TrainedModel::open(options.model, require);
+  TextOutput output(options.output, {text.path()});
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
+    output.write(convert(*model, lines));
+  }
+  text.warn_of_invalid();
 }
 
 LineWindows::LineWindows(WindowOptions const& options, std::string const& reference) {

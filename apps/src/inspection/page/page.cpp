@@ -1,6 +1,7 @@
 #include "page.hpp"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -78,19 +79,8 @@ boost::json::object matrix_to_json(std::span<double const> values, std::int64_t 
 }
 
 std::string base64(std::span<unsigned char const> bytes) {
-  constexpr char const* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::size_t const count = std::min<std::size_t>(3, bytes.size() - at);
-    unsigned group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group = group << 8U | (i < count ? bytes[at + i] : 0U);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      text += i <= count ? digits[group >> (18U - 6U * static_cast<unsigned>(i)) & 0x3FU] : '=';
-    }
-  }
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes.data(), static_cast<int>(bytes.size()));
   return text;
 }
 

@@ -11,11 +11,10 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 
-#include "inspection/run/energy.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 #include "training/checkpoint.hpp"
 #include "translation/trained_model.hpp"
 
