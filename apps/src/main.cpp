@@ -128,7 +128,7 @@ ExitCode dispatch(std::vector<std::string> const& arguments) {
 void require_printed() {
   std::cout.flush();
   if (!std::cout) {
-    throw Error("the standard output could not be written; what was printed is not whole");
+    throw Error("the standard output could not be written; what was printed is not complete");
   }
 }
 

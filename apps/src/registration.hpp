@@ -20,7 +20,7 @@ struct PluginFile {
 };
 
 /// Reads the plug-ins' files, without opening them as libraries; a file that is named twice is in the result once.
-/// Throws ConfigError for a file that cannot be read or has not the digest that the configuration gives.
+/// Throws ConfigError for a file that cannot be read or does not have the digest that the configuration gives.
 std::vector<PluginFile> read_plugins(PluginsConfig const& plugins);
 
 /// The configuration of a command line: of its file, else the defaults. Plug-ins of the command line are added, with

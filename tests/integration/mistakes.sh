@@ -123,7 +123,7 @@ cmp -s log help_train || fail "help train"
 
 mistake 65 'run/checkpoints has no checkpoint of step 7; it has the steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
 ends 0 "$HEDDLE" checkpoint list run
-grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  whole  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
+grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  complete  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
 
 # Help: each value has a name, and arguments without "--" are shown without it.
 commands=$("$HEDDLE" --help | awk '/^  [a-z]/ { print $1 }')

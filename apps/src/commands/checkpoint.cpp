@@ -13,18 +13,12 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/run/metrics.hpp"
+#include "inspection/run/run_view.hpp"
 #include "run_directory/run_progress.hpp"
 
 namespace heddle {
 
 namespace {
-
-/// The metrics of the run that a checkpoint belongs to; empty if it is in no run's directory.
-RunMetrics metrics_beside(std::filesystem::path const& checkpoint) {
-  auto const path = std::filesystem::absolute(checkpoint).parent_path().parent_path() / metrics_name;
-  std::error_code problem;
-  return std::filesystem::is_regular_file(path, problem) ? read_metrics(path) : RunMetrics();
-}
 
 /// "  loss 2.1234  validation 2.5678": the losses after a step that the metrics have.
 std::string losses_of(RunMetrics const& metrics, std::int64_t step) {
@@ -78,9 +72,12 @@ checkpoint's manifest; it answers with exit code 65 where a checkpoint does not 
   auto const entries =
       list_checkpoints(directory, verify ? CheckpointStore::Check::all_bytes : CheckpointStore::Check::sizes);
   bool all_verify = !entries.empty();
-  RunMetrics const metrics = entries.empty() ? RunMetrics() : metrics_beside(entries.front().directory);
+  auto const run = entries.empty() ? std::filesystem::path() : run_directory_of(entries.front().directory);
+  std::error_code problem;
+  bool const measured = !run.empty() && std::filesystem::is_regular_file(run / metrics_name, problem);
+  RunMetrics const metrics = measured ? read_metrics(run / metrics_name) : RunMetrics();
   for (CheckpointEntry const& entry : entries) {
-    print(entry, verify ? "verified" : "whole", metrics);
+    print(entry, verify ? "verified" : "complete", metrics);
     all_verify = all_verify && entry.problem.empty();
   }
   if (entries.empty()) {

@@ -72,7 +72,7 @@ void check_text_options(EvaluateOptions const& options) {
     if (!value.empty()) {
       throw UsageError(
           fmt::format("evaluate: --{} belongs to translations, and --text to decoder-only and encoder-only models: "
-                      "leave out either",
+                      "give only one of the two",
                       name));
     }
   }
@@ -126,6 +126,12 @@ class Scores {
   ChrfCounter chrf_;
 };
 
+void print_perplexity(LossSums const& loss, std::string_view kind) {
+  double const mean = loss.negative_log_likelihood / loss.weight;
+  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
+                           readable_count(loss.tokens), kind);
+}
+
 /// The references' loss given their sources, over all pairs that fit the model, in packs of pairs of similar length.
 class ReferenceLoss {
  public:
@@ -154,9 +160,7 @@ class ReferenceLoss {
                                readable_count(left_out_));
     }
     if (loss_.tokens > 0) {
-      double const mean = loss_.negative_log_likelihood / loss_.weight;
-      std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
-                               readable_count(loss_.tokens));
+      print_perplexity(loss_, "target ");
     }
   }
 
@@ -269,9 +273,7 @@ void evaluate_text(EvaluateOptions const& options) {
                              100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
                              readable_count(loss.correct), readable_count(loss.tokens));
   }
-  double const mean = loss.negative_log_likelihood / loss.weight;
-  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
-                           readable_count(loss.tokens), masked ? "masked " : "");
+  print_perplexity(loss, masked ? "masked " : "");
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <iterator>
 #include <optional>
 
-#include "command_line/end_job.hpp"
 #include "command_line/options.hpp"
+#include "command_line/ranks.hpp"
 #include "commands.hpp"
 #include "kernels/cache.hpp"
 #include "planning/config_edit.hpp"
@@ -189,9 +189,7 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
                readable_count(config.train.steps), readable_count(tokens),
                describe_nodes(session.planner().best_by_nodes(), tokens, config.train.steps));
   }
-  for (std::string const& note : session.notes()) {
-    fmt::print("note: {}\n", note);
-  }
+  print_notes(session.notes());
 }
 
 ExitCode plan(PlanOptions options) {
@@ -255,10 +253,8 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
     if (known && speaks) {
       fmt::print("note: the times of all these kernels are known; --remeasure measures them again\n");
     }
-    for (std::string const& note : session.notes()) {
-      if (speaks) {
-        fmt::print("note: {}\n", note);
-      }
+    if (speaks) {
+      print_notes(session.notes());
     }
   }
   return ExitCode::done;
@@ -274,15 +270,9 @@ ExitCode run_plan(Arguments const& arguments) {
   if (!options.measure) {
     return plan(options);
   }
-  if (!launched_by_mpi()) {
-    return measure(options, Communicator::self());
-  }
-  MpiSession const session;
-  try {
-    return measure(options, session.world());
-  } catch (std::exception const& error) {
-    end_job(session, error);
-  }
+  return run_on_ranks([&](MpiSession const* session) {
+    return measure(options, session == nullptr ? Communicator::self() : session->world());
+  });
 }
 
 }  // namespace heddle

@@ -55,8 +55,8 @@ vocab.target.model). Encoder-decoder models learn from pairs, encoder-only and d
 void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type"}) {
     if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
-      throw UsageError(
-          fmt::format("--{} says how to learn a vocabulary, but --vocab-model gives one: leave out either", name));
+      throw UsageError(fmt::format(
+          "--{} says how to learn a vocabulary, but --vocab-model gives one: give only one of the two", name));
     }
   }
   if (values.count("text") > 0 && !values["max-length"].defaulted()) {

@@ -11,7 +11,7 @@
 #include <heddle/kernels/register.hpp>
 #include <optional>
 
-#include "command_line/end_job.hpp"
+#include "command_line/ranks.hpp"
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
 #include "kernels/cache.hpp"
@@ -94,20 +94,14 @@ Communicator run_world(Config const& config, Watch& watch, StepTimes const& time
   return Communicator(times.measured(watch.watched(config.parallel.checked ? checked(backend) : backend)));
 }
 
-/// The way in which the program was called.
-struct Call {
-  TrainOptions options;
-  Arguments arguments;
-};
-
 /// Observes kernels if a trace is asked for, or where a tool of Kokkos wants to see them; otherwise nothing.
 std::optional<StepTrace> make_trace(TrainOptions const& options) {
   return options.trace > 0 || has_kokkos_tool() ? std::optional<StepTrace>(has_kokkos_tool()) : std::nullopt;
 }
 
 /// Makes `watch`, which outlives the work: while this rank waits for the others at MPI's end, it answers them.
-ExitCode train(Call const& call, MpiSession const* session, StopSignal const& signal, std::optional<Watch>& watch) {
-  TrainOptions const& options = call.options;
+ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSession const* session,
+               StopSignal const& signal, std::optional<Watch>& watch) {
   Communicator const plain_world = session == nullptr ? Communicator::self() : session->world();
   Config config = read_config(options);
   for (std::string& path : config.plugins.paths) {
@@ -143,7 +137,8 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
     registries.kernels.observe(*trace);
   }
   auto const trainer =
-      Trainer::create({.config = config,
+      Trainer::create({.options = options,
+                       .config = config,
                        .registries = registries,
                        .kernels = kernels,
                        .parallel = parallel,
@@ -151,16 +146,11 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
                        .watch = *watch,
                        .directory = directory,
                        .instruction_set = describe_instruction_sets(level),
-                       .resume_from = options.resume_from,
-                       .new_data = options.new_data,
-                       .program = "heddle " HEDDLE_VERSION,
-                       .command = command_line("train", call.arguments, world.size()),
+                       .command = command_line("train", arguments, world.size()),
                        .resume_command = command_line("train", arguments_to_resume(options, directory), world.size()),
                        .times = times,
                        .trace = trace ? &*trace : nullptr,
-                       .traced_steps = options.trace,
-                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
-                       .verbosity = options.verbosity.verbosity()});
+                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
   ExitCode const code = trainer->run(signal);
   signal.set_notice("");
   watch->finish("leaving the run");
@@ -181,14 +171,11 @@ ExitCode train_dry(TrainOptions const& options) {
   check_config(config, registries);
   settle_validate_bleu(config, registries.layers);
   print_warnings(config);
-  return dry_run({.config = config,
+  return dry_run({.options = options,
+                  .config = config,
                   .registries = registries,
                   .execution = runtime.execution(),
-                  .directory = run_directory_for(config.run.directory, options.fresh),
-                  .ranks = options.ranks.value_or(1),
-                  .resume_from = options.resume_from,
-                  .new_data = options.new_data,
-                  .verbosity = options.verbosity.verbosity()});
+                  .directory = run_directory_for(config.run.directory, options.fresh)});
 }
 
 }  // namespace
@@ -200,19 +187,16 @@ ExitCode run_train(Arguments const& arguments) {
   if (options.dry_run) {
     return train_dry(options);
   }
-  Call const call{options, arguments};
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   std::optional<Watch> watch;
-  if (!launched_by_mpi()) {
-    return train(call, nullptr, signal, watch);
-  }
-  MpiSession const session;
-  try {
-    return train(call, &session, signal, watch);
-  } catch (std::exception const& error) {
-    watch.reset();  // else it could end the job before the error is printed
-    end_job(session, error);
-  }
+  return run_on_ranks([&](MpiSession const* session) {
+    try {
+      return train(options, arguments, session, signal, watch);
+    } catch (...) {
+      watch.reset();  // else it could end the job before the error is printed
+      throw;
+    }
+  });
 }
 
 }  // namespace heddle

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "mesh.hpp"
 #include "run_words.hpp"
 
 namespace heddle {
@@ -26,7 +27,6 @@ class RunReport {
     Registries const& registries;
     ParallelState const& parallel;
     VocabularySizes vocabulary;
-    std::string program;  ///< with its version
     std::string command;
   };
 
@@ -39,12 +39,7 @@ class RunReport {
   boost::json::object const& json() const { return json_; }
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }
-  /// The mesh in one line.
-  std::string const& layout_line() const { return layout_line_; }
-  /// A warning of tensor groups that span hosts; "" where none does.
-  std::string const& layout_warning() const { return layout_warning_; }
-  /// A table of the stages and ranks with their parts; "" for one rank.
-  std::string const& layout_table() const { return layout_table_; }
+  MeshText const& mesh() const { return mesh_; }
   /// The memory that training will need.
   std::string const& memory_table() const { return memory_; }
 
@@ -88,9 +83,7 @@ class RunReport {
   std::vector<std::string> hosts_;  ///< by rank
   boost::json::object json_;
   MemoryPlan plan_;
-  std::string layout_line_;
-  std::string layout_warning_;
-  std::string layout_table_;
+  MeshText mesh_;
   std::string memory_;
   TrafficByGroup own_traffic_{};
   std::optional<Steps> steps_;

@@ -16,8 +16,8 @@
 #include <thread>
 
 #include "child_process.hpp"
-#include "run_directory/run_progress.hpp"
 #include "run_directory/run_directory.hpp"
+#include "run_directory/run_progress.hpp"
 
 namespace heddle {
 
@@ -377,12 +377,7 @@ bool Supervisor::pause() {
   }
   milliseconds const time = without_progress_ == 2 ? supervision_.pause : 3 * supervision_.pause;
   say(fmt::format("the restart is in {} s", seconds_of(time)));
-  for (auto const end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
-    if (interrupted_within(milliseconds(100))) {
-      return false;
-    }
-  }
-  return true;
+  return !interrupted_within(time);
 }
 
 int Supervisor::run() {

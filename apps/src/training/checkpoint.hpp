@@ -12,9 +12,6 @@
 
 namespace heddle {
 
-/// The content of a checkpoint made now, without its tensors; `data` is what is trained on.
-CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data);
-
 /// This rank's part of every parameter, and the moments that it keeps.
 std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer);
 

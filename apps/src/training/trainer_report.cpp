@@ -20,7 +20,7 @@ void Trainer::begin_report() {
     report_->compare_with(setup_.directory / report_name);
     write_report();
   }
-  tracing_ = setup_.trace != nullptr && setup_.traced_steps > 0;
+  tracing_ = setup_.trace != nullptr && setup_.options.trace > 0;
 }
 
 void Trainer::write_report() const {
@@ -38,18 +38,18 @@ std::string Trainer::stop_notice() const {
                      readable_count(state_.step + 1), newest);
 }
 
-void Trainer::log_notes(CheckpointKeeper::Notes const& notes) {
-  for (std::string const& problem : notes.problems) {
-    log_.notice(problem);
-  }
-  for (std::string const& times : notes.times) {
-    log_.info(times);
+void Trainer::log(CheckpointKeeper::Results const& results) {
+  for (CommitResult const& result : results) {
+    for (std::string const& note : result.notes) {
+      log_.notice(note);
+    }
+    log_.info(result.times);
   }
 }
 
 void Trainer::finish_trace(bool last_step) {
   StepTimes::Seconds const made = setup_.times.seconds();
-  if (!tracing_ || !(last_step || made.steps >= setup_.traced_steps)) {
+  if (!tracing_ || !(last_step || made.steps >= setup_.options.trace)) {
     return;
   }
   setup_.watch.phase("writing the trace after step", state_.step);
@@ -101,7 +101,7 @@ void Trainer::end_finished() {
     report_->conclude(ending);
     write_report();
   }
-  if (setup_.traced_steps > 0) {
+  if (setup_.options.trace > 0) {
     log_.notice("note: no step was made, so there is nothing to trace");
   }
   log_.notice(already_finished(ending, report_->model()));

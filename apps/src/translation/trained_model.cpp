@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <iostream>
 
 #include "registration.hpp"
+#include "report/warning.hpp"
 #include "training/checkpoint.hpp"
 
 namespace heddle {
@@ -20,7 +20,8 @@ void check_options(TrainedModelOptions const& options) {
     throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
   }
   if (options.average > 1 && options.which == "best") {
-    throw UsageError("--average takes the newest checkpoints, --which best another one: leave out either");
+    throw UsageError(
+        "--average takes the newest checkpoints, and --which best one of them: give only one of the two options");
   }
 }
 
@@ -108,11 +109,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
-void report_on_stderr(std::string const& message) {
-  std::cerr << fmt::format("heddle: {}\n", message);
-}
-
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options) {
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
   std::vector<Checkpoint> checkpoints;
@@ -133,14 +130,13 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
                                 fmt::join(reasons, "\n  ")));
   }
   for (std::string const& reason : reasons) {
-    report(fmt::format("skipped a checkpoint that does not verify: {}", reason));
+    report_on_stderr(fmt::format("skipped a checkpoint that does not verify: {}", reason));
   }
   return checkpoints;
 }
 
-std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require,
-                                                 CheckpointStore::Report const& report) {
-  std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
+std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
+  std::vector<Checkpoint> const checkpoints = open_checkpoints(options);
   Checkpoint const& first = checkpoints.front();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);

@@ -171,12 +171,6 @@ void TextOutput::check() const {
   }
 }
 
-std::string decode_line(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
-  std::string text = tokenizer.decode(tokens);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options) {
   auto const longest = static_cast<std::size_t>(model.longest_source());
@@ -202,7 +196,8 @@ std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector
     auto& line = translations[places[index]];
     line.clear();
     for (Hypothesis const& hypothesis : generated[index]) {
-      line.push_back({decode_line(model.vocabulary().target, hypothesis.tokens), hypothesis.score});
+      line.push_back({model.vocabulary().target.decode(hypothesis.tokens), hypothesis.score});
+      std::ranges::replace(line.back().text, '\n', ' ');  // possible with a vocabulary that has byte pieces
     }
   }
   return translations;

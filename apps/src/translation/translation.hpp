@@ -110,7 +110,4 @@ struct Translation {
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options);
 
-/// The text of tokens in one line: a vocabulary that has byte pieces may hold line breaks.
-std::string decode_line(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens);
-
 }  // namespace heddle

@@ -43,8 +43,7 @@ class AttentionMapsTest : public testing::Test {
     engine_.parameters().initialize(7);
   }
   AttentionView view() {
-    return view_attention({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
-                          pack_);
+    return view_attention({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary}, pack_);
   }
   static void fill_with_zeros(ParameterSet& parameters) {
     std::vector<float> const zeros(static_cast<std::size_t>(parameters.values().size()));
