@@ -55,8 +55,8 @@ struct Registration {
   CpuLevel level = usable_cpu_level();
 };
 
-/// Registers the built-in kernels, for that instruction set, and layers, then those of the plug-ins, in
-/// order, each of which is checked (require_checked). Throws ConfigError if one cannot be loaded or is wrong.
+/// Registers the built-in kernels, for that instruction set, and layers, then the plug-ins' in their order, and checks
+/// each plug-in (require_checked). Throws ConfigError if one cannot be loaded or is wrong.
 void register_everything(Registration const& registration, Registries& registries, Execution& execution);
 
 }  // namespace heddle

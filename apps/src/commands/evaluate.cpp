@@ -266,7 +266,7 @@ void evaluate_text(EvaluateOptions const& options) {
   if (loss.tokens == 0) {
     throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
   }
-  warn_of_invalid_lines(text, reader);
+  warn_of_invalid_lines(reader);
   bool const masked = predicts_masked_tokens(config.model);
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",

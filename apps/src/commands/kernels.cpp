@@ -124,14 +124,15 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
       "[options]";
   syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
-would run in the configured precision, and the layers. `kernels.OPERATION` in the configuration names one
-instead of `auto`. With --benchmark: times the implementations in a training step of the configured model
-and keeps the times in kernels.cache, so that `auto` takes the fastest in runs on this machine that have
-no checkpoint yet. With --check: compares implementations with `reference` and gradients with central
-differences on small problems; exits with 78 if one is wrong.)";
+would run in the configured precision, and the layers. Without a configuration every key has its default,
+the paper's base model. `kernels.OPERATION` in the configuration names one instead of `auto`. With
+--benchmark: times the implementations in a training step of the configured model and keeps the times in
+kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet. With
+--check: compares implementations with `reference` and gradients with central differences on small
+problems; exits with 78 if one is wrong.)";
+  add_config_options(syntax, options, false);
+  syntax.positional = {};       // --config names the file here
   syntax.options.add_options()  //
-      ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
-       "load this plug-in first; repeatable")  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load plug-ins without checking their kernels and layers")  //
       ("check",
@@ -141,10 +142,6 @@ differences on small problems; exits with 78 if one is wrong.)";
        "layer or a plug-in's path")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
-      ("config", po::value(&options.config)->value_name("RUN.toml"),
-       "the configuration; without it every key has its default, which is the paper's base model")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
       ("vocabulary", with_default(options.vocabulary, "PIECES"),
        "for synthetic sentences, where the configuration has no data.train, and for the list")  //
       ("all", po::bool_switch(&options.all),

@@ -90,7 +90,7 @@ std::vector<json::object> gather_objects(Communicator const& world, json::object
 
 }  // namespace
 
-RunReport::RunReport(Setup const& setup)
+RunReport::RunReport(Setup const& setup, PlannedPacks const& packs)
     : setup_(setup),
       model_(describe_model(setup.config.model, setup.registries.layers)),
       hosts_(gather_texts(setup.parallel.world, host_name())) {
@@ -115,30 +115,29 @@ RunReport::RunReport(Setup const& setup)
            {"energy", nullptr},
            {"reference", nullptr},
            {"best", nullptr}};
+  plan_memory_with(packs);
 }
 
-RunReport RunReport::gather(Setup const& setup, PlannedPacks const& packs) {
-  RunReport report(setup);
-  Communicator const& world = setup.parallel.world;
+void RunReport::plan_memory_with(PlannedPacks const& packs) {
+  Communicator const& world = setup_.parallel.world;
   std::string failure;
   try {
-    report.plan_ = plan_memory(setup.config, setup.parallel.mesh, setup.vocabulary, setup.registries, packs);
+    plan_ = plan_memory(setup_.config, setup_.parallel.mesh, setup_.vocabulary, setup_.registries, packs);
   } catch (ConfigError const&) {
     throw;  // building the model would find it, too
   } catch (Error const& error) {
     // The prediction must not end a run that may succeed, because real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", world.rank(), error.what());
   }
-  auto const planned = gather_memory(world, {.predicted = report.plan_.use, .measured = {}});
+  auto const planned = gather_memory(world, {.predicted = plan_.use, .measured = {}});
   for (std::size_t rank = 0; rank < planned.size(); ++rank) {
-    report.json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
+    json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
   }
-  report.memory_ = describe_prediction(planned) + failure;
-  for (SelectedKernel const& kernel : report.plan_.kernels) {
-    report.json_["kernels"].as_array().push_back(json::object{
+  memory_ = describe_prediction(planned) + failure;
+  for (SelectedKernel const& kernel : plan_.kernels) {
+    json_["kernels"].as_array().push_back(json::object{
         {"operation", kernel.operation}, {"problem", kernel.problem}, {"implementation", kernel.implementation}});
   }
-  return report;
 }
 
 void RunReport::compare_with(std::filesystem::path const& report) {

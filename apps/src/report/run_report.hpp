@@ -19,7 +19,8 @@
 namespace heddle {
 
 /// A training run's report on its ranks: the mesh, their memory, the traffic of their groups, and how well they were
-/// used. `gather` and `end` are collective over the world; texts are the same on every rank and end with a line break.
+/// used. The constructor and `end` are collective over the world; texts are the same on every rank and end with a line
+/// break.
 class RunReport {
  public:
   struct Setup {
@@ -32,7 +33,7 @@ class RunReport {
 
   /// Rehearses this rank's steps with the largest of its micro-batches (see plan_memory). Setup's references must
   /// outlive the report.
-  static RunReport gather(Setup const& setup, PlannedPacks const& packs);
+  RunReport(Setup const& setup, PlannedPacks const& packs);
 
   ModelDescription const& model() const { return model_; }
   /// The content of report.json, as docs/run-directory.md describes it.
@@ -43,14 +44,14 @@ class RunReport {
   /// The memory that training will need.
   std::string const& memory_table() const { return memory_; }
 
-  /// Compares computing time with that of an earlier start, if the directory's report.json has one. On rank 0.
+  /// Compares computing time with an earlier start's, if the directory's report.json has one. On rank 0.
   void compare_with(std::filesystem::path const& report);
   /// Counts a step, and reads the energy counters now and then.
   void count_step(std::int64_t step, BatchTokens const& tokens);
   void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }
 
-  /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is that of a sample. Returns
-  /// tables of memory and traffic.
+  /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is the length of a sample.
+  /// Returns tables of memory and traffic.
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
                   Ending const& ending);
 
@@ -66,8 +67,8 @@ class RunReport {
     std::int64_t tokens_of_first = 0;
   };
 
-  explicit RunReport(Setup const& setup);
-
+  /// Sets the plan, and writes it into the report.
+  void plan_memory_with(PlannedPacks const& packs);
   /// The operations per second of this rank's large matrix products; 0 after a start that was too short to measure
   /// them.
   double measure_peak(Execution& execution, double seconds) const;

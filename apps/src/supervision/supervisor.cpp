@@ -113,7 +113,7 @@ class Supervisor {
   bool wait_for_directory(bool first_start);
   ProcessEnd run_once();
   void forward(ChildProcess const& child, int signal);
-  /// Waits; true if a signal that is to be forwarded came first.
+  /// Waits; true if a signal to forward came first.
   bool interrupted_within(milliseconds time);
   /// Waits before a restart if earlier ones did not help; false if a signal came first.
   bool pause();

@@ -82,12 +82,12 @@ void Trainer::announce() {
                         .validation = valid_samples_.get(),
                         .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
                         .sequences = train_data_->has_lines()});
-  report_.emplace(RunReport::gather({.config = config_,
-                                     .registries = setup_.registries,
-                                     .parallel = parallel,
-                                     .vocabulary = vocabulary_sizes(*train_data_),
-                                     .command = setup_.command},
-                                    packs.largest(config_, parallel.mesh)));
+  report_.emplace(RunReport::Setup{.config = config_,
+                                   .registries = setup_.registries,
+                                   .parallel = parallel,
+                                   .vocabulary = vocabulary_sizes(*train_data_),
+                                   .command = setup_.command},
+                  packs.largest(config_, parallel.mesh));
   log_.info(report_->mesh().line);
   log_.notice(report_->mesh().warning);
   log_.debug(report_->mesh().table + report_->memory_table());

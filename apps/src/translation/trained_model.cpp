@@ -25,7 +25,7 @@ void check_options(TrainedModelOptions const& options) {
   }
 }
 
-/// Candidates in the order in which they are to be tried.
+/// The checkpoints to try, in this order.
 std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
   auto entries = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
   if (entries.empty()) {

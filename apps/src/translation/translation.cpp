@@ -76,7 +76,6 @@ void convert_text(TextCommandOptions const& options, std::string const& command,
 LineWindows::LineWindows(WindowOptions const& options, std::string const& reference) {
   for (std::string const& path : {options.input.empty() ? "/dev/stdin" : options.input, reference}) {
     if (!path.empty()) {
-      paths_.push_back(path);
       readers_.emplace_back(path, options.invalid_utf8);
     }
   }
@@ -112,15 +111,13 @@ void LineWindows::throw_unequal() {
     for (std::string rest; reader.next(rest);) {
     }
   }
-  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other",
-                              paths_.front(), readable_count(readers_.front().line_number()), paths_.back(),
+  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
+                              readable_count(readers_.front().line_number()), readers_.back().path().string(),
                               readable_count(readers_.back().line_number())));
 }
 
 void LineWindows::warn_of_invalid() const {
-  for (std::size_t index = 0; index < paths_.size(); ++index) {
-    warn_of_invalid_lines(paths_[index], readers_[index]);
-  }
+  std::ranges::for_each(readers_, warn_of_invalid_lines);
 }
 
 void require_equal_lines(WindowOptions const& options, std::string const& reference) {
@@ -136,11 +133,11 @@ void require_equal_lines(WindowOptions const& options, std::string const& refere
   }
 }
 
-void warn_of_invalid_lines(std::string const& text, LineReader const& reader) {
+void warn_of_invalid_lines(LineReader const& reader) {
   auto const [count, first] = reader.invalid_lines();
   if (count > 0) {
     warn(fmt::format("{}: {} of {} lines are not valid UTF-8, the first is line {}; U+FFFD replaces what is invalid",
-                     text, readable_count(count), readable_count(reader.line_number()), first));
+                     reader.path().string(), readable_count(count), readable_count(reader.line_number()), first));
   }
 }
 

@@ -50,14 +50,13 @@ class LineWindows {
   /// DataError as LineReader::next does, and where the text is empty or one text ends before the other.
   std::vector<SourceLine> next();
 
-  std::string const& path() const { return paths_.front(); }
+  std::string path() const { return readers_.front().path().string(); }
   /// Warns of lines that were not UTF-8, once for each text that has them.
   void warn_of_invalid() const;
 
  private:
   [[noreturn]] void throw_unequal();
 
-  std::vector<std::string> paths_;
   std::vector<LineReader> readers_;
   std::int64_t window_;
 };
@@ -66,7 +65,7 @@ class LineWindows {
 void require_equal_lines(WindowOptions const& options, std::string const& reference);
 
 /// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
-void warn_of_invalid_lines(std::string const& text, LineReader const& reader);
+void warn_of_invalid_lines(LineReader const& reader);
 
 /// A command that makes other lines of the lines of a text, with a model.
 struct TextCommandOptions {
@@ -75,7 +74,7 @@ struct TextCommandOptions {
   WindowOptions text;
   std::string output = {};  ///< "": the standard output
 };
-/// The options for all of these; the words are those of add_generation_options and add_window_options.
+/// Adds all of their options; the words are explained at add_generation_options and add_window_options.
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done);
 /// Writes the result of `convert` for each window of the text, a line for each line or more. `command` is for messages.

@@ -54,7 +54,7 @@ class AttentionMapsTest : public testing::Test {
   std::vector<double> expected(std::size_t call, std::uint64_t seed) {
     Registries registries = bench_.registries();
     Config config = config_;
-    auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+    auto const probe = install_probe<AttentionProbe, Attention>(registries.kernels, config.kernels);
     TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
     engine.parameters().initialize(seed);
     probe->start();
@@ -125,7 +125,7 @@ double mean_entropy(SequenceAttention const& sequence, bool causal) {
 TEST_F(AttentionMapsTest, HaveTheEntropiesOfTheirWeights) {
   Registries registries = bench_.registries();
   Config config = config_;
-  auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+  auto const probe = install_probe<AttentionProbe, Attention>(registries.kernels, config.kernels);
   TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
   engine.parameters().initialize(7);
   probe->start();
