@@ -31,33 +31,27 @@ std::span<TemplateFile const> template_files() {
   target_sources(${target} PRIVATE "${source}")
 endfunction()
 
-# heddle_embed_page(TARGET DIRECTORY): compiles the files of the page in DIRECTORY into TARGET, as apps/src/inspection/page/page.hpp
-# declares them.
+# heddle_embed_page(TARGET DIRECTORY): compiles page.html in DIRECTORY into TARGET, with style.css and the scripts in the order of
+# their names, as apps/src/inspection/page/page.hpp declares it.
 function(heddle_embed_page target directory)
-  file(GLOB files CONFIGURE_DEPENDS RELATIVE "${directory}" "${directory}/*")
-  set(entries "")
-  foreach(file IN LISTS files)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/${file}")
-    file(READ "${directory}/${file}" text)
-    string(APPEND entries "    {\"${file}\", R\"heddle(${text})heddle\"},\n")
+  file(GLOB scripts CONFIGURE_DEPENDS "${directory}/*.js")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${scripts} "${directory}/page.html" "${directory}/style.css")
+  file(READ "${directory}/page.html" page)
+  file(READ "${directory}/style.css" style)
+  set(code "")
+  foreach(script IN LISTS scripts)
+    file(READ "${script}" text)
+    string(APPEND code "${text}")
   endforeach()
-  set(source "${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp")
+  string(REPLACE "{{style}}" "${style}" page "${page}")
+  string(REPLACE "{{scripts}}" "${code}" page "${page}")
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/page_frame.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
 #include "inspection/page/page.hpp"
 
-namespace heddle {
-namespace {
-
-constexpr PageFile files[] = {
-@entries@};
-
-}  // namespace
-
-std::span<PageFile const> page_files() {
-  return files;
+std::string_view heddle::page_frame() {
+  return R"heddle(@page@)heddle";
 }
-
-}  // namespace heddle
 ]])
   target_sources(${target} PRIVATE "${source}")
 endfunction()

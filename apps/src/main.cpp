@@ -28,7 +28,7 @@ enum class Processes {
 struct Command {
   char const* name;
   char const* help;
-  int (*run)(Arguments const&);
+  ExitCode (*run)(Arguments const&);
   Processes processes;
 };
 
@@ -82,11 +82,11 @@ Command const& find_command(std::string const& name) {
 }
 
 /// The end of a process that a launcher started beside others. Rank 0 throws: the message is needed once.
-int refuse_processes(Command const& command, LaunchedRank const& launched) {
+ExitCode refuse_processes(Command const& command, LaunchedRank const& launched) {
   if (launched.rank > 0) {
     // A launcher that sees the first code ends the others, and rank 0 has to print before that.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    return static_cast<int>(ExitCode::usage);
+    return ExitCode::usage;
   }
   throw UsageError(fmt::format(
       "{} does not share its work, and a launcher started {} processes of it: start one. For other work in each "
@@ -94,21 +94,21 @@ int refuse_processes(Command const& command, LaunchedRank const& launched) {
       command.name, launched.ranks));
 }
 
-int dispatch(std::vector<std::string> const& arguments) {
+ExitCode dispatch(std::vector<std::string> const& arguments) {
   if (arguments.empty()) {
     throw UsageError("a command is missing; `heddle --help` lists them");
   }
   std::string const& first = arguments.front();
   if (first == "help" && arguments.size() > 1) {
-    return find_command(arguments[1]).run({"--help"});
+    return dispatch({arguments[1], "--help"});
   }
   if (first == "--help" || first == "-h" || first == "help") {
     print_help();
-    return static_cast<int>(ExitCode::done);
+    return ExitCode::done;
   }
   if (first == "--version") {
     std::cout << "heddle " << HEDDLE_VERSION << '\n';
-    return static_cast<int>(ExitCode::done);
+    return ExitCode::done;
   }
   Command const& command = find_command(first);
   std::vector<std::string> const options(arguments.begin() + 1, arguments.end());
@@ -117,14 +117,18 @@ int dispatch(std::vector<std::string> const& arguments) {
       std::ranges::find(options, "--help") == options.end()) {
     return refuse_processes(command, launched);
   }
-  return command.run(options);
+  try {
+    return command.run(options);
+  } catch (HelpPrinted const&) {
+    return ExitCode::done;
+  }
 }
 
 /// The exit code must not be 0 if output was lost.
 void require_printed() {
   std::cout.flush();
   if (!std::cout) {
-    throw Error("the standard output could not be written; what was printed is not whole");
+    throw Error("the standard output could not be written; what was printed is not complete");
   }
 }
 
@@ -144,11 +148,11 @@ int main(int argument_count, char** argument_values) {
   // Beyond the limit of a file's size (ulimit -f) a write is to fail with a message, not to end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    int const code = heddle::dispatch({argument_values + 1, argument_values + argument_count});
-    if (code == static_cast<int>(heddle::ExitCode::done)) {
+    heddle::ExitCode const code = heddle::dispatch({argument_values + 1, argument_values + argument_count});
+    if (code == heddle::ExitCode::done) {
       heddle::require_printed();
     }
-    return code;
+    return static_cast<int>(code);
   } catch (heddle::Error const& error) {
     print_error(error);
     return static_cast<int>(error.code());

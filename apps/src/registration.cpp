@@ -58,8 +58,8 @@ std::string describe_file(std::string const& path) {
   }
 }
 
-}  // namespace
-
+/// Where the working directory does not have a file that the configuration names, takes the one that is there from the
+/// directory of `config_file`.
 void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_file) {
   for (std::string& path : plugins.paths) {
     std::filesystem::path const beside = config_file.parent_path() / path;
@@ -70,11 +70,22 @@ void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_fi
   }
 }
 
+/// Adds plug-ins of the command line, with any digest.
 void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths) {
   plugins.paths.insert(plugins.paths.end(), paths.begin(), paths.end());
   if (!plugins.sha256.empty()) {
     plugins.sha256.resize(plugins.paths.size());
   }
+}
+
+}  // namespace
+
+Config read_config(ConfigOptions const& options) {
+  Config config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
+                                         : load_config(options.config, options.overrides);
+  find_plugins(config.plugins, options.config);
+  add_plugins(config.plugins, options.plugins);
+  return config;
 }
 
 std::vector<PluginFile> read_plugins(PluginsConfig const& plugins) {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "command_line/options.hpp"
+
 namespace heddle {
 
 /// A shared library as it was read.
@@ -18,15 +20,12 @@ struct PluginFile {
 };
 
 /// Reads the plug-ins' files, without opening them as libraries; a file that is named twice is in the result once.
-/// Throws ConfigError for a file that cannot be read or has not the digest that the configuration gives.
+/// Throws ConfigError for a file that cannot be read or does not have the digest that the configuration gives.
 std::vector<PluginFile> read_plugins(PluginsConfig const& plugins);
 
-/// Where the working directory does not have a file that the configuration names, takes the one that is there from the
-/// directory of `config_file`.
-void find_plugins(PluginsConfig& plugins, std::filesystem::path const& config_file);
-
-/// Adds plug-ins of the command line, with any digest.
-void add_plugins(PluginsConfig& plugins, std::vector<std::string> const& paths);
+/// The configuration of a command line: of its file, else the defaults. Plug-ins of the command line are added, with
+/// any digest; a plug-in of the file that the working directory does not have is taken from the file's directory.
+Config read_config(ConfigOptions const& options);
 
 /// A checkpoint names plug-ins that nobody has named again or trusts.
 struct UntrustedPluginsError : ConfigError {
@@ -56,8 +55,8 @@ struct Registration {
   CpuLevel level = usable_cpu_level();
 };
 
-/// Registers the built-in kernels, for that instruction set, and layers, then those of the plug-ins, in
-/// order, each of which is checked (require_checked). Throws ConfigError if one cannot be loaded or is wrong.
+/// Registers the built-in kernels, for that instruction set, and layers, then the plug-ins' in their order, and checks
+/// each plug-in (require_checked). Throws ConfigError if one cannot be loaded or is wrong.
 void register_everything(Registration const& registration, Registries& registries, Execution& execution);
 
 }  // namespace heddle

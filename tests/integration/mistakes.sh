@@ -28,7 +28,7 @@ mistake 64 'did you mean --fresh?' train run.toml --frsh
 mistake 64 '5 is one argument too many: did you mean --set train.steps=5?' train run.toml --set train.steps 5
 mistake 64 'other.toml is one argument too many' train run.toml other.toml
 mistake 64 '--set' train run.toml --set
-mistake 64 'expected bpe or unigram' prepare --source text/train.en --target text/train.de --out new --vocab-type words
+mistake 64 'expected bpe|unigram' prepare --source text/train.en --target text/train.de --out new --vocab-type words
 mistake 64 '--source is missing' prepare --target text/train.de --out new
 mistake 64 'ten' prepare --source text/train.en --target text/train.de --out new --vocab-size ten
 mistake 64 'the largest possible is' prepare --source text/train.en --target text/train.de --out new --vocab-size 30000
@@ -36,7 +36,7 @@ mistake 64 'too small' prepare --source text/train.en --target text/train.de --o
 mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
 mistake 64 'replace it with --overwrite' demo-data --out text
 mistake 64 'last' translate --checkpoint run --which newest
-mistake 64 'expected 13a or none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
+mistake 64 'expected 13a|none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
 mistake 64 'give one of' config
 mistake 64 'did you mean train.steps?' config --explain train.stepz
 mistake 64 'did you mean checkpoint.keep?' config --explain keep
@@ -123,7 +123,7 @@ cmp -s log help_train || fail "help train"
 
 mistake 65 'run/checkpoints has no checkpoint of step 7; it has the steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
 ends 0 "$HEDDLE" checkpoint list run
-grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  whole  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
+grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  complete  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
 
 # Help: each value has a name, and arguments without "--" are shown without it.
 commands=$("$HEDDLE" --help | awk '/^  [a-z]/ { print $1 }')

@@ -11,15 +11,16 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$HEDDLE_BUILD/CMakeCache.txt"; }
 compiler=$(cached CMAKE_CXX_COMPILER)
 sanitizers=$(cached HEDDLE_SANITIZE)
 
-# The examples are what `heddle new-plugin` writes under their names, with a README; under other names only the names
-# differ.
+# The examples are what `heddle new-plugin` writes under their names, with a README and a run.toml; under other names
+# only the names differ.
 examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard)
 mkdir source
 for example in "${examples[@]}"; do
   kind=${example%:*} name=${example#*:}
   "$HEDDLE" new-plugin "source/$name" --kind "$kind" > log 2>&1 || fail "heddle new-plugin --kind $kind"
   grep -q "^# $name$" "source/$name/README.md" || fail "the new plug-in $name has no README"
-  diff -r -x README.md "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
+  diff -r -x README.md -x run.toml -x use.toml "source/$name" "$HEDDLE_SOURCE/apps/examples/plugins/$kind" > log || fail "new-plugin changes the example $name"
+  [ -e "source/$name/run.toml" ] && [ ! -e "source/$name/use.toml" ] || fail "the new plug-in $name has no run.toml"
   long=$(cat "source/$name"/*.?pp | wc -l)
   [ "$long" -le 240 ] || fail "the code of the example $name has $long lines"
 done

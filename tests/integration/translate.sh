@@ -121,7 +121,7 @@ expect 64 '"skip"; expected replace[|]fail' "$HEDDLE" translate --checkpoint run
 expect 65 'no.en' "$HEDDLE" translate --checkpoint run --input no.en
 expect 64 'checkpoint is missing' "$HEDDLE" translate
 expect 64 'expected 1 <= n-best <= beam size' "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
-expect 64 'expected best, last or auto' "$HEDDLE" translate --checkpoint run --which newest
+expect 64 'expected best[|]last[|]auto' "$HEDDLE" translate --checkpoint run --which newest
 expect 64 'did you mean --length-penalty' "$HEDDLE" translate --checkpoint run --length-penalti 1
 expect 65 'holds no checkpoints; expected' "$HEDDLE" translate --checkpoint data
 expect 65 'nowhere' "$HEDDLE" translate --checkpoint nowhere
@@ -162,7 +162,7 @@ expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source
 [ ! -e never ] || fail "texts of different lengths were translated"
 expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
 expect 64 'expected either --checkpoint with --source, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
-expect 64 'expected 13a or none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl
+expect 64 'expected 13a|none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl
 
 # inspect
 "$HEDDLE" inspect data > shown

@@ -66,6 +66,24 @@ void print_help(CommandSyntax const& syntax, po::options_description const& opti
             << named;
 }
 
+/// Throws UsageError where the value of an option "best|last" is another word.
+void require_choices(CommandSyntax const& syntax, po::variables_map const& values) {
+  for (auto const& option : syntax.options.options()) {
+    std::string const& name = option->long_name();
+    std::string choices = option->semantic()->name();  // "best|last (=last)"
+    choices.erase(std::min(choices.find(' '), choices.size()));
+    if (choices.find('|') == std::string::npos || values.count(name) == 0) {
+      continue;
+    }
+    std::string const& given = values[name].as<std::string>();
+    if (given.find('|') != std::string::npos ||
+        fmt::format("|{}|", choices).find(fmt::format("|{}|", given)) == std::string::npos) {
+      throw UsageError(
+          fmt::format("{}{} is \"{}\"; expected {}", is_argument(name, syntax) ? "" : "--", name, given, choices));
+    }
+  }
+}
+
 std::string describe_surplus(std::string const& argument, po::variables_map const& values) {
   std::string hint;
   if (values.count("set") > 0) {
@@ -106,15 +124,11 @@ void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool requ
 }
 
 void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool with_skip) {
-  char const* const choices = with_skip ? "fail|skip|replace" : "replace|fail";
-  auto const choose = [&value, with_skip, choices](std::string const& word) {
-    if (word != "fail" && word != "replace" && !(with_skip && word == "skip")) {
-      throw UsageError(fmt::format("--invalid-utf8 is \"{}\"; expected {}", word, choices));
-    }
+  auto const choose = [&value](std::string const& word) {
     value = word == "fail" ? InvalidUtf8::fail : word == "skip" ? InvalidUtf8::skip : InvalidUtf8::replace;
   };
   auto* const option = po::value<std::string>()
-                           ->value_name(choices)
+                           ->value_name(with_skip ? "fail|skip|replace" : "replace|fail")
                            ->default_value(value == InvalidUtf8::fail ? "fail" : "replace")
                            ->notifier(choose);
   description.add_options()("invalid-utf8", option,
@@ -124,7 +138,7 @@ void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool 
                                         "an error that names it");
 }
 
-std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
+po::variables_map parse_options(CommandSyntax const& syntax, std::vector<std::string> const& arguments) {
   po::options_description options = syntax.options;
   options.add_options()("help,h", "print this and exit");
   // Takes surplus arguments, so that the message can name one.
@@ -140,11 +154,12 @@ std::optional<po::variables_map> parse_options(CommandSyntax const& syntax, std:
     po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), values);
     if (values.count("help") > 0) {
       print_help(syntax, options);
-      return std::nullopt;
+      throw HelpPrinted();
     }
     if (values.count(surplus) > 0) {
       throw UsageError(describe_surplus(values[surplus].as<std::vector<std::string>>().front(), values));
     }
+    require_choices(syntax, values);
     po::notify(values);
     return values;
   } catch (UsageError const& error) {

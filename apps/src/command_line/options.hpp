@@ -1,6 +1,9 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <boost/program_options.hpp>
+#include <exception>
 #include <heddle/io/text/text.hpp>
 #include <optional>
 #include <string>
@@ -21,11 +24,28 @@ struct CommandSyntax {
   boost::program_options::positional_options_description positional{};  ///< names of `options` that need no "--"
 };
 
-/// Parses `arguments` (without the subcommand's name). `--help` prints every option with its default and returns
-/// nullopt: the command is then done. Throws UsageError, which says what would be right, for any error: an unknown
-/// option (with the nearest known one), a missing value, a missing required option, a value of another type.
-std::optional<boost::program_options::variables_map> parse_options(CommandSyntax const& syntax,
-                                                                   std::vector<std::string> const& arguments);
+/// The text of --help is printed, and the command is done.
+struct HelpPrinted : std::exception {};
+
+/// Parses `arguments` (without the subcommand's name). `--help` prints every option with its default and throws
+/// HelpPrinted. Throws UsageError, which says what would be right, for any error: an unknown option (with the nearest
+/// known one), a missing value, a missing required option, a value of another type, or for an option whose value is
+/// called "best|last" another word.
+boost::program_options::variables_map parse_options(CommandSyntax const& syntax,
+                                                    std::vector<std::string> const& arguments);
+
+/// An option with a value that --help calls `name`; the default is the content of `value`.
+template <class Value>
+auto* with_default(Value& value, char const* name) {
+  return boost::program_options::value(&value)->value_name(name)->default_value(value, fmt::format("{}", value));
+}
+
+/// An option without default, for a path or an optional value: it stays as it is if it is not given.
+template <class Given = std::string, class Value>
+auto* without_default(Value& value, char const* name) {
+  return boost::program_options::value<Given>()->value_name(name)->notifier(
+      [&value](Given const& given) { value = given; });
+}
 
 /// The values of -q and -v.
 struct VerbosityOptions {
@@ -48,7 +68,6 @@ struct ConfigOptions {
 void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool required);
 
 /// Adds --invalid-utf8 replace|fail, for `prepare` (`with_skip`) also skip; the default is the content of `value`.
-/// Another word is a UsageError of parse_options.
 void add_invalid_utf8(OptionsDescription& description, InvalidUtf8& value, bool with_skip = false);
 
 }  // namespace heddle

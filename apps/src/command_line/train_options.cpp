@@ -15,8 +15,7 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        "load plug-ins without checking their kernels and layers")  //
       ("fresh", po::bool_switch(&options.fresh),
        "start over in a new directory beside run.directory (which is left as it is)")  //
-      ("resume-from",
-       po::value<std::int64_t>()->value_name("STEP")->notifier([&](std::int64_t step) { options.resume_from = step; }),
+      ("resume-from", without_default<std::int64_t>(options.resume_from, "STEP"),
        "go back to the checkpoint of this step; newer ones are moved aside to rejected-…")  //
       ("new-data", po::bool_switch(&options.new_data),
        "resume on another dataset than the checkpoint's, from its start")  //

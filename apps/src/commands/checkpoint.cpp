@@ -13,18 +13,12 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inspection/run/metrics.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "inspection/run/run_view.hpp"
+#include "run_directory/run_progress.hpp"
 
 namespace heddle {
 
 namespace {
-
-/// The metrics of the run that a checkpoint belongs to; empty if it is in no run's directory.
-RunMetrics metrics_beside(std::filesystem::path const& checkpoint) {
-  auto const path = std::filesystem::absolute(checkpoint).parent_path().parent_path() / metrics_name;
-  std::error_code problem;
-  return std::filesystem::is_regular_file(path, problem) ? read_metrics(path) : RunMetrics();
-}
 
 /// "  loss 2.1234  validation 2.5678": the losses after a step that the metrics have.
 std::string losses_of(RunMetrics const& metrics, std::int64_t step) {
@@ -58,42 +52,38 @@ void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& me
 
 }  // namespace
 
-int run_checkpoint(Arguments const& arguments) {
+ExitCode run_checkpoint(Arguments const& arguments) {
   namespace po = boost::program_options;
   std::string action;
   std::string directory;
   CommandSyntax syntax;
   syntax.name = "checkpoint";
   syntax.usage = "list|verify DIRECTORY";
-  syntax.summary =
-      "list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and losses from the\n"
-      "run's metrics; it reads no tensors.\n"
-      "verify reads every byte and compares it with the checkpoint's manifest; it answers with exit code 65\n"
-      "where a checkpoint does not verify or there is none.";
+  syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
+losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
+checkpoint's manifest; it answers with exit code 65 where a checkpoint does not verify or there is none.)";
   syntax.options.add_options()                                                             //
       ("action", po::value(&action)->required()->value_name("list|verify"), "what to do")  //
       ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),            //
        "a run's directory, its checkpoints directory, or one checkpoint's");
   syntax.positional.add("action", 1).add("directory", 1);
-  if (!parse_options(syntax, arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (action != "list" && action != "verify") {
-    throw UsageError(fmt::format("checkpoint: \"{}\" is not an action; expected list or verify", action));
-  }
+  parse_options(syntax, arguments);
   bool const verify = action == "verify";
   auto const entries =
       list_checkpoints(directory, verify ? CheckpointStore::Check::all_bytes : CheckpointStore::Check::sizes);
   bool all_verify = !entries.empty();
-  RunMetrics const metrics = entries.empty() ? RunMetrics() : metrics_beside(entries.front().directory);
+  auto const run = entries.empty() ? std::filesystem::path() : run_directory_of(entries.front().directory);
+  std::error_code problem;
+  bool const measured = !run.empty() && std::filesystem::is_regular_file(run / metrics_name, problem);
+  RunMetrics const metrics = measured ? read_metrics(run / metrics_name) : RunMetrics();
   for (CheckpointEntry const& entry : entries) {
-    print(entry, verify ? "verified" : "whole", metrics);
+    print(entry, verify ? "verified" : "complete", metrics);
     all_verify = all_verify && entry.problem.empty();
   }
   if (entries.empty()) {
     std::cout << fmt::format("{}: holds no checkpoints\n", directory);
   }
-  return static_cast<int>(verify && !all_verify ? ExitCode::bad_data : ExitCode::done);
+  return verify && !all_verify ? ExitCode::bad_data : ExitCode::done;
 }
 
 }  // namespace heddle

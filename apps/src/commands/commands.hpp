@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/base/error.hpp>
 #include <string>
 #include <vector>
 
@@ -8,19 +9,19 @@ namespace heddle {
 /// A subcommand: gets the arguments after its name and returns the process's exit code, or throws.
 using Arguments = std::vector<std::string>;
 
-int run_checkpoint(Arguments const& arguments);
-int run_config(Arguments const& arguments);
-int run_demo_data(Arguments const& arguments);
-int run_doctor(Arguments const& arguments);
-int run_kernels(Arguments const& arguments);
-int run_new_plugin(Arguments const& arguments);
-int run_plan(Arguments const& arguments);
-int run_prepare(Arguments const& arguments);
-int run_supervised(Arguments const& arguments);
-int run_train(Arguments const& arguments);
-int run_translate(Arguments const& arguments);
-int run_generate(Arguments const& arguments);
-int run_evaluate(Arguments const& arguments);
-int run_inspect(Arguments const& arguments);
+ExitCode run_checkpoint(Arguments const& arguments);
+ExitCode run_config(Arguments const& arguments);
+ExitCode run_demo_data(Arguments const& arguments);
+ExitCode run_doctor(Arguments const& arguments);
+ExitCode run_kernels(Arguments const& arguments);
+ExitCode run_new_plugin(Arguments const& arguments);
+ExitCode run_plan(Arguments const& arguments);
+ExitCode run_prepare(Arguments const& arguments);
+ExitCode run_supervised(Arguments const& arguments);
+ExitCode run_train(Arguments const& arguments);
+ExitCode run_translate(Arguments const& arguments);
+ExitCode run_generate(Arguments const& arguments);
+ExitCode run_evaluate(Arguments const& arguments);
+ExitCode run_inspect(Arguments const& arguments);
 
 }  // namespace heddle

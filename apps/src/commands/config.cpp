@@ -25,9 +25,9 @@ CommandSyntax config_syntax(ConfigCommandOptions& options) {
   CommandSyntax syntax;
   syntax.name = "config";
   syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
-  syntax.summary =
-      "Prints a configuration with all its keys, as training resolves it, after checking it as training does, except\n"
-      "for the data and the number of ranks; or explains keys. docs/config.md is the page about them.";
+  syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
+training does, except for the data and the number of ranks; or explains keys. docs/config.md is the page
+about them.)";
   add_config_options(syntax, options, false);
   syntax.options.add_options()                                                                                    //
       ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")             //
@@ -39,14 +39,10 @@ CommandSyntax config_syntax(ConfigCommandOptions& options) {
 
 /// Reads the configuration and checks it with the layers and kernels that training would have.
 Config checked_config(ConfigOptions const& options) {
-  Config const config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
-                                               : load_config(options.config, options.overrides);
-  PluginsConfig plugins = config.plugins;
-  find_plugins(plugins, options.config);
-  add_plugins(plugins, options.plugins);
+  Config const config = read_config(options);
   Runtime runtime;
   Registries registries;
-  register_everything({.plugins = read_plugins(plugins)}, registries, runtime.execution());
+  register_everything({.plugins = read_plugins(config.plugins)}, registries, runtime.execution());
   check_config(config, registries);
   print_warnings(config);
   return config;
@@ -54,11 +50,9 @@ Config checked_config(ConfigOptions const& options) {
 
 }  // namespace
 
-int run_config(Arguments const& arguments) {
+ExitCode run_config(Arguments const& arguments) {
   ConfigCommandOptions options;
-  if (!parse_options(config_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(config_syntax(options), arguments);
   bool const of_file = !options.config.empty() || !options.overrides.empty();
   if (int{of_file} + int{options.defaults} + int{!options.explained.empty()} != 1) {
     throw UsageError("config: give one of RUN.toml, --defaults and --explain KEY");
@@ -82,7 +76,7 @@ int run_config(Arguments const& arguments) {
       }
     }
   }
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -10,32 +10,27 @@
 
 namespace heddle {
 
-int run_demo_data(Arguments const& arguments) {
+ExitCode run_demo_data(Arguments const& arguments) {
   namespace po = boost::program_options;
   DemoDataOptions demo;
-  std::string directory;
   CommandSyntax syntax;
   syntax.name = "demo-data";
   syntax.usage = "--out DIRECTORY [options]";
-  syntax.summary =
-      "Writes train.en/.de, valid.en/.de and test.en/.de: numbers below a million in English words and in German\n"
-      "words, such as \"three hundred and twelve thousand and five\" and \"dreihundertzwölftausendfünf\".\n"
-      "No number is in two of them.";
-  syntax.options.add_options()                                                                           //
-      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "where the files go")          //
-      ("train", po::value(&demo.train)->value_name("N")->default_value(demo.train), "training pairs")    //
-      ("valid", po::value(&demo.valid)->value_name("N")->default_value(demo.valid), "validation pairs")  //
-      ("test", po::value(&demo.test)->value_name("N")->default_value(demo.test), "test pairs")           //
-      ("seed", po::value(&demo.seed)->value_name("N")->default_value(demo.seed), "chooses the numbers")  //
+  syntax.summary = R"(Writes train.en/.de, valid.en/.de and test.en/.de: numbers below a million in English words and
+in German words, such as "three hundred and twelve thousand and five" and "dreihundertzwölftausendfünf".
+No number is in two of them.)";
+  syntax.options.add_options()                                                                 //
+      ("out", without_default(demo.directory, "DIRECTORY")->required(), "where the files go")  //
+      ("train", with_default(demo.train, "N"), "training pairs")                               //
+      ("valid", with_default(demo.valid, "N"), "validation pairs")                             //
+      ("test", with_default(demo.test, "N"), "test pairs")                                     //
+      ("seed", with_default(demo.seed, "N"), "chooses the numbers")                            //
       ("overwrite", po::bool_switch(&demo.overwrite), "replace files of the same names");
-  if (!parse_options(syntax, arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  demo.directory = directory;
+  parse_options(syntax, arguments);
   write_demo_data(demo);
   std::cout << fmt::format("{}: {} training, {} validation and {} test pairs (.en, .de)\n", demo.directory.string(),
                            readable_count(demo.train), readable_count(demo.valid), readable_count(demo.test));
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

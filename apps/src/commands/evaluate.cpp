@@ -41,19 +41,18 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.usage =
       "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --text TEXT) | --hypotheses TEXT --reference TEXT) "
       "[options]";
-  syntax.summary =
-      "Compares translations with reference translations: BLEU and chrF, the same numbers as sacreBLEU's. With a "
-      "model\n"
-      "it translates the source itself, and reports the perplexity of the references: e to the mean unsmoothed loss\n"
-      "per target token, end tokens included. With --text it measures a decoder-only or encoder-only model: the\n"
-      "perplexity of a text; for an encoder, perplexity and accuracy on its masked tokens.";
+  syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
+sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
+e to the mean unsmoothed loss per target token, end tokens included. With --text it measures a
+decoder-only or encoder-only model: the perplexity of a text; for an encoder, perplexity and accuracy on
+its masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
       ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
       ("text", text(options.text), "measure a decoder-only or encoder-only model on this text")                //
-      ("tokenize", po::value(&options.tokenize)->value_name("13a|none")->default_value(options.tokenize),
+      ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
   add_model_options(syntax.options, options.model);
@@ -73,7 +72,7 @@ void check_text_options(EvaluateOptions const& options) {
     if (!value.empty()) {
       throw UsageError(
           fmt::format("evaluate: --{} belongs to translations, and --text to decoder-only and encoder-only models: "
-                      "leave out either",
+                      "give only one of the two",
                       name));
     }
   }
@@ -98,9 +97,6 @@ void check_options(EvaluateOptions const& options) {
   }
   if (hypotheses && !options.output.empty()) {
     throw UsageError("evaluate: --output goes with --checkpoint; --hypotheses are written already");
-  }
-  if (options.tokenize != "13a" && options.tokenize != "none") {
-    throw UsageError(fmt::format("evaluate: --tokenize is \"{}\"; expected 13a or none", options.tokenize));
   }
   require_valid(options.generation);
 }
@@ -130,6 +126,12 @@ class Scores {
   ChrfCounter chrf_;
 };
 
+void print_perplexity(LossSums const& loss, std::string_view kind) {
+  double const mean = loss.negative_log_likelihood / loss.weight;
+  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
+                           readable_count(loss.tokens), kind);
+}
+
 /// The references' loss given their sources, over all pairs that fit the model, in packs of pairs of similar length.
 class ReferenceLoss {
  public:
@@ -158,9 +160,7 @@ class ReferenceLoss {
                                readable_count(left_out_));
     }
     if (loss_.tokens > 0) {
-      double const mean = loss_.negative_log_likelihood / loss_.weight;
-      std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} target tokens)\n", std::exp(mean), mean,
-                               readable_count(loss_.tokens));
+      print_perplexity(loss_, "target ");
     }
   }
 
@@ -266,25 +266,21 @@ void evaluate_text(EvaluateOptions const& options) {
   if (loss.tokens == 0) {
     throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
   }
-  warn_of_invalid_lines(text, reader);
+  warn_of_invalid_lines(reader);
   bool const masked = predicts_masked_tokens(config.model);
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
                              100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
                              readable_count(loss.correct), readable_count(loss.tokens));
   }
-  double const mean = loss.negative_log_likelihood / loss.weight;
-  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
-                           readable_count(loss.tokens), masked ? "masked " : "");
+  print_perplexity(loss, masked ? "masked " : "");
 }
 
 }  // namespace
 
-int run_evaluate(Arguments const& arguments) {
+ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
-  if (!parse_options(evaluate_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(evaluate_syntax(options), arguments);
   check_options(options);
   if (!options.text.empty()) {
     evaluate_text(options);
@@ -293,7 +289,7 @@ int run_evaluate(Arguments const& arguments) {
   } else {
     evaluate_model(options);
   }
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -15,46 +15,34 @@ namespace {
 namespace po = boost::program_options;
 using Tokens = std::vector<std::int32_t>;
 
-struct GenerateOptions {
-  TrainedModelOptions model;
-  GenerationOptions generation{.length_penalty = 0};
+struct GenerateOptions : TextCommandOptions {
   bool end_prompt = false;
   bool with_prompt = false;
-  WindowOptions text;
-  std::string output;
 };
 
 CommandSyntax generate_syntax(GenerateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "generate";
   syntax.usage = "--checkpoint DIRECTORY [options] < PROMPTS > CONTINUATIONS";
-  syntax.summary =
-      "Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in the same "
-      "order.\n"
-      "An empty line is continued, too. Takes the likeliest token at each step; with --temperature draws one, with\n"
-      "--beam searches for a likely continuation.";
-  add_model_options(syntax.options, options.model);
+  syntax.summary = R"(Continues text, one prompt a line, with a decoder-only model: one line out for each line in, in
+the same order. An empty line is continued, too. Takes the likeliest token at each step; with
+--temperature draws one, with --beam searches for a likely continuation.)";
+  add_text_command_options(syntax.options, options, "prompt", "continuation", "continued");
   GenerationOptions& generation = options.generation;
   syntax.options.add_options()  //
-      ("temperature",
-       po::value(&generation.sampling.temperature)
-           ->value_name("X")
-           ->default_value(generation.sampling.temperature, "0"),
+      ("temperature", with_default(generation.sampling.temperature, "X"),
        "draw tokens from the probabilities to the power 1 / X; 0: take the likeliest")  //
-      ("top-k", po::value(&generation.sampling.top_k)->value_name("N")->default_value(generation.sampling.top_k),
+      ("top-k", with_default(generation.sampling.top_k, "N"),
        "draw from the N likeliest tokens; 0: from all")  //
-      ("top-p", po::value(&generation.sampling.top_p)->value_name("X")->default_value(generation.sampling.top_p, "1"),
+      ("top-p", with_default(generation.sampling.top_p, "X"),
        "draw from the fewest likeliest tokens that have together at least the probability X")  //
-      ("seed", po::value(&generation.sampling.seed)->value_name("N")->default_value(generation.sampling.seed),
+      ("seed", with_default(generation.sampling.seed, "N"),
        "of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
        "put the end token behind each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
        "trained on pairs translates in this way")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
        "write each prompt before its continuation, with --end-prompt and a tab");
-  add_generation_options(syntax.options, generation, "prompt", "continuation");
-  add_text_options(syntax.options, options.text.input, options.output);
-  add_window_options(syntax.options, options.text, "continued");
   return syntax;
 }
 
@@ -120,23 +108,14 @@ std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& l
 
 }  // namespace
 
-int run_generate(Arguments const& arguments) {
+ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
-  if (!parse_options(generate_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (options.model.checkpoint.empty()) {
-    throw UsageError("generate: --checkpoint is missing: the model to generate with");
-  }
-  require_valid(options.generation);
-  LineWindows text(options.text);
-  auto const model = TrainedModel::open(options.model, require_continuation);
-  TextOutput output(options.output, {text.path()});
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    output.write(continue_lines(*model, lines, options));
-  }
-  text.warn_of_invalid();
-  return static_cast<int>(ExitCode::done);
+  options.generation.length_penalty = 0;
+  parse_options(generate_syntax(options), arguments);
+  convert_text(
+      options, "generate", require_continuation,
+      [&](TrainedModel& model, std::vector<SourceLine> const& lines) { return continue_lines(model, lines, options); });
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -19,7 +19,7 @@
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
 #include "report/run_words.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 #include "translation/trained_model.hpp"
 
 namespace heddle {
@@ -29,11 +29,8 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 struct InspectOptions {
-  std::string path;
-  std::string which = "last";
   bool parameters = false;
   bool verify = false;
-  std::int64_t samples = 3;
   std::string html;
   std::string pairs;
   std::string source;
@@ -45,18 +42,16 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
   CommandSyntax syntax;
   syntax.name = "inspect";
   syntax.usage = "PATH [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
-  syntax.summary =
-      "Shows the content of a dataset (a .h5 file, or the directory `heddle prepare` wrote) or of a checkpoint (a "
-      "run's\n"
-      "directory, its checkpoints directory, or one checkpoint's) as text, after checking it. With --html it draws\n"
-      "them, and a run's curves, in one page for a browser.";
-  syntax.options.add_options()                                                                                //
-      ("path", po::value(&options.path)->value_name("PATH")->required(), "a dataset, a checkpoint or a run")  //
-      ("which", po::value(&options.which)->value_name("best|last")->default_value(options.which),
+  syntax.summary = R"(Shows the content of a dataset (a .h5 file, or the directory `heddle prepare` wrote) or of a
+checkpoint (a run's directory, its checkpoints directory, or one checkpoint's) as text, after checking
+it. With --html it draws them, and a run's curves, in one page for a browser.)";
+  syntax.options.add_options()                                                                                     //
+      ("path", po::value(&options.page.path)->value_name("PATH")->required(), "a dataset, a checkpoint or a run")  //
+      ("which", with_default(options.page.which, "best|last"),
        "which of a run's checkpoints")  //
       ("parameters", po::bool_switch(&options.parameters),
        "also a table of a checkpoint's parameters: name, shape, mean, standard deviation and range")  //
-      ("samples", po::value(&options.samples)->value_name("N")->default_value(options.samples),
+      ("samples", with_default(options.page.examples, "N"),
        "pairs or lines of a dataset to show, evenly spread over it")  //
       ("verify", po::bool_switch(&options.verify), "read a dataset's tokens to the end and compare all digests");
   syntax.options.add_options()  //
@@ -70,7 +65,7 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
       ("word", po::value(&options.page.words)->value_name("WORD")->composing(),
        "a word whose nearest embeddings are listed; may be repeated")                                  //
       ("compare", po::value(&options.page.compare)->value_name("RUN"), "another run to compare with")  //
-      ("beam", po::value(&options.page.beam_size)->value_name("N")->default_value(options.page.beam_size),
+      ("beam", with_default(options.page.beam_size, "N"),
        "beam size of the search that is drawn")  //
       ("plugin", po::value(&options.page.plugins)->value_name("LIBRARY")->composing(),
        "a shared library with kernels and layers that the model needs: a checkpoint's are loaded only if they are "
@@ -83,7 +78,7 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
 
 void inspect_dataset(fs::path const& path, InspectOptions const& options) {
   Dataset const dataset = Dataset::open(path);
-  std::cout << fmt::format("dataset {}: {}", path.string(), describe(dataset, options.samples));
+  std::cout << fmt::format("dataset {}: {}", path.string(), describe(dataset, options.page.examples));
   if (options.verify) {
     dataset.verify();
     std::cout << "every byte verified\n";
@@ -103,7 +98,7 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
 }
 
 void inspect_run(InspectOptions const& options) {
-  RunView const run = open_run(options.path, options.which);
+  RunView const run = open_run(options.page.path, options.page.which);
   if (!run.directory.empty()) {
     for (std::string const& text : describe_not_finite(read_metrics(run.directory / metrics_name))) {
       std::cout << fmt::format("{}: {}\n", (run.directory / metrics_name).string(), text);
@@ -111,9 +106,9 @@ void inspect_run(InspectOptions const& options) {
   }
   if (!run.checkpoint) {
     throw DataError(
-        fmt::format("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.path));
+        fmt::format("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.page.path));
   }
-  auto const entries = list_checkpoints(options.path, CheckpointStore::Check::sizes);
+  auto const entries = list_checkpoints(options.page.path, CheckpointStore::Check::sizes);
   if (entries.size() > 1) {
     std::cout << fmt::format("{} checkpoints:", readable_count(entries.size()));
     for (CheckpointEntry const& entry : entries) {
@@ -175,11 +170,8 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
   require_place(options.html);
   if (auto const given = model_options(options); !given.empty() && !datasets.empty()) {
     throw UsageError(fmt::format("inspect: {} {} for a run or a checkpoint, but {} has datasets",
-                                 fmt::join(given, ", "), given.size() == 1 ? "is" : "are", options.path));
+                                 fmt::join(given, ", "), given.size() == 1 ? "is" : "are", options.page.path));
   }
-  options.page.path = options.path;
-  options.page.which = options.which;
-  options.page.examples = options.samples;
   options.page.sentences = sentences_of(options);
   if (options.page.beam_size < 1) {
     throw UsageError(fmt::format("inspect: --beam is {}; expected at least 1", options.page.beam_size));
@@ -198,26 +190,22 @@ void require_html(InspectOptions const& options) {
 
 }  // namespace
 
-int run_inspect(Arguments const& arguments) {
+ExitCode run_inspect(Arguments const& arguments) {
   InspectOptions options;
-  if (!parse_options(inspect_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (options.which != "best" && options.which != "last") {
-    throw UsageError(fmt::format("inspect: --which is \"{}\"; expected best or last", options.which));
-  }
-  if (options.samples < 0) {
-    throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.samples));
+  parse_options(inspect_syntax(options), arguments);
+  if (options.page.examples < 0) {
+    throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.page.examples));
   }
   require_html(options);
   std::error_code problem;
-  if (!fs::exists(options.path, problem)) {
-    throw DataError(fmt::format("{}: there is no such file or directory{}", options.path, relative_to(options.path)));
+  if (!fs::exists(options.page.path, problem)) {
+    throw DataError(
+        fmt::format("{}: there is no such file or directory{}", options.page.path, relative_to(options.page.path)));
   }
-  auto const datasets = datasets_at(options.path);
+  auto const datasets = datasets_at(options.page.path);
   if (!options.html.empty()) {
     write_page(options, datasets);
-    return static_cast<int>(ExitCode::done);
+    return ExitCode::done;
   }
   for (fs::path const& dataset : datasets) {
     inspect_dataset(dataset, options);
@@ -225,7 +213,7 @@ int run_inspect(Arguments const& arguments) {
   if (datasets.empty()) {
     inspect_run(options);
   }
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

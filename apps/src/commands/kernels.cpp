@@ -24,12 +24,9 @@ namespace {
 
 static_assert(std::string_view(plugin::heddle_version) == HEDDLE_VERSION, "compiled_abi_tag.hpp names another version");
 
-struct KernelsOptions {
-  std::vector<std::string> plugins;
+struct KernelsOptions : ConfigOptions {
   bool trust_plugins = false;
   std::optional<std::string> check;  ///< the name, "" for everything
-  std::string config;
-  std::vector<std::string> overrides;
   bool benchmark = false;
   std::int64_t vocabulary = 10000;
   bool all = false;
@@ -124,20 +121,18 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
   CommandSyntax syntax;
   syntax.name = "kernels";
   syntax.usage =
-      "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... [options]";
-  syntax.summary =
-      "Lists what is registered: each operation's implementations, which of them the configured model would run in "
-      "the\n"
-      "configured precision, and the layers.\n"
-      "`kernels.OPERATION` in the configuration names one instead of `auto`.\n"
-      "With --benchmark: times the implementations in a training step of the configured model and keeps the times in\n"
-      "kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet.\n"
-      "With --check: compares implementations with `reference` and gradients with central differences on small "
-      "problems;\n"
-      "exits with 78 if one is wrong.";
+      "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
+      "[options]";
+  syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
+would run in the configured precision, and the layers. Without a configuration every key has its default,
+the paper's base model. `kernels.OPERATION` in the configuration names one instead of `auto`. With
+--benchmark: times the implementations in a training step of the configured model and keeps the times in
+kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet. With
+--check: compares implementations with `reference` and gradients with central differences on small
+problems; exits with 78 if one is wrong.)";
+  add_config_options(syntax, options, false);
+  syntax.positional = {};       // --config names the file here
   syntax.options.add_options()  //
-      ("plugin", po::value(&options.plugins)->composing()->value_name("LIBRARY"),
-       "load this plug-in first; repeatable")  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load plug-ins without checking their kernels and layers")  //
       ("check",
@@ -147,11 +142,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
        "layer or a plug-in's path")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
-      ("config", po::value(&options.config)->value_name("RUN.toml"),
-       "the configuration; without it every key has its default, which is the paper's base model")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
-      ("vocabulary", po::value(&options.vocabulary)->default_value(options.vocabulary)->value_name("PIECES"),
+      ("vocabulary", with_default(options.vocabulary, "PIECES"),
        "for synthetic sentences, where the configuration has no data.train, and for the list")  //
       ("all", po::bool_switch(&options.all),
        "with --benchmark: also time implementations of speed 0, which takes hours for large models");
@@ -173,11 +164,9 @@ void benchmark(KernelsOptions const& options, Config const& config, Registries c
 
 }  // namespace
 
-int run_kernels(Arguments const& arguments) {
+ExitCode run_kernels(Arguments const& arguments) {
   KernelsOptions options;
-  if (!parse_options(kernels_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(kernels_syntax(options), arguments);
   if (options.vocabulary < 4 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
     throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
                                  std::numeric_limits<std::int32_t>::max()));
@@ -188,19 +177,16 @@ int run_kernels(Arguments const& arguments) {
   if (options.all && !options.benchmark) {
     throw UsageError("--all is for --benchmark, which is not given");
   }
-  Config config = options.config.empty() ? parse_config("", "the defaults", options.overrides)
-                                         : load_config(options.config, options.overrides);
-  find_plugins(config.plugins, options.config);
-  PluginsConfig plugins = config.plugins;
-  add_plugins(plugins, options.plugins);
+  Config const config = read_config(options);
   Runtime runtime;
   Registries registries;
   // A check prints all errors, not the first.
   bool const trusted = options.trust_plugins || options.check.has_value();
-  register_everything({.plugins = read_plugins(plugins), .trust_plugins = trusted}, registries, runtime.execution());
+  register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = trusted}, registries,
+                      runtime.execution());
   registries.kernels.require_known(config.kernels);
   if (options.check) {
-    return static_cast<int>(print_checks(registries, *options.check, runtime.execution()));
+    return print_checks(registries, *options.check, runtime.execution());
   }
   if (options.benchmark) {
     benchmark(options, config, registries, runtime.execution());
@@ -208,7 +194,7 @@ int run_kernels(Arguments const& arguments) {
     use_cache(config, registries);
     print_registries(config, registries, runtime.execution(), options.vocabulary);
   }
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -152,21 +152,46 @@ A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
 Heddle's pages `docs/kernels-and-plugins.md` and `docs/checking-kernels.md` say what each part must do.
 )";
 
-/// The kinds of plug-ins that there are examples of.
-std::vector<std::string> plugin_kinds() {
-  std::vector<std::string> kinds;
+/// The start of a new project's run.toml, which ends with the example's use.toml; the argument is the plug-in's name.
+constexpr char const* run_config = R"(# A small model with the plug-in, on the data that README.md says how to make.
+[run]
+directory = "runs/{0}"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[plugins]
+paths = ["build/{0}.so"]
+[train]
+steps = 60
+batch_tokens = 1024
+validate_bleu = false
+[optimizer]
+learning_rate = 0.003
+warmup_steps = 20
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 48
+heads = 2
+max_length = 128
+)";
+
+/// The kinds of plug-ins that there are examples of: "activation|attention".
+std::string plugin_kinds() {
+  std::string kinds;
   for (TemplateFile const& file : template_files()) {
-    if (std::find(kinds.begin(), kinds.end(), file.kind) == kinds.end()) {
-      kinds.emplace_back(file.kind);
+    if (file.name == "CMakeLists.txt") {
+      kinds += fmt::format("{}{}", kinds.empty() ? "" : "|", file.kind);
     }
   }
   return kinds;
 }
 
-/// Writes the example of a kind as a project of its own, with a README, into `directory`, which must not exist or be
-/// empty. The directory's name takes the place of the example's in file names and in code. Throws UsageError where that
-/// is not a usable name and where the directory has files; Error where it cannot be written. Returns the plug-in's
-/// name.
+/// Writes the example of a kind as a project of its own, with a README and a run.toml, into `directory`, which must not
+/// exist or be empty. The directory's name takes the place of the example's in file names and in code. Throws
+/// UsageError where that is not a usable name and where the directory has files; Error where it cannot be written.
+/// Returns the plug-in's name.
 std::string write_plugin(fs::path const& directory, std::string const& kind, Registries const& built_in) {
   fs::path const normal = fs::absolute(directory).lexically_normal();
   std::string const name = (normal.has_filename() ? normal : normal.parent_path()).filename().string();
@@ -178,7 +203,9 @@ std::string write_plugin(fs::path const& directory, std::string const& kind, Reg
   fs::create_directories(directory);
   for (TemplateFile const& file : template_files()) {
     if (file.kind == kind) {
-      write_file(directory / renamed(file.name), renamed(file.text));
+      bool const use = file.name == "use.toml";
+      write_file(directory / (use ? "run.toml" : renamed(file.name)),
+                 (use ? fmt::format(run_config, name) : "") + renamed(file.text));
     }
   }
   write_file(directory / "README.md", fmt::format(readme, name, kind));
@@ -194,29 +221,21 @@ CommandSyntax new_plugin_syntax(NewPluginOptions& options, std::string const& ki
   CommandSyntax syntax;
   syntax.name = "new-plugin";
   syntax.usage = "DIRECTORY --kind KIND";
-  syntax.summary =
-      "Writes a plug-in's project: an example that builds against the installed Heddle, passes its own check and "
-      "trains.\n"
-      "The directory's name is the plug-in's name.";
+  syntax.summary = R"(Writes a plug-in's project: an example that builds against the installed Heddle, passes its own
+check and trains. The directory's name is the plug-in's name.)";
   syntax.options.add_options()  //
       ("directory", po::value(&options.directory)->value_name("DIRECTORY")->required(),
        "a new directory; small letters, digits and underscores")  //
-      ("kind", po::value(&options.kind)->value_name("KIND")->required(), kinds.c_str());
+      ("kind", po::value(&options.kind)->value_name(kinds)->required(), "the example to begin with");
   syntax.positional.add("directory", 1);
   return syntax;
 }
 
 }  // namespace
 
-int run_new_plugin(Arguments const& arguments) {
-  std::vector<std::string> const kinds = plugin_kinds();
+ExitCode run_new_plugin(Arguments const& arguments) {
   NewPluginOptions options;
-  if (!parse_options(new_plugin_syntax(options, fmt::format("{}", fmt::join(kinds, ", "))), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (std::find(kinds.begin(), kinds.end(), options.kind) == kinds.end()) {
-    throw UsageError(fmt::format("--kind is \"{}\"; expected one of: {}", options.kind, fmt::join(kinds, ", ")));
-  }
+  parse_options(new_plugin_syntax(options, plugin_kinds()), arguments);
   Runtime const runtime;
   Registries built_in;
   register_built_in_kernels(built_in.kernels);
@@ -229,7 +248,7 @@ int run_new_plugin(Arguments const& arguments) {
       "  heddle train run.toml                                                    # README.md has the commands that "
       "make its data\n",
       options.directory, name);
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

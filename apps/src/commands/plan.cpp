@@ -10,8 +10,8 @@
 #include <iterator>
 #include <optional>
 
-#include "command_line/end_job.hpp"
 #include "command_line/options.hpp"
+#include "command_line/ranks.hpp"
 #include "commands.hpp"
 #include "kernels/cache.hpp"
 #include "planning/config_edit.hpp"
@@ -24,10 +24,7 @@
 namespace heddle {
 namespace {
 
-struct PlanOptions {
-  std::string config;
-  std::vector<std::string> overrides;
-  std::vector<std::string> plugins;
+struct PlanOptions : ConfigOptions {
   bool trust_plugins = false;
   PlanSettings settings;
   double memory = 0;  ///< GiB of a node; 0: this machine's
@@ -46,48 +43,39 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   syntax.usage =
       "RUN.toml --nodes N --ranks-per-node R [--memory GIB] [--network ALPHA,BETA | measured] [--write] [options]\n"
       "       mpirun … heddle plan [RUN.toml] --measure";
-  syntax.summary =
-      "Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part, communication "
-      "by\n"
-      "group, the pipeline's bubble and the time of a step; counts the others by the limit that they exceed; and "
-      "shows\n"
-      "the same run on fewer nodes. Needs no MPI.\n"
-      "With --measure, under mpirun: measures messages for --network measured and, with RUN.toml, kernels while every\n"
-      "rank computes. docs/planning.md says how a plan is made and what it leaves out.";
+  syntax.summary = R"(Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part,
+communication by group, the pipeline's bubble and the time of a step; counts the others by the limit that
+they exceed; and shows the same run on fewer nodes. Needs no MPI. With --measure, under mpirun: measures
+messages for --network measured and, with RUN.toml, kernels while every rank computes. docs/planning.md
+says how a plan is made and what it leaves out.)";
   PlanSettings& settings = options.settings;
-  syntax.options.add_options()                                                             //
-      ("config", po::value(&options.config)->value_name("RUN.toml"), "the configuration")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
-      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers; can be given again")  //
+  add_config_options(syntax, options, false);
+  syntax.options.add_options()  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
-       "load plug-ins without checking their kernels and layers")                                    //
-      ("nodes", po::value(&settings.machines.nodes)->value_name("N")->default_value(1), "machines")  //
-      ("ranks-per-node", po::value(&settings.machines.ranks_per_node)->value_name("R")->default_value(1),
+       "load plug-ins without checking their kernels and layers")        //
+      ("nodes", with_default(settings.machines.nodes, "N"), "machines")  //
+      ("ranks-per-node", with_default(settings.machines.ranks_per_node, "R"),
        "ranks of each")  //
       ("memory", po::value(&options.memory)->value_name("GIB"),
        "of a node, for its ranks together (default: what is available here)")  //
       ("network", po::value(&settings.network)->value_name("ALPHA,BETA"),
        "seconds of an empty message and of each byte, or \"measured\" (default: measured, or assumed if it was not)")  //
-      ("best", po::value(&options.best)->value_name("COUNT")->default_value(options.best), "layouts to list")  //
+      ("best", with_default(options.best, "COUNT"), "layouts to list")  //
       ("details", po::bool_switch(&options.details),
        "memory and communication of each of them, not of the first "
        "only")                                                                            //
       ("write", po::bool_switch(&options.write), "write the first layout into RUN.toml")  //
-      ("measure-seconds",
-       po::value<double>()->value_name("SECONDS")->notifier([&](double value) { options.measure_seconds = value; }),
+      ("measure-seconds", without_default<double>(options.measure_seconds, "SECONDS"),
        "limit of the time to measure kernels that were not yet timed on this machine (default: 5, with --measure "
        "60)")  //
       ("remeasure", po::bool_switch(&settings.remeasure),
        "measure kernels again whose times are known, also those that are neither old nor taken on a busy machine")  //
-      ("vocabulary", po::value(&settings.vocabulary)->value_name("PIECES")->default_value(settings.vocabulary),
+      ("vocabulary", with_default(settings.vocabulary, "PIECES"),
        "where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
   add_verbosity(syntax, options.verbosity,
                 "print only warnings, the list of layouts and the limits that rejected others",
                 "print the whole resolved configuration and the details, too");
-  syntax.positional.add("config", 1);
   return syntax;
 }
 
@@ -134,9 +122,7 @@ struct Loaded {
 };
 
 void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
-  loaded.config = load_config(options.config, options.overrides);
-  find_plugins(loaded.config.plugins, options.config);
-  add_plugins(loaded.config.plugins, options.plugins);
+  loaded.config = read_config(options);
   register_everything({.plugins = read_plugins(loaded.config.plugins), .trust_plugins = options.trust_plugins},
                       loaded.registries, execution);
   Config checked = loaded.config;
@@ -202,9 +188,7 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
                readable_count(config.train.steps), readable_count(tokens),
                describe_nodes(session.planner().best_by_nodes(), tokens, config.train.steps));
   }
-  for (std::string const& note : session.notes()) {
-    fmt::print("note: {}\n", note);
-  }
+  print_notes(session.notes());
 }
 
 ExitCode plan(PlanOptions options) {
@@ -269,10 +253,8 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
     if (known && speaks) {
       fmt::print("note: the times of all these kernels are known; --remeasure measures them again\n");
     }
-    for (std::string const& note : session.notes()) {
-      if (speaks) {
-        fmt::print("note: {}\n", note);
-      }
+    if (speaks) {
+      print_notes(session.notes());
     }
   }
   return ExitCode::done;
@@ -280,25 +262,17 @@ ExitCode measure(PlanOptions const& options, Communicator const& world) {
 
 }  // namespace
 
-int run_plan(Arguments const& arguments) {
+ExitCode run_plan(Arguments const& arguments) {
   PlanOptions options;
-  if (!parse_options(plan_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(plan_syntax(options), arguments);
   check(options);
   options.verbosity.verbosity();
   if (!options.measure) {
-    return static_cast<int>(plan(options));
+    return plan(options);
   }
-  if (!launched_by_mpi()) {
-    return static_cast<int>(measure(options, Communicator::self()));
-  }
-  MpiSession const session;
-  try {
-    return static_cast<int>(measure(options, session.world()));
-  } catch (std::exception const& error) {
-    end_job(session, error);
-  }
+  return run_on_ranks([&](MpiSession const* session) {
+    return measure(options, session == nullptr ? Communicator::self() : session->world());
+  });
 }
 
 }  // namespace heddle

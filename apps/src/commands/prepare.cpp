@@ -18,38 +18,34 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
   CommandSyntax syntax;
   syntax.name = "prepare";
   syntax.usage = "(--source TEXT --target TEXT | --text TEXT) --out DIRECTORY [options]";
-  syntax.summary =
-      "Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or sentence a "
-      "line),\n"
-      "into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an existing one, and writes\n"
-      "DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and vocab.target.model). Encoder-decoder\n"
-      "models learn from pairs, encoder-only and decoder-only ones from --text.";
-  auto const path = [](auto& into, char const* name) {
-    return po::value<std::string>()->value_name(name)->notifier([&into](std::string const& text) { into = text; });
-  };
-  syntax.options.add_options()                                                                                        //
-      ("source", path(prepared.source, "TEXT"), "training text, source side")                                         //
-      ("target", path(prepared.target, "TEXT"), "training text, target side: line n translates the source's line n")  //
-      ("valid-source", path(prepared.valid_source, "TEXT"), "validation text, source side")                           //
-      ("valid-target", path(prepared.valid_target, "TEXT"), "validation text, target side")                           //
-      ("text", path(prepared.text, "TEXT"), "training text of an encoder-only or decoder-only model")                 //
-      ("valid-text", path(prepared.valid_text, "TEXT"), "its validation text")                                        //
-      ("vocab-size", po::value(&prepared.vocabulary_size)->value_name("N")->default_value(prepared.vocabulary_size),
+  syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
+sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
+existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
+vocab.target.model). Encoder-decoder models learn from pairs, encoder-only and decoder-only ones from
+--text.)";
+  syntax.options.add_options()                                                            //
+      ("source", without_default(prepared.source, "TEXT"), "training text, source side")  //
+      ("target", without_default(prepared.target, "TEXT"),
+       "training text, target side: line n translates the source's line n")                                       //
+      ("valid-source", without_default(prepared.valid_source, "TEXT"), "validation text, source side")            //
+      ("valid-target", without_default(prepared.valid_target, "TEXT"), "validation text, target side")            //
+      ("text", without_default(prepared.text, "TEXT"), "training text of an encoder-only or decoder-only model")  //
+      ("valid-text", without_default(prepared.valid_text, "TEXT"), "its validation text")                         //
+      ("vocab-size", with_default(prepared.vocabulary_size, "N"),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
-      ("vocab-type",
-       po::value(&prepared.vocabulary_type)->value_name("bpe|unigram")->default_value(prepared.vocabulary_type),
+      ("vocab-type", with_default(prepared.vocabulary_type, "bpe|unigram"),
        "kind of vocabulary")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
-      ("vocab-model", path(prepared.source_model, "MODEL"),
+      ("vocab-model", without_default(prepared.source_model, "MODEL"),
        "an existing SentencePiece model, joint or of the source side")  //
-      ("target-vocab-model", path(prepared.target_model, "MODEL"),
+      ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
        "an existing SentencePiece model of the target side")  //
-      ("max-length", po::value(&prepared.max_length)->value_name("N")->default_value(prepared.max_length),
+      ("max-length", with_default(prepared.max_length, "N"),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),
        "write the training dataset as train-00001.h5, train-00002.h5 …, each with at most N pairs or lines")  //
-      ("out", path(prepared.directory, "DIRECTORY")->required(), "where the files go")                        //
+      ("out", without_default(prepared.directory, "DIRECTORY")->required(), "where the files go")             //
       ("overwrite", po::bool_switch(&prepared.overwrite), "replace files of an earlier run in DIRECTORY");
   add_invalid_utf8(syntax.options, prepared.invalid_utf8, true);
   add_verbosity(syntax, verbosity, "print only warnings and where the files are");
@@ -59,18 +55,14 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
 void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type"}) {
     if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
-      throw UsageError(
-          fmt::format("--{} says how to learn a vocabulary, but --vocab-model gives one: leave out either", name));
+      throw UsageError(fmt::format(
+          "--{} says how to learn a vocabulary, but --vocab-model gives one: give only one of the two", name));
     }
   }
   if (values.count("text") > 0 && !values["max-length"].defaulted()) {
     throw UsageError(
         "--max-length leaves out pairs; lines of --text are never left out: training cuts those longer than "
         "model.max_length");
-  }
-  std::string const& type = values["vocab-type"].as<std::string>();
-  if (type != "bpe" && type != "unigram") {
-    throw UsageError(fmt::format("--vocab-type is \"{}\"; expected bpe or unigram", type));
   }
 }
 
@@ -140,14 +132,11 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
 
 }  // namespace
 
-int run_prepare(Arguments const& arguments) {
+ExitCode run_prepare(Arguments const& arguments) {
   PrepareOptions options;
   VerbosityOptions verbosity;
   auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
-  if (!values) {
-    return static_cast<int>(ExitCode::done);
-  }
-  check_options(*values);
+  check_options(values);
   std::ostream nothing(nullptr);
   PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
   if (!verbosity.quiet) {
@@ -159,7 +148,7 @@ int run_prepare(Arguments const& arguments) {
   }
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
-  return static_cast<int>(ExitCode::done);
+  return ExitCode::done;
 }
 
 }  // namespace heddle

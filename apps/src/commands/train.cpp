@@ -11,7 +11,7 @@
 #include <heddle/kernels/register.hpp>
 #include <optional>
 
-#include "command_line/end_job.hpp"
+#include "command_line/ranks.hpp"
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
 #include "kernels/cache.hpp"
@@ -30,22 +30,19 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.usage =
       "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data] [--trace N]\n"
       "       heddle train RUN.toml --dry-run [--ranks N]";
-  syntax.summary =
-      "Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory has "
-      "checkpoints,\n"
-      "resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint after the step.\n"
-      "The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config --explain KEY`.\n\n"
-      "Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71 loss or\n"
-      "parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong configuration; 86 a\n"
-      "rank hung; 1 another error.";
+  syntax.summary = R"(Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory
+has checkpoints, resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint
+after the step. The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config
+--explain KEY`.
+
+Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71
+loss or parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong
+configuration; 86 a rank hung; 1 another error.)";
   add_train_options(syntax, options);
   syntax.options.add_options()  //
       ("dry-run", boost::program_options::bool_switch(&options.dry_run),
        "print layout, memory and the time of a step, and start nothing")  //
-      ("ranks", boost::program_options::value<int>()->value_name("N")->notifier([&options](int ranks) {
-        options.ranks = ranks;
-      }),
-       "of a dry run, which needs no mpirun; 1 without it");
+      ("ranks", without_default<int>(options.ranks, "N"), "of a dry run, which needs no mpirun; 1 without it");
   return syntax;
 }
 
@@ -97,24 +94,16 @@ Communicator run_world(Config const& config, Watch& watch, StepTimes const& time
   return Communicator(times.measured(watch.watched(config.parallel.checked ? checked(backend) : backend)));
 }
 
-/// The way in which the program was called.
-struct Call {
-  TrainOptions options;
-  Arguments arguments;
-};
-
 /// Observes kernels if a trace is asked for, or where a tool of Kokkos wants to see them; otherwise nothing.
 std::optional<StepTrace> make_trace(TrainOptions const& options) {
   return options.trace > 0 || has_kokkos_tool() ? std::optional<StepTrace>(has_kokkos_tool()) : std::nullopt;
 }
 
 /// Makes `watch`, which outlives the work: while this rank waits for the others at MPI's end, it answers them.
-ExitCode train(Call const& call, MpiSession const* session, StopSignal const& signal, std::optional<Watch>& watch) {
-  TrainOptions const& options = call.options;
+ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSession const* session,
+               StopSignal const& signal, std::optional<Watch>& watch) {
   Communicator const plain_world = session == nullptr ? Communicator::self() : session->world();
-  Config config = load_config(options.config, options.overrides);
-  find_plugins(config.plugins, options.config);
-  add_plugins(config.plugins, options.plugins);
+  Config config = read_config(options);
   for (std::string& path : config.plugins.paths) {
     path = std::filesystem::absolute(path).lexically_normal().string();  // checkpoints are used from anywhere
   }
@@ -148,7 +137,8 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
     registries.kernels.observe(*trace);
   }
   auto const trainer =
-      Trainer::create({.config = config,
+      Trainer::create({.options = options,
+                       .config = config,
                        .registries = registries,
                        .kernels = kernels,
                        .parallel = parallel,
@@ -156,16 +146,11 @@ ExitCode train(Call const& call, MpiSession const* session, StopSignal const& si
                        .watch = *watch,
                        .directory = directory,
                        .instruction_set = describe_instruction_sets(level),
-                       .resume_from = options.resume_from,
-                       .new_data = options.new_data,
-                       .program = "heddle " HEDDLE_VERSION,
-                       .command = command_line("train", call.arguments, world.size()),
+                       .command = command_line("train", arguments, world.size()),
                        .resume_command = command_line("train", arguments_to_resume(options, directory), world.size()),
                        .times = times,
                        .trace = trace ? &*trace : nullptr,
-                       .traced_steps = options.trace,
-                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0,
-                       .verbosity = options.verbosity.verbosity()});
+                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
   ExitCode const code = trainer->run(signal);
   signal.set_notice("");
   watch->finish("leaving the run");
@@ -177,9 +162,7 @@ ExitCode train_dry(TrainOptions const& options) {
     throw UsageError(
         "train: --dry-run is started without mpirun or srun; --ranks N says how many ranks there would be");
   }
-  Config config = load_config(options.config, options.overrides);
-  find_plugins(config.plugins, options.config);
-  add_plugins(config.plugins, options.plugins);
+  Config config = read_config(options);
   require_supported(config);
   Runtime runtime;
   Registries registries;
@@ -188,40 +171,32 @@ ExitCode train_dry(TrainOptions const& options) {
   check_config(config, registries);
   settle_validate_bleu(config, registries.layers);
   print_warnings(config);
-  return dry_run({.config = config,
+  return dry_run({.options = options,
+                  .config = config,
                   .registries = registries,
                   .execution = runtime.execution(),
-                  .directory = run_directory_for(config.run.directory, options.fresh),
-                  .ranks = options.ranks.value_or(1),
-                  .resume_from = options.resume_from,
-                  .new_data = options.new_data,
-                  .verbosity = options.verbosity.verbosity()});
+                  .directory = run_directory_for(config.run.directory, options.fresh)});
 }
 
 }  // namespace
 
-int run_train(Arguments const& arguments) {
+ExitCode run_train(Arguments const& arguments) {
   TrainOptions options;
-  if (!parse_options(train_syntax(options), arguments)) {
-    return static_cast<int>(ExitCode::done);
-  }
+  parse_options(train_syntax(options), arguments);
   require_valid(options, "train");
   if (options.dry_run) {
-    return static_cast<int>(train_dry(options));
+    return train_dry(options);
   }
-  Call const call{options, arguments};
   StopSignal const signal;  // from here on, so that a signal while the model is built is not lost
   std::optional<Watch> watch;
-  if (!launched_by_mpi()) {
-    return static_cast<int>(train(call, nullptr, signal, watch));
-  }
-  MpiSession const session;
-  try {
-    return static_cast<int>(train(call, &session, signal, watch));
-  } catch (std::exception const& error) {
-    watch.reset();  // else it could end the job before the error is printed
-    end_job(session, error);
-  }
+  return run_on_ranks([&](MpiSession const* session) {
+    try {
+      return train(options, arguments, session, signal, watch);
+    } catch (...) {
+      watch.reset();  // else it could end the job before the error is printed
+      throw;
+    }
+  });
 }
 
 }  // namespace heddle

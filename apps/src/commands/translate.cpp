@@ -11,27 +11,16 @@ namespace {
 
 namespace po = boost::program_options;
 
-struct TranslateOptions {
-  TrainedModelOptions model;
-  GenerationOptions generation{.beam_size = 5};
-  WindowOptions text;
-  std::string output;
-};
-
-CommandSyntax translate_syntax(TranslateOptions& options) {
+CommandSyntax translate_syntax(TextCommandOptions& options) {
   CommandSyntax syntax;
   syntax.name = "translate";
   syntax.usage = "--checkpoint DIRECTORY [options] < SOURCE > TRANSLATION";
-  syntax.summary =
-      "Translates text, one sentence a line, with a trained model: beam search, one line out for each line in, in the\n"
-      "same order; an empty line stays empty. With --n-best N there are up to N lines for each line in,\n"
-      "\"INDEX ||| TRANSLATION ||| SCORE\" with INDEX counting from 0.";
-  add_model_options(syntax.options, options.model);
-  add_generation_options(syntax.options, options.generation, "sentence", "translation");
+  syntax.summary = R"(Translates text, one sentence a line, with a trained model: beam search, one line out for each
+line in, in the same order; an empty line stays empty. With --n-best N there are up to N lines for each
+line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0.)";
+  add_text_command_options(syntax.options, options, "sentence", "translation", "translated");
   syntax.options.add_options()("n-best", po::value(&options.generation.n_best)->value_name("N"),
                                "number of translations of each line, with their scores");
-  add_text_options(syntax.options, options.text.input, options.output);
-  add_window_options(syntax.options, options.text, "translated");
   return syntax;
 }
 
@@ -50,30 +39,18 @@ std::string format_lines(std::vector<std::vector<Translation>> const& translatio
 
 }  // namespace
 
-int run_translate(Arguments const& arguments) {
-  TranslateOptions options;
-  auto const values = parse_options(translate_syntax(options), arguments);
-  if (!values) {
-    return static_cast<int>(ExitCode::done);
-  }
-  if (options.model.checkpoint.empty()) {
-    throw UsageError("translate: --checkpoint is missing: the model to translate with");
-  }
-  bool const n_best = values->count("n-best") > 0;
-  require_valid(options.generation);
-  LineWindows text(options.text);
+ExitCode run_translate(Arguments const& arguments) {
+  TextCommandOptions options{.model = {}, .generation = {.beam_size = 5}, .text = {}};
+  bool const n_best = parse_options(translate_syntax(options), arguments).count("n-best") > 0;
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", "; a decoder-only model continues text: `heddle generate`");
   };
-  auto const model = TrainedModel::open(options.model, require);
-  TextOutput output(options.output, {text.path()});
   std::int64_t done = 0;
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    output.write(format_lines(translate(*model, lines, options.generation), done, n_best));
-    done += static_cast<std::int64_t>(lines.size());
-  }
-  text.warn_of_invalid();
-  return static_cast<int>(ExitCode::done);
+  convert_text(options, "translate", require, [&](TrainedModel& model, std::vector<SourceLine> const& lines) {
+    done += std::ssize(lines);
+    return format_lines(translate(model, lines, options.generation), done - std::ssize(lines), n_best);
+  });
+  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <heddle/core/base/cpu_level.hpp>
@@ -30,32 +31,20 @@ namespace fs = std::filesystem;
 
 constexpr double gibibyte = 1 << 30;
 
-Finding good(std::string subject, std::string found) {
-  return {Finding::Kind::good, std::move(subject), std::move(found), ""};
+Finding good(std::string found) {
+  return {.kind = Finding::Kind::good, .found = std::move(found)};
 }
-Finding failed(std::string subject, std::string found, std::string remedy) {
-  return {Finding::Kind::failed, std::move(subject), std::move(found), std::move(remedy)};
+Finding failed(std::string found, std::string remedy) {
+  return {.kind = Finding::Kind::failed, .found = std::move(found), .remedy = std::move(remedy)};
 }
-Finding warning(std::string subject, std::string found, std::string remedy) {
-  return {Finding::Kind::warning, std::move(subject), std::move(found), std::move(remedy)};
+Finding warning(std::string found, std::string remedy) {
+  return {.kind = Finding::Kind::warning, .found = std::move(found), .remedy = std::move(remedy)};
 }
-Finding unknown(std::string subject, std::string found) {
-  return {Finding::Kind::unknown, std::move(subject), std::move(found), ""};
+Finding unknown(std::string found) {
+  return {.kind = Finding::Kind::unknown, .found = std::move(found)};
 }
 
-char const* word_of(Finding::Kind kind) {
-  switch (kind) {
-    case Finding::Kind::good:
-      return "ok";
-    case Finding::Kind::failed:
-      return "FAILED";
-    case Finding::Kind::warning:
-      return "WARNING";
-    case Finding::Kind::unknown:
-      break;
-  }
-  return "?";
-}
+constexpr std::array kind_words{"ok", "FAILED", "WARNING", "?"};
 
 std::optional<std::string> variable(char const* name) {
   char const* const value = std::getenv(name);
@@ -87,12 +76,12 @@ int usable_cores() {
 Finding launcher() {
   std::string const library = mpi_library();
   if (auto const path = program("mpirun")) {
-    return good("mpi", fmt::format("{}; mpirun is {}", library, path->string()));
+    return good(fmt::format("{}; mpirun is {}", library, path->string()));
   }
   if (program("srun")) {
-    return good("mpi", fmt::format("{}; started by srun, as there is no mpirun", library));
+    return good(fmt::format("{}; started by srun, as there is no mpirun", library));
   }
-  return failed("mpi", fmt::format("{}; there is neither mpirun nor srun in PATH", library),
+  return failed(fmt::format("{}; there is neither mpirun nor srun in PATH", library),
                 "load the module of the MPI that Heddle was built with");
 }
 
@@ -101,9 +90,9 @@ Finding processor() {
   CpuLevel const usable = usable_cpu_level();
   std::string const found = describe_instruction_sets(usable);
   if (usable < detected) {
-    return warning("processor", fmt::format("{}, but it has {}", found, name_of(detected)), "unset HEDDLE_CPU_LEVEL");
+    return warning(fmt::format("{}, but it has {}", found, name_of(detected)), "unset HEDDLE_CPU_LEVEL");
   }
-  return good("processor", found);
+  return good(found);
 }
 
 Finding threads() {
@@ -111,42 +100,40 @@ Finding threads() {
   std::string const space = Runtime::execution_space();
   auto const wanted = variable("OMP_NUM_THREADS");
   if (space == "Serial" && wanted.value_or("") != "1") {
-    return warning("threads",
-                   fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
+    return warning(fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
                                "threads a rank; {} cores are usable",
                                space, wanted.value_or("not set"), wanted.value_or("all cores as"), cores),
                    "export OMP_NUM_THREADS=1, and start a rank for each core");
   }
-  return good("threads", fmt::format("Kokkos is {}, OMP_NUM_THREADS is {}, {} cores are usable", space,
-                                     wanted.value_or("not set"), cores));
+  return good(fmt::format("Kokkos is {}, OMP_NUM_THREADS is {}, {} cores are usable", space, wanted.value_or("not set"),
+                          cores));
 }
 
 Finding binding() {
   auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
   if (policy == "none" && usable_cores() > 1) {
-    return warning("binding", "OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
+    return warning("OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
                    "unset it, unless several jobs share this machine");
   }
-  return good("binding",
-              policy ? fmt::format("by {}", *policy) : "Open MPI's default: two ranks by core, more by socket");
+  return good(policy ? fmt::format("by {}", *policy) : "Open MPI's default: two ranks by core, more by socket");
 }
 
 Finding huge_pages(fs::path const& root) {
   auto const setting = first_line(root / "sys/kernel/mm/transparent_hugepage/enabled");
   if (!setting) {
-    return unknown("huge pages", "the system does not say");
+    return unknown("the system does not say");
   }
   if (setting->find("[never]") != std::string::npos) {
-    return warning("huge pages", "off: tensors take more misses of address translation",
+    return warning("off: tensors take more misses of address translation",
                    "ask for /sys/kernel/mm/transparent_hugepage/enabled = madvise");
   }
-  return good("huge pages", *setting);
+  return good(*setting);
 }
 
 Finding memory(fs::path const& root) {
   AvailableMemory const available = available_memory(root);
   if (available.host == AvailableMemory::unlimited) {
-    return unknown("memory", "the system does not say what is available");
+    return unknown("the system does not say what is available");
   }
   std::string found =
       fmt::format("{} GiB are available", readable_decimal(static_cast<double>(available.host) / gibibyte, 1));
@@ -156,28 +143,26 @@ Finding memory(fs::path const& root) {
   }
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    return warning("memory",
-                   fmt::format("{}; ulimit -v is {} GiB", found,
+    return warning(fmt::format("{}; ulimit -v is {} GiB", found,
                                readable_decimal(static_cast<double>(limit.rlim_cur) / gibibyte, 1)),
                    "ulimit -v unlimited: arenas reserve address space that they do not fill");
   }
-  return good("memory", found);
+  return good(found);
 }
 
 Finding shared_memory(fs::path const& directory) {
   std::error_code error;
   fs::space_info const space = fs::space(directory, error);
   if (error) {
-    return failed("shared memory", fmt::format("{}: {}", directory.string(), error.message()),
+    return failed(fmt::format("{}: {}", directory.string(), error.message()),
                   "ranks of one host exchange messages there: mount a tmpfs");
   }
   constexpr std::uintmax_t enough = std::uintmax_t{256} << 20;
   std::string const found = fmt::format("{} has {} GiB free", directory.string(),
                                         readable_decimal(static_cast<double>(space.available) / gibibyte, 1));
   return space.available < enough
-             ? warning("shared memory", found,
-                       "in a container --shm-size=1g or more: messages between ranks go through it")
-             : good("shared memory", found);
+             ? warning(found, "in a container --shm-size=1g or more: messages between ranks go through it")
+             : good(found);
 }
 
 /// The file system's kind, as statfs numbers it, if it is one that matters.
@@ -201,7 +186,7 @@ std::string network_file_system(fs::path const& directory) {
 
 Finding files(fs::path const& directory) {
   if (std::error_code problem; !fs::is_directory(directory, problem)) {
-    return failed("files", fmt::format("{}: there is no such directory{}", directory.string(), relative_to(directory)),
+    return failed(fmt::format("{}: there is no such directory{}", directory.string(), relative_to(directory)),
                   "start runs in a directory that can be written (run.directory)");
   }
   fs::path const path = directory / fmt::format(".heddle-doctor-{}", getpid());
@@ -216,41 +201,45 @@ Finding files(fs::path const& directory) {
     std::string const found = fmt::format("{} can be written{}", place, network.empty() ? "" : ", over " + network);
     if (taken == FileLock::Result::not_supported) {
       return warning(
-          "files", found + ", but has no locks",
+          found + ", but has no locks",
           "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock)");
     }
-    return good("files", found + " and has locks");
+    return good(found + " and has locks");
   } catch (std::exception const& error) {
-    return failed("files", error.what(), "start runs in a directory that can be written (run.directory)");
+    return failed(error.what(), "start runs in a directory that can be written (run.directory)");
   }
 }
 
 Finding batch_system() {
   if (auto const job = variable("SLURM_JOB_ID")) {
-    return good("slurm", fmt::format("inside job {} on {} nodes", *job, variable("SLURM_JOB_NUM_NODES").value_or("?")));
+    return good(fmt::format("inside job {} on {} nodes", *job, variable("SLURM_JOB_NUM_NODES").value_or("?")));
   }
-  return program("sbatch") ? good("slurm", "sbatch is there: docs/slurm.md has a job")
-                           : good("slurm", "none on this machine");
+  return program("sbatch") ? good("sbatch is there: docs/slurm.md has a job") : good("none on this machine");
 }
 
 }  // namespace
 
 std::vector<Finding> examine(ExaminedPlaces const& places) {
-  return {launcher(),
-          processor(),
-          threads(),
-          binding(),
-          huge_pages(places.root),
-          memory(places.root),
-          shared_memory(places.memory),
-          files(places.directory),
-          batch_system()};
+  auto const about = [](char const* subject, Finding finding) {
+    finding.subject = subject;
+    return finding;
+  };
+  return {about("mpi", launcher()),
+          about("processor", processor()),
+          about("threads", threads()),
+          about("binding", binding()),
+          about("huge pages", huge_pages(places.root)),
+          about("memory", memory(places.root)),
+          about("shared memory", shared_memory(places.memory)),
+          about("files", files(places.directory)),
+          about("slurm", batch_system())};
 }
 
 std::string describe(std::vector<Finding> const& findings) {
   std::string text;
   for (Finding const& finding : findings) {
-    text += fmt::format("{:<7} {:<14} {}\n", word_of(finding.kind), finding.subject, finding.found);
+    text += fmt::format("{:<7} {:<14} {}\n", kind_words.at(static_cast<std::size_t>(finding.kind)), finding.subject,
+                        finding.found);
     if (!finding.remedy.empty()) {
       text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.remedy);
     }

@@ -14,9 +14,9 @@ struct Finding {
   enum class Kind : std::uint8_t { good, failed, warning, unknown };
 
   Kind kind = Kind::good;
-  std::string subject;  ///< "threads"
-  std::string found;    ///< the state, as text
-  std::string remedy;   ///< of a failed check or a warning; otherwise empty
+  std::string subject = {};  ///< "threads"
+  std::string found = {};    ///< the state, as text
+  std::string remedy = {};   ///< of a failed check or a warning; otherwise empty
 };
 
 /// The places to examine; tests have their own.

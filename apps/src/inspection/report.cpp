@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <iostream>
 #include <utility>
 
 #include "inspection/dataset_view.hpp"
@@ -84,9 +83,8 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   model.checkpoint = run.checkpoint->directory().string();
   model.plugins = options.plugins;
   model.trust_plugins = options.trust_plugins;
-  auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
   try {
-    ModelView view = ModelView::open(model, report);
+    ModelView view = ModelView::open(model);
     bool const prefixes = view.description().needs_prefixes();
     data["pack"] = dataset ? pack_of(config, *dataset, prefixes, notes) : nullptr;
     require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));

@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/checks/check.hpp>
+#include <heddle/io/text/text.hpp>
 
 namespace heddle {
 namespace {
 
 std::string title(CheckResult const& result) {
   return fmt::format("{} {} ({})", result.operation, result.implementation, result.origin);
-}
-
-/// The characters of UTF-8 text.
-std::size_t length_of(std::string const& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char byte) { return (byte & 0xc0) != 0x80; }));
 }
 
 /// Whether a training run may use it: it refuses a plug-in's implementation that nothing was compared with.
@@ -34,7 +29,7 @@ struct Line {
 void print_lines(std::vector<Line> const& lines) {
   std::size_t width = 0;
   for (Line const& line : lines) {
-    width = std::max(width, line.result == nullptr ? 0 : length_of(line.text));
+    width = std::max(width, line.result == nullptr ? 0 : decode_utf8(line.text).size());
   }
   fmt::print("  {:<{}} {:>9} {:>9} {:>10}\n", "", width, "output", "gradient", "");
   fmt::print("  {:<{}} {:>9} {:>9} {:>10}\n", "problem", width, "error", "error", "tolerance");

@@ -8,10 +8,10 @@
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
-#include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "plan_session.hpp"
+#include "report/mesh.hpp"
 #include "report/run_words.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
@@ -52,21 +52,15 @@ std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, boo
   return largest;
 }
 
-void print_notes(std::vector<std::string> const& notes) {
-  for (std::string const& note : notes) {
-    fmt::print("note: {}\n", note);
-  }
-}
-
 void print_checkpoint(DryRun const& run, PlanSession const& session) {
   CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
   auto const note = [](std::string const& message) { fmt::print("note: {}\n", message); };
-  auto const found = run.resume_from ? store.of_step(*run.resume_from) : store.newest_verified(note);
+  auto const found = run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
   if (!found) {
     fmt::print("It would start in {}\n", run.directory.string());
     return;
   }
-  check_same_run(*found, run.config, *session.data().dataset(), run.new_data);
+  check_same_run(*found, run.config, *session.data().dataset(), run.options.new_data);
   for (std::string const& change : changed_keys(*found, run.config)) {
     fmt::print("changed since the checkpoint: {}\n", change);
   }
@@ -83,19 +77,23 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
 
 ExitCode dry_run(DryRun const& run) {
   Config const& config = run.config;
-  PlanSession session(config, run.registries, run.execution,
-                      {.machines = {.nodes = 1, .ranks_per_node = run.ranks}, .network = {}, .keep_times = false});
+  int const number_of_ranks = run.options.ranks.value_or(1);
+  Verbosity const verbosity = run.options.verbosity.verbosity();
+  PlanSession session(
+      config, run.registries, run.execution,
+      {.machines = {.nodes = 1, .ranks_per_node = number_of_ranks}, .network = {}, .keep_times = false});
   ModelDescription const& model = session.model();
-  LayoutChoice const layout = layout_of(config, model, run.ranks);
-  Mesh const mesh(layout.sizes, 0, run.ranks);
-  require_long_enough(config, model, mesh, run.ranks, session.data().totals().longest);
-  std::vector<std::string> const hosts(static_cast<std::size_t>(run.ranks), host_name());
-  bool const quiet = run.verbosity == Verbosity::quiet;
-  if (run.verbosity == Verbosity::verbose) {
+  LayoutChoice const layout = layout_of(config, model, number_of_ranks);
+  Mesh const mesh(layout.sizes, 0, number_of_ranks);
+  require_long_enough(config, model, mesh, number_of_ranks, session.data().totals().longest);
+  std::vector<std::string> const hosts(static_cast<std::size_t>(number_of_ranks), host_name());
+  bool const quiet = verbosity == Verbosity::quiet;
+  if (verbosity == Verbosity::verbose) {
     fmt::print("{}\n", to_toml(config));
   }
   if (!quiet) {
-    fmt::print("{}", describe_mesh(config, model, mesh, session.data().vocabulary(), hosts));
+    MeshText const text = describe_mesh(mesh_to_json(config, model, mesh, session.data().vocabulary(), hosts));
+    fmt::print("{}{}{}", text.line, text.table, text.warning);
     print_notes(keys_without_effect(config, mesh));
     if (std::string const tied = tied_tables(config.model, session.data().vocabulary()); !tied.empty()) {
       print_notes({tied});

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <map>
+#include <sstream>
 
 #include "kernels/cache.hpp"
 #include "report/warning.hpp"
@@ -19,15 +19,14 @@ namespace {
 
 /// "2e-6,1e-10": seconds, and seconds per byte.
 NetworkModel parse_network(std::string const& text) {
-  char* end = nullptr;
-  double const latency = std::strtod(text.c_str(), &end);
-  bool whole = end != text.c_str() && *end == ',';
-  char const* const second = whole ? end + 1 : end;
-  double const seconds_per_byte = std::strtod(second, &end);
+  double latency = 0;
+  double seconds_per_byte = 0;
+  char comma = ' ';
+  std::istringstream words(text);
   constexpr double max = 1e6;  // seconds
   auto const possible = [](double value) { return value >= 0 && value <= max; };
-  whole = whole && end != second && *end == '\0' && possible(latency) && possible(seconds_per_byte);
-  if (!whole) {
+  if (!(words >> latency >> comma >> seconds_per_byte) || comma != ',' || !words.eof() || !possible(latency) ||
+      !possible(seconds_per_byte)) {
     throw UsageError(fmt::format(
         "plan: --network {} is not understood; expected measured, or ALPHA,BETA: the seconds of an empty message and "
         "of each byte, for example 2e-6,1e-10",

@@ -10,36 +10,9 @@
 #include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/io/dataset/training_data.hpp>
 #include <limits>
-#include <random>
 #include <utility>
 
 namespace heddle {
-
-namespace {
-
-/// Random pairs whose longer sides have at least `tokens` tokens together.
-std::vector<SentencePair> random_pairs(std::int64_t tokens, std::int64_t longest, std::int64_t vocabulary) {
-  std::mt19937 random(1);  // NOLINT: the same plan each time
-  auto const sentence = [&](std::int64_t length) {
-    std::vector<std::int32_t> ids(static_cast<std::size_t>(length - 1));
-    for (std::int32_t& id : ids) {
-      id = static_cast<std::int32_t>(3 + random() % static_cast<std::uint64_t>(vocabulary - 3));
-    }
-    return ids;
-  };
-  std::int64_t const shortest = std::min<std::int64_t>(10, longest);
-  std::uniform_int_distribution<std::int64_t> length(shortest, longest);
-  std::vector<SentencePair> pairs;
-  for (std::int64_t filled = 0; filled < tokens;) {
-    std::int64_t const source = length(random);
-    std::int64_t const target = std::clamp(source * (90 + length(random) % 21) / 100, shortest, longest);
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()), sentence(source), sentence(target)});
-    filled += std::max(source, target);
-  }
-  return pairs;
-}
-
-}  // namespace
 
 std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescription const& model,
                                                std::int64_t vocabulary) {
@@ -91,8 +64,12 @@ void PlannedData::take_random_pairs(Config const& config, ModelDescription const
         "{} = {}: a plan without data makes random batches of at most {} tokens; set data.train for larger ones",
         config.train.places.of("batch_tokens"), config.train.batch_tokens, readable_count(max_tokens)));
   }
-  samples_ = std::make_unique<MemorySamples>(
-      random_pairs((random_batches + 1) * config.train.batch_tokens, longest, vocabulary), SyntheticBatch::special_ids);
+  SyntheticBatch const pairs({.vocabulary = vocabulary,
+                              .tokens = (random_batches + 1) * config.train.batch_tokens + longest,
+                              .micro_batches = 1,
+                              .shortest = std::min<std::int64_t>(10, longest),
+                              .longest = longest});
+  samples_ = std::make_unique<MemorySamples>(pairs.pairs(0), SyntheticBatch::special_ids);
 }
 
 std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut const& cut) const {

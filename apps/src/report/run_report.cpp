@@ -4,17 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/index_range.hpp>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/measure/peaks.hpp>
-#include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
-#include <heddle/dist/report/mesh_report.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <set>
 #include <utility>
@@ -27,14 +24,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 constexpr auto between_energy_samples = std::chrono::seconds(20);
 /// The peak takes up to three seconds to measure.
 constexpr double seconds_worth_a_peak = 60;
-
-json::array range(IndexRange const& of) {
-  return {of.begin, of.end};
-}
 
 /// null stands for a number that is not known, which a positive one is.
 json::value known(double value) {
@@ -49,65 +41,6 @@ json::value own_slurm_step() {
   auto const has = [](char const* text) { return text != nullptr && *text != '\0'; };
   return has(job) ? json::value(json::object{{"job", job}, {"step", has(step) ? json::value(step) : json::value()}})
                   : json::value();
-}
-
-json::object layout_of(RunReport::Setup const& setup, std::size_t ranks) {
-  json::object object{{"ranks", ranks}};
-  for (MeshAxis const axis : axes) {
-    object[name_of(axis)] = setup.parallel.mesh.size(axis);
-  }
-  ParallelConfig const& parallel = setup.config.parallel;
-  object["pipeline_schedule"] = name_of(parallel.pipeline_schedule);
-  object["context_mode"] = name_of(parallel.context_mode);
-  object["sequence_parallel"] = parallel.sequence_parallel;
-  object["shard_optimizer"] = parallel.shard_optimizer;
-  return object;
-}
-
-json::array stages_of(RunReport::Setup const& setup, ModelDescription const& model) {
-  PipelinePlan const plan = plan_pipeline(model, setup.config.parallel, setup.vocabulary.target);
-  std::vector<double> const shares = cost_shares(plan, model, setup.vocabulary.target);
-  json::array stages;
-  for (std::size_t stage = 0; stage < plan.parts.size(); ++stage) {
-    json::array parts;
-    json::array words;
-    for (IndexRange const& layers : plan.parts[stage]) {
-      json::object part;
-      for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
-        part[model.stacks[stack].name] = range(model.range_in(stack, layers));
-      }
-      parts.emplace_back(std::move(part));
-      words.emplace_back(describe(layers, model));
-    }
-    stages.push_back(json::object{{"parts", parts}, {"words", words}, {"cost_share", shares[stage]}});
-  }
-  return stages;
-}
-
-/// A rank's place and parts, before training.
-json::object rank_of(RunReport::Setup const& setup, std::vector<std::string> const& hosts, int rank) {
-  Mesh const& mesh = setup.parallel.mesh;
-  Mesh const place({mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
-                    mesh.size(MeshAxis::tensor)},
-                   rank, static_cast<int>(hosts.size()));
-  json::object object{{"rank", rank}, {"host", hosts[static_cast<std::size_t>(rank)]}};
-  for (MeshAxis const axis : axes) {
-    object[name_of(axis)] = place.coordinate(axis);
-  }
-  auto const part = [&](std::int64_t count) {
-    return range(share(count, place.coordinate(MeshAxis::tensor), place.size(MeshAxis::tensor)));
-  };
-  object["heads"] = part(setup.config.model.heads);
-  object["d_ff"] = part(setup.config.model.d_ff);
-  object["source_vocabulary"] = part(setup.vocabulary.source);
-  object["target_vocabulary"] = part(setup.vocabulary.target);
-  int const context = place.size(MeshAxis::context);
-  int const chunk = place.coordinate(MeshAxis::context);
-  object["chunks"] = context > 1 ? json::value(json::array{chunk, 2 * context - 1 - chunk}) : json::value(nullptr);
-  object["memory"] = json::object{{"planned", nullptr}, {"measured", nullptr}, {"resident", nullptr}};
-  object["seconds"] = nullptr;
-  object["communication"] = json::object();
-  return object;
 }
 
 json::object bytes(MemoryUse const& use) {
@@ -157,26 +90,24 @@ std::vector<json::object> gather_objects(Communicator const& world, json::object
 
 }  // namespace
 
-RunReport::RunReport(Setup const& setup)
+RunReport::RunReport(Setup const& setup, PlannedPacks const& packs)
     : setup_(setup),
       model_(describe_model(setup.config.model, setup.registries.layers)),
-      hosts_(gather_hosts(setup.parallel.world)) {
+      hosts_(gather_texts(setup.parallel.world, host_name())) {
   auto const own = hosts_.begin() + setup.parallel.world.rank();
   first_on_host_ = std::find(hosts_.begin(), own, *own) == own;
-  json::array ranks;
-  for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
-    ranks.emplace_back(rank_of(setup, hosts_, static_cast<int>(rank)));
-  }
+  json::object mesh = mesh_to_json(setup.config, model_, setup.parallel.mesh, setup.vocabulary, hosts_);
+  mesh_ = describe_mesh(mesh);
   json_ = {{"version", 1},
-           {"program", setup.program},
+           {"program", "heddle " HEDDLE_VERSION},
            {"command", setup.command},
            {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
            {"state", "training"},
            {"slurm", own_slurm_step()},
            {"parameters", 0},
-           {"layout", layout_of(setup, hosts_.size())},
-           {"stages", stages_of(setup, model_)},
-           {"ranks", std::move(ranks)},
+           {"layout", std::move(mesh["layout"])},
+           {"stages", std::move(mesh["stages"])},
+           {"ranks", std::move(mesh["ranks"])},
            {"communication", json::object()},
            {"kernels", json::array()},
            {"training", nullptr},
@@ -184,46 +115,34 @@ RunReport::RunReport(Setup const& setup)
            {"energy", nullptr},
            {"reference", nullptr},
            {"best", nullptr}};
-  std::string const layout = describe_mesh(setup.config, model_, setup.parallel.mesh, setup.vocabulary, hosts_);
-  std::size_t const end = layout.find('\n') + 1;
-  layout_line_ = layout.substr(0, end);
-  std::size_t const warning = std::min(layout.find("warning: "), layout.size());
-  layout_table_ = layout.substr(end, warning - end);
-  layout_warning_ = layout.substr(warning);
+  plan_memory_with(packs);
 }
 
-RunReport RunReport::gather(Setup const& setup, PlannedPacks const& packs) {
-  RunReport report(setup);
-  Communicator const& world = setup.parallel.world;
+void RunReport::plan_memory_with(PlannedPacks const& packs) {
+  Communicator const& world = setup_.parallel.world;
   std::string failure;
   try {
-    report.plan_ = plan_memory(setup.config, setup.parallel.mesh, setup.vocabulary, setup.registries, packs);
+    plan_ = plan_memory(setup_.config, setup_.parallel.mesh, setup_.vocabulary, setup_.registries, packs);
   } catch (ConfigError const&) {
     throw;  // building the model would find it, too
   } catch (Error const& error) {
     // The prediction must not end a run that may succeed, because real micro-batches may be smaller.
     failure = fmt::format("memory of rank {} could not be predicted: {}\n", world.rank(), error.what());
   }
-  auto const planned = gather_values<MemoryReport>(world, {.predicted = report.plan_.use, .measured = {}});
+  auto const planned = gather_values<MemoryReport>(world, {.predicted = plan_.use, .measured = {}});
   for (std::size_t rank = 0; rank < planned.size(); ++rank) {
-    report.json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
+    json_.at("ranks").at(rank).at("memory").as_object()["planned"] = bytes(planned[rank].predicted);
   }
-  report.memory_ = describe_prediction(planned) + failure;
-  for (SelectedKernel const& kernel : report.plan_.kernels) {
-    report.json_["kernels"].as_array().push_back(json::object{
+  memory_ = describe_prediction(planned) + failure;
+  for (SelectedKernel const& kernel : plan_.kernels) {
+    json_["kernels"].as_array().push_back(json::object{
         {"operation", kernel.operation}, {"problem", kernel.problem}, {"implementation", kernel.implementation}});
   }
-  return report;
 }
 
 void RunReport::compare_with(std::filesystem::path const& report) {
   try {
-    json::error_code problem;
-    json::value const value = json::parse(read_regular(report).value_or(""), problem);
-    if (problem) {
-      return;
-    }
-    json::object const& old = value.as_object();
+    json::object const old = json::parse(read_regular(report).value_or("")).as_object();
     json::array const& ranks = old.at("ranks").as_array();
     json::object const& earlier = object_of(old, "reference");
     json_["reference"] = old.at("reference");
@@ -237,7 +156,7 @@ void RunReport::compare_with(std::filesystem::path const& report) {
       json_["reference"] = json::object{{"ranks", ranks.size()}, {"computing_seconds_per_token", computing / tokens}};
     }
   } catch (std::exception const&) {
-    json_["reference"] = nullptr;  // a file of another version, or a damaged one: nothing is known
+    json_["reference"] = nullptr;  // no file, one of another version, or a damaged one: nothing is known
   }
 }
 
@@ -345,27 +264,18 @@ void RunReport::set_energy(std::vector<json::object> const& measured) {
   }
   sources.erase("");  // of ranks that measure nothing
   auto const tokens = static_cast<double>(steps_->tokens.all - steps_->tokens_of_first);
-  json::object energy{
-      {"joules", nullptr}, {"joules_per_million_tokens", nullptr}, {"source", nullptr}, {"reason", nullptr}};
-  if (reason.empty()) {
-    energy["joules"] = joules;
-    energy["joules_per_million_tokens"] = 1e6 * joules / tokens;
-    energy["source"] = fmt::format("{}", fmt::join(sources, " and "));
-  } else {
-    energy["reason"] = reason;
-  }
-  json_["energy"] = std::move(energy);
+  json_["energy"] = energy_object(joules, tokens, fmt::format("{}", fmt::join(sources, " and ")), reason);
 }
 
-void RunReport::conclude(Outcome const& outcome) {
-  json_["state"] = outcome.state;
-  json_["best"] = outcome.best_step == 0
+void RunReport::conclude(Ending const& ending) {
+  json_["state"] = ending.how;
+  json_["best"] = ending.best_step == 0
                       ? json::value()
-                      : json::value(json::object{{"step", outcome.best_step}, {"valid_loss", outcome.best_valid_loss}});
+                      : json::value(json::object{{"step", ending.best_step}, {"valid_loss", ending.best_valid_loss}});
 }
 
 std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
-                           Outcome const& outcome) {
+                           Ending const& ending) {
   Communicator const& world = setup_.parallel.world;
   own_traffic_ = traffic_of(setup_.parallel);  // before the report's own messages
   if (energy_) {
@@ -390,7 +300,7 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
                  peak);
   set_energy(measured);
   json_["communication"] = all_communication(traffic, measured);
-  conclude(outcome);
+  conclude(ending);
   return describe_memory(memory) + (hosts_.size() > 1 ? describe_traffic("rank 0", own_traffic_, traffic) : "");
 }
 

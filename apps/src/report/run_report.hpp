@@ -13,10 +13,14 @@
 #include <optional>
 #include <string>
 
+#include "mesh.hpp"
+#include "run_words.hpp"
+
 namespace heddle {
 
 /// A training run's report on its ranks: the mesh, their memory, the traffic of their groups, and how well they were
-/// used. `gather` and `end` are collective over the world; texts are the same on every rank and end with a line break.
+/// used. The constructor and `end` are collective over the world; texts are the same on every rank and end with a line
+/// break.
 class RunReport {
  public:
   struct Setup {
@@ -24,46 +28,35 @@ class RunReport {
     Registries const& registries;
     ParallelState const& parallel;
     VocabularySizes vocabulary;
-    std::string program;  ///< with its version
     std::string command;
   };
 
   /// Rehearses this rank's steps with the largest of its micro-batches (see plan_memory). Setup's references must
   /// outlive the report.
-  static RunReport gather(Setup const& setup, PlannedPacks const& packs);
+  RunReport(Setup const& setup, PlannedPacks const& packs);
 
   ModelDescription const& model() const { return model_; }
   /// The content of report.json, as docs/run-directory.md describes it.
   boost::json::object const& json() const { return json_; }
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }
-  /// The mesh in one line.
-  std::string const& layout_line() const { return layout_line_; }
-  /// A warning of tensor groups that span hosts; "" where none does.
-  std::string const& layout_warning() const { return layout_warning_; }
-  /// A table of the stages and ranks with their parts; "" for one rank.
-  std::string const& layout_table() const { return layout_table_; }
+  MeshText const& mesh() const { return mesh_; }
   /// The memory that training will need.
   std::string const& memory_table() const { return memory_; }
 
-  /// Compares computing time with that of an earlier start, if the directory's report.json has one. On rank 0.
+  /// Compares computing time with an earlier start's, if the directory's report.json has one. On rank 0.
   void compare_with(std::filesystem::path const& report);
   /// Counts a step, and reads the energy counters now and then.
   void count_step(std::int64_t step, BatchTokens const& tokens);
   void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }
 
-  struct Outcome {
-    std::string state;  ///< "done"
-    std::int64_t best_step = 0;
-    double best_valid_loss = 0;
-  };
-  /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is that of a sample. Returns
-  /// tables of memory and traffic.
+  /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is the length of a sample.
+  /// Returns tables of memory and traffic.
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,
-                  Outcome const& outcome);
+                  Ending const& ending);
 
   /// Sets how the run ended. `end` does, too.
-  void conclude(Outcome const& outcome);
+  void conclude(Ending const& ending);
 
  private:
   /// The steps of this start.
@@ -74,8 +67,8 @@ class RunReport {
     std::int64_t tokens_of_first = 0;
   };
 
-  explicit RunReport(Setup const& setup);
-
+  /// Sets the plan, and writes it into the report.
+  void plan_memory_with(PlannedPacks const& packs);
   /// The operations per second of this rank's large matrix products; 0 after a start that was too short to measure
   /// them.
   double measure_peak(Execution& execution, double seconds) const;
@@ -91,9 +84,7 @@ class RunReport {
   std::vector<std::string> hosts_;  ///< by rank
   boost::json::object json_;
   MemoryPlan plan_;
-  std::string layout_line_;
-  std::string layout_warning_;
-  std::string layout_table_;
+  MeshText mesh_;
   std::string memory_;
   TrafficByGroup own_traffic_{};
   std::optional<Steps> steps_;

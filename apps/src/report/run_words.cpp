@@ -117,6 +117,21 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
       readable_count(totals.left_out + totals.usable), max_length);
 }
 
+boost::json::object energy_object(double joules, double tokens, std::string_view source, std::string_view reason) {
+  boost::json::object energy{
+      {"joules", nullptr}, {"joules_per_million_tokens", nullptr}, {"source", nullptr}, {"reason", nullptr}};
+  if (!reason.empty()) {
+    energy["reason"] = reason;
+    return energy;
+  }
+  energy["joules"] = joules;
+  energy["source"] = source;
+  if (tokens > 0) {
+    energy["joules_per_million_tokens"] = 1e6 * joules / tokens;
+  }
+  return energy;
+}
+
 std::string describe_energy(boost::json::object const& report) {
   boost::json::object const& energy = object_of(report, "energy");
   double const joules = number_of(energy, "joules");

@@ -25,4 +25,14 @@ void print_warnings(Config const& config) {
   }
 }
 
+void print_notes(std::vector<std::string> const& notes) {
+  for (std::string const& note : notes) {
+    fmt::print("note: {}\n", note);
+  }
+}
+
+void report_on_stderr(std::string const& message) {
+  std::cerr << fmt::format("heddle: {}\n", message);
+}
+
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <string>
+#include <vector>
 
 namespace heddle {
 
@@ -19,5 +20,9 @@ void warn(std::string const& message);
 
 /// The same for each of warnings_about(config).
 void print_warnings(Config const& config);
+/// Prints "note: NOTE" lines to the standard output.
+void print_notes(std::vector<std::string> const& notes);
+/// Prints "heddle: MESSAGE" to the standard error.
+void report_on_stderr(std::string const& message);
 
 }  // namespace heddle

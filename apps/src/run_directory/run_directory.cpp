@@ -50,7 +50,7 @@ FileLock::Result take(FileLock& lock, std::filesystem::path const& directory) {
   }
 }
 
-/// This process, as others are to know it.
+/// Describes this process for others.
 std::string own_description() {
   return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host_name(),
                      fmt::gmtime(std::time(nullptr)));

@@ -17,9 +17,9 @@ class RunDirectory {
   /// Makes the directory if it does not exist, and locks it. Throws ConfigError if it cannot be made, another process
   /// holds it (the message names that process), or the lock fails.
   static RunDirectory open(std::filesystem::path const& directory);
-  /// The process that holds the directory, in words; nothing if none does. Changes nothing.
+  /// Describes the process that holds the directory; nothing if none does. Changes nothing.
   static std::optional<std::string> holder(std::filesystem::path const& directory);
-  /// The process that has taken the directory's lock last, in words, whether it still holds it or not; empty if none
+  /// Describes the process that has taken the directory's lock last, whether it still holds it or not; empty if none
   /// has. Reads only, so unlike `holder` it cannot be in the way of a process that is taking the lock.
   static std::string last_holder(std::filesystem::path const& directory);
   /// Whether a process has taken the directory's lock since last_holder returned this; nothing where that is not known,

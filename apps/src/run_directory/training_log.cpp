@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
-#include "metrics_file.hpp"
 #include "report/json_text.hpp"
+#include "run_progress.hpp"
 
 namespace heddle {
 

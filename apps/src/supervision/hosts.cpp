@@ -11,6 +11,29 @@
 
 namespace heddle {
 
+namespace {
+
+/// 0 if the text is not a positive number.
+int positive_number(std::string_view text) {
+  int number = 0;
+  auto const [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return problem == std::errc() && rest == text.data() + text.size() ? std::max(number, 0) : 0;
+}
+
+}  // namespace
+
+std::vector<int> parse_ranks(std::string const& text) {
+  std::vector<int> ranks;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    ranks.push_back(positive_number(word));
+  }
+  if (ranks.empty() || std::ranges::min(ranks) < 1) {
+    throw UsageError(fmt::format("--ranks \"{}\" is not a list of numbers; expected for example 8,6,4", text));
+  }
+  return ranks;
+}
+
 std::vector<Host> parse_hosts(std::string const& text) {
   std::vector<Host> hosts;
   std::istringstream words(text);
@@ -18,12 +41,10 @@ std::vector<Host> parse_hosts(std::string const& text) {
     auto const colon = word.find(':');
     Host host{word.substr(0, colon), 1};
     if (colon != std::string::npos) {
-      char const* const end = word.data() + word.size();
-      auto const [rest, problem] = std::from_chars(word.data() + colon + 1, end, host.slots);
-      host.slots = problem == std::errc() && rest == end ? host.slots : 0;
+      host.slots = positive_number(std::string_view(word).substr(colon + 1));
     }
     if (host.name.empty() || host.slots < 1) {
-      throw UsageError(fmt::format("run: --hosts \"{}\" is not a list of hosts; expected for example n1:4,n2:4", text));
+      throw UsageError(fmt::format("--hosts \"{}\" is not a list of hosts; expected for example n1:4,n2:4", text));
     }
     hosts.push_back(std::move(host));
   }

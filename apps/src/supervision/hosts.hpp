@@ -15,6 +15,8 @@ struct Host {
   bool operator==(Host const&) const = default;
 };
 
+/// "8,6,4" as numbers. Throws UsageError.
+std::vector<int> parse_ranks(std::string const& text);
 /// "n1:4,n2:4", as mpirun's --host has it; a host without a number has one slot. Throws UsageError.
 std::vector<Host> parse_hosts(std::string const& text);
 /// The same form.

@@ -16,9 +16,8 @@
 #include <thread>
 
 #include "child_process.hpp"
-#include "run_directory/metrics_file.hpp"
-#include "run_directory/reported_outcome.hpp"
 #include "run_directory/run_directory.hpp"
+#include "run_directory/run_progress.hpp"
 
 namespace heddle {
 
@@ -114,7 +113,7 @@ class Supervisor {
   bool wait_for_directory(bool first_start);
   ProcessEnd run_once();
   void forward(ChildProcess const& child, int signal);
-  /// Waits; true if a signal that is to be forwarded came first.
+  /// Waits; true if a signal to forward came first.
   bool interrupted_within(milliseconds time);
   /// Waits before a restart if earlier ones did not help; false if a signal came first.
   bool pause();
@@ -378,12 +377,7 @@ bool Supervisor::pause() {
   }
   milliseconds const time = without_progress_ == 2 ? supervision_.pause : 3 * supervision_.pause;
   say(fmt::format("the restart is in {} s", seconds_of(time)));
-  for (auto const end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
-    if (interrupted_within(milliseconds(100))) {
-      return false;
-    }
-  }
-  return true;
+  return !interrupted_within(time);
 }
 
 int Supervisor::run() {

@@ -8,16 +8,6 @@
 
 namespace heddle {
 
-CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data) {
-  CheckpointContents contents;
-  contents.state = state;
-  contents.config = to_toml(config);
-  contents.source_model = data.vocabulary().source.model();
-  contents.target_model = data.vocabulary().target.model();
-  contents.dataset = data.digest();
-  return contents;
-}
-
 namespace {
 
 /// This rank's shard of a parameter's value or moment, or some elements of it.

@@ -12,9 +12,6 @@
 
 namespace heddle {
 
-/// The content of a checkpoint made now, without its tensors; `data` is what is trained on.
-CheckpointContents contents_for_checkpoint(TrainingState const& state, Config const& config, Dataset const& data);
-
 /// This rank's part of every parameter, and the moments that it keeps.
 std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer);
 
@@ -28,7 +25,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data);
 
 /// The checkpoint's configuration, with "section.key=value" in place of its own. Throws ConfigError where it cannot be
-/// read, DataError if its seed is another one than that of the checkpoint's state.
+/// read, DataError if its seed differs from the one in the checkpoint's state.
 Config stored_config(Checkpoint const& checkpoint, std::vector<std::string> const& overrides = {});
 
 /// Throws DataError where the checkpoint has nothing of a layer that its configuration describes, or tables of another
@@ -49,8 +46,8 @@ bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Data
 /// Whether training losses with `config` on `data` can be compared with the checkpoint's.
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data);
 
-/// The keys of [model] by which the model of `config` computes other results than the checkpoint's; recompute, which
-/// only says when activations are computed, does not count.
+/// The keys of [model] whose values in `config` change the results of the checkpoint's model; recompute, which changes
+/// only when activations are computed, does not count.
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);
 
 /// Lists "section.key = new, before old" for each key that a run continued from `checkpoint` has changed.

@@ -99,54 +99,46 @@ Checkpoint CheckpointKeeper::go_back(std::int64_t step, CheckpointStore::Report 
   return found;
 }
 
-void CheckpointKeeper::Notes::add(CommitResult const& result) {
-  problems.insert(problems.end(), result.notes.begin(), result.notes.end());
-  if (!result.times.empty()) {
-    times.push_back(result.times);
-  }
-}
-
 CheckpointKeeper::Request CheckpointKeeper::remaining(Request const& asked, std::int64_t step) const {
   bool const memory = asked.memory && checkpoint().memory_every_steps > 0;
   return {asked.disk && committed_step_ != step, asked.best, memory, asked.wait};
 }
 
-CheckpointKeeper::Notes CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
-                                               Request const& request) {
+CheckpointKeeper::Results CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
+                                                 Request const& request) {
   if (!request.disk) {
-    Notes notes;
+    Results results;
     if (request.memory) {
-      keep_in_memory(contents, tensors, notes);
+      keep_in_memory(contents, tensors, results);
     }
     if (request.best) {
       mark_best(contents.state.step);
     }
-    return notes;
+    return results;
   }
-  Notes notes = finish();
-  keep_on_disk(contents, tensors, request, notes);
-  return notes;
+  Results results = finish();
+  keep_on_disk(contents, tensors, request, results);
+  return results;
 }
 
 void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
-                                    Notes& notes) {
+                                    Results& results) {
   std::int64_t const step = contents.state.step;
   bool const background = checkpoint().async && !request.wait;
-  auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors, notes) : std::nullopt;
+  auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors, results) : std::nullopt;
   if (background && snapshot) {
     in_flight_ = disk_.begin(setup_.world, *snapshot);
     best_in_flight_ = request.best;
     return;
   }
-  CommitResult const result = disk_.commit(setup_.world, contents, tensors, checkpoint().writers);
-  notes.add(result);
+  results.push_back(disk_.commit(setup_.world, contents, tensors, checkpoint().writers));
   committed_step_ = step;
   if (request.best) {
     mark_best(step);
   }
 }
 
-CheckpointKeeper::Notes CheckpointKeeper::finish() {
+CheckpointKeeper::Results CheckpointKeeper::finish() {
   if (!in_flight_) {
     return {};
   }
@@ -156,9 +148,7 @@ CheckpointKeeper::Notes CheckpointKeeper::finish() {
   if (best_in_flight_) {
     mark_best(step);
   }
-  Notes notes;
-  notes.add(result);
-  return notes;
+  return {result};
 }
 
 void CheckpointKeeper::mark_best(std::int64_t step) {
@@ -174,7 +164,7 @@ void CheckpointKeeper::settle_best(std::int64_t step) {
 }
 
 std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointContents const& contents,
-                                                                 TensorStream& tensors, Notes& notes) {
+                                                                 TensorStream& tensors, Results& results) {
   try {
     MemoryCheckpoint made = memory_->commit(contents, tensors, memory_writers());
     memory_failed_ = false;
@@ -185,7 +175,8 @@ std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointConte
       throw;
     }
     if (!memory_failed_) {
-      notes.problems.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
+      CommitResult& problem = results.emplace_back();
+      problem.notes.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
     }
     memory_failed_ = true;
     return std::nullopt;

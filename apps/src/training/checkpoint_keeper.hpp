@@ -48,18 +48,13 @@ class CheckpointKeeper {
     bool memory = false;
     bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
-  /// For the log.
-  struct Notes {
-    std::vector<std::string> problems;  ///< none of which kept the disk from getting the state
-    std::vector<std::string> times;     ///< of large checkpoints
-
-    void add(CommitResult const& result);
-  };
+  /// For the log; no note is of a problem that kept the disk from getting the state.
+  using Results = std::vector<CommitResult>;
   /// The part of a request that is still to be done.
   Request remaining(Request const& asked, std::int64_t step) const;
   /// Writes the state; with checkpoint.async the checkpoint on disk is only started, and the previous one is finished.
   /// Throws Error as CheckpointStore::commit does; if only memory fails, that is noted.
-  Notes keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
+  Results keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
 
   /// True while a checkpoint on disk is started and not finished.
   bool in_flight() const { return in_flight_ != nullptr; }
@@ -68,7 +63,7 @@ class CheckpointKeeper {
   /// Makes `best` that of the run's state: see CheckpointStore::settle_best.
   void settle_best(std::int64_t step);
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
-  Notes finish();
+  Results finish();
 
   /// The run's directory was made again: nothing of what was kept counts. It is given on rank 0.
   void start_over(RunDirectory const* directory);
@@ -88,8 +83,9 @@ class CheckpointKeeper {
   std::int64_t memory_writers() const { return checkpoint().async ? checkpoint().writers : 0; }
   /// Nothing if it could not be kept.
   std::optional<MemoryCheckpoint> keep_in_memory(CheckpointContents const& contents, TensorStream& tensors,
-                                                 Notes& notes);
-  void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request, Notes& notes);
+                                                 Results& results);
+  void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
+                    Results& results);
   void mark_best(std::int64_t step);
 
   Setup setup_;

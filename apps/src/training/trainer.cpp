@@ -45,7 +45,8 @@ Trainer::Trainer(TrainerSetup const& setup)
     : setup_(setup),
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
-      log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup.verbosity) {}
+      log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
+           setup.options.verbosity.verbosity()) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -81,16 +82,15 @@ void Trainer::announce() {
                         .validation = valid_samples_.get(),
                         .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
                         .sequences = train_data_->has_lines()});
-  report_.emplace(RunReport::gather({.config = config_,
-                                     .registries = setup_.registries,
-                                     .parallel = parallel,
-                                     .vocabulary = vocabulary_sizes(*train_data_),
-                                     .program = setup_.program,
-                                     .command = setup_.command},
-                                    packs.largest(config_, parallel.mesh)));
-  log_.info(report_->layout_line());
-  log_.notice(report_->layout_warning());
-  log_.debug(report_->layout_table() + report_->memory_table());
+  report_.emplace(RunReport::Setup{.config = config_,
+                                   .registries = setup_.registries,
+                                   .parallel = parallel,
+                                   .vocabulary = vocabulary_sizes(*train_data_),
+                                   .command = setup_.command},
+                  packs.largest(config_, parallel.mesh));
+  log_.info(report_->mesh().line);
+  log_.notice(report_->mesh().warning);
+  log_.debug(report_->mesh().table + report_->memory_table());
   for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
     log_.info("note: " + note);
   }
@@ -152,20 +152,20 @@ void Trainer::resume_or_start() {
 }
 
 std::optional<Checkpoint> Trainer::find_checkpoint() {
-  auto const report = [](std::string const& message) { fmt::print(stderr, "heddle: {}\n", message); };
-  std::optional<Checkpoint> found =
-      setup_.resume_from ? checkpoints_.go_back(*setup_.resume_from, report) : checkpoints_.newest(report);
+  std::optional<Checkpoint> found = setup_.options.resume_from
+                                        ? checkpoints_.go_back(*setup_.options.resume_from, report_on_stderr)
+                                        : checkpoints_.newest(report_on_stderr);
   if (found) {
-    check_same_run(*found, config_, *train_data_, setup_.new_data);
+    check_same_run(*found, config_, *train_data_, setup_.options.new_data);
     try {
       found->fetch(own_slices(engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
       if (is_rank_zero()) {
-        report(fmt::format("not from memory: {}", error.what()));
+        report_on_stderr(fmt::format("not from memory: {}", error.what()));
       }
-      found = checkpoints_.newest_on_disk(report);
+      found = checkpoints_.newest_on_disk(report_on_stderr);
       if (found) {
-        check_same_run(*found, config_, *train_data_, setup_.new_data);
+        check_same_run(*found, config_, *train_data_, setup_.options.new_data);
       }
     }
   }
@@ -459,12 +459,17 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
     // Diverged parameters must not be kept.
     check_replicas(setup_.parallel, engine_->parameters(), &engine_->optimizer());
   }
-  CheckpointContents contents = contents_for_checkpoint(state_, config_, *train_data_);
+  CheckpointContents contents;
+  contents.state = state_;
+  contents.config = to_toml(config_);
+  contents.source_model = train_data_->vocabulary().source.model();
+  contents.target_model = train_data_->vocabulary().target.model();
+  contents.dataset = train_data_->digest();
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();
   ModelStream tensors = stream();
-  log_notes(checkpoints_.keep(contents, tensors, request));
+  log(checkpoints_.keep(contents, tensors, request));
   if (is_rank_zero()) {
     training_log_->resume();
   }
@@ -475,7 +480,7 @@ void Trainer::finish_checkpoint() {
     return;
   }
   setup_.watch.phase("saving step", state_.step);
-  log_notes(checkpoints_.finish());
+  log(checkpoints_.finish());
 }
 
 void Trainer::save_final_checkpoint() {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "checkpoint_keeper.hpp"
+#include "command_line/train_options.hpp"
 #include "kernels/cache.hpp"
 #include "loss_watch.hpp"
 #include "report/run_report.hpp"
@@ -25,24 +26,20 @@ namespace heddle {
 
 /// The objects that exist before a training run; all of them outlive the trainer.
 struct TrainerSetup {
-  Config const& config;
+  TrainOptions const& options;
+  Config const& config;  ///< with the options' overrides and plug-ins
   Registries const& registries;
   RunKernels const& kernels;
   ParallelState const& parallel;
   Execution& execution;
   Watch& watch;
-  std::filesystem::path directory;          ///< of the run; made once the configuration and the data have been checked
-  std::string instruction_set;              ///< of the kernels, in words
-  std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
-  bool new_data = false;                    ///< resume with another dataset than the checkpoint's
-  std::string program;                      ///< with its version
-  std::string command;                      ///< the whole command line
-  std::string resume_command;               ///< that resumes: without options that hold only once
-  StepTimes& times;                         ///< of the world's communicator
-  StepTrace* trace = nullptr;               ///< observes the kernels; null: nothing is traced
-  std::int64_t traced_steps = 0;            ///< of this start: the first ones
-  std::int64_t clock_offset = 0;            ///< of this rank, see write_trace
-  Verbosity verbosity = Verbosity::normal;
+  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
+  std::string instruction_set;      ///< of the kernels, described
+  std::string command;              ///< the whole command line
+  std::string resume_command;       ///< that resumes: without options that hold only once
+  StepTimes& times;                 ///< of the world's communicator
+  StepTrace* trace = nullptr;       ///< observes the kernels; null: nothing is traced
+  std::int64_t clock_offset = 0;    ///< of this rank, see write_trace
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
@@ -120,7 +117,7 @@ class Trainer {
   void finish_checkpoint();
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
   void save_final_checkpoint();
-  void log_notes(CheckpointKeeper::Notes const& notes);
+  void log(CheckpointKeeper::Results const& results);
   ModelStream stream() const;
   bool is_rank_zero() const { return setup_.parallel.world.rank() == 0; }
 

@@ -8,7 +8,7 @@
 #include <ostream>
 
 #include "report/json_text.hpp"
-#include "run_directory/reported_outcome.hpp"
+#include "run_directory/run_progress.hpp"
 #include "trainer.hpp"
 
 // The trainer's messages, and its reports at the start and at the end of a run.
@@ -20,7 +20,7 @@ void Trainer::begin_report() {
     report_->compare_with(setup_.directory / report_name);
     write_report();
   }
-  tracing_ = setup_.trace != nullptr && setup_.traced_steps > 0;
+  tracing_ = setup_.trace != nullptr && setup_.options.trace > 0;
 }
 
 void Trainer::write_report() const {
@@ -38,18 +38,18 @@ std::string Trainer::stop_notice() const {
                      readable_count(state_.step + 1), newest);
 }
 
-void Trainer::log_notes(CheckpointKeeper::Notes const& notes) {
-  for (std::string const& problem : notes.problems) {
-    log_.notice(problem);
-  }
-  for (std::string const& times : notes.times) {
-    log_.info(times);
+void Trainer::log(CheckpointKeeper::Results const& results) {
+  for (CommitResult const& result : results) {
+    for (std::string const& note : result.notes) {
+      log_.notice(note);
+    }
+    log_.info(result.times);
   }
 }
 
 void Trainer::finish_trace(bool last_step) {
   StepTimes::Seconds const made = setup_.times.seconds();
-  if (!tracing_ || !(last_step || made.steps >= setup_.traced_steps)) {
+  if (!tracing_ || !(last_step || made.steps >= setup_.options.trace)) {
     return;
   }
   setup_.watch.phase("writing the trace after step", state_.step);
@@ -94,30 +94,29 @@ void Trainer::end_finished() {
   if (state_.best_step > 0) {
     checkpoints_.settle_best(state_.best_step);
   }
+  Ending const ending = outcome(final_state());
   // `heddle run` reads the outcome in the report. A report that has it already has the figures of its steps, too.
   if (is_rank_zero() && reported_outcome(setup_.directory, {}) != ExitCode::done) {
     report_->set_parameters(whole_model_->elements());
-    report_->conclude(
-        {.state = final_state(), .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
+    report_->conclude(ending);
     write_report();
   }
-  if (setup_.traced_steps > 0) {
+  if (setup_.options.trace > 0) {
     log_.notice("note: no step was made, so there is nothing to trace");
   }
-  log_.notice(already_finished(outcome("done"), report_->model()));
+  log_.notice(already_finished(ending, report_->model()));
 }
 
 void Trainer::print_end(std::string const& how) {
   setup_.watch.finish("reporting after step", state_.step);
   auto const& totals = batches_->totals();
   double const typical_length = static_cast<double>(totals.tokens) / static_cast<double>(totals.usable);
-  std::string const tables =
-      report_->end(*engine_, setup_.execution, setup_.times, typical_length,
-                   {.state = how, .best_step = state_.best_step, .best_valid_loss = state_.best_valid_loss});
+  Ending const ending = outcome(how);
+  std::string const tables = report_->end(*engine_, setup_.execution, setup_.times, typical_length, ending);
   if (is_rank_zero()) {
     log_.debug(tables + describe_speed(report_->json()));
     write_report();
-    log_.notice(verdict(outcome(how), report_->model(), &report_->json()));
+    log_.notice(verdict(ending, report_->model(), &report_->json()));
   }
 }
 

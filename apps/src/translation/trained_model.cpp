@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <iostream>
 
 #include "registration.hpp"
+#include "report/warning.hpp"
 #include "training/checkpoint.hpp"
 
 namespace heddle {
@@ -16,18 +16,16 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 void check_options(TrainedModelOptions const& options) {
-  if (options.which != "auto" && options.which != "best" && options.which != "last") {
-    throw UsageError(fmt::format("--which is \"{}\"; expected best, last or auto", options.which));
-  }
   if (options.average < 1) {
     throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
   }
   if (options.average > 1 && options.which == "best") {
-    throw UsageError("--average takes the newest checkpoints, --which best another one: leave out either");
+    throw UsageError(
+        "--average takes the newest checkpoints, and --which best one of them: give only one of the two options");
   }
 }
 
-/// Candidates in the order in which they are to be tried.
+/// The checkpoints to try, in this order.
 std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
   auto entries = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
   if (entries.empty()) {
@@ -97,10 +95,10 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
   description.add_options()  //
       ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
        "a run's directory, its checkpoints directory, or one checkpoint's")  //
-      ("which", po::value(&options.which)->value_name("best|last|auto")->default_value(options.which),
+      ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
-      ("average", po::value(&options.average)->value_name("N")->default_value(options.average),
+      ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
@@ -111,11 +109,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
-void report_on_stderr(std::string const& message) {
-  std::cerr << fmt::format("heddle: {}\n", message);
-}
-
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report) {
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options) {
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
   std::vector<Checkpoint> checkpoints;
@@ -136,14 +130,13 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Che
                                 fmt::join(reasons, "\n  ")));
   }
   for (std::string const& reason : reasons) {
-    report(fmt::format("skipped a checkpoint that does not verify: {}", reason));
+    report_on_stderr(fmt::format("skipped a checkpoint that does not verify: {}", reason));
   }
   return checkpoints;
 }
 
-std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require,
-                                                 CheckpointStore::Report const& report) {
-  std::vector<Checkpoint> const checkpoints = open_checkpoints(options, report);
+std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
+  std::vector<Checkpoint> const checkpoints = open_checkpoints(options);
   Checkpoint const& first = checkpoints.front();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);

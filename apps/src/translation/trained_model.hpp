@@ -40,13 +40,10 @@ using ModelRequirement = std::function<void(ModelDescription const&)>;
 /// UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
 
-/// Prints "heddle: MESSAGE" to the standard error.
-void report_on_stderr(std::string const& message);
-
-/// The verified checkpoints that `options` name; the first one's configuration is used. `report` gets a line on each
-/// that was skipped because it did not verify. Throws DataError if none is left, or fewer than are to be averaged;
+/// The verified checkpoints that `options` name; the first one's configuration is used. Standard error names
+/// each that was skipped because it did not verify. Throws DataError if none is left, or fewer than are to be averaged;
 /// UsageError for an impossible choice.
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, CheckpointStore::Report const& report);
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options);
 
 /// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank.
 class TrainedModel {
@@ -55,8 +52,7 @@ class TrainedModel {
   /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
   /// would run, ConfigError if this build lacks a kernel, layer or plug-in that the model was trained with, DataError
   /// if a parameter is missing, superfluous or of another shape.
-  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
-                                            CheckpointStore::Report const& report = report_on_stderr);
+  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }

@@ -20,17 +20,14 @@ namespace po = boost::program_options;
 
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output) {
-  auto const number = [](auto& value, char const* name) {
-    return po::value(&value)->value_name(name)->default_value(value, fmt::format("{}", value));
-  };
   description.add_options()  //
-      ("beam", number(options.beam_size, "N"),
+      ("beam", with_default(options.beam_size, "N"),
        fmt::format("hypotheses kept for each {}; 1 is greedy", input).c_str())  //
-      ("length-penalty", number(options.length_penalty, "X"),
+      ("length-penalty", with_default(options.length_penalty, "X"),
        "a hypothesis's score is its log-probability divided by its tokens (and its end) to this power")  //
-      ("max-length", number(options.max_length, "N"),
+      ("max-length", with_default(options.max_length, "N"),
        fmt::format("maximum tokens of a {}; 0: twice the {}'s and 50 more", output, input).c_str())  //
-      ("batch-tokens", number(options.batch_tokens, "N"),
+      ("batch-tokens", with_default(options.batch_tokens, "N"),
        fmt::format("hypotheses times {} tokens that are computed together; more is faster and takes more memory", input)
            .c_str());
 }
@@ -50,17 +47,35 @@ void add_window_options(OptionsDescription& description, WindowOptions& options,
   add_invalid_utf8(description, options.invalid_utf8);
 }
 
-void add_text_options(OptionsDescription& description, std::string& input, std::string& output) {
+void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
+                              char const* output, std::string const& done) {
+  add_model_options(description, options.model);
+  add_generation_options(description, options.generation, input, output);
   description.add_options()  //
-      ("input", po::value(&input)->value_name("TEXT"),
+      ("input", po::value(&options.text.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
-      ("output", po::value(&output)->value_name("TEXT"), "write to this file instead of the standard output");
+      ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_window_options(description, options.text, done);
+}
+
+void convert_text(TextCommandOptions const& options, std::string const& command, ModelRequirement const& require,
+                  std::function<std::string(TrainedModel&, std::vector<SourceLine> const&)> const& convert) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", command));
+  }
+  require_valid(options.generation);
+  LineWindows text(options.text);
+  auto const model = TrainedModel::open(options.model, require);
+  TextOutput output(options.output, {text.path()});
+  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
+    output.write(convert(*model, lines));
+  }
+  text.warn_of_invalid();
 }
 
 LineWindows::LineWindows(WindowOptions const& options, std::string const& reference) {
   for (std::string const& path : {options.input.empty() ? "/dev/stdin" : options.input, reference}) {
     if (!path.empty()) {
-      paths_.push_back(path);
       readers_.emplace_back(path, options.invalid_utf8);
     }
   }
@@ -96,15 +111,13 @@ void LineWindows::throw_unequal() {
     for (std::string rest; reader.next(rest);) {
     }
   }
-  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other",
-                              paths_.front(), readable_count(readers_.front().line_number()), paths_.back(),
+  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
+                              readable_count(readers_.front().line_number()), readers_.back().path().string(),
                               readable_count(readers_.back().line_number())));
 }
 
 void LineWindows::warn_of_invalid() const {
-  for (std::size_t index = 0; index < paths_.size(); ++index) {
-    warn_of_invalid_lines(paths_[index], readers_[index]);
-  }
+  std::ranges::for_each(readers_, warn_of_invalid_lines);
 }
 
 void require_equal_lines(WindowOptions const& options, std::string const& reference) {
@@ -120,11 +133,11 @@ void require_equal_lines(WindowOptions const& options, std::string const& refere
   }
 }
 
-void warn_of_invalid_lines(std::string const& text, LineReader const& reader) {
+void warn_of_invalid_lines(LineReader const& reader) {
   auto const [count, first] = reader.invalid_lines();
   if (count > 0) {
     warn(fmt::format("{}: {} of {} lines are not valid UTF-8, the first is line {}; U+FFFD replaces what is invalid",
-                     text, readable_count(count), readable_count(reader.line_number()), first));
+                     reader.path().string(), readable_count(count), readable_count(reader.line_number()), first));
   }
 }
 
@@ -155,12 +168,6 @@ void TextOutput::check() const {
   }
 }
 
-std::string decode_line(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
-  std::string text = tokenizer.decode(tokens);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options) {
   auto const longest = static_cast<std::size_t>(model.longest_source());
@@ -186,7 +193,8 @@ std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector
     auto& line = translations[places[index]];
     line.clear();
     for (Hypothesis const& hypothesis : generated[index]) {
-      line.push_back({decode_line(model.vocabulary().target, hypothesis.tokens), hypothesis.score});
+      line.push_back({model.vocabulary().target.decode(hypothesis.tokens), hypothesis.score});
+      std::ranges::replace(line.back().text, '\n', ' ');  // possible with a vocabulary that has byte pieces
     }
   }
   return translations;

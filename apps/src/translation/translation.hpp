@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/io/text/text.hpp>
 #include <iosfwd>
@@ -31,8 +32,6 @@ struct WindowOptions {
 };
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_window_options(OptionsDescription& description, WindowOptions& options, std::string const& done);
-/// The options --input and --output.
-void add_text_options(OptionsDescription& description, std::string& input, std::string& output);
 
 /// A line of a text, with its number from 1, and the same line of the reference, if there is one.
 struct SourceLine {
@@ -51,14 +50,13 @@ class LineWindows {
   /// DataError as LineReader::next does, and where the text is empty or one text ends before the other.
   std::vector<SourceLine> next();
 
-  std::string const& path() const { return paths_.front(); }
+  std::string path() const { return readers_.front().path().string(); }
   /// Warns of lines that were not UTF-8, once for each text that has them.
   void warn_of_invalid() const;
 
  private:
   [[noreturn]] void throw_unequal();
 
-  std::vector<std::string> paths_;
   std::vector<LineReader> readers_;
   std::int64_t window_;
 };
@@ -67,7 +65,22 @@ class LineWindows {
 void require_equal_lines(WindowOptions const& options, std::string const& reference);
 
 /// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
-void warn_of_invalid_lines(std::string const& text, LineReader const& reader);
+void warn_of_invalid_lines(LineReader const& reader);
+
+/// A command that makes other lines of the lines of a text, with a model.
+struct TextCommandOptions {
+  TrainedModelOptions model;
+  GenerationOptions generation;
+  WindowOptions text;
+  std::string output = {};  ///< "": the standard output
+};
+/// Adds all of their options; the words are explained at add_generation_options and add_window_options.
+void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
+                              char const* output, std::string const& done);
+/// Writes the result of `convert` for each window of the text, a line for each line or more. `command` is for messages.
+/// Throws UsageError, and what opening the model throws, before the output is opened.
+void convert_text(TextCommandOptions const& options, std::string const& command, ModelRequirement const& require,
+                  std::function<std::string(TrainedModel&, std::vector<SourceLine> const&)> const& convert);
 
 /// The standard output, or a file that is replaced.
 class TextOutput {
@@ -95,8 +108,5 @@ struct Translation {
 /// 0. A line that is too long for the model loses its end, and standard error names it.
 std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
                                                 GenerationOptions const& options);
-
-/// The text of tokens in one line: a vocabulary that has byte pieces may hold line breaks.
-std::string decode_line(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens);
 
 }  // namespace heddle

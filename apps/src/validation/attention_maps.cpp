@@ -48,7 +48,7 @@ std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack cons
   }
   KernelRegistries kernels = setup.registries.kernels;
   KernelChoices choices = setup.config.kernels;
-  auto const probe = AttentionProbe::install(kernels, choices);
+  auto const probe = install_probe<AttentionProbe, Attention>(kernels, choices);
   ParameterSet parameters(setup.parallel.mesh);
   Model const model(LayerSpec{.name = "",
                               .model = setup.config.model,

@@ -27,7 +27,6 @@ struct AttentionMapSetup {
   ParallelState const& parallel;
   Execution& execution;
   VocabularySizes vocabulary;
-  SideIds ids;
 };
 
 /// True on the ranks that must call view_attention together: those with data coordinate 0, where neither the model's

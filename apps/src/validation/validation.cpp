@@ -130,10 +130,9 @@ void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, V
     return;
   }
   SideIds const ids = setup.dataset.vocabulary().special_ids();
-  AttentionView view =
-      view_attention({setup.config, setup.registries, setup.engine, setup.parallel, setup.execution,
-                      vocabulary_sizes(setup.dataset), ids},
-                     SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
+  AttentionView view = view_attention(
+      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(setup.dataset)},
+      SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
   result.entropies = std::move(view.entropies);
   if (setup.config.train.validate_bleu && !view.maps.empty()) {
     for (AttentionMap const& map : view.maps) {

@@ -25,7 +25,8 @@ struct ValidationSetup {
 /// Computes the loss over the whole set, which has at least one usable sample, for a model that predicts masked tokens
 /// also their accuracy, and, if train.validate_bleu is set, the BLEU of its translations and images of its attention.
 /// The loss's micro-batches are divided among the data group, the sentences to translate among all replicas; the result
-/// is the same on every rank, but for the images, and the same for any number of data ranks. Collective over the world.
+/// is the same on every rank, except for the images, and the same for any number of data ranks. Collective over the
+/// world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

@@ -4,10 +4,10 @@
 #include <charconv>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
-#include <heddle/dist/report/mesh_report.hpp>
 #include <map>
 #include <optional>
 
@@ -125,7 +125,7 @@ void require_memory(Communicator const& world, MemoryNeed const& needed, Availab
     std::int64_t host, group;
   };
   auto const all = gather_values(world, Own{needed, available.host, available.group});
-  auto const host_names = gather_hosts(world);
+  auto const host_names = gather_texts(world, host_name());
   auto const group_names = gather_texts(world, available.group_name);
   std::map<std::string, Sharers> places;
   for (int rank = 0; rank < world.size(); ++rank) {

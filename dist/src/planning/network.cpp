@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/planning/network.hpp>
-#include <heddle/dist/report/mesh_report.hpp>
 #include <set>
 
 namespace heddle {
@@ -243,7 +243,7 @@ LinkModel fit_link(std::span<TimedMessage const> messages) {
 }
 
 NetworkModel measure_network(Communicator const& world) {
-  std::vector<std::string> const hosts = gather_hosts(world);
+  std::vector<std::string> const hosts = gather_texts(world, host_name());
   std::set<std::string> const names(hosts.begin(), hosts.end());
   std::string const& own_host = hosts[static_cast<std::size_t>(world.rank())];
   auto const host = static_cast<int>(std::distance(names.begin(), names.find(own_host)));

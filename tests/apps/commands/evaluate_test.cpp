@@ -27,7 +27,7 @@ TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
   }
   std::int64_t const before = peak_kibibytes();
   testing::internal::CaptureStdout();
-  EXPECT_EQ(run_evaluate({"--hypotheses", path, "--reference", path}), 0);
+  EXPECT_EQ(run_evaluate({"--hypotheses", path, "--reference", path}), ExitCode::done);
   EXPECT_NE(testing::internal::GetCapturedStdout().find("hyp_len = 30000"), std::string::npos);
 #ifdef __SANITIZE_ADDRESS__
   constexpr std::int64_t allowed = 400'000;  // AddressSanitizer keeps 256 MiB of freed memory

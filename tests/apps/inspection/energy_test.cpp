@@ -1,5 +1,3 @@
-#include "inspection/run/energy.hpp"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -9,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "inspection/run/run_files.hpp"
 #include "report/run_words.hpp"
 #include "temporary_directory.hpp"
 

@@ -43,8 +43,7 @@ class AttentionMapsTest : public testing::Test {
     engine_.parameters().initialize(7);
   }
   AttentionView view() {
-    return view_attention({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary, test_ids},
-                          pack_);
+    return view_attention({config_, bench_.registries(), engine_, parallel_, bench_.execution(), vocabulary}, pack_);
   }
   static void fill_with_zeros(ParameterSet& parameters) {
     std::vector<float> const zeros(static_cast<std::size_t>(parameters.values().size()));
@@ -55,7 +54,7 @@ class AttentionMapsTest : public testing::Test {
   std::vector<double> expected(std::size_t call, std::uint64_t seed) {
     Registries registries = bench_.registries();
     Config config = config_;
-    auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+    auto const probe = install_probe<AttentionProbe, Attention>(registries.kernels, config.kernels);
     TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
     engine.parameters().initialize(seed);
     probe->start();
@@ -126,7 +125,7 @@ double mean_entropy(SequenceAttention const& sequence, bool causal) {
 TEST_F(AttentionMapsTest, HaveTheEntropiesOfTheirWeights) {
   Registries registries = bench_.registries();
   Config config = config_;
-  auto const probe = AttentionProbe::install(registries.kernels, config.kernels);
+  auto const probe = install_probe<AttentionProbe, Attention>(registries.kernels, config.kernels);
   TrainingEngine engine({config, registries, parallel_, bench_.execution(), vocabulary});
   engine.parameters().initialize(7);
   probe->start();

@@ -62,14 +62,14 @@ std::vector<SentenceText> read_sentences(std::string const& path, std::size_t ma
   return texts;
 }
 
-ModelView ModelView::open(TrainedModelOptions options, CheckpointStore::Report const& report) {
+ModelView ModelView::open(TrainedModelOptions options) {
   ModelView view;
   options.add_kernels = [&](KernelRegistries& kernels, KernelChoices& choices) {
-    view.attention_ = AttentionProbe::install(kernels, choices);
-    view.embedding_ = EmbeddingProbe::install(kernels, choices);
+    view.attention_ = install_probe<AttentionProbe, Attention>(kernels, choices);
+    view.embedding_ = install_probe<EmbeddingProbe, Embedding>(kernels, choices);
   };
   auto const describe = [&](ModelDescription const& description) { view.description_ = description; };
-  view.model_ = TrainedModel::open(options, describe, report);
+  view.model_ = TrainedModel::open(options, describe);
   return view;
 }
 

@@ -24,7 +24,7 @@ std::vector<SentenceText> read_sentences(std::string const& path, std::size_t ma
 class ModelView {
  public:
   /// Throws as TrainedModel::open does.
-  static ModelView open(TrainedModelOptions options, CheckpointStore::Report const& report);
+  static ModelView open(TrainedModelOptions options);
 
   ModelDescription const& description() const { return description_; }
 

@@ -15,10 +15,10 @@ struct Neighbour {
   double cosine = 0;
 };
 
-/// The rows of a table whose direction is nearest to that of the mean of some rows, found in one pass over the table.
+/// The rows of a table that point most in the direction of the mean of some rows, found in one pass over the table.
 class NearestRows {
  public:
-  /// `ids`: the rows of which `rows` are the values; they are no neighbours. A mean of zeros has no direction and no
+  /// `ids` are the numbers of `rows`, which are not neighbours. A mean of zeros has no direction and no
   /// neighbours.
   NearestRows(std::vector<std::int32_t> ids, std::vector<std::vector<float>> const& rows, std::size_t count);
 

@@ -43,15 +43,6 @@ Tensor unit_values(AttentionCall const& call, std::int64_t head_dim, std::int64_
   return from_doubles(values, DType::float64, call.k.shape());
 }
 
-template <class Probe, class Interface>
-std::shared_ptr<Probe> install_probe(KernelRegistries& kernels, KernelChoices& choices) {
-  auto& registry = kernels.of<Interface>();
-  auto probe = std::make_shared<Probe>(std::static_pointer_cast<Interface>(registry.find("reference")));
-  registry.add(Probe::name, 0, probe);
-  choices.choose(Interface::operation, Probe::name);
-  return probe;
-}
-
 }  // namespace
 
 std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference,
@@ -90,10 +81,6 @@ std::vector<SequenceAttention> attention_weights(Execution& execution, Attention
   return sequences;
 }
 
-std::shared_ptr<AttentionProbe> AttentionProbe::install(KernelRegistries& kernels, KernelChoices& choices) {
-  return install_probe<AttentionProbe, Attention>(kernels, choices);
-}
-
 std::vector<ObservedAttention> AttentionProbe::stop() {
   return std::exchange(calls_, std::nullopt).value_or(std::vector<ObservedAttention>());
 }
@@ -111,10 +98,6 @@ void AttentionProbe::backward(Execution& execution, AttentionCall const& call, T
                               Tensor const& log_sum_exp, Tensor const& grad_output,
                               AttentionGradients const& gradients) {
   reference_->backward(execution, call, output, log_sum_exp, grad_output, gradients);
-}
-
-std::shared_ptr<EmbeddingProbe> EmbeddingProbe::install(KernelRegistries& kernels, KernelChoices& choices) {
-  return install_probe<EmbeddingProbe, Embedding>(kernels, choices);
 }
 
 void EmbeddingProbe::forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {

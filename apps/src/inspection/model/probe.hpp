@@ -39,8 +39,6 @@ class AttentionProbe final : public Attention {
   static constexpr char const* name = "probe";
 
   explicit AttentionProbe(std::shared_ptr<Attention> reference) : reference_(std::move(reference)) {}
-  /// Adds a probe to the registry and makes it the choice for attention.
-  static std::shared_ptr<AttentionProbe> install(KernelRegistries& kernels, KernelChoices& choices);
 
   void start() { calls_.emplace(); }
   /// The calls since start().
@@ -63,7 +61,6 @@ class EmbeddingProbe final : public Embedding {
   static constexpr char const* name = "probe";
 
   explicit EmbeddingProbe(std::shared_ptr<Embedding> reference) : reference_(std::move(reference)) {}
-  static std::shared_ptr<EmbeddingProbe> install(KernelRegistries& kernels, KernelChoices& choices);
 
   /// EmbeddingCall::positions of each call since the previous take().
   std::vector<Tensor> take() { return std::exchange(positions_, {}); }
@@ -77,6 +74,16 @@ class EmbeddingProbe final : public Embedding {
   std::shared_ptr<Embedding> reference_;
   std::vector<Tensor> positions_;
 };
+
+/// Adds a probe to the registry of its operation and makes it the choice there.
+template <class Probe, class Interface>
+std::shared_ptr<Probe> install_probe(KernelRegistries& kernels, KernelChoices& choices) {
+  auto& registry = kernels.of<Interface>();
+  auto probe = std::make_shared<Probe>(std::static_pointer_cast<Interface>(registry.find("reference")));
+  registry.add(Probe::name, 0, probe);
+  choices.choose(Interface::operation, Probe::name);
+  return probe;
+}
 
 /// An attention sublayer of a model.
 struct AttentionSublayer {

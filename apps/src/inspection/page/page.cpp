@@ -1,12 +1,12 @@
 #include "page.hpp"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <initializer_list>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -33,24 +33,15 @@ std::string json_for_script(boost::json::value const& value) {
 }
 
 std::string assemble_page(std::string_view title, boost::json::value const& data) {
-  std::map<std::string_view, std::string> parts{
-      {"title", replaced(title, {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}})},
-      {"data", json_for_script(data)}};
-  for (auto const& [name, text] : page_files()) {
-    parts[name.ends_with(".js") ? "scripts" : name.ends_with(".css") ? "style" : "frame"] += text;
-  }
-  std::string_view const frame = parts["frame"];
-  std::string page;
-  std::size_t at = 0;
-  // {{NAME}} in the frame; its replacement is not searched again.
-  for (std::size_t open = frame.find("{{"); open != std::string_view::npos; open = frame.find("{{", at)) {
-    std::size_t const close = frame.find("}}", open);
-    page += frame.substr(at, open - at);
-    page += parts.at(frame.substr(open + 2, close - open - 2));
-    at = close + 2;
-  }
-  page += frame.substr(at);
-  return page;
+  constexpr std::string_view title_place = "{{title}}";
+  constexpr std::string_view data_place = "{{data}}";
+  std::string_view const frame = page_frame();
+  std::size_t const first = frame.find(title_place);
+  std::size_t const second = frame.find(data_place);
+  std::string_view const between = frame.substr(first + title_place.size(), second - first - title_place.size());
+  return fmt::format("{}{}{}{}{}", frame.substr(0, first),
+                     replaced(title, {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}}),
+                     between, json_for_script(data), frame.substr(second + data_place.size()));
 }
 
 boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range) {
@@ -78,19 +69,8 @@ boost::json::object matrix_to_json(std::span<double const> values, std::int64_t 
 }
 
 std::string base64(std::span<unsigned char const> bytes) {
-  constexpr char const* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t at = 0; at < bytes.size(); at += 3) {
-    std::size_t const count = std::min<std::size_t>(3, bytes.size() - at);
-    unsigned group = 0;
-    for (std::size_t i = 0; i < 3; ++i) {
-      group = group << 8U | (i < count ? bytes[at + i] : 0U);
-    }
-    for (std::size_t i = 0; i < 4; ++i) {
-      text += i <= count ? digits[group >> (18U - 6U * static_cast<unsigned>(i)) & 0x3FU] : '=';
-    }
-  }
+  std::string text((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()), bytes.data(), static_cast<int>(bytes.size()));
   return text;
 }
 

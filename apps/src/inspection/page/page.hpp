@@ -8,19 +8,14 @@
 
 namespace heddle {
 
-/// A file of apps/src/inspection/page/web, compiled into the program by cmake/HeddleEmbed.cmake.
-struct PageFile {
-  std::string_view name;
-  std::string_view text;
-};
-/// The files in the order of their names.
-std::span<PageFile const> page_files();
+/// apps/src/inspection/page/web/page.html with its style sheet and scripts, compiled into the program by
+/// cmake/HeddleEmbed.cmake.
+std::string_view page_frame();
 
 /// The JSON text in a form that no HTML parser takes for markup: it may stand inside a script element.
 std::string json_for_script(boost::json::value const& value);
 
-/// One page that needs no other file: page.html with the style sheet, the scripts in the order of their names, and the
-/// data that they draw.
+/// One page that needs no other file: the frame with a title and the data that its scripts draw.
 std::string assemble_page(std::string_view title, boost::json::value const& data);
 
 /// The smallest and the largest value that a matrix is drawn with.

@@ -8,7 +8,7 @@
 #include <heddle/core/base/readable.hpp>
 
 #include "report/json_text.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 
 namespace heddle {
 namespace {

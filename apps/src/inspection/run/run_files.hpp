@@ -1,6 +1,7 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -19,5 +20,10 @@ std::optional<boost::json::object> read_run_file(std::filesystem::path const& pa
 /// microseconds since the start of the step on the first rank. Kinds are pass, communication, waiting and data; of
 /// nested communication only the outermost. Nothing for a trace without steps.
 std::optional<boost::json::object> schedule_to_json(boost::json::object const& trace);
+
+/// Completes "energy" in the content of a report.json (docs/run-directory.md): where the hosts had no counters, but the
+/// run was a step of a Slurm job, asks Slurm's accounting by `sacct`, which gets at most this time. A step of which it
+/// knows nothing, or 0 J, leaves the energy unknown, with that in its "reason".
+void add_slurm_energy(boost::json::object& report, std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 }  // namespace heddle

@@ -9,13 +9,11 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/prepare.hpp>
-#include <iostream>
 
-#include "inspection/run/energy.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
-#include "run_directory/metrics_file.hpp"
+#include "run_directory/run_progress.hpp"
 #include "training/checkpoint.hpp"
 #include "translation/trained_model.hpp"
 
@@ -32,7 +30,8 @@ bool has_checkpoints(fs::path const& path) {
   }
 }
 
-/// The run's directory that a path lies in: itself, or up to two levels above it; empty: none.
+}  // namespace
+
 fs::path run_directory_of(fs::path const& path) {
   std::error_code problem;
   fs::path at = fs::weakly_canonical(path, problem);
@@ -43,8 +42,6 @@ fs::path run_directory_of(fs::path const& path) {
   }
   return {};
 }
-
-}  // namespace
 
 std::optional<Config> RunView::config() const {
   return checkpoint ? std::optional(stored_config(*checkpoint)) : std::nullopt;
@@ -78,8 +75,7 @@ RunView open_run(std::string const& path, std::string const& which) {
     TrainedModelOptions options;
     options.checkpoint = path;
     options.which = which;
-    auto const report = [](std::string const& message) { std::cerr << "heddle: " << message << '\n'; };
-    run.checkpoint = std::move(open_checkpoints(options, report).front());
+    run.checkpoint = std::move(open_checkpoints(options).front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {
     throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {

@@ -7,7 +7,6 @@ function keep_titles_below_header() {
 }
 
 function start() {
-  start_theme();
   keep_titles_below_header();
   show_facts();
   show_comparison();

@@ -1,25 +1,6 @@
-// Light and dark: the system's choice until the reader makes another; and the colours of heat maps.
-const themes = {auto: '◐ auto', light: '○ light', dark: '● dark'};
+// The colours of heat maps. Light and dark are the system's choice.
 const redrawn_with_theme = [];
-
-function start_theme() {
-  const button = document.getElementById('theme');
-  const system = matchMedia('(prefers-color-scheme: dark)');
-  const names = Object.keys(themes);
-  let chosen = 'auto';
-  const apply = () => {
-    document.documentElement.dataset.theme = chosen !== 'auto' ? chosen : system.matches ? 'dark' : 'light';
-    button.textContent = themes[chosen];
-    button.setAttribute('aria-label', `Colours: ${chosen}`);
-    redrawn_with_theme.forEach((draw) => draw());
-  };
-  button.addEventListener('click', () => {
-    chosen = names[(names.indexOf(chosen) + 1) % names.length];
-    apply();
-  });
-  system.addEventListener('change', apply);
-  apply();
-}
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redrawn_with_theme.forEach((draw) => draw()));
 
 /** A CSS colour for `share` in [-1, 1]: 0 is the panel's own colour. */
 function heat_colour(share) {
@@ -33,13 +14,14 @@ function heat_colour(share) {
 
 /** The same as [red, green, blue] for canvases, in the present theme. */
 function heat_ramp() {
-  const style = getComputedStyle(document.documentElement);
+  const probe = document.body.appendChild(html('i'));
   const colour = (name) => {
-    const text = style.getPropertyValue(name).trim();
-    return [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color.match(/\d+/g).map(Number);
   };
   const panel = colour('--panel');
   const sides = {heat: [colour('--heat-middle'), colour('--heat-high')], cold: [colour('--cold-middle'), colour('--cold-high')]};
+  probe.remove();
   return (share) => {
     const [middle, high] = sides[share < 0 ? 'cold' : 'heat'];
     const size = Math.min(Math.abs(share), 1);

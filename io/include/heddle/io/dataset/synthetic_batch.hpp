@@ -24,8 +24,11 @@ class SyntheticBatch {
 
   std::int64_t micro_batches() const { return static_cast<std::int64_t>(micro_batches_.size()); }
   BatchTokens tokens() const { return tokens_; }
+  std::vector<SentencePair> const& pairs(std::int64_t index) const {
+    return micro_batches_[static_cast<std::size_t>(index)];
+  }
   Pack pack(std::int64_t index, GroupMember const& split = {}) const {
-    return make_pack(micro_batches_[static_cast<std::size_t>(index)], special_ids, split);
+    return make_pack(pairs(index), special_ids, split);
   }
 
  private:

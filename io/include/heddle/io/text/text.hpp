@@ -43,6 +43,7 @@ class LineReader {
   /// long, a damaged or truncated gzip stream, a failed read.
   bool next(std::string& line);
 
+  std::filesystem::path const& path() const noexcept { return path_; }
   /// The number of lines read so far, which is the number (from 1) of the latest line.
   int64_t line_number() const noexcept { return lines_; }
 

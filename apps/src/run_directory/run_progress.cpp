@@ -1,7 +1,10 @@
-#include "metrics_file.hpp"
+#include "run_progress.hpp"
+
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -71,6 +74,36 @@ std::int64_t step_of(std::optional<boost::json::object> const& line) {
 std::int64_t newest_step(std::filesystem::path const& run_directory) {
   return std::max(newest_step_of_metrics(run_directory / metrics_name),
                   newest_step_of_checkpoints(run_directory / "checkpoints"));
+}
+
+std::optional<ReportStamp> report_stamp(std::filesystem::path const& run_directory) {
+  std::filesystem::path const report = run_directory / report_name;
+  struct stat file {};
+  std::error_code problem;
+  if (::lstat(report.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return std::nullopt;
+  }
+  auto const written = std::filesystem::last_write_time(report, problem);
+  return problem ? std::nullopt : std::optional(ReportStamp{file.st_dev, file.st_ino, file.st_size, written});
+}
+
+std::optional<ExitCode> reported_outcome(std::filesystem::path const& run_directory,
+                                         std::optional<ReportStamp> const& before) {
+  // A report has about a kilobyte for each rank. The end of a larger one, which is all that is read, is not JSON.
+  constexpr std::int64_t max_bytes = std::int64_t{256} << 20;
+  try {
+    if (auto const now = report_stamp(run_directory); !now || now == before) {
+      return std::nullopt;
+    }
+    auto const report = boost::json::parse(read_regular(run_directory / report_name, max_bytes).value_or(""));
+    std::string_view const state = report.at("state").as_string();
+    bool const done = state == "done" || state == "stopped early";
+    return done                               ? std::optional(ExitCode::done)
+           : state.starts_with("stopped by ") ? std::optional(ExitCode::requeue)
+                                              : std::nullopt;
+  } catch (std::exception const&) {
+    return std::nullopt;  // no report of this form, or no memory: nothing is known
+  }
 }
 
 }  // namespace heddle
