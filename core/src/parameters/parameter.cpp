@@ -207,8 +207,8 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
 
 void ParameterSet::initialize(std::uint64_t seed) {
   for (Parameter const& parameter : parameters_) {
-    kernels::with_real(parameter.value.dtype(),
-                       [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
+    kernels::FloatingTypes::with_real(parameter.value.dtype(),
+                                      [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
   }
   bump_versions();
 }
