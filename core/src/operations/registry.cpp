@@ -33,6 +33,11 @@ std::vector<std::string> names_of(std::vector<Implementation> const& entries) {
   return names;
 }
 
+std::vector<Implementation> by_speed(std::vector<Implementation> parts) {
+  std::ranges::stable_sort(parts, std::greater(), &Implementation::speed);
+  return parts;
+}
+
 /// `names` are the registered ones.
 void require_one_of(std::vector<std::string> const& names, std::string_view operation, std::string_view choice,
                     std::string_view place = "") {
@@ -65,10 +70,8 @@ void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<K
 }
 
 std::vector<Implementation> AnyKernelRegistry::implementations() const {
-  std::vector<Implementation> sorted = entries_;
-  std::ranges::stable_sort(sorted, std::greater(), &Implementation::speed);
   std::vector<Implementation> result;
-  for (Implementation& part : sorted) {
+  for (Implementation& part : by_speed(entries_)) {
     if (std::ranges::find(result, part.name, &Implementation::name) == result.end()) {
       result.push_back(std::move(part));
     }
@@ -115,7 +118,7 @@ std::size_t AnyKernelRegistry::kept_bytes() const {
 }
 
 std::vector<Implementation> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
-  std::vector<Implementation> entries = implementations();
+  std::vector<Implementation> entries = by_speed(entries_);
   std::erase_if(entries, [&](Implementation const& entry) { return !problem.supported_by(*entry.kernel); });
   return entries;
 }

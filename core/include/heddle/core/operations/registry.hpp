@@ -55,7 +55,7 @@ class AnyKernelRegistry {
   /// The parts of the implementations in the order of registration.
   std::vector<Implementation> const& parts() const { return entries_; }
 
-  /// The implementations that support the problem, in the order of implementations().
+  /// The parts that support the problem, in the order of implementations().
   std::vector<Implementation> supporting(AnyProblem const& problem) const;
   /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
   /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
