@@ -159,7 +159,9 @@ int main(int argc, char** argv) {
   for (Workload const& work : workloads()) {
     for (DType const dtype : {DType::float32, DType::bfloat16}) {
       for (auto const& entry : registries.of<heddle::Attention>().entries()) {
-        if (entry.name != "reference") {
+        // An implementation may have a part for each element type.
+        heddle::AttentionProblem const problem{.dtype = dtype, .heads = work.heads, .head_dim = work.head_dim};
+        if (entry.name != "reference" && entry.kernel->supports(problem)) {
           add_benchmarks(runtime, entry.name, *entry.kernel, work, dtype);
         }
       }

@@ -1,6 +1,7 @@
 # Compile and link options of Heddle's targets for the Kokkos that was found. Sets HEDDLE_KOKKOS_HAS_DEVICE: whether
 # Kokkos computes on a device, or on an emulated one; HEDDLE_KERNEL_MEMORY: the file of core/src/tensor/memory (or
-# emulated_device.cpp of tests/support) for the memory that it computes in; HEDDLE_KOKKOS_HAS_THREADS: whether it computes with several threads of the host.
+# emulated_device.cpp of tests/support) for the memory that it computes in; HEDDLE_KOKKOS_HAS_THREADS: whether it
+# computes with several threads of the host.
 string(TOUPPER "${Kokkos_DEVICES}" heddle_kokkos_devices)
 set(HEDDLE_KOKKOS_HAS_DEVICE OFF)
 set(HEDDLE_KERNEL_MEMORY host)
