@@ -129,8 +129,7 @@ std::vector<std::int64_t> LargestPacks::places() const {
     }
   }
   std::ranges::sort(places);
-  auto const repeated = std::ranges::unique(places);
-  places.erase(repeated.begin(), repeated.end());
+  places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
 }
 
