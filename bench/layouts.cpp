@@ -95,9 +95,9 @@ Layout layout_of(std::string const& text, int ranks) {
     } else if (switches.contains(item)) {
       *switches.at(item) = true;
     } else if (item == "interleaved") {
-      layout.schedule = PipelineSchedule::interleaved;
+      layout.pipeline_schedule = PipelineSchedule::interleaved;
     } else if (item == "ulysses") {
-      layout.mode = ContextMode::ulysses;
+      layout.context_mode = ContextMode::ulysses;
     } else {
       throw UsageError(
           fmt::format("--layout {}: \"{}\" is not understood; write for example "
@@ -175,15 +175,7 @@ class Bench {
     Config config;
     config.model = options_.model;
     config.train.seed = 1;
-    config.parallel.pipeline = layout.sizes[0];
-    config.parallel.data = layout.sizes[1];
-    config.parallel.context = layout.sizes[2];
-    config.parallel.tensor = layout.sizes[3];
-    config.parallel.sequence_parallel = layout.sequence_parallel;
-    config.parallel.context_mode = layout.mode;
-    config.parallel.pipeline_schedule = layout.schedule;
-    config.parallel.shard_optimizer = layout.shard_optimizer;
-    return config;
+    return with_layout(std::move(config), layout);
   }
 
   /// Seconds, of the slowest rank.

@@ -36,8 +36,7 @@ int run(int argc, char** argv) {
   for (std::string const& kernel : kernels) {
     overrides.push_back("kernels." + kernel);
   }
-  Config config = parse_config("", "the defaults", overrides);
-  add_plugins(config.plugins, plugins);
+  Config const config = read_config({.config = "", .overrides = overrides, .plugins = plugins});
   Runtime runtime;
   Registries registries;
   register_everything({.plugins = read_plugins(config.plugins)}, registries, runtime.execution());

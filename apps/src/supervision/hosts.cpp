@@ -28,7 +28,7 @@ std::vector<int> parse_ranks(std::string const& text) {
   for (std::string word; std::getline(words, word, ',');) {
     ranks.push_back(positive_number(word));
   }
-  if (ranks.empty() || std::ranges::min(ranks) < 1) {
+  if (ranks.empty() || std::ranges::min(ranks) < 1 || text.ends_with(',')) {
     throw UsageError(fmt::format("--ranks \"{}\" is not a list of numbers; expected for example 8,6,4", text));
   }
   return ranks;

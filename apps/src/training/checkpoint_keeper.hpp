@@ -48,7 +48,7 @@ class CheckpointKeeper {
     bool memory = false;
     bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
-  /// For the log; no note is of a problem that kept the disk from getting the state.
+  /// For the log. A problem in the notes did not keep the state from the disk.
   using Results = std::vector<CommitResult>;
   /// The part of a request that is still to be done.
   Request remaining(Request const& asked, std::int64_t step) const;

@@ -34,7 +34,7 @@ struct TrainerSetup {
   Execution& execution;
   Watch& watch;
   std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
-  std::string instruction_set;      ///< of the kernels, described
+  std::string instruction_set;      ///< a description of the kernels'
   std::string command;              ///< the whole command line
   std::string resume_command;       ///< that resumes: without options that hold only once
   StepTimes& times;                 ///< of the world's communicator

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/dist/trace/step_times.hpp>
 #include <numeric>
 #include <string_view>

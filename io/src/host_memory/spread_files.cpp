@@ -10,7 +10,6 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <map>
 #include <new>
 #include <utility>
 
