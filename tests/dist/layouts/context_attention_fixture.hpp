@@ -95,7 +95,8 @@ class ContextAttentionTest : public DistTest {
     ContextMode mode;
   };
   ContextAttention context_attention(Communicator const& group, ContextMode mode, char const* name = "kokkos",
-                                     AttentionProblem const& problem = {}) {
+                                     AttentionProblem problem = {}) {
+    problem.dtype = ContextAttention::kernel_dtype(mode, problem.dtype);
     return {group, mode, kernel(name, problem), tensor_ops_};
   }
 
