@@ -76,7 +76,7 @@ std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   return options;
 }
 
-/// Parses "pipeline=2,tensor=2,sequence_parallel" for this many ranks.
+/// Parses "pipeline=2,tensor=2,sequence_parallel" for `ranks` ranks.
 Layout layout_of(std::string const& text, int ranks) {
   Layout layout;
   std::map<std::string, bool*> const switches{{"sequence_parallel", &layout.sequence_parallel},

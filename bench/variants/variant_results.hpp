@@ -25,7 +25,7 @@ VariantResult variant_result(VariantsRequest const& request, std::string_view na
 /// Allocates every parameter and gives it the numbers from [-0.5, 0.5) of its name.
 void set_variant_parameters(ParameterSet& parameters, DType dtype);
 
-/// As many sentence pairs as there are lengths of targets, which count the begin token; prefixes are a third.
+/// As many sentence pairs as there are lengths of targets, which count the start token; prefixes are a third.
 Pack variant_pack(std::vector<std::int32_t> const& source_lengths, std::vector<std::int32_t> const& target_lengths);
 
 }  // namespace heddle

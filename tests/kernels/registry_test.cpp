@@ -3,7 +3,13 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/kernel_choices.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/operations/residual_norm.hpp>
+#include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/token_ranking.hpp>
 
 #include "kernel_fixture.hpp"
 
@@ -15,7 +21,17 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-class RegistryTest : public BuiltInKernelsTest {};
+class RegistryTest : public BuiltInKernelsTest {
+ protected:
+  /// Every implementation of the operation supports the problem.
+  template <class Interface>
+  void expect_support(typename Interface::Problem const& problem) {
+    auto const& registry = registries_.of<Interface>();
+    for (std::string const& name : registry.names()) {
+      EXPECT_NO_THROW(registry.select(name, problem)) << registry.operation() << ": " << name;
+    }
+  }
+};
 
 /// Multiplies nothing; supports every problem or none.
 class FakeGemm final : public Gemm {
@@ -40,6 +56,19 @@ TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
     EXPECT_THAT(names, testing::IsSupersetOf({"reference", "kokkos"}));
   }
   EXPECT_THAT(operations, testing::ElementsAreArray(operation_names()));
+}
+
+/// Tests that loop over implementations leave out the problems that one of them does not support.
+TEST_F(RegistryTest, EveryImplementationComputesBothTypesOfActivations) {
+  for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    expect_support<Activation>({dtype, "relu"});
+    expect_support<Attention>({.dtype = dtype, .heads = 4, .head_dim = 16});
+    expect_support<Embedding>({dtype, DType::float32, 32});
+    expect_support<ResidualNorm>({.dtype = dtype, .d_model = 32});
+    expect_support<SoftmaxCrossEntropy>({dtype, 96, 96});
+    expect_support<TensorOps>({dtype});
+    expect_support<TokenRanking>({dtype, 96});
+  }
 }
 
 TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {

@@ -129,7 +129,7 @@ class BeamSearch {
     return rankings_.rank(context_, logits, live_.size());
   }
 
-  /// The number of tokens that all hypotheses start with: the begin token and those of the shortest prompt.
+  /// The number of tokens that all hypotheses start with: the start token and those of the shortest prompt.
   std::int64_t first_tokens() const {
     auto const shortest = std::ranges::min_element(sentences_, {}, &Sentence::prompt_length);
     return shortest->prompt_length() + 1;
@@ -170,7 +170,7 @@ class BeamSearch {
     return step;
   }
 
-  /// The token at a position: the begin token, then the prompt's tokens, then the hypothesis's own.
+  /// The token at a position: the start token, then the prompt's tokens, then the hypothesis's own.
   std::int32_t token_at(LiveHypothesis const& hypothesis, std::int64_t position) const {
     Tokens const& prompt = sentences_[hypothesis.sentence].prompt;
     if (position == 0) {

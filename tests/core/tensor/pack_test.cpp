@@ -27,7 +27,7 @@ TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
   std::vector<SentencePair> const pairs{{0, {5}, {7}}};
   SideIds without_begin = ids;
   without_begin.target.begin = SpecialIds::absent;
-  EXPECT_THAT([&] { make_pack(pairs, without_begin); }, ThrowsMessage<Error>(HasSubstr("has no begin token")));
+  EXPECT_THAT([&] { make_pack(pairs, without_begin); }, ThrowsMessage<Error>(HasSubstr("has no start token")));
   std::vector<std::vector<std::int32_t>> const sentences{{5}};
   EXPECT_THAT([&] { make_source_pack(sentences, SpecialIds{.begin = 1}); },
               ThrowsMessage<Error>(HasSubstr("has no end token")));

@@ -188,7 +188,7 @@ TEST(Dataset, ChecksSamplesFromElsewhere) {
   EXPECT_THAT(read_error([](Content& c) { c.source.tokens[2] = 60; }),
               AllOf(HasSubstr("/source/tokens"), HasSubstr("token id 60"), HasSubstr("59")));
   EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 0; }), HasSubstr("/target/tokens: token id 0 is"));
-  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 2; }), HasSubstr("begin token"));
+  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 2; }), HasSubstr("start token"));
   EXPECT_THAT(read_error([](Content& c) { c.target.tokens[1] = 3; }), HasSubstr("end token, which no sentence has"));
   EXPECT_EQ(read_error([](Content& c) { c.target.tokens[1] = 1; }), "") << "unknown pieces occur";
   std::string const places = "expected places that rise from 0 to the number of tokens, 3";

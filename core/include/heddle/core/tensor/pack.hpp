@@ -135,7 +135,7 @@ struct PackTokens {
   SideTokens const& of(Side side) const { return side == Side::source ? source : target; }
 };
 
-/// Takes sentence pairs: sources get the source's end token; targets begin with the target's begin token and end with
+/// Takes sentence pairs: sources get the source's end token; targets begin with the target's start token and end with
 /// its end token. Throws Error where one of these tokens is absent.
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
 /// Takes sequences of one side, for a decoder-only (target) or encoder-only (source) model.

@@ -86,7 +86,7 @@ class MemorySamples final : public SampleSource {
 enum class PairForm {
   pairs,    ///< the pairs
   targets,  ///< the targets, for a model that has no encoder: sources cost nothing and are not read
-  /// Single sequences for a decoder-only model (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: begin token,
+  /// Single sequences for a decoder-only model (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: start token,
   /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
   /// predicted.
   prefixed,

@@ -45,10 +45,10 @@ class MemoryLines final : public TextLines {
 /// The samples that are made of lines. Random numbers are keyed by the seed, the epoch, the sequence and the position.
 enum class TextForm : std::uint8_t {
   /// Sequences whose tokens are predicted one after another by a decoder: row i reads token i - 1, the first row the
-  /// begin token.
+  /// start token.
   sequences,
   /// Sequences with prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"): the
-  /// begin token and the tokens that follow it. The tokens behind the prefix are predicted.
+  /// start token and the tokens that follow it. The tokens behind the prefix are predicted.
   prefixed,
   /// Sequences some of whose tokens an encoder is to predict (Devlin et al. 2019): each token except the end tokens
   /// with
