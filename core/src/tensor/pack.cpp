@@ -264,7 +264,7 @@ void SideTokens::add(std::span<std::int32_t const> tokens) {
 
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids) {
   std::int32_t const source_end = present(ids.source.end, "end");
-  std::int32_t const target_begin = present(ids.target.begin, "begin");
+  std::int32_t const target_begin = present(ids.target.begin, "start");
   std::int32_t const target_end = present(ids.target.end, "end");
   auto& [source, target] = tokens;
   source.clear(true);

@@ -25,7 +25,7 @@ void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, Speci
     }
     if (id == special.padding || id == special.begin || id == special.end) {
       throw DataError(fmt::format("{}: token id {} is the vocabulary's {} token, which no sentence has inside", where,
-                                  id, id == special.padding ? "padding" : (id == special.begin ? "begin" : "end")));
+                                  id, id == special.padding ? "padding" : (id == special.begin ? "start" : "end")));
     }
   }
 }

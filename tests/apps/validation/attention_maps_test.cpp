@@ -85,7 +85,7 @@ TEST_F(AttentionMapsTest, AreThoseOfTheModelThatTrains) {
     EXPECT_EQ(found[0].path, "decoder.layers.0.cross_attention");
     EXPECT_EQ(found[1].path, "decoder.layers.1.cross_attention");
     for (AttentionMap const& map : found) {
-      ASSERT_EQ(map.queries, 3) << "begin and the target's tokens";
+      ASSERT_EQ(map.queries, 3) << "the start token and the target's tokens";
       ASSERT_EQ(map.keys, 5) << "the source's tokens and end";
       for (auto row = map.weights.begin(); row != map.weights.end(); row += map.keys) {
         EXPECT_NEAR(std::accumulate(row, row + map.keys, 0.0), 1, 1e-9);
