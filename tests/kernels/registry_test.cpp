@@ -23,12 +23,14 @@ using testing::ThrowsMessage;
 
 class RegistryTest : public BuiltInKernelsTest {
  protected:
-  /// Every implementation of the operation supports the problem.
+  /// Every implementation of the operation supports the problem, except one named `other`.
   template <class Interface>
-  void expect_support(typename Interface::Problem const& problem) {
+  void expect_support(typename Interface::Problem const& problem, std::string const& other = "") {
     auto const& registry = registries_.of<Interface>();
     for (std::string const& name : registry.names()) {
-      EXPECT_NO_THROW(registry.select(name, problem)) << registry.operation() << ": " << name;
+      if (name != other) {
+        EXPECT_NO_THROW(registry.select(name, problem)) << registry.operation() << ": " << name;
+      }
     }
   }
 };
@@ -61,11 +63,12 @@ TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
 /// Tests that loop over implementations leave out the problems that one of them does not support.
 TEST_F(RegistryTest, EveryImplementationComputesBothTypesOfActivations) {
   for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    std::string const bfloat16_only = dtype == DType::float32 ? "simd" : "";  // of the norm and the loss
     expect_support<Activation>({dtype, "relu"});
     expect_support<Attention>({.dtype = dtype, .heads = 4, .head_dim = 16});
     expect_support<Embedding>({dtype, DType::float32, 32});
-    expect_support<ResidualNorm>({.dtype = dtype, .d_model = 32});
-    expect_support<SoftmaxCrossEntropy>({dtype, 96, 96});
+    expect_support<ResidualNorm>({.dtype = dtype, .d_model = 32}, bfloat16_only);
+    expect_support<SoftmaxCrossEntropy>({dtype, 96, 96}, bfloat16_only);
     expect_support<TensorOps>({dtype});
     expect_support<TokenRanking>({dtype, 96});
   }
