@@ -154,6 +154,7 @@ void require_same_plugins(std::vector<PluginFile> const& plugins, Communicator c
 void register_everything(Registration const& registration, Registries& registries, Execution& execution) {
   register_built_in_kernels(registries.kernels, registration.level);
   register_built_in_layers(registries.layers);
+  register_tasks(registries.tasks);
   for (PluginFile const& plugin : registration.plugins) {
     load_plugin(plugin.path, registries);
     if (!registration.trust_plugins) {

@@ -66,6 +66,27 @@ expect 0 'note: new data, from its beginning: epoch 1' \
 expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
 expect 78 'resuming would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
 
+# Corpora are mixed by their weights; a run that stops half-way and resumes draws the same samples.
+cat > mixed.toml << 'TOML'
+[data.corpus.whole]
+train = "data/train.h5"
+weight = 3
+[data.corpus.less]
+train = "less/train.h5"
+tag = "seven"
+TOML
+sed '/^train = /d; s/^micro_batch_tokens = .*/micro_batch_tokens = 64/' run.toml >> mixed.toml
+losses() { sed 's/"tokens_per_second.*//' "$1/metrics.jsonl"; }
+expect 0 'whole: 900 sentence pairs, 75.0 % of the samples; less: 899 sentence pairs, 25.0 % of the samples' \
+  "$HEDDLE" train mixed.toml --set run.directory=mixed
+expect 0 'done: step 3' "$HEDDLE" train mixed.toml --set run.directory=halves --set train.steps=3
+expect 0 'resuming after step 3' "$HEDDLE" train mixed.toml --set run.directory=halves
+[ "$(losses mixed | tail -n 1)" = "$(losses halves | tail -n 1)" ] || fail "a mixture that was resumed differs"
+expect 0 'next batch.*whole: epoch 0, .*; less: epoch 0, ' "$HEDDLE" inspect mixed/checkpoints
+expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set data.train=data/train.h5
+expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
+expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0
+
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe; do

@@ -191,6 +191,19 @@ head -n 5 demo/test.en > sentences
 "$HEDDLE" generate --checkpoint prefix-pairs --end-prompt --with-prompt --batch-tokens 1 --window 2 --input sentences |
   cmp - <(paste sentences translated) || fail "prefix: windows or batches change translations"
 
+# Denoising trains an encoder-decoder model from text, whose masks are others in each epoch.
+expect 78 'vocabulary of text/.*.h5 has no piece <extra_id_0>; `heddle prepare --text … --sentinels 100`' \
+  "$HEDDLE" train run.toml --set train.task=denoising
+"$HEDDLE" prepare --text train.gz --valid-text demo/valid.en --vocab-size 110 --sentinels 12 --out sentinels > log 2>&1 ||
+  fail "prepare --sentinels"
+for noise in spans infilling; do
+  expect 0 '' "$HEDDLE" train run.toml --set run.directory=$noise --set train.task=denoising \
+    --set train.noise=$noise --set train.steps=4 --set data.train=sentinels/train.h5 --set data.valid=sentinels/valid.h5
+  grep -q '"valid_loss"' $noise/metrics.jsonl && ! grep -q valid_bleu $noise/metrics.jsonl || fail "denoising measures"
+done
+expect 0 '' "$HEDDLE" evaluate --checkpoint infilling --text demo/valid.en
+grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
+
 # A kind of model, a dataset and a command that do not fit are named, with a remedy.
 train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
 grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
@@ -202,7 +215,7 @@ expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encod
   "$HEDDLE" generate --checkpoint both
 expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder"\] has no decoder' \
   "$HEDDLE" generate --checkpoint encoder
-expect 78 'measures a decoder-only or encoder-only model, but .*model.stacks = \["encoder", "decoder"\]' \
+expect 78 'measures a task that learns from text, but .*model.stacks = \["encoder", "decoder"\] learns from pairs' \
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
 expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
   "$HEDDLE" translate --checkpoint decoder

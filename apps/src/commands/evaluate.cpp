@@ -222,15 +222,6 @@ void evaluate_model(EvaluateOptions const& options) {
   }
 }
 
-void require_one_stack(ModelDescription const& model) {
-  if (model.stacks.size() > 1) {
-    throw ConfigError(fmt::format(
-        "heddle evaluate --text measures a decoder-only or encoder-only model, but {} = {}; a model that translates is "
-        "measured with --source and --reference",
-        model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks))));
-  }
-}
-
 /// The next lines as tokens, as many as fit into a part of a text; none at its end. Lines without a token are left out.
 std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, LineReader& reader) {
   constexpr std::size_t max_lines = std::size_t{1} << 20;
@@ -251,14 +242,20 @@ std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, L
 /// million tokens or a million lines is read in parts of that size, and no sequence is joined across their ends.
 void evaluate_text(EvaluateOptions const& options) {
   std::string const& text = options.text;
-  auto const model = TrainedModel::open(options.model, require_one_stack);
+  auto const model = TrainedModel::open(options.model, [](ModelDescription const&) {});
   Config const& config = model->config();
   Tokenizer const& tokenizer = model->vocabulary().target;  // with one stack both are the text's
   LineReader reader(text, options.windows.invalid_utf8);
   LossSums loss;
   for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
-    auto const samples = text_samples(config, std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
-                                      {.training = false, .prefixes = model->needs_prefixes()});
+    auto const samples = text_samples(config, model->task(), std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
+                                      {.training = false, .prefixes = model->needs_prefixes()}, text);
+    if (!samples) {
+      throw ConfigError(
+          fmt::format("heddle evaluate --text measures a task that learns from text, but {} learns from "
+                      "pairs; such a model is measured with --source and --reference",
+                      place_of_task(config)));
+    }
     std::cerr << fmt::format("heddle: {}\n", samples->describe());
     loss += model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
                                             {.max_tokens = config.train.micro_batch_tokens}));
@@ -267,7 +264,7 @@ void evaluate_text(EvaluateOptions const& options) {
     throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
   }
   warn_of_invalid_lines(reader);
-  bool const masked = predicts_masked_tokens(config.model);
+  bool const masked = model->task().measures_accuracy();
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
                              100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),

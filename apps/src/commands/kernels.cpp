@@ -114,6 +114,10 @@ void print_registries(Config const& config, Registries const& registries, Execut
       std::cout << fmt::format("        {:<17}   {}\n", option.name, option.meaning);
     }
   }
+  std::cout << "\nTasks, for train.task:\n";
+  for (TaskRegistry::Entry const& entry : registries.tasks.entries()) {
+    std::cout << fmt::format("    {:<21}   {}   {}\n", entry.name, entry.origin, entry.task->meaning());
+  }
 }
 
 CommandSyntax kernels_syntax(KernelsOptions& options) {
@@ -124,7 +128,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
       "[options]";
   syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
-would run in the configured precision, and the layers. Without a configuration every key has its default,
+would run in the configured precision, the layers and the tasks. Without a configuration every key has its default,
 the paper's base model. `kernels.OPERATION` in the configuration names one instead of `auto`. With
 --benchmark: times the implementations in a training step of the configured model and keeps the times in
 kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet. With

@@ -128,7 +128,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   Config checked = loaded.config;
   checked.parallel = {};  // the plan chooses the layout
   check_config(checked, loaded.registries);
-  settle_validate_bleu(loaded.config, loaded.registries.layers);
+  settle_validate_bleu(loaded.config, loaded.registries);
 }
 
 std::int64_t node_memory(double gibibytes) {

@@ -21,20 +21,23 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
   syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
 sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
 existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
-vocab.target.model). Encoder-decoder models learn from pairs, encoder-only and decoder-only ones from
---text.)";
+vocab.target.model). Encoder-decoder models learn from pairs, or with train.task = "denoising" from --text;
+encoder-only and decoder-only ones from --text.)";
   syntax.options.add_options()                                                            //
       ("source", without_default(prepared.source, "TEXT"), "training text, source side")  //
       ("target", without_default(prepared.target, "TEXT"),
-       "training text, target side: line n translates the source's line n")                                       //
-      ("valid-source", without_default(prepared.valid_source, "TEXT"), "validation text, source side")            //
-      ("valid-target", without_default(prepared.valid_target, "TEXT"), "validation text, target side")            //
-      ("text", without_default(prepared.text, "TEXT"), "training text of an encoder-only or decoder-only model")  //
-      ("valid-text", without_default(prepared.valid_text, "TEXT"), "its validation text")                         //
+       "training text, target side: line n translates the source's line n")                             //
+      ("valid-source", without_default(prepared.valid_source, "TEXT"), "validation text, source side")  //
+      ("valid-target", without_default(prepared.valid_target, "TEXT"), "validation text, target side")  //
+      ("text", without_default(prepared.text, "TEXT"),
+       "training text of an encoder-only or decoder-only model, or of denoising")          //
+      ("valid-text", without_default(prepared.valid_text, "TEXT"), "its validation text")  //
       ("vocab-size", with_default(prepared.vocabulary_size, "N"),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
       ("vocab-type", with_default(prepared.vocabulary_type, "bpe|unigram"),
        "kind of vocabulary")  //
+      ("sentinels", with_default(prepared.sentinels, "N"),
+       "special pieces <extra_id_0> … in the vocabulary of --text, for train.noise = \"spans\"; 100 are usual")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
@@ -53,7 +56,7 @@ vocab.target.model). Encoder-decoder models learn from pairs, encoder-only and d
 }
 
 void check_options(po::variables_map const& values) {
-  for (char const* const name : {"vocab-size", "vocab-type"}) {
+  for (char const* const name : {"vocab-size", "vocab-type", "sentinels"}) {
     if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
       throw UsageError(fmt::format(
           "--{} says how to learn a vocabulary, but --vocab-model gives one: give only one of the two", name));

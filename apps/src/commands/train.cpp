@@ -70,8 +70,8 @@ CpuLevel common_cpu_level(Communicator const& world, Verbosity verbosity) {
 }
 
 /// The mesh's groups, and the way in which [parallel] uses them; collective over `world`.
-ParallelState make_parallel(Config const& config, LayerRegistry const& layers, Communicator const& world) {
-  ModelDescription const model = describe_trainable(config, layers);
+ParallelState make_parallel(Config const& config, Registries const& registries, Communicator const& world) {
+  ModelDescription const model = describe_trainable(config, registries);
   Mesh const mesh = make_mesh(config, model, world.rank(), world.size());
   ParallelState parallel = make_parallel_state(world, mesh);
   parallel.sequence_parallel = config.parallel.sequence_parallel;
@@ -128,8 +128,8 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
-  settle_validate_bleu(config, registries.layers);
-  ParallelState const parallel = make_parallel(config, registries.layers, world);
+  settle_validate_bleu(config, registries);
+  ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
   registries.kernels.set_timings(kernels.timings);
@@ -169,7 +169,7 @@ ExitCode train_dry(TrainOptions const& options) {
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
   check_config(config, registries);
-  settle_validate_bleu(config, registries.layers);
+  settle_validate_bleu(config, registries);
   print_warnings(config);
   return dry_run({.options = options,
                   .config = config,

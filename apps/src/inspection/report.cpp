@@ -24,8 +24,12 @@ constexpr std::size_t example_pairs = 2;
 /// The run's validation data, else its training data, where it is still in place; the reason otherwise.
 std::optional<Dataset> data_of(Config const& config, Notes& notes) {
   std::vector<std::string> reasons;
-  for (std::string const& path : {dataset_in(config.data.valid, "valid.h5"),
-                                  config.data.train.empty() ? std::string() : config.data.train.front()}) {
+  std::vector<std::string> paths{dataset_in(config.data.valid, "valid.h5")};
+  paths.insert(paths.end(), config.data.train.begin(), config.data.train.end());
+  for (CorpusConfig const& corpus : config.data.corpora) {
+    paths.insert(paths.end(), corpus.train.begin(), corpus.train.end());
+  }
+  for (std::string const& path : paths) {
     std::error_code problem;
     if (path.empty() || !fs::is_regular_file(path, problem)) {
       continue;
@@ -53,9 +57,10 @@ void require_targets_are_read(HtmlReportOptions const& options, Config const& co
 }
 
 /// The sides of a pack of the dataset as the model reads it; null and a note where the dataset is not of its kind.
-boost::json::value pack_of(Config const& config, Dataset const& dataset, bool prefixes, Notes& notes) {
+boost::json::value pack_of(Config const& config, Task const& task, Dataset const& dataset, bool prefixes,
+                           Notes& notes) {
   try {
-    auto const samples = samples_for(config, dataset, {.training = false, .prefixes = prefixes});
+    auto const samples = samples_for(config, task, dataset, {.training = false, .prefixes = prefixes});
     return pack_of_samples(*samples, dataset, config.model.max_length);
   } catch (Error const& error) {
     notes.push_back(fmt::format("no pack is shown: {}", error.what()));
@@ -86,7 +91,7 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   try {
     ModelView view = ModelView::open(model);
     bool const prefixes = view.description().needs_prefixes();
-    data["pack"] = dataset ? pack_of(config, *dataset, prefixes, notes) : nullptr;
+    data["pack"] = dataset ? pack_of(config, view.task(), *dataset, prefixes, notes) : nullptr;
     require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
     data["model"] = view.to_json(sentences, options.beam_size, notes);
   } catch (UntrustedPluginsError const&) {

@@ -149,14 +149,15 @@ class SelectionRecorder final : public KernelObserver {
 struct Sample {
   VocabularySizes vocabulary;
   Pack pack;
+  std::string origin;
 };
 
-Sample read_sample(Config const& config, bool prefixes) {
-  Dataset const data = Dataset::open(config.data.train);
-  auto const samples = samples_for(config, data, {.prefixes = prefixes});
-  BatchPlanner batches(*samples, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
-  SampledMicroBatches const batch(*samples, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
-  return {vocabulary_sizes(data), batch.micro_batch(0)};
+Sample read_sample(Config const& config, Registries const& registries, bool prefixes) {
+  TrainingData const data = open_training_data(config);
+  Mixture const mixture = training_mixture(config, registries.tasks.of(config), data, prefixes);
+  BatchPlanner batches(mixture, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
+  SampledMicroBatches const batch(mixture, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
+  return {vocabulary_sizes(data.train.front()), batch.micro_batch(0), " of " + data.name()};
 }
 
 Sample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
@@ -259,13 +260,12 @@ KernelSelections select_kernels(Config const& configured, Registries const& regi
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);
   bool const prefixes = describe_model(config.model, benchmark.registries.layers).needs_prefixes();
-  Sample const sample = config.data.train.empty() ? synthetic_sample(config, prefixes, benchmark.vocabulary)
-                                                  : read_sample(config, prefixes);
+  Sample const sample = config.data.has_training() ? read_sample(config, benchmark.registries, prefixes)
+                                                   : synthetic_sample(config, prefixes, benchmark.vocabulary);
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
              readable_count(sample.pack.source_rows.tokens), readable_count(sample.pack.target_rows.tokens),
-             config.data.train.empty() ? " (synthetic)" : " of " + config.data.train.front(),
-             readable_count(sample.vocabulary.target),
+             sample.origin, readable_count(sample.vocabulary.target),
              config.parallel.tensor > 1 ? fmt::format(", parallel.tensor = {}", config.parallel.tensor) : "");
   Peaks const peaks = measure_peaks(benchmark.registries.kernels, benchmark.execution, {dtype}, 1);
   MatmulPeak const& matmul = peaks.matmul(dtype);

@@ -76,7 +76,7 @@ PlanSession::PlanSession(Config const& config, Registries& registries, Execution
       world_(world),
       cache_(kernel_cache_path(config.kernels.cache)),
       model_(describe_model(config.model, registries.layers)),
-      data_(PlannedData::open(config, model_, settings.vocabulary)) {
+      data_(PlannedData::open(config, registries, settings.vocabulary)) {
   MeasuredTimes measured = read_cache(cache_, notes_);
   for (char const* const older : {"call-times.json", "network.json"}) {
     auto const file = cache_.parent_path() / older;

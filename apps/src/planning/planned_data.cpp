@@ -14,47 +14,48 @@
 
 namespace heddle {
 
-std::unique_ptr<PlannedData> PlannedData::open(Config const& config, ModelDescription const& model,
+std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries const& registries,
                                                std::int64_t vocabulary) {
+  Task const& task = registries.tasks.of(config);
+  bool const prefixes = describe_model(config.model, registries.layers).needs_prefixes();
   std::unique_ptr<PlannedData> data(new PlannedData());
-  if (config.data.train.empty()) {
-    data->take_random_pairs(config, model, vocabulary);
+  if (!config.data.has_training()) {
+    data->take_random_pairs(config, task, prefixes, vocabulary);
   } else {
-    data->take_dataset(config, model);
+    data->take_dataset(config, task, prefixes);
   }
-  BatchPlanner planner(*data->samples_,
+  BatchPlanner planner(*data->mixture_,
                        {.batch_tokens = config.train.batch_tokens, .max_length = config.model.max_length},
                        config.train.seed);
   data->totals_ = planner.totals();
   data->batch_tokens_ = std::min(config.train.batch_tokens, data->totals_.tokens);
   data->packs_.emplace(RunPacks::Setup{.config = config,
-                                       .training = *data->samples_,
+                                       .training = *data->mixture_,
                                        .validation = data->valid_samples_.get(),
-                                       .prefixes = model.needs_prefixes(),
-                                       .sequences = data->dataset_ && data->dataset_->has_lines(),
-                                       .listed = data->dataset_.has_value()});
+                                       .prefixes = prefixes,
+                                       .sequences = data->data_ && data->data_->has_lines(),
+                                       .listed = data->data_.has_value()});
   std::int64_t const batches =
-      std::min<std::int64_t>(data->dataset_ ? planned_batches : random_batches, config.train.steps);
+      std::min<std::int64_t>(data->data_ ? planned_batches : random_batches, config.train.steps);
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     data->batches_.push_back(planner.next());
   }
   return data;
 }
 
-void PlannedData::take_dataset(Config const& config, ModelDescription const& model) {
-  TrainingData data = open_training_data(config);
-  dataset_.emplace(std::move(data.train));
-  valid_ = std::move(data.valid);
-  samples_ = samples_for(config, *dataset_, {.prefixes = model.needs_prefixes()});
-  if (valid_) {
-    valid_samples_ = samples_for(config, *valid_, {.training = false, .prefixes = model.needs_prefixes()});
+void PlannedData::take_dataset(Config const& config, Task const& task, bool prefixes) {
+  data_ = open_training_data(config);
+  mixture_ = training_mixture(config, task, *data_, prefixes);
+  if (data_->valid) {
+    valid_samples_ = samples_for(config, task, *data_->valid, {.training = false, .prefixes = prefixes});
   }
-  vocabulary_ = vocabulary_sizes(*dataset_);
+  vocabulary_ = vocabulary_sizes(data_->train.front());
 }
 
-void PlannedData::take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary) {
-  if (predicts_masked_tokens(config.model) || model.needs_prefixes()) {
-    throw ConfigError("a plan for an encoder-only model, or for a model with prefixes, needs data: set data.train");
+void PlannedData::take_random_pairs(Config const& config, Task const& task, bool prefixes, std::int64_t vocabulary) {
+  if (!task.pairs(prefixes) || prefixes) {
+    throw ConfigError(
+        "a plan for a task that learns from text, or for a model with prefixes, needs data: set data.train");
   }
   vocabulary_ = {vocabulary, vocabulary, true};
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
@@ -69,16 +70,16 @@ void PlannedData::take_random_pairs(Config const& config, ModelDescription const
                               .micro_batches = 1,
                               .shortest = std::min<std::int64_t>(10, longest),
                               .longest = longest});
-  samples_ = std::make_unique<MemorySamples>(pairs.pairs(0), SyntheticBatch::special_ids);
+  mixture_ = Mixture({{.samples = std::make_shared<MemorySamples>(pairs.pairs(0), SyntheticBatch::special_ids)}});
 }
 
 std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut const& cut) const {
-  return std::make_unique<SampledMicroBatches>(*samples_, batches_[static_cast<std::size_t>(batch)], cut);
+  return std::make_unique<SampledMicroBatches>(*mixture_, batches_[static_cast<std::size_t>(batch)], cut);
 }
 
 std::string PlannedData::describe() const {
-  return dataset_ ? samples_->describe()
-                  : fmt::format("random sentence pairs, {} pieces", readable_count(vocabulary_.target));
+  return data_ ? mixture_->describe()
+               : fmt::format("random sentence pairs, {} pieces", readable_count(vocabulary_.target));
 }
 
 double PlannedData::tokens_of_a_step() const {

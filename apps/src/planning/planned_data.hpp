@@ -4,7 +4,7 @@
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/run_packs.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +20,9 @@ class PlannedData final : public BatchSamples {
   static constexpr int random_batches = 2;
 
   /// Opens data.train, and data.valid where a run would validate. `vocabulary` counts the pieces of random sentences.
-  /// Throws as training does where the data do not fit the model, and ConfigError for an encoder-only model or one
-  /// with prefixes if there are no data.
-  static std::unique_ptr<PlannedData> open(Config const& config, ModelDescription const& model,
-                                           std::int64_t vocabulary);
+  /// Throws as training does where the data do not fit the task, and ConfigError for a task that learns from text or a
+  /// model with prefixes if there are no data.
+  static std::unique_ptr<PlannedData> open(Config const& config, Registries const& registries, std::int64_t vocabulary);
 
   int batches() const override { return static_cast<int>(batches_.size()); }
   std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
@@ -32,7 +31,7 @@ class PlannedData final : public BatchSamples {
 
   VocabularySizes const& vocabulary() const { return vocabulary_; }
   /// The dataset; null for random sentences.
-  Dataset const* dataset() const { return dataset_ ? &*dataset_ : nullptr; }
+  Dataset const* dataset() const { return data_ ? &data_->train.front() : nullptr; }
   /// "30,000 sentence pairs", or that they are random.
   std::string describe() const;
   SampleTotals const& totals() const { return totals_; }
@@ -45,12 +44,11 @@ class PlannedData final : public BatchSamples {
 
  private:
   PlannedData() = default;
-  void take_dataset(Config const& config, ModelDescription const& model);
-  void take_random_pairs(Config const& config, ModelDescription const& model, std::int64_t vocabulary);
+  void take_dataset(Config const& config, Task const& task, bool prefixes);
+  void take_random_pairs(Config const& config, Task const& task, bool prefixes, std::int64_t vocabulary);
 
-  std::optional<Dataset> dataset_;
-  std::optional<Dataset> valid_;
-  std::unique_ptr<SampleSource> samples_;
+  std::optional<TrainingData> data_;  ///< empty: random pairs
+  std::optional<Mixture> mixture_;
   std::unique_ptr<SampleSource> valid_samples_;  ///< null: nothing is validated
   std::optional<RunPacks> packs_;
   VocabularySizes vocabulary_;

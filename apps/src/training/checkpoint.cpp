@@ -107,11 +107,11 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
   }
 }
 
-bool has_new_data(Checkpoint const& checkpoint, Dataset const& data) {
+bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
   return !checkpoint.contents().dataset.empty() && checkpoint.contents().dataset != data.digest();
 }
 
-void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data) {
+void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
   Config const saved = stored_config(checkpoint);
   std::vector<std::string> changed;
@@ -145,20 +145,31 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset 
   }
 }
 
-bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid) {
+/// Whether a task makes the same samples of the same data with both configurations.
+bool same_samples(Config const& before, Config const& after, Task const& task) {
+  if (before.train.task != after.train.task) {
+    return false;
+  }
+  std::vector<std::string> const keys = task.keys();
+  return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
+    return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
+  });
+}
+
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid) {
   Config const saved = stored_config(checkpoint);
-  bool const masks = !stack_kind(config.model.stacks.back()).predicts;
-  if (masks && saved.train.mask_rate != config.train.mask_rate) {
+  if (!same_samples(saved, config, task)) {
     return true;  // other tokens of the same text
   }
   return checkpoint.contents().valid_dataset.empty() ? saved.data.valid != config.data.valid
                                                      : checkpoint.contents().valid_dataset != valid.digest();
 }
 
-bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data) {
-  TrainConfig const saved = stored_config(checkpoint).train;
-  return !has_new_data(checkpoint, data) && saved.label_smoothing == config.train.label_smoothing &&
-         saved.z_loss == config.train.z_loss && saved.mask_rate == config.train.mask_rate;
+bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,
+                           TrainingData const& data) {
+  Config const saved = stored_config(checkpoint);
+  return !has_new_data(checkpoint, data) && saved.train.label_smoothing == config.train.label_smoothing &&
+         saved.train.z_loss == config.train.z_loss && same_samples(saved, config, task);
 }
 
 std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {

@@ -5,7 +5,7 @@
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/dataset/dataset.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 
 /// Throws ConfigError if continuing from `checkpoint` with `config` would not be the same run: another model, another
 /// order of the data, or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another one.
-void check_same_run(Checkpoint const& checkpoint, Config const& config, Dataset const& data, bool new_data);
+void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data);
 
 /// The checkpoint's configuration, with "section.key=value" in place of its own. Throws ConfigError where it cannot be
 /// read, DataError if its seed differs from the one in the checkpoint's state.
@@ -37,14 +37,15 @@ void check_description(Checkpoint const& checkpoint, ModelDescription const& mod
 void check_parameters(Checkpoint const& checkpoint, ParameterSet const& parameters);
 
 /// Whether the checkpoint was trained on another dataset; false if it does not say.
-bool has_new_data(Checkpoint const& checkpoint, Dataset const& data);
+bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data);
 
 /// Whether the best validation loss of the checkpoint was measured on another dataset than `valid`. Where an older
 /// checkpoint does not say, that is so if data.valid was another path.
-bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Dataset const& valid);
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid);
 
 /// Whether training losses with `config` on `data` can be compared with the checkpoint's.
-bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Dataset const& data);
+bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,
+                           TrainingData const& data);
 
 /// The keys of [model] whose values in `config` change the results of the checkpoint's model; recompute, which changes
 /// only when activations are computed, does not count.

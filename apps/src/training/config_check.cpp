@@ -46,28 +46,35 @@ std::vector<std::string> parameter_names(Config config, Registries const& regist
 
 }  // namespace
 
-void settle_validate_bleu(Config& config, LayerRegistry const& layers) {
-  if (!config.train.places.given("validate_bleu") && no_translation_reason(describe_model(config.model, layers))) {
+void settle_validate_bleu(Config& config, Registries const& registries) {
+  if (!config.train.places.given("validate_bleu") &&
+      (!registries.tasks.of(config).translates() ||
+       no_translation_reason(describe_model(config.model, registries.layers)))) {
     config.train.validate_bleu = false;
   }
 }
 
-ModelDescription describe_trainable(Config const& config, LayerRegistry const& layers) {
-  ModelDescription model = describe_model(config.model, layers);
+ModelDescription describe_trainable(Config const& config, Registries const& registries) {
+  Task const& task = registries.tasks.of(config);
+  ModelDescription model = describe_model(config.model, registries.layers);
   if (auto const reason = model.untrainable_reason()) {
     throw ConfigError(*reason);
   }
   if (config.train.validate_every > 0 && config.train.validate_bleu) {
-    require_translation(model, config.train.places.of("validate_bleu") + " = true",
-                        "; or set train.validate_bleu = false");
+    std::string const wanted = config.train.places.of("validate_bleu") + " = true";
+    require_translation(model, wanted, "; or set train.validate_bleu = false");
+    if (!task.translates()) {
+      throw ConfigError(fmt::format("{} measures translations, and {} makes none; set train.validate_bleu = false",
+                                    wanted, place_of_task(config)));
+    }
   }
   return model;
 }
 
 void check_config(Config config, Registries const& registries) {
   registries.kernels.require_known(config.kernels);
-  settle_validate_bleu(config, registries.layers);
-  ModelDescription const model = describe_trainable(config, registries.layers);
+  settle_validate_bleu(config, registries);
+  ModelDescription const model = describe_trainable(config, registries);
   make_mesh(config, model, 0, ranks_of(config.parallel));
   // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.
   constexpr std::int64_t usual_vocabulary = 8000;

@@ -7,10 +7,10 @@
 namespace heddle {
 
 /// By default there is BLEU where the model translates; only a key that was given asks for it otherwise.
-void settle_validate_bleu(Config& config, LayerRegistry const& layers);
+void settle_validate_bleu(Config& config, Registries const& registries);
 
 /// Describes a model that can be trained and, if [train] asks for BLEU, translate. Throws ConfigError for any other.
-ModelDescription describe_trainable(Config const& config, LayerRegistry const& layers);
+ModelDescription describe_trainable(Config const& config, Registries const& registries);
 
 /// Checks a configuration as training does, as far as neither data nor ranks are needed: the kernels' names, the layers
 /// with their options and keys, the layout, an implementation for all that the model computes, the patterns of

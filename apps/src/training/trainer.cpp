@@ -50,12 +50,11 @@ Trainer::Trainer(TrainerSetup const& setup)
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
-  TrainingData data = open_training_data(config_);
-  train_data_.emplace(std::move(data.train));
-  valid_data_ = std::move(data.valid);
-  if (valid_data_) {
-    valid_digest_ = valid_data_->digest();
-    valid_samples_ = samples_for(config_, *valid_data_, {.training = false, .prefixes = model.needs_prefixes()});
+  Task const& task = setup_.registries.tasks.of(config_);
+  data_ = open_training_data(config_);
+  if (data_->valid) {
+    valid_digest_ = data_->valid->digest();
+    valid_samples_ = samples_for(config_, task, *data_->valid, {.training = false, .prefixes = model.needs_prefixes()});
   }
   if (valid_samples_ && all_samples(*valid_samples_, config_.model.max_length).samples.empty()) {
     throw DataError(
@@ -63,12 +62,13 @@ void Trainer::open_data() {
                     "on; set train.validate_every = 0 or another data.valid",
                     config_.data.valid, config_.model.max_length));
   }
-  samples_ = samples_for(config_, *train_data_, {.prefixes = model.needs_prefixes()});
+  mixture_ = training_mixture(config_, task, *data_, model.needs_prefixes());
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
-  batches_.emplace(*samples_, limits, config_.train.seed);
+  batches_.emplace(*mixture_, limits, config_.train.seed);
+  cursor_ = batches_->cursor();
   Communicator const& world = setup_.parallel.world;
   // Ranks with one data coordinate train on the same samples.
-  reader_.emplace(*samples_, *batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
+  reader_.emplace(*mixture_, *batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
   require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
 }
 
@@ -78,23 +78,23 @@ void Trainer::announce() {
   log_.print_verbose(to_toml(config_));
   log_.info(describe_changes(config_));
   RunPacks const packs({.config = config_,
-                        .training = *samples_,
+                        .training = *mixture_,
                         .validation = valid_samples_.get(),
                         .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
-                        .sequences = train_data_->has_lines()});
+                        .sequences = data_->has_lines()});
   report_.emplace(RunReport::Setup{.config = config_,
                                    .registries = setup_.registries,
                                    .parallel = parallel,
-                                   .vocabulary = vocabulary_sizes(*train_data_),
+                                   .vocabulary = vocabulary_sizes(data_->train.front()),
                                    .command = setup_.command},
                   packs.largest(config_, parallel.mesh));
   log_.info(report_->mesh().line);
   log_.notice(report_->mesh().warning);
   log_.debug(report_->mesh().table + report_->memory_table());
-  for (std::string const& note : keys_without_effect(config_, parallel.mesh)) {
+  for (std::string const& note : keys_without_effect(config_, parallel.mesh, setup_.registries.tasks.of(config_))) {
     log_.info("note: " + note);
   }
-  if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(*train_data_)); !tied.empty()) {
+  if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(data_->train.front())); !tied.empty()) {
     log_.info("note: " + tied);
   }
   print_warnings();
@@ -122,7 +122,7 @@ void Trainer::build_model() {
                                         .registries = setup_.registries,
                                         .parallel = setup_.parallel,
                                         .execution = setup_.execution,
-                                        .vocabulary = vocabulary_sizes(*train_data_),
+                                        .vocabulary = vocabulary_sizes(data_->train.front()),
                                         .dtype = dtype_of(config_.train.precision),
                                         .observer = &setup_.times});
   if (config_.train.reserve_memory) {
@@ -156,7 +156,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
                                         ? checkpoints_.go_back(*setup_.options.resume_from, report_on_stderr)
                                         : checkpoints_.newest(report_on_stderr);
   if (found) {
-    check_same_run(*found, config_, *train_data_, setup_.options.new_data);
+    check_same_run(*found, config_, *data_, setup_.options.new_data);
     try {
       found->fetch(own_slices(engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
@@ -165,7 +165,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
       }
       found = checkpoints_.newest_on_disk(report_on_stderr);
       if (found) {
-        check_same_run(*found, config_, *train_data_, setup_.options.new_data);
+        check_same_run(*found, config_, *data_, setup_.options.new_data);
       }
     }
   }
@@ -201,22 +201,26 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
-  if (has_new_data(checkpoint, *train_data_)) {
-    ++state_.epoch;
-    state_.position = 0;
-    log_.info(fmt::format("note: new data, from its beginning: epoch {}", state_.epoch));
+  cursor_ = data_cursor(checkpoint.contents(), checkpoint.directory().string());
+  if (has_new_data(checkpoint, *data_)) {
+    for (SampleCursor& own : cursor_) {
+      ++own.epoch;
+      own.position = 0;
+    }
+    log_.info(fmt::format("note: new data, from its beginning: epoch {}", cursor_.front().epoch));
   }
   restore_losses(checkpoint);
-  reader_->seek(state_.epoch, state_.position);
+  reader_->seek(cursor_);
 }
 
 void Trainer::restore_losses(Checkpoint const& checkpoint) {
-  if (has_comparable_losses(checkpoint, config_, *train_data_)) {
+  Task const& task = setup_.registries.tasks.of(config_);
+  if (has_comparable_losses(checkpoint, config_, task, *data_)) {
     loss_watch_.restore(checkpoint.contents().losses);
   }
-  if (!valid_data_) {
+  if (!data_->valid) {
     valid_digest_ = checkpoint.contents().valid_dataset;
-  } else if (has_new_validation(checkpoint, config_, *valid_data_)) {
+  } else if (has_new_validation(checkpoint, config_, task, *data_->valid)) {
     if (state_.best_step > 0) {
       log_.info(fmt::format(
           "note: {} is another validation set than before, or is masked otherwise: the best validation loss "
@@ -242,7 +246,7 @@ void Trainer::print_start() {
                           setup_.directory.string()));
   }
   log_.info(fmt::format(
-      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), samples_->describe(),
+      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), mixture_->describe(),
       batches_->totals().left_out > 0
           ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
           : ""));
@@ -308,8 +312,7 @@ StepReport Trainer::train_step() {
     report_not_finite(outcome);
     if (!outcome.skipped) {
       ++state_.step;
-      state_.epoch = reader_->epoch();
-      state_.position = reader_->position();
+      cursor_ = batches_->cursor();
       state_.tokens += batch.tokens().all;
       return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs()};
     }
@@ -366,12 +369,12 @@ void Trainer::after_step(StepReport const& report) {
   std::optional<ValidationResult> validation;
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
-  if (valid_data_ && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+  if (data_->valid && (state_.step % every == 0 || state_.step == config_.train.steps)) {
     if (is_rank_zero()) {
       training_log_->pause();
     }
     setup_.watch.phase("validating after step", state_.step);
-    validation = validate({config_, setup_.registries, *valid_data_, *valid_samples_, *engine_, setup_.parallel,
+    validation = validate({config_, setup_.registries, *data_->valid, *valid_samples_, *engine_, setup_.parallel,
                            setup_.execution, setup_.watch, *whole_model_});
     best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
     state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
@@ -462,9 +465,10 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   CheckpointContents contents;
   contents.state = state_;
   contents.config = to_toml(config_);
-  contents.source_model = train_data_->vocabulary().source.model();
-  contents.target_model = train_data_->vocabulary().target.model();
-  contents.dataset = train_data_->digest();
+  contents.source_model = data_->vocabulary().source.model();
+  contents.target_model = data_->vocabulary().target.model();
+  contents.dataset = data_->digest();
+  set_data_cursor(contents, cursor_);
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();

@@ -8,6 +8,7 @@
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/dataset/batch_reader.hpp>
 #include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/training_data.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -123,10 +124,9 @@ class Trainer {
 
   TrainerSetup setup_;
   Config const& config_;
-  std::optional<Dataset> train_data_;
-  std::optional<Dataset> valid_data_;  ///< empty if nothing is validated
-  std::string valid_digest_;           ///< of what state_.best_valid_loss was measured on; "": unknown
-  std::unique_ptr<SampleSource> samples_;
+  std::optional<TrainingData> data_;
+  std::string valid_digest_;  ///< of what state_.best_valid_loss was measured on; "": unknown
+  std::optional<Mixture> mixture_;
   std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;
   std::optional<BatchReader> reader_;
@@ -135,6 +135,7 @@ class Trainer {
   std::optional<WholeModel> whole_model_;
   CheckpointKeeper checkpoints_;
   TrainingState state_;
+  MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;                   ///< rank 0's
   bool warned_of_attention_ = false;       ///< that it is uniform

@@ -58,6 +58,7 @@ class TrainedModel {
   Vocabulary const& vocabulary() const { return vocabulary_; }
   Execution& execution() { return runtime_.execution(); }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
+  Task const& task() const { return registries_.tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
 

@@ -37,20 +37,20 @@ std::string cell(std::string text) {
 }
 
 /// The first pairs as a table in Markdown.
-std::string table(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs,
+std::string table(ValidationSetup const& setup, std::vector<SampleId> const& pairs,
                   std::vector<std::string> const& hypotheses, std::vector<std::string> const& references) {
   constexpr std::size_t max_lines = 8;
   Tokenizer const& tokenizer = setup.dataset.source_tokenizer();
   std::string text = "| source | translation | reference |\n| --- | --- | --- |\n";
   for (std::size_t line = 0; line < std::min(pairs.size(), max_lines); ++line) {
-    text += fmt::format("| {} | {} | {} |\n", cell(tokenizer.decode(setup.dataset.source(pairs[line]))),
+    text += fmt::format("| {} | {} | {} |\n", cell(tokenizer.decode(setup.dataset.source(pairs[line].index))),
                         cell(hypotheses[line]), cell(references[line]));
   }
   return text;
 }
 
 /// Sets the BLEU and the translations of a result.
-void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pairs, ValidationResult& result) {
+void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs, ValidationResult& result) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
   GenerationModel const model{setup.engine.model(), setup.dataset.vocabulary().special_ids(),
@@ -59,7 +59,7 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
   IndexRange const mine = share(count, replicas.rank(), replicas.size());
   std::vector<std::vector<std::int32_t>> sources;
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-    sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)]));
+    sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)].index));
   }
   Arena arena;
   auto const generated =
@@ -82,8 +82,8 @@ void translate(ValidationSetup const& setup, std::vector<std::int64_t> const& pa
   }
   std::vector<std::string> references;
   BleuCounter bleu;
-  for (std::int64_t const pair : pairs) {
-    references.push_back(tokenizer.decode(setup.dataset.target(pair)));
+  for (SampleId const& pair : pairs) {
+    references.push_back(tokenizer.decode(setup.dataset.target(pair.index)));
     bleu.add(hypotheses.at(references.size() - 1), references.back());
   }
   result.bleu = bleu.score().score;
@@ -111,7 +111,7 @@ std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds c
 GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch) {
   constexpr std::int64_t max_length = 64;
   constexpr std::size_t max_searched = 100;
-  GlobalBatch chosen{.epoch = batch.epoch};
+  GlobalBatch chosen;
   std::int64_t tokens = 0;
   for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
     std::int64_t const cost = batch.costs[index].longer();
@@ -138,7 +138,7 @@ void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, V
     for (AttentionMap const& map : view.maps) {
       result.attention.push_back({map.path, draw(map)});
     }
-    result.attention_tokens = describe_tokens(setup.dataset, chosen.samples.front(), ids);
+    result.attention_tokens = describe_tokens(setup.dataset, chosen.samples.front().index, ids);
   }
 }
 
@@ -148,7 +148,7 @@ ValidationResult validate(ValidationSetup const& setup) {
   GlobalBatch const batch = all_samples(setup.samples, setup.config.model.max_length);
   LossSums const sums = validation_loss(setup, batch);
   ValidationResult result{.loss = sums.negative_log_likelihood / sums.weight};
-  if (predicts_masked_tokens(setup.config.model)) {
+  if (setup.registries.tasks.of(setup.config).measures_accuracy()) {
     result.accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.tokens);
   }
   if (setup.config.train.validate_bleu) {

@@ -279,6 +279,20 @@ void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
   }
 }
 
+void check_corpora(DataConfig const& data, ConfigDocument const& document) {
+  for (CorpusConfig const& corpus : data.corpora) {
+    std::string const where = document.origin(corpus.places.section);
+    if (corpus.train.empty()) {
+      throw ConfigError(fmt::format("{}: {} names no dataset; for example train = \"data/news/train.h5\"", where,
+                                    corpus.places.section));
+    }
+    if (!data.train.empty()) {
+      throw ConfigError(fmt::format("{}: {} beside data.train; training takes one dataset, or corpora that are mixed",
+                                    where, corpus.places.section));
+    }
+  }
+}
+
 /// Digests, one for each path.
 void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document) {
   auto const is_digest = [](std::string const& text) {
@@ -306,6 +320,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
   }
   check_together(config, document);
   check_stacks(config.model, document);
+  check_corpora(config.data, document);
   check_groups(config.optimizer, document);
   check_plugins(config.plugins, document);
 }
@@ -361,7 +376,7 @@ Config load_config(std::string const& path, std::vector<std::string> const& over
 
 void require_supported(Config const& config) {
   require_given("run.directory", !config.run.directory.empty(), "runs/first");
-  require_given("data.train", !config.data.train.empty(), "data/demo/train.h5");
+  require_given("data.train", config.data.has_training(), "data/demo/train.h5");
   if (config.train.validate_every > 0) {
     require_given("data.valid", !config.data.valid.empty(), "data/demo/valid.h5");
   }

@@ -206,6 +206,13 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
   }
 }
 
+void add_corpus(Keys const& keys, CorpusConfig& corpus) {
+  keys.key("train", corpus.train, {.one_or_several = true}, "the dataset, in one or several files");
+  keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
+           "its share of the samples, relative to the other corpora's");
+  keys.key("tag", corpus.tag, any(), "text in front of each source, such as \"<news>\"");
+}
+
 void add_paths(ConfigTree& tree, Config& config) {
   Keys const run = add_section(tree, "run", "one training run");
   run.key("directory", config.run.directory, any(), "for checkpoints, metrics and the resolved configuration");
@@ -213,6 +220,8 @@ void add_paths(ConfigTree& tree, Config& config) {
   OptionDescription const files{.one_or_several = true};
   data.key("train", config.data.train, files, "training dataset, in one or several files");
   data.key("valid", config.data.valid, any(), "validation dataset");
+  add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
+                   "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
 }
 
 void add_model(ConfigTree& tree, ModelConfig& model) {
@@ -264,8 +273,12 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("precision", train.precision, "of activations; bfloat16 keeps float32 master weights");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
-  keys.key("mask_rate", train.mask_rate, inside_zero_and_one(),
-           "fraction of tokens that an encoder-only model is to predict");
+  keys.key("task", train.task, any(),
+           "\"translation\", \"language_model\", \"masked_language_model\", \"denoising\" or a plug-in's; if not "
+           "given, the first three by model.stacks");
+  keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
+  keys.key("noise", train.noise, "of denoising: sentinels for spans as in T5, or one <mask> for each as in BART");
+  keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "of denoising: mean tokens of a masked span");
   keys.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
   keys.key("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
   keys.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");

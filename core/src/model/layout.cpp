@@ -126,7 +126,7 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
   }
 }
 
-std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh) {
+std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh, Task const& task) {
   ModelConfig const& model = config.model;
   ParallelConfig const& parallel = config.parallel;
   ModelConfig const defaults;
@@ -156,8 +156,14 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_positions(model.rotary_base != defaults.rotary_base, "rotary_base", {Positions::rotary});
   note_positions(model.position_layout != defaults.position_layout, "position_layout",
                  {Positions::sinusoidal, Positions::rotary});
-  note(config.train.mask_rate != TrainConfig().mask_rate && stack_kind(model.stacks.back()).predicts,
-       config.train.places, "mask_rate", "the model has a decoder");
+  auto const note_task = [&](bool set, std::string const& key, std::string const& where) {
+    std::vector<std::string> const used = task.keys();
+    note(set && std::ranges::find(used, key) == used.end(), config.train.places, key, where);
+  };
+  TrainConfig const usual;
+  note_task(config.train.mask_rate != usual.mask_rate, "mask_rate", "the task masks no tokens");
+  note_task(config.train.noise != usual.noise, "noise", "the task masks no spans");
+  note_task(config.train.span_length != usual.span_length, "span_length", "the task masks no spans");
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");

@@ -100,6 +100,7 @@ void for_each_string(Contents& contents, Use const& use) {
   use("instruction_set", contents.instruction_set);
   use("dataset", contents.dataset);
   use("valid_dataset", contents.valid_dataset);
+  use("cursor", contents.cursor);
 }
 
 void write_losses(hdf5::File& file, LossHistory const& losses) {

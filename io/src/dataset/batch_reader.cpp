@@ -45,11 +45,11 @@ void take(std::span<std::int32_t const>& message, SideTokens& side) {
 
 }  // namespace
 
-BatchReader::BatchReader(SampleSource const& samples, BatchPlanner& planner, Communicator group)
-    : samples_(samples), planner_(planner), group_(std::move(group)) {}
+BatchReader::BatchReader(Mixture mixture, BatchPlanner& planner, Communicator group)
+    : mixture_(std::move(mixture)), planner_(planner), group_(std::move(group)) {}
 
-void BatchReader::seek(std::int64_t epoch, std::int64_t position) {
-  on_rank_0(group_, [&] { planner_.seek(epoch, position); });
+void BatchReader::seek(MixtureCursor const& cursor) {
+  on_rank_0(group_, [&] { planner_.seek(cursor); });
 }
 
 MicroBatchSource const& BatchReader::next(MicroBatchCut const& cut) {
@@ -62,39 +62,36 @@ MicroBatchSource const& BatchReader::next(MicroBatchCut const& cut) {
 }
 
 void BatchReader::read(MicroBatchCut const& cut) {
-  SampledMicroBatches const batch(samples_, planner_.next(), cut);
+  SampledMicroBatches const batch(mixture_, planner_.next(), cut);
   batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch.count())));
   for (std::int64_t index = 0; index < batch.count(); ++index) {
     batch.read(index, batch_.content[static_cast<std::size_t>(index)]);
   }
-  batch_.cursor = {.epoch = planner_.epoch(),
-                   .position = planner_.position(),
-                   .micro_batches = batch.count(),
-                   .tokens = batch.tokens()};
+  batch_.head = {.micro_batches = batch.count(), .tokens = batch.tokens()};
 }
 
 void BatchReader::share() {
   if (group_.rank() == 0) {
     message_.clear();
-    for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.cursor.micro_batches); ++index) {
+    for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.head.micro_batches); ++index) {
       put(message_, batch_.content[index].source);
       put(message_, batch_.content[index].target);
     }
-    batch_.cursor.message_size = std::ssize(message_);
+    batch_.head.message_size = std::ssize(message_);
   }
-  batch_.cursor = broadcast_value(group_, batch_.cursor);
-  if (batch_.cursor.message_size == 0) {
+  batch_.head = broadcast_value(group_, batch_.head);
+  if (batch_.head.message_size == 0) {
     return;  // this data rank has no share of the batch, and an empty message has no memory to lend
   }
-  message_.resize(static_cast<std::size_t>(batch_.cursor.message_size));
-  Shape const shape{batch_.cursor.message_size};
+  message_.resize(static_cast<std::size_t>(batch_.head.message_size));
+  Shape const shape{batch_.head.message_size};
   group_.broadcast(Tensor::borrow(message_.data(), DType::int32, shape, MemorySpace::host), 0);
   if (group_.rank() == 0) {
     return;
   }
-  batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch_.cursor.micro_batches)));
+  batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch_.head.micro_batches)));
   std::span<std::int32_t const> rest(message_);
-  for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.cursor.micro_batches); ++index) {
+  for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.head.micro_batches); ++index) {
     take(rest, batch_.content[index].source);
     take(rest, batch_.content[index].target);
   }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/io/dataset/batches.hpp>
@@ -12,18 +14,24 @@ namespace heddle {
 
 namespace {
 
-using UsableSamples = std::vector<std::pair<std::int64_t, SampleCost>>;
+using Samples = std::vector<SampleStream::Sample>;
 
-UsableSamples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t window,
-                             std::int64_t max_length) {
-  UsableSamples usable;
+/// A sample, in the units of weights and credits.
+constexpr std::int64_t whole_sample = std::int64_t{1} << 30;
+
+Samples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int64_t window, std::int64_t max_length) {
+  Samples usable;
   for (std::int64_t const index : samples.window(epoch, window)) {
     SampleCost const cost = samples.cost(epoch, index);
     if (cost.longer() <= max_length) {
-      usable.emplace_back(index, cost);
+      usable.push_back({index, cost});
     }
   }
   return usable;
+}
+
+[[noreturn]] void throw_all_left_out(std::string const& where, SampleSource const& samples, std::int64_t max_length) {
+  throw DataError(fmt::format("{}all {} are longer than model.max_length = {}", where, samples.describe(), max_length));
 }
 
 std::vector<std::int64_t> longer_sides(std::vector<SampleCost> const& costs) {
@@ -58,26 +66,20 @@ std::vector<IndexRange> cut_share(std::span<std::int64_t const> costs, MicroBatc
 
 }  // namespace
 
-void GlobalBatch::add(SampleSource const& source, std::int64_t index, SampleCost cost) {
-  samples.push_back(index);
+void GlobalBatch::add(Mixture const& mixture, SampleId const& sample, SampleCost cost) {
+  samples.push_back(sample);
   costs.push_back(cost);
-  tokens.target += source.predicted(epoch, index);
+  tokens.target += mixture.predicted(sample);
   tokens.all += cost.source + cost.target;
 }
 
-BatchPlanner::BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed)
-    : samples_(samples),
-      limits_(limits),
-      key_(random_key(seed, "batches.order")),
-      totals_(samples.totals(0, limits.max_length)) {
-  if (totals_.usable == 0) {
-    throw DataError(
-        fmt::format("all {} are longer than model.max_length = {}", samples_.describe(), limits_.max_length));
-  }
-}
+SampleStream::SampleStream(Corpus corpus, std::int64_t max_length, std::uint64_t seed)
+    : corpus_(std::move(corpus)),
+      max_length_(max_length),
+      key_(random_key(corpus_.name.empty() ? seed : random_key(seed, corpus_.name), "batches.order")) {}
 
-void BatchPlanner::enter(std::int64_t epoch, std::int64_t window) {
-  order_ = usable_samples(samples_, epoch, window, limits_.max_length);
+void SampleStream::enter(std::int64_t epoch, std::int64_t window) {
+  order_ = usable_samples(*corpus_.samples, epoch, window, max_length_);
   shuffle(order_, key_, epoch, window);
   epoch_ = epoch;
   window_ = window;
@@ -85,74 +87,137 @@ void BatchPlanner::enter(std::int64_t epoch, std::int64_t window) {
   entered_ = true;
 }
 
-GlobalBatch BatchPlanner::next_of_epoch() {
-  GlobalBatch batch{.epoch = epoch_};
-  std::int64_t budget = limits_.batch_tokens;
-  while (true) {
-    for (; place_ < std::ssize(order_); ++place_) {
-      auto const& [index, cost] = order_[static_cast<std::size_t>(place_)];
-      if (cost.longer() > budget && !batch.samples.empty()) {
-        return batch;
-      }
-      budget -= cost.longer();
-      batch.add(samples_, index, cost);
-    }
-    if (window_ + 1 == samples_.windows(epoch_)) {
-      return batch;
-    }
-    enter(epoch_, window_ + 1);
-  }
-}
-
-GlobalBatch BatchPlanner::next() {
+SampleStream::Sample const* SampleStream::peek() {
   if (!entered_) {
     enter(epoch_, window_);
   }
-  GlobalBatch batch = next_of_epoch();
-  if (batch.samples.empty()) {
-    enter(epoch_ + 1, 0);
-    batch = next_of_epoch();
+  while (place_ == std::ssize(order_)) {
+    if (window_ + 1 == corpus_.samples->windows(epoch_)) {
+      return nullptr;
+    }
+    enter(epoch_, window_ + 1);
   }
-  if (batch.samples.empty()) {
-    throw DataError(fmt::format("epoch {}: all {} are longer than model.max_length = {}", epoch_, samples_.describe(),
-                                limits_.max_length));
-  }
-  return batch;
+  return &order_[static_cast<std::size_t>(place_)];
 }
 
-double BatchPlanner::epochs() const {
+double SampleStream::epochs() const {
   double const in_window = order_.empty() ? 0 : static_cast<double>(place_) / static_cast<double>(std::ssize(order_));
   return static_cast<double>(epoch_) +
-         (static_cast<double>(window_) + in_window) / static_cast<double>(samples_.windows(epoch_));
+         (static_cast<double>(window_) + in_window) / static_cast<double>(corpus_.samples->windows(epoch_));
 }
 
-void BatchPlanner::seek(std::int64_t epoch, std::int64_t position) {
+void SampleStream::seek(std::int64_t epoch, std::int64_t position) {
   std::int64_t const window = position >> 32;
   std::int64_t const place = position & 0xFFFF'FFFF;
-  bool const known = epoch >= 0 && position >= 0 && window < samples_.windows(epoch);
+  bool const known = epoch >= 0 && position >= 0 && window < corpus_.samples->windows(epoch);
   if (known && (!entered_ || epoch != epoch_ || window != window_)) {
     enter(epoch, window);
   }
   if (!known || place > std::ssize(order_)) {
     throw DataError(
         fmt::format("epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started with?",
-                    epoch, window, place, samples_.describe()));
+                    epoch, window, place, corpus_.samples->describe()));
   }
   place_ = place;
 }
 
+BatchPlanner::BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed)
+    : mixture_(std::move(mixture)), limits_(limits), totals_(mixture_.totals(limits.max_length)) {
+  double sum = 0;
+  for (Corpus const& corpus : mixture_.corpora()) {
+    if (corpus.samples->totals(0, limits.max_length).usable == 0) {
+      throw_all_left_out("", *corpus.samples, limits.max_length);
+    }
+    sum += corpus.weight;
+  }
+  for (Corpus const& corpus : mixture_.corpora()) {
+    auto const weight = std::llround(corpus.weight / sum * static_cast<double>(whole_sample));
+    shares_.push_back({.stream = {corpus, limits.max_length, seed}, .weight = std::max<std::int64_t>(1, weight)});
+    weights_ += shares_.back().weight;
+  }
+}
+
+BatchPlanner::Share& BatchPlanner::next_share() {
+  return *std::ranges::max_element(shares_, {}, [](Share const& share) { return share.credit + share.weight; });
+}
+
+SampleStream::Sample const* BatchPlanner::peek(Share& share, bool in_epoch) {
+  SampleStream::Sample const* sample = share.stream.peek();
+  if (sample == nullptr && !in_epoch) {
+    share.stream.start_next_epoch();
+    sample = share.stream.peek();
+    if (sample == nullptr) {
+      throw_all_left_out(fmt::format("epoch {}: ", share.stream.epoch()), *share.stream.corpus().samples,
+                         limits_.max_length);
+    }
+  }
+  return sample;
+}
+
+GlobalBatch BatchPlanner::next() {
+  GlobalBatch batch;
+  std::int64_t budget = limits_.batch_tokens;
+  while (true) {
+    Share& share = next_share();
+    SampleStream::Sample const* const sample = peek(share, shares_.size() == 1 && !batch.samples.empty());
+    if (sample == nullptr || (sample->cost.longer() > budget && !batch.samples.empty())) {
+      return batch;
+    }
+    budget -= sample->cost.longer();
+    auto const corpus = static_cast<std::int32_t>(&share - shares_.data());
+    batch.add(mixture_, {corpus, share.stream.epoch(), sample->index}, sample->cost);
+    share.stream.take();
+    for (Share& each : shares_) {
+      each.credit += each.weight;
+    }
+    share.credit -= weights_;
+  }
+}
+
+MixtureCursor BatchPlanner::cursor() const {
+  MixtureCursor cursor;
+  for (Share const& share : shares_) {
+    cursor.push_back({.corpus = share.stream.corpus().name,
+                      .epoch = share.stream.epoch(),
+                      .position = share.stream.position(),
+                      .credit = share.credit});
+  }
+  return cursor;
+}
+
+void BatchPlanner::seek(MixtureCursor const& cursor) {
+  for (Share& share : shares_) {
+    auto const own = std::ranges::find(cursor, share.stream.corpus().name, &SampleCursor::corpus);
+    SampleCursor const place = own == cursor.end() ? SampleCursor() : *own;
+    constexpr std::int64_t max_credit = 4 * whole_sample;
+    if (std::abs(place.credit) > max_credit) {
+      throw DataError(fmt::format("a corpus's credit of {} is impossible; it is at most {}", place.credit, max_credit));
+    }
+    share.stream.seek(place.epoch, place.position);
+    share.credit = place.credit;
+  }
+}
+
+double BatchPlanner::epochs() const {
+  double epochs = 0;
+  for (Share const& share : shares_) {
+    epochs += share.stream.epochs() * static_cast<double>(share.weight) / static_cast<double>(weights_);
+  }
+  return epochs;
+}
+
 GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length, SampleOrder order) {
-  UsableSamples all;
+  Samples all;
   for (std::int64_t window = 0; window < samples.windows(0); ++window) {
-    UsableSamples const usable = usable_samples(samples, 0, window, max_length);
+    Samples const usable = usable_samples(samples, 0, window, max_length);
     all.insert(all.end(), usable.begin(), usable.end());
   }
   if (order == SampleOrder::by_length) {
-    std::ranges::stable_sort(all, {}, [](auto const& sample) { return sample.second.longer(); });
+    std::ranges::stable_sort(all, {}, [](auto const& sample) { return sample.cost.longer(); });
   }
   GlobalBatch batch;
   for (auto const& [index, cost] : all) {
-    batch.add(samples, index, cost);
+    batch.add(samples, {.index = index}, cost);
   }
   return batch;
 }
@@ -190,17 +255,17 @@ std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int part
   return ranges;
 }
 
-SampledMicroBatches::SampledMicroBatches(SampleSource const& samples, GlobalBatch batch, MicroBatchCut const& cut)
-    : samples_(samples),
+SampledMicroBatches::SampledMicroBatches(Mixture mixture, GlobalBatch batch, MicroBatchCut const& cut)
+    : mixture_(std::move(mixture)),
       batch_(std::move(batch)),
       context_(cut.context),
       ranges_(cut_share(longer_sides(batch_.costs), cut)) {}
 
 void SampledMicroBatches::read(std::int64_t index, PackTokens& into) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
-  auto const indices =
+  auto const samples =
       std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
-  samples_.read(batch_.epoch, indices, static_cast<std::int32_t>(range.begin), into);
+  mixture_.read(samples, static_cast<std::int32_t>(range.begin), into);
 }
 
 PackSize SampledMicroBatches::size(std::int64_t index) const {

@@ -156,6 +156,7 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
   training.mask_token = options.text.has_value();
+  training.sentinels = options.sentinels;
   training.invalid_utf8 = options.invalid_utf8;
   return Tokenizer::train(training);
 }

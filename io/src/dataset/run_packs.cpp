@@ -57,7 +57,7 @@ IndexRange own_of(SampledMicroBatches const& micro_batches, TrainConfig const& t
 
 RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(setup.validation) {
   Config const& config = setup.config;
-  SampleTotals const totals = training_.totals(0, config.model.max_length);
+  SampleTotals const totals = training_.totals(config.model.max_length);
   bounds_ = {.training = bounds_of(totals), .validates = validation_ != nullptr, .prefixes = setup.prefixes};
   if (setup.sequences) {
     bounds_.training.longest = config.model.max_length;

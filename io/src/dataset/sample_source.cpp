@@ -7,15 +7,11 @@
 #include <heddle/io/dataset/sample_source.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <numeric>
+#include <utility>
 
 namespace heddle {
 
 namespace {
-
-/// "run.toml:3:1: model.stacks = ["encoder"] REASON".
-[[noreturn]] void refuse(ModelConfig const& model, std::string const& reason) {
-  throw ConfigError(fmt::format("{} = {} {}", model.place("stacks"), to_toml(OptionValue(model.stacks)), reason));
-}
 
 /// The lines of a dataset. Keeps a reference to it.
 class DatasetLines final : public TextLines {
@@ -44,6 +40,27 @@ void count(SampleTotals& totals, std::int64_t length, std::int64_t samples, std:
   totals.longest = std::max(totals.longest, length);
 }
 
+/// The totals of samples with the indices [0, size), by asking each for its cost.
+SampleTotals totals_of(SampleSource const& samples, std::int64_t size, std::int64_t epoch, std::int64_t max_length) {
+  SampleTotals totals;
+  for (std::int64_t index = 0; index < size; ++index) {
+    count(totals, samples.cost(epoch, index).longer(), 1, max_length);
+  }
+  return totals;
+}
+
+/// The tokens of a corpus's tag. Throws ConfigError where its samples have no sources.
+std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& dataset, bool sources) {
+  if (corpus.tag.empty()) {
+    return {};
+  }
+  if (!sources) {
+    throw ConfigError(fmt::format("{} = {}: a tag stands in front of sources, but the model reads none of {}",
+                                  corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name()));
+  }
+  return dataset.source_tokenizer().encode(corpus.tag);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int64_t /*window*/) const {
@@ -62,32 +79,33 @@ void MemorySamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> i
 }
 
 SampleTotals MemorySamples::totals(std::int64_t epoch, std::int64_t max_length) const {
-  SampleTotals totals;
-  for (std::int64_t index = 0; index < std::ssize(pairs_); ++index) {
-    count(totals, cost(epoch, index).longer(), 1, max_length);
-  }
-  return totals;
+  return totals_of(*this, std::ssize(pairs_), epoch, max_length);
 }
 
 std::string MemorySamples::describe() const {
   return fmt::format("{} sentence pairs", readable_count(std::ssize(pairs_)));
 }
 
-DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed)
+DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed,
+                               std::vector<std::int32_t> tag)
     : dataset_(dataset),
       form_(form),
-      order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt) {}
+      order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt),
+      tag_(std::move(tag)) {}
 
 SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
   std::int64_t const target = dataset_.length(SampleLength::target, index) + 1;
   if (form_ == PairForm::targets) {
     return {0, target};
   }
-  std::int64_t const source = dataset_.length(SampleLength::source, index) + 1;
+  std::int64_t const source = dataset_.length(SampleLength::source, index) + std::ssize(tag_) + 1;
   return form_ == PairForm::pairs ? SampleCost{source, target} : SampleCost{0, source + target};
 }
 
-SampleTotals DatasetSamples::totals(std::int64_t /*epoch*/, std::int64_t max_length) const {
+SampleTotals DatasetSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
+  if (!tag_.empty()) {  // the dataset has no counts of these lengths
+    return totals_of(*this, dataset_.size(), epoch, max_length);
+  }
   bool const prefixed = form_ == PairForm::prefixed;
   std::int64_t const special = prefixed ? 2 : 1;
   SampleTotals totals;
@@ -103,7 +121,8 @@ TokenSequence DatasetSamples::prefixed(std::int64_t index, std::int32_t number) 
   SpecialIds const ids = dataset_.vocabulary().special_ids().target;
   auto const source = dataset_.source(index);
   auto const target = dataset_.target(index);
-  TokenSequence sequence{number, {ids.begin}, {}, static_cast<std::int32_t>(source.size() + 2)};
+  TokenSequence sequence{number, {ids.begin}, {}, static_cast<std::int32_t>(tag_.size() + source.size() + 2)};
+  sequence.input.insert(sequence.input.end(), tag_.begin(), tag_.end());
   sequence.input.insert(sequence.input.end(), source.begin(), source.end());
   sequence.input.push_back(ids.end);
   sequence.output.assign(sequence.input.size() - 1, -1);
@@ -130,6 +149,7 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     pair.source.clear();
     if (form_ == PairForm::pairs) {
       dataset_.read(SampleLength::source, indices[place], pair.source);
+      pair.source.insert(pair.source.begin(), tag_.begin(), tag_.end());
     }
     dataset_.read(SampleLength::target, indices[place], pair.target);
   }
@@ -141,47 +161,43 @@ std::string DatasetSamples::describe() const {
                      form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
 }
 
-bool predicts_masked_tokens(ModelConfig const& model) {
-  return !stack_kind(model.stacks.back()).predicts;
+std::optional<std::uint64_t> SampleUse::seed(TrainConfig const& train) const {
+  if (!training) {
+    return std::nullopt;
+  }
+  return corpus.name.empty() ? train.seed : random_key(train.seed, corpus.name);
 }
 
-std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use) {
-  ModelConfig const& model = config.model;
-  std::optional<std::uint64_t> const seed = use.training ? std::optional(config.train.seed) : std::nullopt;
+std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
+                                          SampleUse const& use) {
+  std::string const where = place_of_task(config);
   std::string const data = fmt::format("{} has {}", dataset.name(), dataset.content());
-  if (model.stacks.size() > 1) {
-    if (dataset.has_lines()) {
-      refuse(model, fmt::format("learns from sentence pairs, but {}; make pairs with `heddle prepare --source … "
-                                "--target …`, or choose one stack, [\"decoder\"] or [\"encoder\"]",
-                                data));
+  std::optional<PairForm> const form = task.pairs(use.prefixes);
+  bool const sources = !dataset.has_lines() && form && *form != PairForm::targets;
+  std::vector<std::int32_t> tag = tag_of(use.corpus, dataset, sources);
+  if (dataset.has_lines()) {
+    auto samples = text_samples(config, task, std::make_unique<DatasetLines>(dataset), dataset.source_tokenizer(), use,
+                                dataset.name());
+    if (!samples) {
+      throw ConfigError(
+          fmt::format("{} learns from sentence pairs, but {}; make pairs with `heddle prepare --source … --target …`, "
+                      "set train.task = \"denoising\", or choose one stack, [\"decoder\"] or [\"encoder\"]",
+                      where, data));
     }
-    return std::make_unique<DatasetSamples>(dataset, PairForm::pairs, seed);
+    return samples;
   }
-  bool const masked = predicts_masked_tokens(model);
-  if (!dataset.has_lines()) {
-    if (masked) {
-      refuse(model, fmt::format("learns from lines of text, but {}; make lines with `heddle prepare --text …`, or add "
-                                "\"decoder\"",
-                                data));
-    }
-    if (!use.prefixes) {
-      return std::make_unique<DatasetSamples>(dataset, PairForm::targets, seed);
-    }
-    if (!dataset.joint()) {
-      refuse(model,
-             fmt::format("with mask = \"prefix\" reads sources and targets as one text, but those of {} have "
-                         "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
-                         dataset.name()));
-    }
-    return std::make_unique<DatasetSamples>(dataset, PairForm::prefixed, seed);
+  if (!form) {
+    throw ConfigError(fmt::format(
+        "{} learns from lines of text, but {}; make lines with `heddle prepare --text …`, or choose another task",
+        where, data));
   }
-  Tokenizer const& tokenizer = dataset.source_tokenizer();
-  if (masked && tokenizer.special_ids().mask == SpecialIds::absent) {
-    refuse(model, fmt::format("predicts masked tokens, but the vocabulary of {} has no piece <mask>; `heddle prepare "
-                              "--text …` without --vocab-model learns one that has",
-                              dataset.name()));
+  if (*form == PairForm::prefixed && !dataset.joint()) {
+    throw ConfigError(
+        fmt::format("{} with mask = \"prefix\" reads sources and targets as one text, but those of {} have "
+                    "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
+                    where, dataset.name()));
   }
-  return text_samples(config, std::make_unique<DatasetLines>(dataset), tokenizer, use);
+  return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag));
 }
 
 }  // namespace heddle

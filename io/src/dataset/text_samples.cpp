@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
@@ -35,6 +34,8 @@ class TextSequences {
 
   std::int64_t size() const { return std::ssize(length_); }
   std::int64_t length(std::int64_t sequence) const { return length_[static_cast<std::size_t>(sequence)]; }
+  /// Whether the last token is a line's end token.
+  bool complete(std::int64_t sequence) const { return !cut_[static_cast<std::size_t>(sequence)]; }
   std::int64_t longest() const { return length_.empty() ? 0 : *std::ranges::max_element(length_); }
 
   std::vector<Piece> pieces(std::int64_t sequence) const {
@@ -65,6 +66,7 @@ class TextSequences {
       starts_.push_back({place, begin});
       length_.push_back(std::min(left, max_length));
       left -= length_.back();
+      cut_.push_back(left > 0);
     }
   }
   std::int64_t tokens(std::int64_t place) const { return lines_.length(order_[static_cast<std::size_t>(place)]) + 1; }
@@ -73,25 +75,24 @@ class TextSequences {
   std::vector<std::int64_t> order_;  ///< of the lines
   std::vector<Start> starts_;        ///< of the sequences
   std::vector<std::int64_t> length_;
+  std::vector<bool> cut_;  ///< the sequence ends inside a line
 };
 
 class TextSamples final : public SampleSource {
  public:
-  TextSamples(std::unique_ptr<TextLines> lines, TextRule const& rule)
+  TextSamples(std::unique_ptr<TextLines> lines, TextRule rule)
       : lines_(std::move(lines)),
-        rule_(rule),
-        order_(lines_->size(), rule.seed ? std::optional(random_key(*rule.seed, "text.blocks")) : std::nullopt),
-        key_(random_key(rule.seed.value_or(0),
-                        std::string(rule.form == TextForm::masked ? "text.masks" : "text.prefixes") +
-                            (rule.seed ? "" : ".measuring"))) {}
+        rule_(std::move(rule)),
+        order_(lines_->size(), rule_.seed ? std::optional(random_key(*rule_.seed, "text.blocks")) : std::nullopt) {}
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
-    std::int64_t const tokens = length(epoch, index);
-    return rule_.form == TextForm::masked ? SampleCost{tokens, 0} : SampleCost{0, tokens};
+    return rule_.task->cost(shape(epoch, index));
   }
-  std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override;
+  std::int64_t predicted(std::int64_t epoch, std::int64_t index) const override {
+    return rule_.task->predicted(shape_with_ends(epoch, index));
+  }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
             PackTokens& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
@@ -103,40 +104,23 @@ class TextSamples final : public SampleSource {
     std::int64_t window = 0;
     TextSequences sequences;
   };
-  /// A position to predict, and the token that is read there.
-  struct Masked {
-    std::size_t position = 0;
-    enum class Input : std::uint8_t { mask, random, unchanged } input = Input::mask;
-    std::int32_t random_token = 0;
-  };
-  struct Draw {
-    double number = 0;  ///< in [0, 1): the position is to be predicted if it is below the rate
-    Masked masked;
-  };
-
   TextSequences const& sequences(std::int64_t epoch, std::int64_t window) const;
-  std::int64_t length(std::int64_t epoch, std::int64_t index) const {
-    return sequences(epoch, index >> 32).length(index & low_bits);
+  TextShape shape(std::int64_t epoch, std::int64_t index) const {
+    TextSequences const& window = sequences(epoch, index >> 32);
+    std::int64_t const place = index & low_bits;
+    return {
+        .epoch = epoch, .index = index, .length = window.length(place), .complete = window.complete(place), .ends = {}};
   }
   std::vector<TextSequences::Piece> pieces(std::int64_t epoch, std::int64_t index) const {
     return sequences(epoch, index >> 32).pieces(index & low_bits);
   }
-  auto random_words(std::int64_t epoch, std::int64_t index, std::size_t position) const {
-    return Philox::words(key_, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
-                                static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(position)});
-  }
-  std::int64_t prefix(std::int64_t epoch, std::int64_t index) const;
-  Draw draw(std::int64_t epoch, std::int64_t index, std::size_t position) const;
-  std::vector<Masked> masked(std::int64_t epoch, std::int64_t index) const;
+  TextShape shape_with_ends(std::int64_t epoch, std::int64_t index) const;
   /// The tokens of a sequence, end tokens included.
   std::vector<std::int32_t> tokens(std::int64_t epoch, std::int64_t index) const;
-  TokenSequence sequence(std::int64_t epoch, std::int64_t index, std::int32_t number) const;
-  TokenSequence masked_sequence(std::int64_t epoch, std::int64_t index, std::int32_t number) const;
 
   std::unique_ptr<TextLines> lines_;
   TextRule rule_;
   WindowOrder order_;
-  std::uint64_t key_;                 ///< of prefixes or masks
   mutable std::list<Window> latest_;  ///< the two that were asked for last: a batch may lie in both
 };
 
@@ -170,98 +154,31 @@ std::vector<std::int32_t> TextSamples::tokens(std::int64_t epoch, std::int64_t i
     auto const piece = lines_->tokens(line, begin, ends ? count - 1 : count);
     tokens.insert(tokens.end(), piece.begin(), piece.end());
     if (ends) {
-      tokens.push_back(rule_.ids.end);
+      tokens.push_back(rule_.end);
     }
   }
   return tokens;
 }
 
-std::int64_t TextSamples::prefix(std::int64_t epoch, std::int64_t index) const {
-  auto const tokens = static_cast<std::uint64_t>(length(epoch, index));
-  return 1 + static_cast<std::int64_t>(std::uint64_t{random_words(epoch, index, 0)[0]} * tokens >> 32);
-}
-
-TextSamples::Draw TextSamples::draw(std::int64_t epoch, std::int64_t index, std::size_t position) const {
-  auto const words = random_words(epoch, index, position);
-  auto const share = [](std::uint32_t word) { return std::ldexp(static_cast<double>(word), -32); };
-  Draw draw{.number = share(words[0]), .masked = {position, Masked::Input::unchanged, 0}};
-  if (share(words[1]) < 0.8) {
-    draw.masked.input = Masked::Input::mask;
-  } else if (share(words[1]) < 0.9) {
-    draw.masked.input = Masked::Input::random;
-    std::uint64_t const scaled = std::uint64_t{words[2]} * static_cast<std::uint64_t>(rule_.vocabulary);
-    draw.masked.random_token = static_cast<std::int32_t>(scaled >> 32);
-  }
-  return draw;
-}
-
-std::vector<TextSamples::Masked> TextSamples::masked(std::int64_t epoch, std::int64_t index) const {
-  std::vector<Masked> chosen;
-  std::optional<Draw> min;
-  std::size_t position = 0;
+TextShape TextSamples::shape_with_ends(std::int64_t epoch, std::int64_t index) const {
+  TextShape shape = this->shape(epoch, index);
+  std::int64_t end = 0;
   for (TextSequences::Piece const& piece : pieces(epoch, index)) {
-    for (std::int64_t token = 0; token < piece.count; ++token, ++position) {
-      if (piece.ends && token + 1 == piece.count) {
-        continue;
-      }
-      Draw const here = draw(epoch, index, position);
-      if (here.number < rule_.mask_rate) {
-        chosen.push_back(here.masked);
-      }
-      if (!min || here.number < min->number) {
-        min = here;
-      }
+    end += piece.count;
+    if (piece.ends) {
+      shape.ends.push_back(end - 1);
     }
   }
-  if (chosen.empty()) {  // without any other token the end token: the rest of a line that was cut
-    chosen.push_back(min ? min->masked : draw(epoch, index, 0).masked);
-  }
-  return chosen;
-}
-
-std::int64_t TextSamples::predicted(std::int64_t epoch, std::int64_t index) const {
-  switch (rule_.form) {
-    case TextForm::masked:
-      return std::ssize(masked(epoch, index));
-    case TextForm::prefixed:
-      return length(epoch, index) - prefix(epoch, index) + 1;
-    case TextForm::sequences:
-      break;
-  }
-  return length(epoch, index);
-}
-
-TokenSequence TextSamples::sequence(std::int64_t epoch, std::int64_t index, std::int32_t number) const {
-  TokenSequence sequence{number, {rule_.ids.begin}, tokens(epoch, index)};
-  sequence.input.insert(sequence.input.end(), sequence.output.begin(), sequence.output.end() - 1);
-  if (rule_.form == TextForm::prefixed) {
-    sequence.prefix = static_cast<std::int32_t>(prefix(epoch, index));
-    std::fill_n(sequence.output.begin(), sequence.prefix - 1, -1);  // the prefix shows these tokens
-  }
-  return sequence;
-}
-
-TokenSequence TextSamples::masked_sequence(std::int64_t epoch, std::int64_t index, std::int32_t number) const {
-  TokenSequence sequence{number, tokens(epoch, index), {}};
-  sequence.output.assign(sequence.input.size(), -1);
-  for (auto const& [position, input, random_token] : masked(epoch, index)) {
-    sequence.output[position] = sequence.input[position];
-    if (input != Masked::Input::unchanged) {
-      sequence.input[position] = input == Masked::Input::mask ? rule_.ids.mask : random_token;
-    }
-  }
-  return sequence;
+  return shape;
 }
 
 void TextSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
                        PackTokens& into) const {
-  bool const masks = rule_.form == TextForm::masked;
-  std::vector<TokenSequence> packed;
+  std::vector<TextSequence> texts;
   for (std::int64_t const index : indices) {
-    packed.push_back(masks ? masked_sequence(epoch, index, first_number) : sequence(epoch, index, first_number));
-    ++first_number;
+    texts.push_back({shape_with_ends(epoch, index), first_number++, tokens(epoch, index)});
   }
-  fill_tokens(into, packed, masks ? Side::source : Side::target);
+  rule_.task->fill(into, std::move(texts));
 }
 
 SampleTotals TextSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
@@ -298,23 +215,27 @@ LengthCounts MemoryLines::lengths() const {
   return counts;
 }
 
-std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule const& rule) {
-  return std::make_unique<TextSamples>(std::move(lines), rule);
+std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule rule) {
+  return std::make_unique<TextSamples>(std::move(lines), std::move(rule));
 }
 
-std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,
-                                           Tokenizer const& tokenizer, SampleUse use) {
-  TextRule rule{tokenizer.special_ids(), tokenizer.size(), config.model.max_length, std::nullopt};
-  rule.mask_rate = config.train.mask_rate;
-  if (use.training) {
-    rule.seed = config.train.seed;
+std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& task, std::unique_ptr<TextLines> lines,
+                                           Tokenizer const& tokenizer, SampleUse const& use, std::string const& name) {
+  TextRule rule{.task = task.text({.train = config.train,
+                                   .ids = tokenizer.special_ids(),
+                                   .sentinels = tokenizer.sentinels(),
+                                   .vocabulary = tokenizer.size(),
+                                   .prefixes = use.prefixes,
+                                   .seed = use.seed(config.train),
+                                   .where = fmt::format("{}", place_of_task(config)),
+                                   .dataset = name}),
+                .end = tokenizer.special_ids().end,
+                .seed = use.seed(config.train)};
+  if (!rule.task) {
+    return nullptr;
   }
-  if (predicts_masked_tokens(config.model)) {
-    rule.form = TextForm::masked;
-  } else if (use.prefixes) {
-    rule.form = TextForm::prefixed;
-  }
-  return text_samples(std::move(lines), rule);
+  rule.max_length = config.model.max_length - rule.task->reserved_tokens();
+  return text_samples(std::move(lines), std::move(rule));
 }
 
 }  // namespace heddle

@@ -2,25 +2,85 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
 
-TrainingData open_training_data(Config const& config) {
-  std::vector<std::string> files;
-  for (std::string const& file : config.data.train) {
-    files.push_back(dataset_in(file, "train.h5"));
+namespace {
+
+Dataset open_files(std::vector<std::string> files) {
+  for (std::string& file : files) {
+    file = dataset_in(file, "train.h5");
   }
-  TrainingData data{Dataset::open(files), std::nullopt};
-  if (config.train.validate_every > 0 && !config.data.valid.empty()) {
-    data.valid.emplace(Dataset::open(dataset_in(config.data.valid, "valid.h5")));
-    if (data.valid->vocabulary_digest() != data.train.vocabulary_digest()) {
-      throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                  data.train.name(), config.data.valid));
+  return Dataset::open(files);
+}
+
+/// Throws DataError if two datasets of a run do not have one vocabulary.
+void require_same_vocabulary(Dataset const& data, Dataset const& other) {
+  if (other.vocabulary_digest() != data.vocabulary_digest()) {
+    throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
+                                data.name(), other.name()));
+  }
+}
+
+}  // namespace
+
+std::string TrainingData::name() const {
+  std::vector<std::string> names;
+  for (Dataset const& data : train) {
+    names.push_back(data.name());
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string TrainingData::digest() const {
+  if (train.size() == 1) {
+    return train.front().digest();
+  }
+  std::string digests;
+  for (Dataset const& data : train) {
+    digests += data.digest();
+  }
+  return sha256(digests);
+}
+
+TrainingData open_training_data(Config const& config) {
+  TrainingData data;
+  if (config.data.corpora.empty()) {
+    data.train.push_back(open_files(config.data.train));
+  }
+  for (CorpusConfig const& corpus : config.data.corpora) {
+    data.train.push_back(open_files(corpus.train));
+    Dataset const& first = data.train.front();
+    Dataset const& added = data.train.back();
+    require_same_vocabulary(first, added);
+    if (added.has_lines() != first.has_lines()) {
+      throw DataError(
+          fmt::format("{} has {}, and {} has {}: corpora that are mixed are all of sentence pairs, or all "
+                      "of lines",
+                      first.name(), first.content(), added.name(), added.content()));
     }
   }
+  if (config.train.validate_every > 0 && !config.data.valid.empty()) {
+    data.valid.emplace(Dataset::open(dataset_in(config.data.valid, "valid.h5")));
+    require_same_vocabulary(data.train.front(), *data.valid);
+  }
   return data;
+}
+
+Mixture training_mixture(Config const& config, Task const& task, TrainingData const& data, bool prefixes) {
+  std::vector<Corpus> corpora;
+  for (std::size_t number = 0; number < data.train.size(); ++number) {
+    CorpusConfig const corpus = config.data.corpora.empty() ? CorpusConfig() : config.data.corpora[number];
+    corpora.push_back(
+        {.samples = samples_for(config, task, data.train[number], {.prefixes = prefixes, .corpus = corpus}),
+         .name = corpus.name,
+         .weight = corpus.weight});
+  }
+  return Mixture(std::move(corpora));
 }
 
 VocabularySizes vocabulary_sizes(Dataset const& data) {

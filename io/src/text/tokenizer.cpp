@@ -19,6 +19,10 @@ namespace {
 
 constexpr char const* mask_piece = "<mask>";
 
+std::string sentinel_piece(int64_t number) {
+  return fmt::format("<extra_id_{}>", number);
+}
+
 /// 64 random bits that depend only on a line's number, so that sampling is even and repeatable.
 uint64_t scramble(uint64_t number) noexcept {
   constexpr uint64_t key = 0;
@@ -104,6 +108,7 @@ struct Tokenizer::State {
   sentencepiece::SentencePieceProcessor processor;
   std::string model;
   SpecialIds ids;
+  std::vector<int32_t> sentinels;
 };
 
 Tokenizer Tokenizer::from_model(std::string model_bytes) {
@@ -128,6 +133,10 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
   int32_t const mask = processor.PieceToId(mask_piece);
   if (mask != state->ids.unknown) {  // the id of a piece that the model lacks
     state->ids.mask = mask;
+  }
+  for (int32_t id = 0;
+       (id = processor.PieceToId(sentinel_piece(std::ssize(state->sentinels)))) != state->ids.unknown;) {
+    state->sentinels.push_back(id);
   }
   return Tokenizer(std::move(state));
 }
@@ -159,8 +168,12 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
       {"num_threads", "1"},
       {"minloglevel", "2"},
   };
-  if (training.mask_token) {
-    settings["control_symbols"] = mask_piece;  // no text is read as a control symbol
+  std::string symbols = training.mask_token ? mask_piece : "";
+  for (int64_t number = 0; number < training.sentinels; ++number) {
+    symbols += (symbols.empty() ? "" : ",") + sentinel_piece(number);
+  }
+  if (!symbols.empty()) {
+    settings["control_symbols"] = symbols;  // no text is read as a control symbol
   }
   SampleIterator iterator(sample);
   std::string model;
@@ -203,6 +216,9 @@ int32_t Tokenizer::size() const noexcept {
 }
 SpecialIds const& Tokenizer::special_ids() const noexcept {
   return state_->ids;
+}
+std::vector<int32_t> const& Tokenizer::sentinels() const noexcept {
+  return state_->sentinels;
 }
 std::string const& Tokenizer::model() const noexcept {
   return state_->model;

@@ -96,17 +96,19 @@ TEST(Layout, AProblemOfALayerNamesItsKeyAndPlace) {
 }
 
 TEST(Layout, KeysWithoutEffectAreNoted) {
+  TaskRegistry tasks;
+  register_tasks(tasks);
   Config const config =
       parse_config("[model]\nstacks = [\"decoder\"]\nmax_distance = 9\n[model.encoder]\ndropout = 0.2\n", "run.toml",
                    {"parallel.sequence_parallel=true", "train.mask_rate=0.2"});
-  EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1)),
+  EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1), tasks.of(config)),
               ElementsAre("run.toml:5:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
                           "run.toml:3:1: model.max_distance has no effect where model.positions is not \"relative\" or "
                           "\"relative_buckets\"",
-                          "--set train.mask_rate=0.2: train.mask_rate has no effect where the model has a decoder",
+                          "--set train.mask_rate=0.2: train.mask_rate has no effect where the task masks no tokens",
                           "--set parallel.sequence_parallel=true: parallel.sequence_parallel has no effect where "
                           "parallel.tensor is 1"));
-  EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1)).empty());
+  EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1), tasks.of(Config())).empty());
 }
 
 TEST(Layout, MoreStagesThanLayersAreRefused) {

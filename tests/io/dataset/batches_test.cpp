@@ -39,9 +39,19 @@ std::vector<std::int32_t> targets(Pack const& pack) {
 std::int64_t longer_sides(SampleSource const& samples, GlobalBatch const& batch, IndexRange const& range) {
   std::int64_t tokens = 0;
   for (std::int64_t place = range.begin; place < range.end; ++place) {
-    tokens += samples.cost(batch.epoch, batch.samples[static_cast<std::size_t>(place)]).longer();
+    SampleId const& sample = batch.samples[static_cast<std::size_t>(place)];
+    tokens += samples.cost(sample.epoch, sample.index).longer();
   }
   return tokens;
+}
+
+/// The cursor of a planner of one source.
+SampleCursor place_of(BatchPlanner const& planner) {
+  return planner.cursor().front();
+}
+
+void seek(BatchPlanner& planner, std::int64_t epoch, std::int64_t position) {
+  planner.seek({{.epoch = epoch, .position = position}});
 }
 
 TEST(BatchPlannerTest, AnEpochDealsEveryUsablePairOnce) {
@@ -55,18 +65,19 @@ TEST(BatchPlannerTest, AnEpochDealsEveryUsablePairOnce) {
     }
     while (static_cast<std::int64_t>(dealt.size()) < usable) {
       GlobalBatch const batch = planner.next();
-      ASSERT_EQ(batch.epoch, epoch);
+      ASSERT_EQ(batch.samples.back().epoch, epoch);
       EXPECT_LE(longer_sides(samples, batch, {0, static_cast<std::int64_t>(batch.samples.size())}), 40);
       BatchTokens counted;
-      for (std::int64_t const index : batch.samples) {
-        SampleCost const cost = samples.cost(epoch, index);
+      for (SampleId const& sample : batch.samples) {
+        EXPECT_EQ(sample.epoch, epoch);
+        dealt.insert(sample.index);
+        SampleCost const cost = samples.cost(epoch, sample.index);
         EXPECT_LE(cost.longer(), limits.max_length);
         counted.target += cost.target;
         counted.all += cost.source + cost.target;
       }
       EXPECT_EQ(batch.tokens.target, counted.target);
       EXPECT_EQ(batch.tokens.all, counted.all);
-      dealt.insert(batch.samples.begin(), batch.samples.end());
     }
     EXPECT_EQ(std::set(dealt.begin(), dealt.end()).size(), dealt.size());
     EXPECT_EQ(samples.totals(epoch, limits.max_length).left_out, samples.size(epoch) - usable);
@@ -78,29 +89,24 @@ TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
   ChangingSamples const samples;
   BatchPlanner planner(samples, limits, 5);
   for (int batch = 0; batch < 13; ++batch) {
-    std::int64_t const epoch = planner.epoch();
-    std::int64_t const position = planner.position();
     BatchPlanner other(samples, limits, 5);
-    other.seek(epoch, position);
-    GlobalBatch const expected = planner.next();
-    GlobalBatch const found = other.next();
-    EXPECT_EQ(found.epoch, expected.epoch);
-    EXPECT_EQ(found.samples, expected.samples);
+    other.seek(planner.cursor());
+    EXPECT_EQ(other.next().samples, planner.next().samples);
   }
-  EXPECT_GT(planner.epoch(), 0);
-  EXPECT_GE(planner.epochs(), static_cast<double>(planner.epoch()));
-  planner.seek(0, 0);
+  EXPECT_GT(place_of(planner).epoch, 0);
+  EXPECT_GE(planner.epochs(), static_cast<double>(place_of(planner).epoch));
+  seek(planner, 0, 0);
   double before = planner.epochs();
   EXPECT_EQ(before, 0);
-  while (planner.epoch() < 2) {
+  while (place_of(planner).epoch < 2) {
     planner.next();
     EXPECT_GT(planner.epochs(), before);
-    EXPECT_LE(planner.epochs(), static_cast<double>(planner.epoch()) + 1);
+    EXPECT_LE(planner.epochs(), static_cast<double>(place_of(planner).epoch) + 1);
     before = planner.epochs();
   }
-  EXPECT_THAT([&] { planner.seek(0, 31); },
+  EXPECT_THAT([&] { seek(planner, 0, 31); },
               ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is not a place")));
-  EXPECT_THROW(planner.seek(-1, 0), DataError);
+  EXPECT_THROW(seek(planner, -1, 0), DataError);
 }
 
 /// 1,000 samples of one token each in windows of 30, but for the usable ones.
@@ -135,12 +141,14 @@ TEST(BatchPlannerTest, WindowsFollowEachOtherInABatchAndEpochsDoNot) {
     std::vector<std::int64_t> dealt;
     while (dealt.size() < 1000) {
       BatchPlanner other(samples, limits, 5);
-      other.seek(planner.epoch(), planner.position());
+      other.seek(planner.cursor());
       GlobalBatch const batch = planner.next();
       EXPECT_EQ(other.next().samples, batch.samples);
-      EXPECT_EQ(other.position(), planner.position());
-      ASSERT_EQ(batch.epoch, epoch);
-      dealt.insert(dealt.end(), batch.samples.begin(), batch.samples.end());
+      EXPECT_EQ(other.cursor(), planner.cursor());
+      for (SampleId const& sample : batch.samples) {
+        ASSERT_EQ(sample.epoch, epoch);
+        dealt.push_back(sample.index);
+      }
       std::int64_t const tokens = longer_sides(samples, batch, {0, std::ssize(batch.samples)});
       EXPECT_LE(tokens, limits.batch_tokens);
       if (dealt.size() < 1000) {
@@ -151,22 +159,22 @@ TEST(BatchPlannerTest, WindowsFollowEachOtherInABatchAndEpochsDoNot) {
     EXPECT_NE(dealt, previous);
     previous = dealt;
   }
-  EXPECT_THROW(planner.seek(0, std::int64_t{34} << 32), DataError);
-  EXPECT_THROW(planner.seek(0, 31), DataError);
+  EXPECT_THROW(seek(planner, 0, std::int64_t{34} << 32), DataError);
+  EXPECT_THROW(seek(planner, 0, 31), DataError);
 }
 
 TEST(BatchPlannerTest, WindowsWithoutUsableSamplesArePassed) {
   WindowedSamples const few(IndexRange{10, 1000});
   BatchPlanner planner(few, limits, 5);
-  planner.seek(1, 0);
+  seek(planner, 1, 0);
   for (std::int64_t epoch = 1; epoch < 5; ++epoch) {
     GlobalBatch const batch = planner.next();
-    EXPECT_EQ(batch.epoch, epoch);
+    EXPECT_EQ(batch.samples.front().epoch, epoch);
     EXPECT_EQ(batch.samples.size(), 10U);
   }
   WindowedSamples const none(IndexRange{0, 1000});
   BatchPlanner without(none, limits, 5);
-  without.seek(1, 0);
+  seek(without, 1, 0);
   EXPECT_THAT([&] { without.next(); }, ThrowsMessage<DataError>(HasSubstr("epoch 2: all 1000 samples are longer")));
 }
 
@@ -190,7 +198,7 @@ TEST(BatchCutTest, CutsFollowTheCosts) {
 TEST(SampledMicroBatchesTest, TheRanksSharesAreTheWholeBatchInOrder) {
   ChangingSamples const samples;
   BatchPlanner planner(samples, {.batch_tokens = 150, .max_length = 12}, 5);
-  planner.seek(1, 0);
+  seek(planner, 1, 0);
   GlobalBatch const batch = planner.next();
   SampledMicroBatches const whole(samples, batch, {.max_tokens = 1000});
   ASSERT_EQ(whole.count(), 1);

@@ -22,6 +22,7 @@ using ::testing::HasSubstr;
 class SampleSourceTest : public testing::Test {
  protected:
   SampleSourceTest() {
+    register_tasks(tasks_);
     write_sentences(directory_ / "pairs.h5", 5);
     write_lines("lines.h5", separate_vocabulary().source);
   }
@@ -32,7 +33,7 @@ class SampleSourceTest : public testing::Test {
     writer.commit();
   }
   std::unique_ptr<SampleSource> samples(Dataset const& dataset, SampleUse const& use = {}) const {
-    return samples_for(config_, dataset, use);
+    return samples_for(config_, tasks_.of(config_), dataset, use);
   }
   std::string refusal(char const* name) const {
     Dataset const dataset = Dataset::open(directory_ / name);
@@ -46,6 +47,7 @@ class SampleSourceTest : public testing::Test {
   }
 
   TemporaryDirectory directory_;
+  TaskRegistry tasks_;
   Config config_;
 };
 

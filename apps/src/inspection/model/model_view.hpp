@@ -27,6 +27,7 @@ class ModelView {
   static ModelView open(TrainedModelOptions options);
 
   ModelDescription const& description() const { return description_; }
+  Task const& task() const { return model_->task(); }
 
   /// The attention of each sentence and its search: {"sentences", "masks", "positions"}. Sentences that are left
   /// out are named in `notes`.

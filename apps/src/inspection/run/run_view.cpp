@@ -8,6 +8,7 @@
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 
 #include "inspection/run/metrics.hpp"
@@ -87,6 +88,17 @@ RunView open_run(std::string const& path, std::string const& which) {
   return run;
 }
 
+/// "epoch 1, window 0, sample 4,000", or that of each corpus.
+std::string describe_next_batch(Checkpoint const& checkpoint) {
+  std::string text;
+  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
+    text += fmt::format("{}{}{}epoch {}, window {}, sample {}", text.empty() ? "" : "; ", own.corpus,
+                        own.corpus.empty() ? "" : ": ", own.epoch, own.position >> 32,
+                        readable_count(own.position & 0xFFFF'FFFF));
+  }
+  return text;
+}
+
 std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint) {
   TrainingState const& state = checkpoint.state();
   std::int64_t elements = 0;
@@ -98,8 +110,7 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
       {"parameters", fmt::format("{} in {} tensors", readable_count(elements), checkpoint.tensors().size())},
       {"tokens seen", readable_count(state.tokens)},
       {"training time", readable_duration(state.seconds)},
-      {"next batch", fmt::format("epoch {}, window {}, sample {}", state.epoch, state.position >> 32,
-                                 readable_count(state.position & 0xFFFF'FFFF))},
+      {"next batch", describe_next_batch(checkpoint)},
       {"seed", std::to_string(state.seed)}};
   if (state.best_step > 0) {
     facts.emplace_back(

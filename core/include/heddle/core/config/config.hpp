@@ -24,6 +24,11 @@ enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleav
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<PipelineSchedule>{"1f1b", "interleaved"};
 
+/// How denoising masks text: see docs/usage.md.
+enum class Noise : std::uint8_t { spans, infilling };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<Noise>{"spans", "infilling"};
+
 /// Precision of activations.
 constexpr DType dtype_of(Precision precision) {
   return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
@@ -35,10 +40,23 @@ struct RunConfig {
   bool operator==(RunConfig const&) const = default;
 };
 
+/// `[data.corpus."NAME"]`: one of several datasets that are mixed.
+struct CorpusConfig {
+  std::string name;
+  std::vector<std::string> train = {};  ///< one dataset, in one or several files
+  double weight = 1;                    ///< its share of the samples, relative to the other corpora's
+  std::string tag = {};                 ///< text in front of each source
+  KeyPlaces places = {};
+
+  bool operator==(CorpusConfig const&) const = default;
+};
+
 struct DataConfig {
   std::vector<std::string> train;  ///< one dataset, in one or several files
   std::string valid;
+  std::vector<CorpusConfig> corpora = {};  ///< instead of `train`
 
+  bool has_training() const { return !train.empty() || !corpora.empty(); }
   bool operator==(DataConfig const&) const = default;
 };
 
@@ -49,7 +67,10 @@ struct TrainConfig {
   Precision precision = Precision::float32;
   double label_smoothing = 0.1;
   double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
-  double mask_rate = 0.15;  ///< fraction of tokens that an encoder-only model predicts
+  std::string task = {};    ///< registered name; empty: by the model's stacks
+  double mask_rate = 0.15;  ///< fraction of tokens that are masked, by a task that masks
+  Noise noise = Noise::spans;
+  double span_length = 3;  ///< mean of masked spans, in tokens
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never

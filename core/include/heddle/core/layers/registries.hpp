@@ -2,6 +2,7 @@
 
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
 
@@ -9,6 +10,7 @@ namespace heddle {
 struct Registries {
   KernelRegistries kernels;
   LayerRegistry layers;
+  TaskRegistry tasks;
 };
 
 }  // namespace heddle

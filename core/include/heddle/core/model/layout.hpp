@@ -4,6 +4,7 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
 
@@ -22,9 +23,9 @@ Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, in
 void require_long_enough(Config const& config, ModelDescription const& model, Mesh const& mesh, int ranks,
                          std::int64_t longest_sequence);
 
-/// A sentence for each key that is set but has no effect: of [parallel] on this mesh, and of a stack that the model
-/// does not have.
-std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh);
+/// A sentence for each key that is set but has no effect: of [parallel] on this mesh, of a stack that the model does
+/// not have, and of another task than the configuration's.
+std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh, Task const& task);
 
 /// Names the tables that model.tie_embeddings ties if the two vocabularies are separate; "" if it ties all or none.
 std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabulary);

@@ -50,6 +50,7 @@ struct CheckpointContents {
   std::string instruction_set = {};        ///< of the kernels that computed it: "x86-64-v4"; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
+  std::string cursor = {};                 ///< of a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
 
   /// Throws DataError if the models cannot be used.

@@ -4,68 +4,106 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/core/training/planned_packs.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 #include <span>
-#include <utility>
 #include <vector>
 
 namespace heddle {
 
 /// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
-  std::int64_t epoch = 0;
-  std::vector<std::int64_t> samples{};  ///< indices into the epoch; an element's index here is its sample number
-  std::vector<SampleCost> costs{};      ///< of `samples`
+  std::vector<SampleId> samples{};  ///< an element's index here is its sample number
+  std::vector<SampleCost> costs{};  ///< of `samples`
   BatchTokens tokens{};
 
-  /// Appends a sample of the source with its cost, and counts its tokens.
-  void add(SampleSource const& source, std::int64_t index, SampleCost cost);
+  /// Appends a sample of the mixture with its cost, and counts its tokens.
+  void add(Mixture const& mixture, SampleId const& sample, SampleCost cost);
 };
 
-/// Divides samples into batches, epoch after epoch. The order depends only on (seed, epoch), the cuts on the token
-/// budget: never on the number of ranks. It holds one window of the samples at a time.
+/// A source's samples in their endless order, epoch after epoch, shuffled within windows. Holds one window at a time.
+class SampleStream {
+ public:
+  struct Sample {
+    std::int64_t index = 0;
+    SampleCost cost;
+  };
+  /// Samples with a longer side than `max_length` are left out.
+  SampleStream(Corpus corpus, std::int64_t max_length, std::uint64_t seed);
+
+  Corpus const& corpus() const { return corpus_; }
+  /// The next sample of this epoch; null at its end.
+  Sample const* peek();
+  /// Goes behind the sample that peek has shown.
+  void take() { ++place_; }
+  void start_next_epoch() { enter(epoch_ + 1, 0); }
+
+  std::int64_t epoch() const { return epoch_; }
+  /// See SampleCursor.
+  std::int64_t position() const { return window_ << 32 | place_; }
+  /// The epochs behind the cursor, the last one in part: 2.25. A window counts by its samples, not by their tokens.
+  double epochs() const;
+  /// Reads one window. Throws DataError for a position outside the epoch.
+  void seek(std::int64_t epoch, std::int64_t position);
+
+ private:
+  void enter(std::int64_t epoch, std::int64_t window);
+
+  Corpus corpus_;
+  std::int64_t max_length_;
+  std::uint64_t key_;
+  bool entered_ = false;       ///< a window; false until the first use
+  std::vector<Sample> order_;  ///< of the window's usable samples
+  std::int64_t epoch_ = 0;
+  std::int64_t window_ = 0;
+  std::int64_t place_ = 0;  ///< in order_
+};
+
+/// Divides samples into batches. The order depends only on the seed and the sources' epochs, the cuts on the token
+/// budget: never on the number of ranks. A mixture's samples follow its weights exactly: after n samples each source
+/// has given its share of them to within less than one sample for each source (smooth weighted round-robin).
 class BatchPlanner {
  public:
   struct Limits {
     std::int64_t batch_tokens = 4096;
     std::int64_t max_length = 1024;  ///< samples with a longer side (end token included) are left out
   };
-  /// Throws DataError if no sample of the first epoch is short enough. Keeps a reference to the samples.
-  BatchPlanner(SampleSource const& samples, Limits const& limits, std::uint64_t seed);
+  /// Throws DataError if a source has no sample in its first epoch that is short enough.
+  BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed);
 
-  /// Returns the batch at the cursor and moves the cursor behind it. A batch never spans two epochs and has at least
-  /// one sample. Throws DataError if an epoch has no usable sample.
+  /// Returns the batch at the cursor and moves the cursor behind it. It has at least one sample. The batches of a
+  /// single source never span two epochs. Throws DataError if an epoch has no usable sample.
   GlobalBatch next();
 
-  std::int64_t epoch() const { return epoch_; }
-  /// The place in the epoch: 2^32 times the window, plus the usable samples of the window that are behind the cursor.
-  std::int64_t position() const { return window_ << 32 | place_; }
-  /// The epochs behind the cursor, the last one in part: 2.25. A window counts by its samples, not by their tokens.
+  MixtureCursor cursor() const;
+  /// Moves the cursor: sources that `cursor` does not name start at their beginning. Throws DataError for a position
+  /// outside the epoch.
+  void seek(MixtureCursor const& cursor);
+  /// The epochs behind the cursor, the last one in part: 2.25; of a mixture the mean by weight.
   double epochs() const;
-  /// Moves the cursor; reads one window. Throws DataError for a position outside the epoch.
-  void seek(std::int64_t epoch, std::int64_t position);
   /// The totals of the first epoch.
   SampleTotals const& totals() const { return totals_; }
 
  private:
-  void enter(std::int64_t epoch, std::int64_t window);
-  /// The batch at the cursor; empty where the epoch ends.
-  GlobalBatch next_of_epoch();
+  /// A source and what its share has earned.
+  struct Share {
+    SampleStream stream;
+    std::int64_t weight = 0;  ///< of a sample: weights and credits count in parts of one
+    std::int64_t credit = 0;
+  };
+  Share& next_share();
+  /// The next sample of a share's stream, in the next epoch where this one ends; null there if `in_epoch`.
+  SampleStream::Sample const* peek(Share& share, bool in_epoch);
 
-  SampleSource const& samples_;
+  Mixture mixture_;
   Limits limits_;
-  std::uint64_t key_;
   SampleTotals totals_;
-  bool entered_ = false;                                    ///< a window; false until the first use
-  std::vector<std::pair<std::int64_t, SampleCost>> order_;  ///< of the window's usable samples
-  std::int64_t epoch_ = 0;
-  std::int64_t window_ = 0;
-  std::int64_t place_ = 0;  ///< in order_
+  std::vector<Share> shares_;  ///< one for each corpus
+  std::int64_t weights_ = 0;   ///< their sum
 };
 
 enum class SampleOrder { by_index, by_length };
 
-/// Returns the first epoch's samples of at most `max_length` tokens, as one batch.
+/// Returns the samples of a source's first epoch of at most `max_length` tokens, as one batch.
 GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length,
                         SampleOrder order = SampleOrder::by_index);
 
@@ -75,10 +113,10 @@ std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::
 /// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
-/// Micro-batches of samples. Keeps a reference to the samples.
+/// Micro-batches of samples.
 class SampledMicroBatches final : public MicroBatchSource {
  public:
-  SampledMicroBatches(SampleSource const& samples, GlobalBatch batch, MicroBatchCut const& cut);
+  SampledMicroBatches(Mixture mixture, GlobalBatch batch, MicroBatchCut const& cut);
 
   std::int64_t count() const override { return static_cast<std::int64_t>(ranges_.size()); }
   BatchTokens tokens() const override { return batch_.tokens; }
@@ -91,7 +129,7 @@ class SampledMicroBatches final : public MicroBatchSource {
   void read(std::int64_t index, PackTokens& into) const;
 
  private:
-  SampleSource const& samples_;
+  Mixture mixture_;
   GlobalBatch batch_;
   GroupMember context_;
   std::vector<IndexRange> ranges_;  ///< of batch_.samples

@@ -21,13 +21,13 @@ class RunPacks {
 
   struct Setup {
     Config const& config;
-    SampleSource const& training;
+    Mixture training;
     SampleSource const* validation = nullptr;  ///< null: nothing is validated
     bool prefixes = false;                     ///< see DataBounds
     bool sequences = false;                    ///< samples are cut from text: their lengths differ by epoch
     bool listed = true;                        ///< false: the bounds of full_packs, also for a short run
   };
-  /// Keeps references to the samples. Throws as BatchPlanner does.
+  /// Keeps a reference to the validation samples. Throws as BatchPlanner does.
   explicit RunPacks(Setup const& setup);
 
   /// The micro-batches of the mesh's rank. `config` may differ from the setup's in [parallel] and
@@ -40,7 +40,7 @@ class RunPacks {
   std::vector<std::vector<Pack>> in_order(TrainConfig const& train, Mesh const& mesh) const;
   std::vector<Pack> of_validation(TrainConfig const& train, Mesh const& mesh, bool all) const;
 
-  SampleSource const& training_;
+  Mixture training_;
   SampleSource const* validation_;
   DataBounds bounds_;
   std::vector<GlobalBatch> batches_;  ///< of the whole run; empty: not listed

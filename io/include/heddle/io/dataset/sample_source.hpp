@@ -1,8 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/tasks/task.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/order.hpp>
@@ -14,15 +14,6 @@
 #include <vector>
 
 namespace heddle {
-
-/// Tokens of a sample's sides, end tokens included.
-struct SampleCost {
-  std::int64_t source = 0;
-  std::int64_t target = 0;
-
-  /// The cost in a token budget: the longer side.
-  std::int64_t longer() const { return std::max(source, target); }
-};
 
 /// The samples of an epoch, counted without reading them.
 struct SampleTotals {
@@ -82,22 +73,13 @@ class MemorySamples final : public SampleSource {
   SideIds ids_;
 };
 
-/// The samples that are made of a dataset's pairs.
-enum class PairForm {
-  pairs,    ///< the pairs
-  targets,  ///< the targets, for a model that has no encoder: sources cost nothing and are not read
-  /// Single sequences for a decoder-only model (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: start token,
-  /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
-  /// predicted.
-  prefixed,
-};
-
 /// The pairs of a dataset. Which ones are in a window follows from the seed and the epoch; without a seed they are in
 /// the dataset's order. Keeps a reference to the dataset.
 class DatasetSamples final : public SampleSource {
  public:
+  /// `tag` is put in front of each source, which the form must have.
   explicit DatasetSamples(Dataset const& dataset, PairForm form = PairForm::pairs,
-                          std::optional<std::uint64_t> seed = std::nullopt);
+                          std::optional<std::uint64_t> seed = std::nullopt, std::vector<std::int32_t> tag = {});
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
@@ -118,6 +100,7 @@ class DatasetSamples final : public SampleSource {
   Dataset const& dataset_;
   PairForm form_;
   WindowOrder order_;
+  std::vector<std::int32_t> tag_;
   mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again
 };
 
@@ -125,15 +108,15 @@ class DatasetSamples final : public SampleSource {
 struct SampleUse {
   bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
+  CorpusConfig corpus = {};  ///< of samples that are mixed with others
+
+  /// The seed of order and masks: of corpora of one length that are mixed, each has an order of its own.
+  std::optional<std::uint64_t> seed(TrainConfig const& train) const;
 };
 
-/// Whether a model learns to predict masked tokens: an encoder-only model.
-bool predicts_masked_tokens(ModelConfig const& model);
-
-/// The samples that a model learns from: pairs; sequences of a dataset of lines for a model of one stack, with masked
-/// tokens for an encoder; or, for a decoder-only model, the targets of pairs, or with prefixes sources and targets.
-/// Keeps a reference to the dataset. Throws ConfigError, naming model.stacks, the dataset and a remedy, where the two
-/// do not fit.
-std::unique_ptr<SampleSource> samples_for(Config const& config, Dataset const& dataset, SampleUse use);
+/// The samples that a task makes of a dataset: of pairs as the task says, or of lines. Keeps a reference to the
+/// dataset. Throws ConfigError, naming the task, the dataset and a remedy, where the two do not fit.
+std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
+                                          SampleUse const& use);
 
 }  // namespace heddle

@@ -42,40 +42,22 @@ class MemoryLines final : public TextLines {
   std::vector<std::vector<std::int32_t>> lines_;
 };
 
-/// The samples that are made of lines. Random numbers are keyed by the seed, the epoch, the sequence and the position.
-enum class TextForm : std::uint8_t {
-  /// Sequences whose tokens are predicted one after another by a decoder: row i reads token i - 1, the first row the
-  /// start token.
-  sequences,
-  /// Sequences with prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"): the
-  /// start token and the tokens that follow it. The tokens behind the prefix are predicted.
-  prefixed,
-  /// Sequences some of whose tokens an encoder is to predict (Devlin et al. 2019): each token except the end tokens
-  /// with
-  /// the probability mask_rate, in a sequence without any such token the one with the smallest random number. Of these,
-  /// 80 % are read as the mask token, 10 % as a random token of the vocabulary, and 10 % as they are.
-  masked,
-};
-
-/// The text's vocabulary and the rule that makes samples of its lines.
-struct TextRule {
-  SpecialIds ids;
-  std::int64_t vocabulary = 0;
-  std::int64_t max_length = 0;
-  std::optional<std::uint64_t> seed;  ///< of the lines' order and of masks; none: the text's order and fixed masks
-  TextForm form = TextForm::sequences;
-  double mask_rate = 0;  ///< of the form `masked`
-};
-
 /// Samples of lines. Lines, each with its end token, are joined into sequences within a window: a sequence takes the
-/// next line while it has at most max_length tokens with it. A longer line starts a sequence and is cut into pieces of
-/// max_length tokens; its rest is continued with the lines that follow. No token is lost, and none is repeated. A
-/// sample's index is 2^32 times its window, plus its place there. Where there are several windows, `usable` of the
-/// totals is only 1, and `longest` an upper bound.
-std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule const& rule);
+/// next line while it has at most `max_length` tokens with it. A longer line starts a sequence and is cut into pieces
+/// of max_length tokens; its rest is continued with the lines that follow. No token is lost, and none is repeated;
+/// `task` makes a sample of each sequence. A sample's index is 2^32 times its window, plus its place there. Where there
+/// are several windows, `usable` of the totals is only 1, and `longest` an upper bound.
+struct TextRule {
+  std::unique_ptr<TextTask const> task;
+  std::int32_t end = 0;  ///< the end token
+  std::int64_t max_length = 0;
+  std::optional<std::uint64_t> seed;  ///< of the lines' order; none: the text's order
+};
+std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule rule);
 
-/// The samples of a model of one stack from lines of its vocabulary.
-std::unique_ptr<SampleSource> text_samples(Config const& config, std::unique_ptr<TextLines> lines,
-                                           Tokenizer const& tokenizer, SampleUse use);
+/// The samples that a configuration's task makes of lines of a vocabulary; null if it makes none of text. `name` is the
+/// text's, for messages. Throws ConfigError as Task::text does.
+std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& task, std::unique_ptr<TextLines> lines,
+                                           Tokenizer const& tokenizer, SampleUse const& use, std::string const& name);
 
 }  // namespace heddle

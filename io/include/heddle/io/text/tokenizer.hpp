@@ -19,6 +19,7 @@ struct TokenizerTraining {
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
+  int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of the texts; skip: such lines are not learned from
   int64_t sample_bytes =
       int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
@@ -47,6 +48,8 @@ class Tokenizer {
   int32_t size() const noexcept;
   /// There is a mask where a piece is called <mask>.
   SpecialIds const& special_ids() const noexcept;
+  /// The ids of the pieces <extra_id_0>, <extra_id_1>, … that the vocabulary has.
+  std::vector<int32_t> const& sentinels() const noexcept;
 
   /// The serialised model, as SentencePiece's own tools read it.
   std::string const& model() const noexcept;

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// Tokens of a sample's sides, end tokens included.
+struct SampleCost {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+
+  /// The cost in a token budget: the longer side.
+  std::int64_t longer() const { return std::max(source, target); }
+};
+
+/// The samples that are made of a dataset's pairs.
+enum class PairForm : std::uint8_t {
+  pairs,    ///< the pairs
+  targets,  ///< the targets, for a model that has no encoder: sources cost nothing and are not read
+  /// Single sequences for a decoder-only model (Raffel et al. 2020, "prefix LM"), of a joint vocabulary: start token,
+  /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
+  /// predicted.
+  prefixed,
+};
+
+/// A sequence of text before its tokens are read: adjacent lines, each with its end token, or a piece of a long line.
+struct TextShape {
+  std::int64_t epoch = 0;
+  std::int64_t index = 0;  ///< with the epoch, the key of the sequence's random numbers
+  std::int64_t length = 0;
+  bool complete = true;            ///< its last token is an end token
+  std::vector<std::int64_t> ends;  ///< the positions of its end tokens, ascending
+};
+
+struct TextSequence : TextShape {
+  std::int32_t number = 0;  ///< of the sample
+  std::vector<std::int32_t> tokens;
+};
+
+/// Makes samples of sequences of text. Costs and content are pure functions of the sequence, its epoch and its index.
+class TextTask {
+ public:
+  TextTask() = default;
+  virtual ~TextTask() = default;
+  TextTask(TextTask const&) = delete;
+  TextTask& operator=(TextTask const&) = delete;
+
+  /// Tokens by which the longest sequence must be shorter than model.max_length, so that its sample fits.
+  virtual std::int64_t reserved_tokens() const { return 0; }
+  /// The sample's cost; `shape.ends` is not set.
+  virtual SampleCost cost(TextShape const& shape) const = 0;
+  /// The tokens that the sample's rows are to predict.
+  virtual std::int64_t predicted(TextShape const& shape) const = 0;
+  /// into = the samples' tokens.
+  virtual void fill(PackTokens& into, std::vector<TextSequence> sequences) const = 0;
+};
+
+/// The vocabulary and the circumstances of samples that are made of text.
+struct TextTaskSpec {
+  TrainConfig const& train;
+  SpecialIds ids;
+  std::vector<std::int32_t> sentinels;  ///< ids of <extra_id_0>, <extra_id_1>, …
+  std::int64_t vocabulary = 0;
+  bool prefixes = false;              ///< samples have prefixes (ModelDescription::needs_prefixes)
+  std::optional<std::uint64_t> seed;  ///< of random numbers; none: those of validation, which no key changes
+  std::string where;                  ///< place_of_task, the start of a message
+  std::string dataset;                ///< the text's name, for messages
+
+  /// The key of one use of random numbers.
+  std::uint64_t random_key(std::string_view use) const;
+};
+
+/// A task that a model learns: which samples it makes of a dataset, which of their rows have a loss, and what
+/// validation measures beside the loss.
+class Task {
+ public:
+  Task() = default;
+  virtual ~Task() = default;
+  Task(Task const&) = delete;
+  Task& operator=(Task const&) = delete;
+
+  /// One sentence for `heddle kernels`.
+  virtual std::string meaning() const = 0;
+  /// Why a model with these stacks cannot learn it, such as "needs an encoder and a decoder"; empty if it can.
+  virtual std::string unsupported_reason(ModelConfig const& model) const = 0;
+  /// The samples that it makes of sentence pairs; none if it learns from text only.
+  virtual std::optional<PairForm> pairs(bool /*prefixes*/) const { return std::nullopt; }
+  /// Makes samples of text; null if it learns from pairs only. Throws ConfigError where the vocabulary lacks a token.
+  virtual std::unique_ptr<TextTask> text(TextTaskSpec const& /*spec*/) const { return nullptr; }
+  /// The keys of [train] that its samples depend on.
+  virtual std::vector<std::string> keys() const { return {}; }
+  /// Whether validation measures the accuracy of the rows that have a loss.
+  virtual bool measures_accuracy() const { return false; }
+  /// Whether the model translates: validation can measure BLEU.
+  virtual bool translates() const { return false; }
+};
+
+/// The tasks by name: those that train.task may name.
+class TaskRegistry {
+ public:
+  struct Entry {
+    std::string name;
+    std::string origin;  ///< "built-in" or the plug-in's path
+    std::shared_ptr<Task const> task;
+  };
+
+  /// Throws ConfigError if the name is taken or empty.
+  void add(std::string name, std::shared_ptr<Task const> task);
+  /// The task of a configuration: train.task or, if that is not set, by the model's stacks. Throws ConfigError with the
+  /// place, if it is not registered or if the model cannot learn it.
+  Task const& of(Config const& config) const;
+
+  std::vector<Entry> const& entries() const { return entries_; }
+  /// Sets the origin of entries that are added from now on.
+  void set_origin(std::string origin) { origin_ = std::move(origin); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::string origin_ = "built-in";
+};
+
+/// "run.toml:3:1: train.task = "denoising"", or model.stacks where the task follows from them: the start of a message.
+std::string place_of_task(Config const& config);
+
+/// Registers translation, language_model, masked_language_model and denoising.
+void register_tasks(TaskRegistry& registry);
+
+/// Subsets of [0, size) with `count` elements, each equally likely (Knuth's algorithm S); `word(i)` is a random word.
+template <class Word>
+std::vector<bool> random_subset(std::int64_t size, std::int64_t count, Word const& word) {
+  std::vector<bool> chosen(static_cast<std::size_t>(size));
+  for (std::int64_t place = 0; place < size; ++place) {
+    auto const left = static_cast<std::uint64_t>(size - place);
+    if (static_cast<std::int64_t>(std::uint64_t{word(place)} * left >> 32) < count) {
+      chosen[static_cast<std::size_t>(place)] = true;
+      --count;
+    }
+  }
+  return chosen;
+}
+
+}  // namespace heddle

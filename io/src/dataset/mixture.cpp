@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/dataset/mixture.hpp>
+#include <iterator>
+#include <utility>
+
+namespace heddle {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr int cursor_version = 1;
+
+void append(std::vector<std::int32_t>& values, std::vector<std::int32_t> const& more) {
+  values.insert(values.end(), more.begin(), more.end());
+}
+
+/// Appends sequences that were made in the same form.
+void append(SideTokens& side, SideTokens const& more) {
+  side.used = more.used;
+  side.predicts = more.predicts;
+  side.prefixed = more.prefixed;
+  append(side.sample, more.sample);
+  append(side.length, more.length);
+  append(side.id, more.id);
+  append(side.output, more.output);
+  append(side.prefix, more.prefix);
+}
+
+bool same_epoch(SampleId const& left, SampleId const& right) {
+  return left.corpus == right.corpus && left.epoch == right.epoch;
+}
+
+}  // namespace
+
+Mixture::Mixture(SampleSource const& samples)
+    : corpora_{{.samples = std::shared_ptr<SampleSource const>(std::shared_ptr<void>(), &samples)}} {}
+
+void Mixture::read(std::span<SampleId const> samples, std::int32_t first_number, PackTokens& into) const {
+  into.source.clear(false);
+  into.target.clear(false);
+  PackTokens part;
+  std::vector<std::int64_t> indices;
+  for (auto begin = samples.begin(); begin != samples.end();) {
+    auto const end = std::find_if_not(begin, samples.end(), [&](SampleId const& id) { return same_epoch(*begin, id); });
+    indices.clear();
+    std::transform(begin, end, std::back_inserter(indices), [](SampleId const& id) { return id.index; });
+    bool const all = begin == samples.begin() && end == samples.end();
+    source(*begin).read(begin->epoch, indices, first_number, all ? into : part);
+    if (!all) {
+      append(into.source, part.source);
+      append(into.target, part.target);
+    }
+    first_number += static_cast<std::int32_t>(end - begin);
+    begin = end;
+  }
+}
+
+SampleTotals Mixture::totals(std::int64_t max_length) const {
+  SampleTotals totals;
+  for (Corpus const& corpus : corpora_) {
+    SampleTotals const own = corpus.samples->totals(0, max_length);
+    totals.usable += own.usable;
+    totals.left_out += own.left_out;
+    totals.tokens += own.tokens;
+    totals.longest = std::max(totals.longest, own.longest);
+  }
+  return totals;
+}
+
+std::string Mixture::describe() const {
+  if (corpora_.size() == 1) {
+    return corpora_.front().samples->describe();
+  }
+  double sum = 0;
+  for (Corpus const& corpus : corpora_) {
+    sum += corpus.weight;
+  }
+  std::string text;
+  for (Corpus const& corpus : corpora_) {
+    text += fmt::format("{}{}: {}, {:.1f} % of the samples", text.empty() ? "" : "; ", corpus.name,
+                        corpus.samples->describe(), 100 * corpus.weight / sum);
+  }
+  return text;
+}
+
+MixtureCursor data_cursor(CheckpointContents const& contents, std::string const& where) {
+  if (contents.cursor.empty()) {
+    return {{.epoch = contents.state.epoch, .position = contents.state.position}};
+  }
+  try {
+    json::object const cursor = json::parse(contents.cursor).as_object();
+    if (cursor.at("version").as_int64() != cursor_version) {
+      throw DataError(fmt::format("{}: a data cursor of version {}; this program reads version {}", where,
+                                  cursor.at("version").as_int64(), cursor_version));
+    }
+    MixtureCursor result;
+    for (json::value const& entry : cursor.at("corpora").as_array()) {
+      json::object const& own = entry.as_object();
+      result.push_back({.corpus = std::string(own.at("corpus").as_string()),
+                        .epoch = own.at("epoch").as_int64(),
+                        .position = own.at("position").as_int64(),
+                        .credit = own.at("credit").as_int64()});
+    }
+    return result;
+  } catch (DataError const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: not a data cursor: {}", where, error.what()));
+  }
+}
+
+void set_data_cursor(CheckpointContents& contents, MixtureCursor const& cursor) {
+  contents.state.epoch = cursor.front().epoch;
+  contents.state.position = cursor.front().position;
+  contents.cursor.clear();
+  if (cursor.size() == 1 && cursor.front().corpus.empty()) {
+    return;
+  }
+  json::array corpora;
+  for (SampleCursor const& own : cursor) {
+    corpora.push_back(
+        json::object{{"corpus", own.corpus}, {"epoch", own.epoch}, {"position", own.position}, {"credit", own.credit}});
+  }
+  contents.cursor = json::serialize(json::object{{"version", cursor_version}, {"corpora", std::move(corpora)}});
+}
+
+}  // namespace heddle

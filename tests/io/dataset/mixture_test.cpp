@@ -1,0 +1,204 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/dataset/training_data.hpp>
+#include <map>
+
+#include "dataset_fixture.hpp"
+#include "made_pairs.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using ::testing::HasSubstr;
+
+/// Pairs of one length; each token is the number of the corpus.
+class MarkedPairs final : public test::MadePairs {
+ public:
+  MarkedPairs(std::int32_t mark, std::int64_t size) : mark_(mark), size_(size) {}
+
+  std::int64_t size(std::int64_t /*epoch*/) const override { return size_; }
+  SampleCost cost(std::int64_t /*epoch*/, std::int64_t /*index*/) const override { return {3, 3}; }
+  SentencePair sample(std::int64_t /*epoch*/, std::int64_t /*index*/, std::int32_t number) const override {
+    return {number, {mark_, mark_}, {mark_, mark_}};
+  }
+
+ private:
+  std::int32_t mark_;
+  std::int64_t size_;
+};
+
+constexpr std::array weights{0.55, 0.3, 0.15};
+constexpr BatchPlanner::Limits limits{.batch_tokens = 60, .max_length = 10};
+
+/// Three corpora whose epochs are of unequal lengths.
+class MixtureTest : public testing::Test {
+ protected:
+  MixtureTest() {
+    for (int number = 0; number < 3; ++number) {
+      corpora_.push_back({.samples = std::make_shared<MarkedPairs>(10 + number, 40 + 100 * number),
+                          .name = std::string(1, static_cast<char>('a' + number)),
+                          .weight = 20 * weights[static_cast<std::size_t>(number)]});
+    }
+  }
+  BatchPlanner planner() const { return {Mixture(corpora_), limits, 3}; }
+
+  std::vector<Corpus> corpora_;
+};
+
+TEST_F(MixtureTest, EveryPrefixFollowsTheWeights) {
+  BatchPlanner planner = this->planner();
+  std::array<std::int64_t, 3> drawn{};
+  std::int64_t all = 0;
+  for (int step = 0; step < 500; ++step) {
+    GlobalBatch const batch = planner.next();
+    EXPECT_EQ(batch.samples.size(), 20U) << "a batch is full, also where a corpus's epoch ends";
+    for (SampleId const& sample : batch.samples) {
+      ++drawn[static_cast<std::size_t>(sample.corpus)];
+      ++all;
+      for (std::size_t corpus = 0; corpus < weights.size(); ++corpus) {
+        ASSERT_LT(std::abs(static_cast<double>(drawn[corpus]) - weights[corpus] * static_cast<double>(all)), 1.5);
+      }
+    }
+  }
+}
+
+TEST_F(MixtureTest, ACorpusDealsEachSampleOnceAnEpoch) {
+  BatchPlanner planner = this->planner();
+  std::map<SampleId, int> dealt;
+  for (int step = 0; step < 100; ++step) {
+    for (SampleId const& sample : planner.next().samples) {
+      EXPECT_EQ(++dealt[sample], 1);
+    }
+  }
+  for (std::int64_t index = 0; index < 40; ++index) {
+    EXPECT_TRUE(dealt.contains({.corpus = 0, .epoch = 20, .index = index}));
+  }
+}
+
+TEST_F(MixtureTest, AfterSeekTheSameBatchesFollow) {
+  BatchPlanner planner = this->planner();
+  for (int step = 0; step < 50; ++step) {
+    CheckpointContents contents;
+    set_data_cursor(contents, planner.cursor());
+    BatchPlanner other = this->planner();
+    other.seek(data_cursor(contents, "here"));
+    EXPECT_EQ(other.next().samples, planner.next().samples);
+    EXPECT_EQ(other.cursor(), planner.cursor());
+  }
+}
+
+TEST_F(MixtureTest, ACorpusThatIsNewStartsAtItsBeginning) {
+  BatchPlanner planner = this->planner();
+  planner.next();
+  corpora_.push_back({.samples = std::make_shared<MarkedPairs>(20, 30), .name = "new", .weight = 1});
+  BatchPlanner more = this->planner();
+  more.seek(planner.cursor());
+  MixtureCursor const cursor = more.cursor();
+  EXPECT_EQ(cursor.back(), (SampleCursor{.corpus = "new"}));
+  EXPECT_EQ(cursor.front(), planner.cursor().front());
+}
+
+TEST_F(MixtureTest, APackHasItsSamplesInTheOrderOfTheBatch) {
+  BatchPlanner planner = this->planner();
+  GlobalBatch const batch = planner.next();
+  std::vector<std::int32_t> marks;
+  std::vector<std::int32_t> numbers;
+  for (int rank = 0; rank < 3; ++rank) {
+    SampledMicroBatches const mine(Mixture(corpora_), batch, {.max_tokens = 15, .data = {rank, 3}});
+    for (std::int64_t index = 0; index < mine.count(); ++index) {
+      PackTokens tokens;
+      mine.read(index, tokens);
+      for (std::size_t place = 0; place < tokens.source.id.size(); place += 3) {
+        marks.push_back(tokens.source.id[place] - 10);
+      }
+      numbers.insert(numbers.end(), tokens.source.sample.begin(), tokens.source.sample.end());
+      EXPECT_EQ(tokens.target.sample, tokens.source.sample);
+    }
+  }
+  ASSERT_EQ(marks.size(), batch.samples.size());
+  for (std::size_t place = 0; place < marks.size(); ++place) {
+    EXPECT_EQ(marks[place], batch.samples[place].corpus);
+    EXPECT_EQ(numbers[place], static_cast<std::int32_t>(place));
+  }
+}
+
+TEST_F(MixtureTest, CursorsThatNobodyWroteAreRefused) {
+  auto const message = [&](std::string const& text) {
+    CheckpointContents contents;
+    contents.cursor = text;
+    return message_of<DataError>([&] { this->planner().seek(data_cursor(contents, "here")); });
+  };
+  EXPECT_THAT(message("{"), HasSubstr("here: not a data cursor"));
+  EXPECT_THAT(message(R"({"version":1})"), HasSubstr("here: not a data cursor"));
+  EXPECT_THAT(message(R"({"version":2,"corpora":[]})"), HasSubstr("version 2; this program reads version 1"));
+  EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":999,"credit":0}]})"),
+              HasSubstr("sample 999 is not a place in"));
+  EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":0,"credit":99999999999999}]})"),
+              HasSubstr("credit of 99999999999999 is impossible"));
+  EXPECT_EQ(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":9,"credit":-5}]})"), "");
+}
+
+/// Datasets of pairs and of lines in a directory.
+class CorporaTest : public testing::Test {
+ protected:
+  CorporaTest() {
+    test::write_sentences(directory_ / "a.h5", 5);
+    test::write_sentences(directory_ / "b.h5", 7);
+    for (char const* name : {"a", "b"}) {
+      CorpusConfig corpus{.name = name};
+      corpus.train = {(directory_ / (std::string(name) + ".h5")).string()};
+      config_.data.corpora.push_back(corpus);
+    }
+    config_.train.validate_every = 0;
+    register_tasks(tasks_);
+  }
+  Mixture mixture(TrainingData const& data) const { return training_mixture(config_, tasks_.of(config_), data, false); }
+
+  test::TemporaryDirectory directory_;
+  TaskRegistry tasks_;
+  Config config_;
+};
+
+TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
+  config_.data.corpora[1].tag = "<b>";
+  TrainingData const data = open_training_data(config_);
+  Mixture const mixture = this->mixture(data);
+  auto const tag = data.vocabulary().source.encode("<b>");
+  ASSERT_FALSE(tag.empty());
+  PackTokens plain;
+  PackTokens tagged;
+  mixture.read(std::vector<SampleId>{{.corpus = 0, .index = 2}}, 0, plain);
+  mixture.read(std::vector<SampleId>{{.corpus = 1, .index = 2}}, 0, tagged);
+  std::vector<std::int32_t> expected = tag;
+  expected.insert(expected.end(), plain.source.id.begin(), plain.source.id.end());
+  EXPECT_EQ(tagged.source.id, expected);
+  EXPECT_EQ(tagged.target.id, plain.target.id);
+  EXPECT_EQ(mixture.cost({.corpus = 1, .index = 2}).source, std::ssize(expected));
+  SampleSource const& samples = *mixture.corpora()[1].samples;
+  EXPECT_EQ(samples.totals(0, 100).longest, mixture.cost({.corpus = 1, .index = 6}).longer());
+  config_.model.stacks = {"decoder"};
+  EXPECT_THAT(message_of<ConfigError>([&] { this->mixture(data); }), HasSubstr("a tag stands in front of sources"));
+}
+
+TEST_F(CorporaTest, CorporaThatDoNotFitTogetherAreNamed) {
+  TrainingData const data = open_training_data(config_);
+  EXPECT_THAT(this->mixture(data).describe(),
+              "a: 5 sentence pairs, 50.0 % of the samples; b: 7 sentence pairs, 50.0 % of the samples");
+  EXPECT_NE(data.digest(), data.train.front().digest());
+  DatasetWriter writer(directory_ / "lines.h5", data.vocabulary().source);
+  writer.add(test::sentence(1, 50));
+  writer.commit();
+  config_.data.corpora[1].train = {(directory_ / "lines.h5").string()};
+  EXPECT_NE(message_of<DataError>([&] { open_training_data(config_); }), "");
+}
+
+}  // namespace
+}  // namespace heddle
