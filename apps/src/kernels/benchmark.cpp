@@ -174,7 +174,7 @@ Sample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabu
     std::ranges::transform(lengths, lengths.begin(), [](std::int32_t length) { return length / 2; });
     pack.target_rows.prefix_length = from_host<std::int32_t>(lengths, {pack.target_rows.sequences.count});
   }
-  return {{vocabulary, vocabulary, true}, std::move(pack)};
+  return {{vocabulary, vocabulary, true}, std::move(pack), " (synthetic)"};
 }
 
 /// Runs one forward and backward pass and one update; the result has their calls.

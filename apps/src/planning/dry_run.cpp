@@ -60,7 +60,7 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
     fmt::print("It would start in {}\n", run.directory.string());
     return;
   }
-  check_same_run(*found, run.config, *session.data().dataset(), run.options.new_data);
+  check_same_run(*found, run.config, *session.data().data(), run.options.new_data);
   for (std::string const& change : changed_keys(*found, run.config)) {
     fmt::print("changed since the checkpoint: {}\n", change);
   }

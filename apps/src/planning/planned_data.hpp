@@ -30,8 +30,8 @@ class PlannedData final : public BatchSamples {
   PlannedPacks largest(Config const& config, Mesh const& mesh) const override { return packs_->largest(config, mesh); }
 
   VocabularySizes const& vocabulary() const { return vocabulary_; }
-  /// The dataset; null for random sentences.
-  Dataset const* dataset() const { return data_ ? &data_->train.front() : nullptr; }
+  /// The datasets; null for random sentences.
+  TrainingData const* data() const { return data_ ? &*data_ : nullptr; }
   /// "30,000 sentence pairs", or that they are random.
   std::string describe() const;
   SampleTotals const& totals() const { return totals_; }

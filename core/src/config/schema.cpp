@@ -273,9 +273,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("precision", train.precision, "of activations; bfloat16 keeps float32 master weights");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
-  keys.key("task", train.task, any(),
-           "\"translation\", \"language_model\", \"masked_language_model\", \"denoising\" or a plug-in's; if not "
-           "given, the first three by model.stacks");
+  keys.key("task", train.task, any(), "registered name (see usage.md); if not given, by model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
   keys.key("noise", train.noise, "of denoising: sentinels for spans as in T5, or one <mask> for each as in BART");
   keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "of denoising: mean tokens of a masked span");

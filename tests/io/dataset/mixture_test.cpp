@@ -36,7 +36,7 @@ class MarkedPairs final : public test::MadePairs {
 };
 
 constexpr std::array weights{0.55, 0.3, 0.15};
-constexpr BatchPlanner::Limits limits{.batch_tokens = 60, .max_length = 10};
+constexpr BatchPlanner::Limits small_batches{.batch_tokens = 60, .max_length = 10};
 
 /// Three corpora whose epochs are of unequal lengths.
 class MixtureTest : public testing::Test {
@@ -48,7 +48,7 @@ class MixtureTest : public testing::Test {
                           .weight = 20 * weights[static_cast<std::size_t>(number)]});
     }
   }
-  BatchPlanner planner() const { return {Mixture(corpora_), limits, 3}; }
+  BatchPlanner planner() const { return {Mixture(corpora_), small_batches, 3}; }
 
   std::vector<Corpus> corpora_;
 };

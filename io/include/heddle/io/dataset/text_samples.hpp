@@ -42,17 +42,19 @@ class MemoryLines final : public TextLines {
   std::vector<std::vector<std::int32_t>> lines_;
 };
 
-/// Samples of lines. Lines, each with its end token, are joined into sequences within a window: a sequence takes the
-/// next line while it has at most `max_length` tokens with it. A longer line starts a sequence and is cut into pieces
-/// of max_length tokens; its rest is continued with the lines that follow. No token is lost, and none is repeated;
-/// `task` makes a sample of each sequence. A sample's index is 2^32 times its window, plus its place there. Where there
-/// are several windows, `usable` of the totals is only 1, and `longest` an upper bound.
+/// The task that makes samples of lines, and their vocabulary's end token.
 struct TextRule {
   std::unique_ptr<TextTask const> task;
-  std::int32_t end = 0;  ///< the end token
-  std::int64_t max_length = 0;
+  std::int32_t end = 0;
+  std::int64_t max_length = 0;        ///< of a sequence, in tokens
   std::optional<std::uint64_t> seed;  ///< of the lines' order; none: the text's order
 };
+
+/// Samples of lines. Lines, each with its end token, are joined into sequences within a window: a sequence takes the
+/// next line while it has at most max_length tokens with it. A longer line starts a sequence and is cut into pieces of
+/// max_length tokens; its rest is continued with the lines that follow. No token is lost, and none is repeated; the
+/// task makes a sample of each sequence. A sample's index is 2^32 times its window, plus its place there. Where there
+/// are several windows, `usable` of the totals is only 1, and `longest` an upper bound.
 std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule rule);
 
 /// The samples that a configuration's task makes of lines of a vocabulary; null if it makes none of text. `name` is the
