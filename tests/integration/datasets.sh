@@ -77,12 +77,12 @@ tag = "seven"
 TOML
 sed '/^train = /d' run.toml >> mixed.toml
 losses() { sed 's/"tokens_per_second.*//' "$1/metrics.jsonl"; }
-expect 0 'whole: 900 sentence pairs, 75.0 % of the samples; less: 899 sentence pairs, 25.0 % of the samples' \
+expect 0 'less: 899 sentence pairs, 25.0 % of the samples; whole: 900 sentence pairs, 75.0 % of the samples' \
   "$HEDDLE" train mixed.toml --set run.directory=mixed
 expect 0 'done: step 3' "$HEDDLE" train mixed.toml --set run.directory=halves --set train.steps=3
 expect 0 'resuming after step 3' "$HEDDLE" train mixed.toml --set run.directory=halves
 [ "$(losses mixed | tail -n 1)" = "$(losses halves | tail -n 1)" ] || fail "a mixture that was resumed differs"
-expect 0 'next batch.*whole: epoch 0, .*; less: epoch 0, ' "$HEDDLE" inspect mixed/checkpoints
+expect 0 'next batch.*less: epoch 0, .*; whole: epoch 0, ' "$HEDDLE" inspect mixed/checkpoints
 expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set data.train=data/train.h5
 expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
 expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0

@@ -209,8 +209,9 @@ TEST(TaskRegistry, TasksFollowFromStacksOrAreNamed) {
   EXPECT_THAT([&] { find({"decoder"}, "denoising"); },
               ThrowsMessage<ConfigError>(HasSubstr(
                   "train.task = \"denoising\" needs an encoder and a decoder; model.stacks = [\"decoder\"]")));
-  EXPECT_THAT([&] { find({"decoder"}, "denoise"); },
-              ThrowsMessage<ConfigError>(HasSubstr("train.task = \"denoise\" is not a task; expected one of: translation, ")));
+  EXPECT_THAT(
+      [&] { find({"decoder"}, "denoise"); },
+      ThrowsMessage<ConfigError>(HasSubstr("train.task = \"denoise\" is not a task; expected one of: translation, ")));
   EXPECT_THAT([&] { tasks.add("denoising", tasks.entries().front().task); },
               ThrowsMessage<ConfigError>(HasSubstr("the task name 'denoising' is taken by built-in")));
 }
