@@ -75,7 +75,7 @@ weight = 3
 train = "less/train.h5"
 tag = "seven"
 TOML
-sed '/^train = /d' run.toml >> mixed.toml
+sed "/^train = /d; s/^steps = .*/&\nlog_every = 1/" run.toml >> mixed.toml
 losses() { sed 's/"tokens_per_second.*//' "$1/metrics.jsonl"; }
 expect 0 'less: 899 sentence pairs, 25.0 % of the samples; whole: 900 sentence pairs, 75.0 % of the samples' \
   "$HEDDLE" train mixed.toml --set run.directory=mixed
