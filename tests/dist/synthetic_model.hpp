@@ -98,16 +98,16 @@ class SyntheticModel {
       StreamedTensor const& tensor = stream.tensors()[index];
       WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape), {}, {}, {}});
       std::vector<float>* const parts[] = {&filled.value, &filled.first_moment, &filled.second_moment};
-      for (TensorPart const part : all_tensor_parts) {
-        std::vector<float>& elements = *parts[static_cast<std::size_t>(part)];
+      for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
+        std::vector<float>& elements = *parts[key];
         elements.resize(static_cast<std::size_t>(filled.shape.size()));
         for (std::int64_t begin = 0; begin < filled.shape.size(); begin += chunk) {
           IndexRange const range{begin, std::min(begin + chunk, filled.shape.size())};
           if (parallel.world.rank() == 0) {
-            stream.receive({index, part, range}, std::span(elements).subspan(static_cast<std::size_t>(begin),
-                                                                             static_cast<std::size_t>(range.count())));
+            stream.receive({index, key, range}, std::span(elements).subspan(static_cast<std::size_t>(begin),
+                                                                            static_cast<std::size_t>(range.count())));
           } else {
-            stream.send({index, part, range}, 0);
+            stream.send({index, key, range}, 0);
           }
           stream.wait();
         }

@@ -90,12 +90,18 @@ best=$(readlink original/checkpoints/best)
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=25 --set data.valid=odd/valid.h5
 ! grep -q "another validation set" log || fail "the same validation set is another one"
 
-# Keys of [model] that change no result may differ.
+# A run that resumes may change keys: without a word if results stay the same, as another run otherwise, and not those that
+# the parameters need.
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer \
-  --set model.decoder.layer.1.recompute=none
-grep -q "changed since the checkpoint: model.recompute = \"layer\", before \"none\"" log || fail "the change is not named"
-ends 78 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer --set model.dropout=0.2
-grep -q "another \[model\]: model.dropout = 0.1 there, 0.2 here;" log || fail "not only the dropout is refused"
+  --set model.decoder.layer.1.recompute=none --set train.micro_batch_tokens=128
+! grep -q "changed since the checkpoint: .*\(recompute\|micro_batch_tokens\)" log || fail "a free key is named"
+ends 0 "${train[@]}" --set run.directory=original --set train.steps=27 --set model.dropout=0.2
+grep -q "changed since the checkpoint: model.dropout = 0.2, before 0.1" log || fail "the change is not named"
+grep -q "note: from step 27 on this is another run" log || fail "another run is not named"
+ends 78 "${train[@]}" --set run.directory=original --set train.steps=28 --set model.dropout=0.3 \
+  --set model.activation=gelu --set train.seed=7
+grep -q "step-00000027 is of another run: model.activation = \"relu\" there, \"gelu\" here; train.seed = 1 there, 7 here; a" log ||
+  fail "not only what the run needs is refused"
 
 # A divergence right after a resume: the good checkpoints from before it stay, also when the run starts again.
 diverge=("${train[@]}" --set run.directory=diverged --set checkpoint.keep=2 --set train.validate_every=0)

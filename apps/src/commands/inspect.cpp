@@ -90,8 +90,8 @@ void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
     std::cout << fmt::format("{}: {}\n", label, text);
   }
   Vocabulary const vocabulary = checkpoint.contents().vocabulary();
-  std::cout << fmt::format("every byte verified\n{}\n{}", describe(vocabulary, vocabulary.digest()),
-                           checkpoint.contents().config);
+  std::cout << fmt::format("its parameters verified; `heddle checkpoint verify` reads every byte\n{}\n{}",
+                           describe(vocabulary, vocabulary.digest()), checkpoint.contents().config);
   if (parameters) {
     std::cout << '\n' << parameter_table(checkpoint);
   }

@@ -10,6 +10,7 @@
 #include "inspection/dataset_view.hpp"
 #include "inspection/model/neighbours.hpp"
 #include "inspection/page/page.hpp"
+#include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
 #include "registration.hpp"
 
@@ -106,7 +107,7 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
 
 void add_comparison(boost::json::object& data, boost::json::array& runs, HtmlReportOptions const& options,
                     RunView const& run, Notes& notes) {
-  RunView const other = open_run(options.compare, options.which);
+  RunView const other = open_run(options.compare, options.which, keys_of_norms());
   runs.push_back(to_json(other, notes));
   boost::json::array rows;
   if (run.checkpoint && other.checkpoint) {
@@ -118,7 +119,7 @@ void add_comparison(boost::json::object& data, boost::json::array& runs, HtmlRep
 }
 
 void add_run(boost::json::object& data, HtmlReportOptions const& options, Notes& notes) {
-  RunView const run = open_run(options.path, options.which);
+  RunView const run = open_run(options.path, options.which, keys_of_norms());
   boost::json::array runs{to_json(run, notes)};
   if (!options.compare.empty()) {
     add_comparison(data, runs, options, run, notes);

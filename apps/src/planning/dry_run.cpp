@@ -61,8 +61,8 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
     return;
   }
   check_same_run(*found, run.config, *session.data().data(), run.options.new_data);
-  for (std::string const& change : changed_keys(*found, run.config)) {
-    fmt::print("changed since the checkpoint: {}\n", change);
+  for (std::string const& message : changes_since(*found, run.config)) {
+    fmt::print("{}\n", message);
   }
   std::int64_t const step = found->state().step;
   if (step < run.config.train.steps) {

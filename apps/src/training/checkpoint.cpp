@@ -2,19 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <map>
 #include <set>
+#include <span>
 
 namespace heddle {
 
 namespace {
 
-/// This rank's shard of a parameter's value or moment, or some elements of it.
-TensorSlice own_slice(Parameter const& parameter, TensorPart part, std::optional<IndexRange> elements = {}) {
-  int const axis = parameter.spec.shard.axis;
-  return {parameter.spec.name, part, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
-}
+constexpr char const* first_moment = "adam.first_moment";
+constexpr char const* second_moment = "adam.second_moment";
 
 void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   std::string const& name = parameter.spec.name;
@@ -27,16 +27,50 @@ void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
 
 }  // namespace
 
-std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer) {
+TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
+  int const axis = parameter.spec.shard.axis;
+  return {parameter.spec.name, key, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
+}
+
+std::string shortened(std::vector<std::string> const& names) {
+  constexpr std::size_t shown = 12;
+  std::size_t const count = std::min(shown, names.size());
+  return fmt::format("{}{}", fmt::join(std::span(names).first(count), ", "),
+                     count < names.size() ? fmt::format(" and {} others", names.size() - count) : "");
+}
+
+std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet const& parameters,
+                                    DistributedOptimizer const& optimizer) {
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
-    slices.push_back(own_slice(parameter, TensorPart::value));
+    slices.push_back(own_slice(parameter, value_key));
     for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
-      slices.push_back(own_slice(parameter, TensorPart::first_moment, kept));
-      slices.push_back(own_slice(parameter, TensorPart::second_moment, kept));
+      slices.push_back(own_slice(parameter, first_moment, kept));
+      slices.push_back(own_slice(parameter, second_moment, kept));
     }
   }
+  // Parameters that the checkpoint lacks stay: whoever reads them reports that, together with the other ranks.
+  std::erase_if(slices, [&](TensorSlice const& slice) {
+    return checkpoint.contains(slice.name) && !checkpoint.tensor(slice.name).find(slice.key);
+  });
   return slices;
+}
+
+std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors) {
+  std::map<std::string, std::vector<std::string>> lacking;
+  for (StreamedTensor const& tensor : tensors) {
+    for (std::string const& key : tensor.keys) {
+      if (!checkpoint.tensor(tensor.name).find(key)) {
+        lacking[key].push_back(tensor.name);
+      }
+    }
+  }
+  std::vector<std::string> messages;
+  for (auto const& [key, names] : lacking) {
+    messages.push_back(fmt::format("note: the checkpoint has no {} of {} parameters, which starts at zero: {}", key,
+                                   readable_count(names.size()), shortened(names)));
+  }
+  return messages;
 }
 
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
@@ -47,10 +81,14 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
-    copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, TensorPart::value)).data());
+    copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
     for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
-      auto const moment = [&](TensorPart of) { return checkpoint.read(own_slice(parameter, of, kept)); };
-      optimizer.set_moments(parameter, kept, moment(TensorPart::first_moment), moment(TensorPart::second_moment));
+      auto const moment = [&](char const* key) {
+        return checkpoint.tensor(parameter.spec.name).find(key)
+                   ? checkpoint.read(own_slice(parameter, key, kept))
+                   : std::vector<float>(static_cast<std::size_t>(kept.count()));
+      };
+      optimizer.set_moments(parameter, kept, moment(first_moment), moment(second_moment));
     }
   }
   parameters.bump_versions();
@@ -113,21 +151,15 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
 
 void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
-  Config const saved = stored_config(checkpoint);
   std::vector<std::string> changed;
-  for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
+  for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::identity)) {
     changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
   }
   if (!changed.empty()) {
-    throw ConfigError(
-        fmt::format("{} was trained with another [model]: {}; make them equal, or start over with --fresh", where,
-                    fmt::join(changed, "; ")));
-  }
-  if (saved.train.seed != config.train.seed) {
-    throw ConfigError(
-        fmt::format("{} was trained with train.seed = {}, not {}: resuming would mix two orders of the data; "
-                    "set it back, or start over with --fresh",
-                    where, saved.train.seed, config.train.seed));
+    throw ConfigError(fmt::format(
+        "{} is of another run: {}; a run that resumes keeps these keys: make them equal, start over with --fresh, or "
+        "start a new run with its parameters (train.initialize_from)",
+        where, fmt::join(changed, "; ")));
   }
   if (checkpoint.contents().source_model != data.vocabulary().source.model() ||
       checkpoint.contents().target_model != data.vocabulary().target.model()) {
@@ -172,20 +204,23 @@ bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, T
          saved.train.z_loss == config.train.z_loss && same_samples(saved, config, task);
 }
 
-std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config) {
+std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config const& config, ResumeRule rule) {
   std::vector<ConfigDifference> found = differences(stored_config(checkpoint), config);
-  std::erase_if(found, [](ConfigDifference const& difference) {
-    return !difference.key.starts_with("model.") || difference.key.ends_with("recompute");  // which changes no result
-  });
+  std::erase_if(found, [&](ConfigDifference const& difference) { return difference.resume != rule; });
   return found;
 }
 
-std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config) {
-  std::vector<std::string> changes;
-  for (ConfigDifference const& difference : differences(stored_config(checkpoint), config)) {
-    changes.push_back(fmt::format("{} = {}, before {}", difference.key, difference.after, difference.before));
+std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
+  std::vector<std::string> messages;
+  for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {
+    messages.push_back(fmt::format("changed since the checkpoint: {} = {}, before {}", difference.key, difference.after,
+                                   difference.before));
   }
-  return changes;
+  if (!messages.empty()) {
+    messages.push_back(fmt::format("note: from step {} on this is another run than the one that was started",
+                                   readable_count(checkpoint.state().step + 1)));
+  }
+  return messages;
 }
 
 }  // namespace heddle

@@ -12,16 +12,27 @@
 
 namespace heddle {
 
-/// This rank's part of every parameter, and the moments that it keeps.
-std::vector<TensorSlice> own_slices(ParameterSet const& parameters, DistributedOptimizer const& optimizer);
+/// This rank's shard of one of a parameter's arrays, or some elements of it.
+TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements = {});
+
+/// The first names of a list, and how many others there are.
+std::string shortened(std::vector<std::string> const& names);
+
+/// This rank's part of every parameter, and the moments that it keeps, as far as the checkpoint has them.
+std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet const& parameters,
+                                    DistributedOptimizer const& optimizer);
+
+/// Messages about what the optimizer keeps of `tensors` and the checkpoint lacks: it starts at zero.
+std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors);
 
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
 /// wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer);
 
-/// Throws ConfigError if continuing from `checkpoint` with `config` would not be the same run: another model, another
-/// order of the data, or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another one.
+/// Throws ConfigError if a run with `config` cannot resume from `checkpoint`: with another value of a key whose
+/// ResumeRule is identity or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another
+/// one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data);
 
 /// The checkpoint's configuration, with "section.key=value" in place of its own. Throws ConfigError where it cannot be
@@ -47,11 +58,10 @@ bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,
                            TrainingData const& data);
 
-/// The keys of [model] whose values in `config` change the results of the checkpoint's model; recompute, which changes
-/// only when activations are computed, does not count.
-std::vector<ConfigDifference> model_differences(Checkpoint const& checkpoint, Config const& config);
+/// The keys with this ResumeRule that have other values in `config` than in the checkpoint.
+std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config const& config, ResumeRule rule);
 
-/// Lists "section.key = new, before old" for each key that a run continued from `checkpoint` has changed.
-std::vector<std::string> changed_keys(Checkpoint const& checkpoint, Config const& config);
+/// Messages about the keys that make a run which resumes from `checkpoint` another one (ResumeRule::trajectory).
+std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config);
 
 }  // namespace heddle

@@ -35,6 +35,7 @@ std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   setup.watch.phase("building the model");
   trainer->build_model();
   setup.watch.phase("reading checkpoints");
+  trainer->plan_initialization();
   trainer->take_directory();
   trainer->resume_or_start();
   trainer->open_log();
@@ -133,6 +134,18 @@ void Trainer::build_model() {
   require_some_trained(config_.optimizer, whole_model_->names());
 }
 
+void Trainer::plan_initialization() {
+  auto const checkpoints = [this] { return CheckpointStore(checkpoints_.directory(), 2).newest_step().has_value(); };
+  if (config_.train.initialize_from.empty() ||
+      broadcast_value(setup_.parallel.world, is_rank_zero() && checkpoints())) {
+    return;
+  }
+  Vocabulary const& vocabulary = data_->vocabulary();
+  initialization_.emplace(
+      Initialization::Setup{config_, *whole_model_, vocabulary.source.model(), vocabulary.target.model()},
+      setup_.parallel.world);
+}
+
 void Trainer::take_directory() {
   if (is_rank_zero()) {
     directory_.emplace(RunDirectory::open(setup_.directory));
@@ -148,7 +161,12 @@ void Trainer::resume_or_start() {
   } else {
     state_.seed = config_.train.seed;
     engine_->parameters().initialize(config_.train.seed);
+    if (initialization_) {
+      std::ranges::for_each(initialization_->describe(), [this](std::string const& message) { log_.info(message); });
+      initialization_->apply(engine_->parameters());
+    }
   }
+  initialization_.reset();
 }
 
 std::optional<Checkpoint> Trainer::find_checkpoint() {
@@ -158,7 +176,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
   if (found) {
     check_same_run(*found, config_, *data_, setup_.options.new_data);
     try {
-      found->fetch(own_slices(engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
+      found->fetch(own_slices(*found, engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
       if (is_rank_zero()) {
         report_on_stderr(fmt::format("not from memory: {}", error.what()));
@@ -189,8 +207,8 @@ void Trainer::open_log() {
 }
 
 void Trainer::restore(Checkpoint const& checkpoint) {
-  for (std::string const& change : changed_keys(checkpoint, config_)) {
-    log_.info("changed since the checkpoint: " + change);
+  for (std::string const& message : changes_since(checkpoint, config_)) {
+    log_.info(message);
   }
   if (!checkpoint.contents().instruction_set.empty() &&
       checkpoint.contents().instruction_set != setup_.instruction_set) {
@@ -198,6 +216,9 @@ void Trainer::restore(Checkpoint const& checkpoint) {
         fmt::format("note: the checkpoint was computed with the instructions {}, this run continues with {}: it will "
                     "not be bitwise the run that it would have been",
                     checkpoint.contents().instruction_set, setup_.instruction_set));
+  }
+  for (std::string const& message : new_state(checkpoint, stream().tensors())) {
+    log_.info(message);
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
@@ -231,35 +252,6 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
     state_.best_step = 0;
     state_.validations_without_improvement = 0;
   }
-}
-
-void Trainer::print_start() {
-  directory_->replace_file("config.toml", to_toml(config_));
-  if (!setup_.kernels.file.empty()) {
-    directory_->replace_file("kernels.json", setup_.kernels.file);
-  }
-  for (std::string const& note : setup_.kernels.notes) {
-    log_.info("note: " + note);
-  }
-  if (!directory_->locked()) {
-    log_.info(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
-                          setup_.directory.string()));
-  }
-  log_.info(fmt::format(
-      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), mixture_->describe(),
-      batches_->totals().left_out > 0
-          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
-          : ""));
-  std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
-  if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
-    log_.info(fmt::format(
-        "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
-        "train.micro_batch_tokens to occupy them all",
-        readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
-  }
-  log_.info(fmt::format(
-      "{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
-      setup_.directory.string()));
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {

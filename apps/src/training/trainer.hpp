@@ -16,6 +16,7 @@
 
 #include "checkpoint_keeper.hpp"
 #include "command_line/train_options.hpp"
+#include "initialization.hpp"
 #include "kernels/cache.hpp"
 #include "loss_watch.hpp"
 #include "report/run_report.hpp"
@@ -66,6 +67,8 @@ class Trainer {
   /// Warns where sentences that are too long are a share of the data that a user would miss.
   void print_warnings();
   void build_model();
+  /// Finds what a run without a checkpoint takes from another one.
+  void plan_initialization();
   /// Makes and locks the run's directory. Called on rank 0 only.
   void take_directory();
   void resume_or_start();
@@ -133,6 +136,7 @@ class Trainer {
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;
   std::optional<WholeModel> whole_model_;
+  std::optional<Initialization> initialization_;  ///< until the run has started
   CheckpointKeeper checkpoints_;
   TrainingState state_;
   MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data

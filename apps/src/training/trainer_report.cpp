@@ -14,6 +14,35 @@
 // The trainer's messages, and its reports at the start and at the end of a run.
 namespace heddle {
 
+void Trainer::print_start() {
+  directory_->replace_file("config.toml", to_toml(config_));
+  if (!setup_.kernels.file.empty()) {
+    directory_->replace_file("kernels.json", setup_.kernels.file);
+  }
+  for (std::string const& note : setup_.kernels.notes) {
+    log_.info("note: " + note);
+  }
+  if (!directory_->locked()) {
+    log_.info(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
+                          setup_.directory.string()));
+  }
+  log_.info(fmt::format(
+      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), mixture_->describe(),
+      batches_->totals().left_out > 0
+          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
+          : ""));
+  std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
+  if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
+    log_.info(fmt::format(
+        "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
+        "train.micro_batch_tokens to occupy them all",
+        readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
+  }
+  log_.info(fmt::format(
+      "{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
+      setup_.directory.string()));
+}
+
 void Trainer::begin_report() {
   report_->set_parameters(whole_model_->elements());
   if (is_rank_zero()) {

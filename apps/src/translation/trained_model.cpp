@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 
 #include "registration.hpp"
 #include "report/warning.hpp"
@@ -54,13 +55,29 @@ std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
   return entries;
 }
 
+/// The directories of the checkpoints to try; the same on every rank.
+std::vector<std::string> directories(TrainedModelOptions const& options, Communicator const& world) {
+  std::string ended;
+  if (world.rank() == 0) {
+    for (CheckpointEntry const& entry : candidates(options)) {
+      ended += entry.directory.string() + '\0';
+    }
+  }
+  ended = broadcast_text(world, ended);
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < ended.size(); begin += names.back().size() + 1) {
+    names.emplace_back(ended.c_str() + begin);
+  }
+  return names;
+}
+
 std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Parameter const& parameter) {
   int const axis = parameter.spec.shard.axis;
   std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
   std::vector<double> sums;
   std::vector<float> values;
   for (Checkpoint const& checkpoint : checkpoints) {
-    values = checkpoint.read(parameter.spec.name, Checkpoint::Part::value, axis, parameter.shard_begin, count);
+    values = checkpoint.read(parameter.spec.name, value_key, axis, parameter.shard_begin, count);
     sums.resize(values.size());
     std::transform(values.begin(), values.end(), sums.begin(), sums.begin(),
                    [](float value, double sum) { return sum + static_cast<double>(value); });
@@ -73,11 +90,12 @@ std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Paramete
 /// Throws ConfigError where an override changes the model in which the checkpoint's parameters were trained. Longer
 /// sentences do not.
 void require_model_of(Checkpoint const& checkpoint, Config const& config) {
-  for (ConfigDifference const& difference : model_differences(checkpoint, config)) {
-    if (difference.key != "model.max_length") {
-      throw ConfigError(fmt::format("{} = {}: {} was trained with {}; of [model] only max_length can be replaced",
-                                    difference.key, difference.after, checkpoint.directory().string(),
-                                    difference.before));
+  for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::identity)) {
+    if (difference.key.starts_with("model.") && difference.key != "model.max_length") {
+      throw ConfigError(
+          fmt::format("{} = {}: {} was trained with {}; a key that says what the model computes cannot "
+                      "be replaced",
+                      difference.key, difference.after, checkpoint.directory().string(), difference.before));
     }
   }
 }
@@ -109,17 +127,18 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options) {
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys,
+                                         Communicator const& world) {
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
   std::vector<Checkpoint> checkpoints;
   std::vector<std::string> reasons;
-  for (CheckpointEntry const& entry : candidates(options)) {
+  for (std::string const& directory : directories(options, world)) {
     if (checkpoints.size() == wanted) {
       break;
     }
     try {
-      checkpoints.push_back(Checkpoint::open(entry.directory));
+      checkpoints.push_back(Checkpoint::open(directory, world, keys));
     } catch (DataError const& error) {
       reasons.emplace_back(error.what());
     }
@@ -129,8 +148,8 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options) {
                                 checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
                                 fmt::join(reasons, "\n  ")));
   }
-  for (std::string const& reason : reasons) {
-    report_on_stderr(fmt::format("skipped a checkpoint that does not verify: {}", reason));
+  for (std::size_t reason = 0; reason < reasons.size() && world.rank() == 0; ++reason) {
+    report_on_stderr(fmt::format("skipped a checkpoint that does not verify: {}", reasons[reason]));
   }
   return checkpoints;
 }

@@ -40,10 +40,11 @@ using ModelRequirement = std::function<void(ModelDescription const&)>;
 /// UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
 
-/// The verified checkpoints that `options` name; the first one's configuration is used. Standard error names
-/// each that was skipped because it did not verify. Throws DataError if none is left, or fewer than are to be averaged;
-/// UsageError for an impossible choice.
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options);
+/// The checkpoints that `options` name, verified as far as these keys need it; the first one's configuration is used.
+/// Standard error names each that was skipped because it did not verify. Throws DataError if none is left, or fewer
+/// than are to be averaged; UsageError for an impossible choice. Rank 0 chooses; collective over `world`.
+std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
+                                         Communicator const& world = Communicator::self());
 
 /// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank.
 class TrainedModel {

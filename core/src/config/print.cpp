@@ -15,6 +15,7 @@ constexpr std::size_t width = 120;
 struct KeyValue {
   std::string name;
   OptionValue value;
+  ResumeRule resume;
 };
 
 /// Every key that has a value.
@@ -23,11 +24,17 @@ std::vector<KeyValue> values_of(Config config) {
   for (ConfigTable const& table : config_tree(config).tables) {
     for (ConfigKey const& key : table.keys) {
       if (auto const value = key.get()) {
-        values.push_back({fmt::format("{}.{}", table.path, key.description.name), *value});
+        values.push_back({fmt::format("{}.{}", table.path, key.description.name), *value, key.resume});
       }
     }
   }
   return values;
+}
+
+std::string_view on_resuming(ResumeRule rule) {
+  return rule == ResumeRule::identity     ? "keeps it"
+         : rule == ResumeRule::trajectory ? "may change it, and is then another run"
+                                          : "may change it";
 }
 
 /// The lines about a key or a section, also about those in a stack's or a group's table; "" if there is none.
@@ -42,7 +49,9 @@ std::string explained(ConfigTree const& tree, std::string const& name) {
   std::string const inner = section->path + "." + rest.substr(0, rest.find('.'));
   std::string text;
   for (ConfigKey const& key : section->keys) {
-    text += key.description.name == rest.substr(rest.rfind('.') + 1) ? describe(key) : "";
+    if (key.description.name == rest.substr(rest.rfind('.') + 1)) {
+      text += describe(key) + fmt::format("# a run that resumes {}\n", on_resuming(key.resume));
+    }
   }
   bool const named = std::ranges::find(tree.named, inner, &NamedTables::path) != tree.named.end();
   if (!named && std::ranges::find(tree.tables, inner, &ConfigTable::path) == tree.tables.end()) {
@@ -99,6 +108,30 @@ std::string describe_config() {
   return text;
 }
 
+std::string describe_resume_rules() {
+  Config defaults;
+  ConfigTree const tree = config_tree(defaults);
+  std::string text;
+  for (std::string_view const rule : value_names<ResumeRule>) {
+    text += fmt::format("{}\n", rule);
+    for (ConfigTable const& table : tree.tables) {
+      std::string line;
+      for (ConfigKey const& key : table.keys) {
+        if (table.holds_settings || name_of(key.resume) != rule) {
+          continue;  // keys of settings are also those of another table
+        }
+        if (line.empty() || line.size() + key.description.name.size() + 1 >= width) {
+          text += line + (line.empty() ? "" : "\n");
+          line = fmt::format("  {:<14}", line.empty() ? table.header : "");
+        }
+        line += " " + key.description.name;
+      }
+      text += line + (line.empty() ? "" : "\n");
+    }
+  }
+  return text;
+}
+
 std::string explain_config(std::string const& name) {
   Config defaults;
   ConfigTree const tree = config_tree(defaults);
@@ -133,15 +166,15 @@ std::vector<ConfigDifference> differences(Config const& before, Config const& af
     return found == values.end() ? "(not set)" : to_toml(found->value);
   };
   std::vector<ConfigDifference> found;
-  for (auto const& [name, value] : new_values) {
+  for (auto const& [name, value, resume] : new_values) {
     std::string const old_value = value_in(old_values, name);
     if (old_value != to_toml(value)) {
-      found.push_back({name, old_value, to_toml(value)});
+      found.push_back({name, old_value, to_toml(value), resume});
     }
   }
-  for (auto const& [name, value] : old_values) {
+  for (auto const& [name, value, resume] : old_values) {
     if (value_in(new_values, name) == "(not set)") {
-      found.push_back({name, to_toml(value), "(not set)"});
+      found.push_back({name, to_toml(value), "(not set)", resume});
     }
   }
   return found;

@@ -68,7 +68,7 @@ ConfigKey key_of(std::string name, Member& member, OptionDescription values, std
   return {description, get, [&member](Setting const& setting) { assign(member, setting.value); }};
 }
 
-/// Adds keys to a table's list.
+/// Adds keys to a table's list: `identity` and `free` with that ResumeRule, `key` with ResumeRule::trajectory.
 class Keys {
  public:
   explicit Keys(std::vector<ConfigKey>& keys) : keys_(keys) {}
@@ -80,6 +80,16 @@ class Keys {
   requires(std::is_enum_v<Member> || std::is_same_v<Member, bool>) void key(std::string name, Member& member,
                                                                             std::string meaning) const {
     key(std::move(name), member, {}, std::move(meaning));
+  }
+  template <class... Arguments>
+  void identity(Arguments&&... arguments) const {
+    key(std::forward<Arguments>(arguments)...);
+    keys_.back().resume = ResumeRule::identity;
+  }
+  template <class... Arguments>
+  void free(Arguments&&... arguments) const {
+    key(std::forward<Arguments>(arguments)...);
+    keys_.back().resume = ResumeRule::free;
   }
 
  private:
@@ -153,18 +163,18 @@ void add_named_tables(ConfigTree& tree, std::string const& path, std::vector<Ite
 }
 
 /// A key whose value is kept among the settings of a stack or of some of its layers.
-ConfigKey key_of_settings(Settings& settings, OptionDescription description) {
+ConfigKey key_of_settings(Settings& settings, OptionDescription description, ResumeRule resume) {
   std::string const name = description.name;
   auto const get = [&settings, name] {
     auto const found = settings.find(name);
     return found == settings.end() ? std::nullopt : std::optional(found->second.value);
   };
-  return {std::move(description), get, [&settings, name](Setting const& setting) { settings[name] = setting; }};
+  return {std::move(description), get, [&settings, name](Setting const& setting) { settings[name] = setting; }, resume};
 }
 
 /// An option of a sublayer, which is checked when the layers are known: any value.
 ConfigKey sublayer_option(Settings& settings, std::string const& name) {
-  return key_of_settings(settings, {.name = name, .type = Type::any});
+  return key_of_settings(settings, {.name = name, .type = Type::any}, ResumeRule::identity);
 }
 
 /// Adds the table of a stack's settings, or that of some of its layers.
@@ -175,7 +185,7 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
   std::vector<ConfigKey> const known = layer_keys(example, example.decoder);
   for (ConfigKey const& key : known) {
     if (key.description.name != "sublayers" || !of_stack) {  // a stack's sublayers are a key of [model]
-      table.keys.push_back(key_of_settings(settings, key.description));
+      table.keys.push_back(key_of_settings(settings, key.description, key.resume));
     }
   }
   for (auto const& [name, setting] : settings) {
@@ -207,7 +217,7 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
 }
 
 void add_corpus(Keys const& keys, CorpusConfig& corpus) {
-  keys.key("train", corpus.train, {.one_or_several = true}, "the dataset, in one or several files");
+  keys.free("train", corpus.train, {.one_or_several = true}, "the dataset, in one or several files");
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
   keys.key("tag", corpus.tag, any(), "text in front of each source, such as \"<news>\"");
@@ -215,40 +225,42 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
 
 void add_paths(ConfigTree& tree, Config& config) {
   Keys const run = add_section(tree, "run", "one training run");
-  run.key("directory", config.run.directory, any(), "for checkpoints, metrics and the resolved configuration");
+  run.free("directory", config.run.directory, any(), "for checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`");
   OptionDescription const files{.one_or_several = true};
-  data.key("train", config.data.train, files, "training dataset, in one or several files");
-  data.key("valid", config.data.valid, any(), "validation dataset");
+  data.free("train", config.data.train, files, "training dataset, in one or several files");
+  data.free("valid", config.data.valid, any(), "validation dataset");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
                    "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
 }
 
 void add_model(ConfigTree& tree, ModelConfig& model) {
   Keys const keys = add_section(tree, "model", "the Transformer", &model.places);
-  keys.key("stacks", model.stacks, non_empty(), "both, or one (encoder-only or decoder-only)");
-  keys.key("encoder_layers", model.encoder.layers, between(0, max_layers), "number of encoder layers");
-  keys.key("decoder_layers", model.decoder.layers, between(0, max_layers), "number of decoder layers");
-  keys.key("d_model", model.d_model, between(1, max_width), "width of the residual stream");
+  keys.identity("stacks", model.stacks, non_empty(), "both, or one (encoder-only or decoder-only)");
+  keys.identity("encoder_layers", model.encoder.layers, between(0, max_layers), "number of encoder layers");
+  keys.identity("decoder_layers", model.decoder.layers, between(0, max_layers), "number of decoder layers");
+  keys.identity("d_model", model.d_model, between(1, max_width), "width of the residual stream");
   std::vector<ConfigKey> of_layers = layer_keys(model, model.encoder);
   of_layers.pop_back();  // sublayers: each stack has its own
   auto& all = tree.tables.back().keys;
   all.insert(all.end(), of_layers.begin(), of_layers.end());
-  keys.key("norm", model.norm, "norms after residual sums, before sublayers, or around sublayers; see Norms");
-  keys.key("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
-  keys.key("positions", model.positions, "see Positions");
-  keys.key("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
-  keys.key("rotary_base", model.rotary_base, above_zero(), "of rotary: pair i of p turns by base^(-i / p) per token");
-  keys.key("max_distance", model.max_distance, between(1, max_width),
-           "of relative positions; larger distances are clipped to it");
-  keys.key("position_buckets", model.position_buckets, between(4, max_width),
-           "of relative_buckets: number of ranges of distances");
-  keys.key("scale_embedding", model.scale_embedding, "multiply embeddings by the root of d_model");
-  keys.key("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
-  keys.key("output_bias", model.output_bias, "a bias for each token's logit");
-  keys.key("max_length", model.max_length, between(2, max_width), "maximum sentence length in tokens, including EOS");
-  keys.key("encoder_sublayers", model.encoder.sublayers, non_empty(), "of each encoder layer, by registered name");
-  keys.key("decoder_sublayers", model.decoder.sublayers, non_empty(), "of each decoder layer, by registered name");
+  keys.identity("norm", model.norm, "norms after residual sums, before sublayers, or around sublayers; see Norms");
+  keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
+  keys.identity("positions", model.positions, "see Positions");
+  keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
+  keys.identity("rotary_base", model.rotary_base, above_zero(),
+                "of rotary: pair i of p turns by base^(-i / p) per token");
+  keys.identity("max_distance", model.max_distance, between(1, max_width),
+                "of relative positions; larger distances are clipped to it");
+  keys.identity("position_buckets", model.position_buckets, between(4, max_width),
+                "of relative_buckets: number of ranges of distances");
+  keys.identity("scale_embedding", model.scale_embedding, "multiply embeddings by the root of d_model");
+  keys.identity("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
+  keys.identity("output_bias", model.output_bias, "a bias for each token's logit");
+  keys.identity("max_length", model.max_length, between(2, max_width),
+                "maximum sentence length in tokens, including EOS");
+  keys.identity("encoder_sublayers", model.encoder.sublayers, non_empty(), "of each encoder layer, by registered name");
+  keys.identity("decoder_sublayers", model.decoder.sublayers, non_empty(), "of each decoder layer, by registered name");
   tree.tables.back().others = ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
   tree.tables.back().inner_tables =
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
@@ -268,8 +280,8 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("steps", train.steps, between(1, max_steps), "optimizer updates");
   keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
            "tokens in a global batch; each pair counts its longer side");
-  keys.key("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
-           "tokens computed at once; if not given, at most batch_tokens");
+  keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
+            "tokens computed at once; if not given, at most batch_tokens");
   keys.key("precision", train.precision, "of activations; bfloat16 keeps float32 master weights");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
@@ -277,20 +289,26 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
   keys.key("noise", train.noise, "of denoising: sentinels for spans as in T5, or one <mask> for each as in BART");
   keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "of denoising: mean tokens of a masked span");
-  keys.key("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
-  keys.key("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
-  keys.key("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
-  keys.key("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
-  keys.key("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of validate_bleu; 1: greedy");
-  keys.key("early_stopping", train.early_stopping, at_least(0),
-           "stop after N validations without a better loss; 0: never");
-  keys.key("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
-  keys.key("reserve_memory", train.reserve_memory,
-           "allocate the planned memory before the first step, and refuse a run that does not fit");
-  keys.key("check_every_steps", train.check_every_steps, at_least(0),
-           "steps between comparisons of replicas; 0: only before checkpoints");
-  keys.key("hang_seconds", train.hang_seconds, at_least(0),
-           "exit with code 86 after N seconds without progress on any rank; 0: never");
+  keys.identity("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
+  keys.free("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
+  keys.free("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
+  keys.free("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
+  keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of validate_bleu; 1: greedy");
+  keys.free("early_stopping", train.early_stopping, at_least(0),
+            "stop after N validations without a better loss; 0: never");
+  keys.free("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
+  keys.free("reserve_memory", train.reserve_memory,
+            "allocate the planned memory before the first step, and refuse a run that does not fit");
+  keys.free("initialize_from", train.initialize_from, any(),
+            "a run, its checkpoints or one checkpoint, with whose parameters a new run starts");
+  keys.free("initialize_missing", train.initialize_missing, any(),
+            "patterns of parameters that start new if they are missing there; * matches any text");
+  keys.free("initialize_rename", train.initialize_rename, any(),
+            "\"THERE -> HERE\": names of parameters, with one * or none on both sides");
+  keys.free("check_every_steps", train.check_every_steps, at_least(0),
+            "steps between comparisons of replicas; 0: only before checkpoints");
+  keys.free("hang_seconds", train.hang_seconds, at_least(0),
+            "exit with code 86 after N seconds without progress on any rank; 0: never");
 }
 
 void add_group(Keys const& keys, ParameterGroup& group) {
@@ -318,28 +336,29 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
 void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
   Keys const keys =
       add_section(tree, "parallel", "the grid of ranks: pipeline x data x context x tensor", &parallel.places);
-  keys.key("tensor", parallel.tensor, between(1, max_ranks), "ranks that split each layer's heads and columns");
-  keys.key("pipeline", parallel.pipeline, between(1, max_ranks), "stages of layers");
-  keys.key("context", parallel.context, between(1, max_ranks), "ranks that split each sequence's tokens");
-  keys.key("data", parallel.data, {.min = 1, .max = max_ranks, .or_auto = true}, "replicas; \"auto\": all other ranks");
-  keys.key("sequence_parallel", parallel.sequence_parallel, "tensor ranks split the tokens between layers");
-  keys.key("context_mode", parallel.context_mode, "how context ranks exchange keys and values");
-  keys.key("pipeline_schedule", parallel.pipeline_schedule, "order of micro-batches in a stage");
-  keys.key("stage_layers", parallel.stage_layers, between(1, 2 * max_layers), "layers of each stage; []: cut by cost");
-  keys.key("shard_optimizer", parallel.shard_optimizer, "data ranks split the optimizer state (ZeRO-1)");
-  keys.key("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
+  keys.free("tensor", parallel.tensor, between(1, max_ranks), "ranks that split each layer's heads and columns");
+  keys.free("pipeline", parallel.pipeline, between(1, max_ranks), "stages of layers");
+  keys.free("context", parallel.context, between(1, max_ranks), "ranks that split each sequence's tokens");
+  keys.free("data", parallel.data, OptionDescription{.min = 1, .max = max_ranks, .or_auto = true},
+            "replicas; \"auto\": all other ranks");
+  keys.free("sequence_parallel", parallel.sequence_parallel, "tensor ranks split the tokens between layers");
+  keys.free("context_mode", parallel.context_mode, "how context ranks exchange keys and values");
+  keys.free("pipeline_schedule", parallel.pipeline_schedule, "order of micro-batches in a stage");
+  keys.free("stage_layers", parallel.stage_layers, between(1, 2 * max_layers), "layers of each stage; []: cut by cost");
+  keys.free("shard_optimizer", parallel.shard_optimizer, "data ranks split the optimizer state (ZeRO-1)");
+  keys.free("checked", parallel.checked, "compare the ranks' calls before each collective; slow, for debugging");
 }
 
 void add_checkpoint(ConfigTree& tree, CheckpointConfig& checkpoint) {
   Keys const keys = add_section(tree, "checkpoint", "in DIRECTORY/checkpoints");
-  keys.key("every_steps", checkpoint.every_steps, at_least(0),
-           "steps between checkpoints; 0: only at the end and on SIGUSR1");
-  keys.key("keep", checkpoint.keep, at_least(2), "newest checkpoints that are kept");
-  keys.key("writers", checkpoint.writers, at_least(0), "ranks that write tensors; 0: one on each node");
-  keys.key("async", checkpoint.async, "write while training continues, from a copy in memory_directory");
-  keys.key("memory_every_steps", checkpoint.memory_every_steps, at_least(0),
-           "steps between copies in memory_directory, for a restart; 0: none");
-  keys.key("memory_directory", checkpoint.memory_directory, non_empty(), "a file system in memory, on each node");
+  keys.free("every_steps", checkpoint.every_steps, at_least(0),
+            "steps between checkpoints; 0: only at the end and on SIGUSR1");
+  keys.free("keep", checkpoint.keep, at_least(2), "newest checkpoints that are kept");
+  keys.free("writers", checkpoint.writers, at_least(0), "ranks that write tensors; 0: one on each node");
+  keys.free("async", checkpoint.async, "write while training continues, from a copy in memory_directory");
+  keys.free("memory_every_steps", checkpoint.memory_every_steps, at_least(0),
+            "steps between copies in memory_directory, for a restart; 0: none");
+  keys.free("memory_directory", checkpoint.memory_directory, non_empty(), "a file system in memory, on each node");
 }
 
 /// The implementation of an operation.
@@ -361,10 +380,10 @@ void add_extensions(ConfigTree& tree, Config& config) {
   }
   // Plug-ins that are loaded later may add operations.
   table.other = [&](std::string const& name) { return key_of_operation(config.kernels, name); };
-  kernels.key("cache", config.kernels.cache, any(), "file of times from `heddle kernels --benchmark`; \"\": none");
+  kernels.free("cache", config.kernels.cache, any(), "file of times from `heddle kernels --benchmark`; \"\": none");
   Keys const plugins = add_section(tree, "plugins", "shared libraries with kernels and layers");
   plugins.key("paths", config.plugins.paths, any(), "loaded in this order before anything is built");
-  plugins.key("sha256", config.plugins.sha256, any(), "digests that these files must have; \"\": any");
+  plugins.free("sha256", config.plugins.sha256, any(), "digests that these files must have; \"\": any");
 }
 
 }  // namespace
@@ -372,18 +391,19 @@ void add_extensions(ConfigTree& tree, Config& config) {
 std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack) {
   std::vector<ConfigKey> list;
   Keys const keys(list);
-  keys.key("d_ff", model.d_ff, between(1, max_width), "inner width of the feed-forward sublayers");
-  keys.key("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
-  keys.key("biases", model.biases, "in the projections of attention and feed-forward sublayers");
-  keys.key("activation", model.activation, non_empty(), activation_help().c_str());
+  keys.identity("d_ff", model.d_ff, between(1, max_width), "inner width of the feed-forward sublayers");
+  keys.identity("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
+  keys.identity("biases", model.biases, "in the projections of attention and feed-forward sublayers");
+  keys.identity("activation", model.activation, non_empty(), activation_help().c_str());
   keys.key("dropout", model.dropout, below_one(), "on embeddings and on each sublayer's output");
   keys.key("attention_dropout", model.attention_dropout, below_one(), "on attention weights");
   keys.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
-  keys.key("norm_kind", model.norm_kind, non_empty(),
-           "of every norm: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
-  keys.key("norm_epsilon", model.norm_epsilon, above_zero(), "added to the variance or mean square before the root");
-  keys.key("recompute", model.recompute, "activations to recompute in the backward pass");
-  keys.key("sublayers", stack.sublayers, non_empty(), "by registered name");
+  keys.identity("norm_kind", model.norm_kind, non_empty(),
+                "of every norm: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
+  keys.identity("norm_epsilon", model.norm_epsilon, above_zero(),
+                "added to the variance or mean square before the root");
+  keys.free("recompute", model.recompute, "activations to recompute in the backward pass");
+  keys.identity("sublayers", stack.sublayers, non_empty(), "by registered name");
   return list;
 }
 

@@ -12,6 +12,7 @@ struct ConfigKey {
   OptionDescription description;
   std::function<std::optional<OptionValue>()> get;  ///< none: not given, in a table of settings
   std::function<void(Setting const&)> set;          ///< takes a value that description.converted has accepted
+  ResumeRule resume = ResumeRule::trajectory;
 };
 
 struct ConfigTable {

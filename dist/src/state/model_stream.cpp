@@ -45,6 +45,10 @@ IndexRange common(IndexRange const& left, IndexRange const& right) {
 
 }  // namespace
 
+std::vector<std::string> stored_keys(DistributedOptimizer const& /*optimizer*/, std::string const& /*parameter*/) {
+  return {value_key, "adam.first_moment", "adam.second_moment"};
+}
+
 /// Consecutive elements of one rank's buffers, all in one chunk.
 struct ModelStream::Piece {
   int rank;  ///< of the world
@@ -83,7 +87,8 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
   std::sort(sources_.begin(), sources_.end(),
             [](Source const& a, Source const& b) { return a.parameter->name < b.parameter->name; });
   for (Source const& source : sources_) {
-    tensors_.push_back({source.parameter->name, source.parameter->shape.to_vector()});
+    std::string const& name = source.parameter->name;
+    tensors_.push_back({name, source.parameter->shape.to_vector(), stored_keys(optimizer, name)});
   }
 }
 
@@ -103,7 +108,7 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
         found.push_back({(stage * replicas + replica) * tensor_ranks + tensor_rank, elements, part});
       }
     };
-    if (parts_.empty() || chunk.part == TensorPart::value) {
+    if (parts_.empty() || chunk.key == 0) {
       add(receiver / tensor_ranks % replicas, wanted);
       continue;
     }
@@ -119,19 +124,18 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   return found;
 }
 
-Tensor ModelStream::own(TensorPart part, Piece const& piece) const {
-  if (part == TensorPart::value) {
+Tensor ModelStream::own(TensorChunk const& chunk, Piece const& piece) const {
+  if (chunk.key == 0) {
     return parameters_.values().rows(piece.elements.begin, piece.elements.count());
   }
   Optimizer const& kept = optimizer_.moments();
-  return kept.moments_in(part == TensorPart::first_moment ? kept.first_moments() : kept.second_moments(),
-                         piece.elements);
+  return kept.moments_in(chunk.key == 1 ? kept.first_moments() : kept.second_moments(), piece.elements);
 }
 
 void ModelStream::send(TensorChunk const& chunk, int receiver) {
   for (Piece const& piece : pieces(chunk, receiver)) {
     if (piece.rank == parallel_.world.rank()) {
-      sends_.push_back(parallel_.world.start_send(own(chunk.part, piece), receiver));
+      sends_.push_back(parallel_.world.start_send(own(chunk, piece), receiver));
     }
   }
 }
@@ -142,7 +146,7 @@ void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
     std::int64_t const count = piece.elements.count();
     Tensor source;
     if (piece.rank == rank) {
-      source = own(chunk.part, piece);
+      source = own(chunk, piece);
     } else {
       if (received_.size() < count) {
         received_ = Tensor::allocate_on_host(DType::float32, {count});

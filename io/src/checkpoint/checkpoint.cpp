@@ -72,20 +72,45 @@ void check_step(fs::path const& directory, std::int64_t step, std::int64_t manif
   }
 }
 
-/// Verifies this rank's share of the blocks of all files.
-void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, Communicator const& world) {
-  std::int64_t blocks = 0;
-  for (auto const& file : files) {
-    blocks += file->blocks();
+/// Marks the blocks of a file that have these bytes, which are not empty.
+void mark(std::vector<bool>& blocks, IndexRange const& bytes) {
+  std::int64_t const last = (bytes.end - 1) / manifest_block_bytes;
+  for (std::int64_t block = bytes.begin / manifest_block_bytes; block <= last; ++block) {
+    blocks[static_cast<std::size_t>(block)] = true;
   }
-  IndexRange const mine = share(blocks, world.rank(), world.size());
-  std::int64_t first = 0;
+}
+
+bool is_wanted(WantedKeys const& keys, std::string const& key) {
+  return keys.empty() || std::ranges::find(keys, key) != keys.end();
+}
+
+/// Verifies this rank's share of the blocks that have arrays of these keys, or of all blocks.
+void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, std::vector<TensorInfo> const& tensors,
+                  WantedKeys const& keys, Communicator const& world) {
+  std::vector<std::vector<bool>> wanted;
   for (auto const& file : files) {
-    std::int64_t const end = std::min(mine.end - first, file->blocks());
-    for (std::int64_t block = std::max<std::int64_t>(mine.begin - first, 0); block < end; ++block) {
-      file->verify(block);
+    wanted.emplace_back(file->blocks(), keys.empty());
+  }
+  for (TensorInfo const& tensor : tensors) {
+    std::int64_t const bytes = tensor.elements() * static_cast<std::int64_t>(sizeof(float));
+    for (std::size_t key = 0; key < tensor.keys.size() && bytes > 0; ++key) {
+      if (is_wanted(keys, tensor.keys[key])) {
+        mark(wanted[tensor.file], {tensor.offsets[key], tensor.offsets[key] + bytes});
+      }
     }
-    first += file->blocks();
+  }
+  std::vector<std::pair<BlockReader*, std::int64_t>> blocks;
+  for (std::size_t file = 0; file < files.size(); ++file) {
+    for (std::int64_t block = 0; block < files[file]->blocks(); ++block) {
+      if (wanted[file][static_cast<std::size_t>(block)]) {
+        blocks.emplace_back(files[file].get(), block);
+      }
+    }
+  }
+  IndexRange const mine = share(std::ssize(blocks), world.rank(), world.size());
+  for (auto index = mine.begin; index < mine.end; ++index) {
+    auto const& [file, block] = blocks[static_cast<std::size_t>(index)];
+    file->verify(block);
   }
 }
 
@@ -103,11 +128,22 @@ CheckpointIndex read_index(fs::path const& directory, std::string const& text, M
   return index;
 }
 
-/// The bytes of a slice in its file, in order; none of the ranges is empty. Throws DataError, which begins with
-/// `where`, if the tensor has no such elements.
-std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slice, std::string const& where) {
-  if (slice.part != TensorPart::value && !info.has_moments) {
-    throw DataError(where + " has no " + part_name(slice.part) + ", without which training cannot resume");
+/// The beginning of messages about a parameter.
+std::string describe(fs::path const& directory, std::string const& parameter) {
+  return directory.string() + ": parameter '" + parameter + "'";
+}
+
+}  // namespace
+
+std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
+  TensorInfo const& info = tensor(slice.name);
+  std::string const where = describe(directory_, slice.name);
+  auto const key = info.find(slice.key);
+  if (!key) {
+    throw DataError(where + " has no " + slice.key + ", without which training cannot resume");
+  }
+  if (!is_wanted(keys_, slice.key)) {
+    throw Error(where + ": its " + slice.key + " was not verified, because it was opened without that key");
   }
   if (slice.axis < -1 || slice.axis >= static_cast<int>(info.shape.size())) {
     throw Error(where + " has no axis " + std::to_string(slice.axis));
@@ -132,7 +168,7 @@ std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slic
                     std::to_string(slice.elements->begin) + " to " + std::to_string(slice.elements->end));
   }
   std::vector<IndexRange> ranges;
-  std::int64_t const first = info.offsets[static_cast<std::size_t>(slice.part)] + wanted.begin * inner;
+  std::int64_t const first = info.offsets[*key] + wanted.begin * inner;
   for (std::int64_t begin = kept.begin; begin < kept.end;) {
     std::int64_t const in_file = first + begin / run * extent * inner + begin % run;
     std::int64_t const count = std::min(run - begin % run, kept.end - begin);
@@ -142,31 +178,28 @@ std::vector<IndexRange> bytes_of(TensorInfo const& info, TensorSlice const& slic
   return ranges;
 }
 
-}  // namespace
-
-std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part, std::int64_t max_elements) {
+std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key, std::int64_t max_elements) {
   std::int64_t const rows = tensor.shape.empty() ? 1 : tensor.shape.front();
   std::int64_t const elements = tensor.elements();
   if (elements <= max_elements || rows < 2) {
-    return {{tensor.name, part}};
+    return {{tensor.name, key}};
   }
   std::int64_t const max_rows = std::max<std::int64_t>(1, max_elements / (elements / rows));
   std::vector<TensorSlice> slabs;
   for (std::int64_t row = 0; row < rows; row += max_rows) {
-    slabs.push_back({tensor.name, part, 0, row, std::min(max_rows, rows - row)});
+    slabs.push_back({tensor.name, key, 0, row, std::min(max_rows, rows - row)});
   }
   return slabs;
 }
 
-Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files,
-                       std::shared_ptr<SpreadFiles> spread)
-    : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)), spread_(std::move(spread)) {
+Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, Files files, WantedKeys keys)
+    : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)), keys_(std::move(keys)) {
   for (std::size_t tensor = 0; tensor < index_.tensors.size(); ++tensor) {
     by_name_[index_.tensors[tensor].name] = tensor;
   }
 }
 
-Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world) {
+Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world, WantedKeys const& keys) {
   SmallFiles const texts = read_small_files(directory, world);
   CheckpointIndex index;
   std::vector<std::shared_ptr<BlockReader>> files;
@@ -174,33 +207,36 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     Manifest const manifest = parse_manifest(texts.manifest, (directory / manifest_file_name).string());
     files = open_tensor_files(directory, manifest);
     index = read_index(directory, texts.state, manifest);
-    verify_share(files, world);
+    verify_share(files, index.tensors, keys, world);
   });
-  // After the digests of all blocks, whose errors name the damage better than HDF5 does.
+  // After the digests of the blocks, whose errors name the damage better than HDF5 does.
   together(world, [&] {
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
     }
   });
-  return {directory, std::move(index), std::move(files)};
+  return {directory, std::move(index), {files.begin(), files.end()}, keys};
 }
 
 Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFiles> spread, Communicator const& world) {
   Manifest const& manifest = spread->manifest();
   std::string const state = spread->state();
   CheckpointIndex index;
-  std::vector<std::shared_ptr<BlockReader>> files;
+  Files files;
   together(world, [&] {
     index = read_index(directory, state, manifest);
     for (std::size_t number = 0; number + 1 < manifest.files.size(); ++number) {
-      files.push_back(spread->reader(number + 1));
+      auto const& reader = spread->reader(number + 1);
+      files.push_back(reader);
       if (spread->parses(number + 1)) {
-        check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
+        check_tensor_file(reader, reader->path().string(), index.tensors, number);
       }
     }
   });
-  return {directory, std::move(index), std::move(files), std::move(spread)};
+  Checkpoint opened(directory, std::move(index), std::move(files), {});
+  opened.spread_ = std::move(spread);
+  return opened;
 }
 
 TensorInfo const& Checkpoint::tensor(std::string const& name) const {
@@ -211,16 +247,11 @@ TensorInfo const& Checkpoint::tensor(std::string const& name) const {
   return index_.tensors[found->second];
 }
 
-std::vector<float> Checkpoint::read(std::string const& name, Part part) const {
-  return read(TensorSlice{name, part});
-}
-
 std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
-  TensorInfo const& info = tensor(slice.name);
-  std::string const where = directory_.string() + ": parameter '" + slice.name + "'";
-  std::vector<IndexRange> const ranges = bytes_of(info, slice, where);
-  if (!ranges.empty() && files_[info.file] == nullptr) {
-    throw Error(where + " is on another host, and was not fetched");
+  auto const& file = files_[tensor(slice.name).file];
+  std::vector<IndexRange> const ranges = bytes_of(slice);
+  if (!ranges.empty() && file == nullptr) {
+    throw Error(describe(directory_, slice.name) + " is on another host, and was not fetched");
   }
   std::int64_t bytes = 0;
   for (IndexRange const& range : ranges) {
@@ -230,12 +261,13 @@ std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
   std::span left(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
   for (IndexRange const& range : ranges) {
     auto const count = static_cast<std::size_t>(range.count());
-    files_[info.file]->read(range.begin, left.first(count));
+    file->read(range.begin, left.first(count));
     left = left.subspan(count);
   }
-  std::string const refused = refused_numbers(numbers, slice.part);
+  std::string const refused = refused_numbers(numbers, slice.key);
   if (!refused.empty()) {
-    throw DataError(where + "'s " + part_name(slice.part) + " holds " + refused + ", which no training leaves");
+    throw DataError(describe(directory_, slice.name) + "'s " + slice.key + " holds " + refused +
+                    ", which no training leaves");
   }
   return numbers;
 }
@@ -251,12 +283,8 @@ void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator cons
   }
   together(world, [&] {
     for (TensorSlice const& slice : slices) {
-      TensorInfo const& info = tensor(slice.name);
-      for (IndexRange const& bytes : bytes_of(info, slice, directory_.string() + ": parameter '" + slice.name + "'")) {
-        std::int64_t const last = (bytes.end - 1) / manifest_block_bytes;
-        for (std::int64_t block = bytes.begin / manifest_block_bytes; block <= last; ++block) {
-          needed[info.file + 1][static_cast<std::size_t>(block)] = true;
-        }
+      for (IndexRange const& bytes : bytes_of(slice)) {
+        mark(needed[tensor(slice.name).file + 1], bytes);
       }
     }
   });

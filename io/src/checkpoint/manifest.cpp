@@ -146,10 +146,10 @@ void require_equal(fs::path const& path, FileDigest const& memory) {
 }
 
 void require_format_version(std::string const& where, std::int64_t version) {
-  if (version != checkpoint_format_version) {
-    reject(where, fmt::format("is of checkpoint format version {}, and this Heddle reads and writes only version {}; "
+  if (version < oldest_checkpoint_format_version || version > checkpoint_format_version) {
+    reject(where, fmt::format("is of checkpoint format version {}, and this Heddle reads the versions {} to {}; "
                               "continue with the Heddle that wrote it, or start over (`heddle train --fresh`)",
-                              version, checkpoint_format_version));
+                              version, oldest_checkpoint_format_version, checkpoint_format_version));
   }
 }
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <limits>
+#include <map>
 #include <memory>
 
 #include "dataset/format.hpp"
@@ -21,6 +23,9 @@ namespace {
 
 namespace json = boost::json;
 
+/// The dataset that lists the fields.
+constexpr char const* fields_name = "fields";
+
 /// Steps are 32-bit words of the counters of random numbers.
 constexpr std::int64_t max_steps = std::numeric_limits<std::int32_t>::max();
 /// Changes of the training data in one run: each starts an epoch, as otherwise only a step can.
@@ -29,7 +34,9 @@ constexpr std::int64_t max_new_data = std::int64_t{1} << 20;
 constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
 constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
-static_assert(max_config_bytes + max_index_bytes + 2 * dataset_format::max_model_bytes < max_state_bytes);
+constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
+static_assert(max_config_bytes + max_index_bytes + max_fields_bytes + 2 * dataset_format::max_model_bytes <
+              max_state_bytes);
 
 /// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
 template <class State, class Use>
@@ -86,40 +93,41 @@ void check_training(TrainingState const& state, std::string const& where) {
   }
 }
 
-TrainingState read_training(hdf5::File const& file) {
-  hdf5::Group const training = file.group("training");
-  TrainingState state;
-  for_each_field(state, reader_of(training));
-  check_training(state, training.where());
-  return state;
+/// A state file that is being read.
+struct Reading {
+  hdf5::File const& file;
+  std::int64_t version;  ///< of the field
+  std::vector<std::int64_t> const& file_bytes;
+};
+
+bool write_training(hdf5::File& file, CheckpointIndex const& index) {
+  hdf5::Group training = file.create_group("training");
+  for_each_field(index.contents.state, writer_of(training));
+  return true;
 }
 
-/// The optional strings of a checkpoint; empty ones are not in the file.
-template <class Contents, class Use>
-void for_each_string(Contents& contents, Use const& use) {
-  use("instruction_set", contents.instruction_set);
-  use("dataset", contents.dataset);
-  use("valid_dataset", contents.valid_dataset);
-  use("cursor", contents.cursor);
+void read_training(Reading const& from, CheckpointIndex& index) {
+  hdf5::Group const training = from.file.group("training");
+  for_each_field(index.contents.state, reader_of(training));
+  check_training(index.contents.state, training.where());
 }
 
-void write_losses(hdf5::File& file, LossHistory const& losses) {
+bool write_losses(hdf5::File& file, CheckpointIndex const& index) {
+  LossHistory const& losses = index.contents.losses;
   if (losses.recent.empty()) {
-    return;
+    return false;
   }
   hdf5::Group group = file.create_group("losses");
   group.write_array<double>("recent", {std::ssize(losses.recent)}, losses.recent);
   group.set_attribute("best_mean", losses.best_mean);
   group.set_attribute("best_step", losses.best_step);
   group.set_attribute("risen_steps", losses.risen_steps);
+  return true;
 }
 
-LossHistory read_losses(hdf5::File const& file, std::int64_t step) {
-  LossHistory losses;
-  if (!file.contains("losses")) {
-    return losses;
-  }
-  hdf5::Group const group = file.group("losses");
+void read_losses(Reading const& from, CheckpointIndex& index) {
+  LossHistory& losses = index.contents.losses;
+  hdf5::Group const group = from.file.group("losses");
   hdf5::Array const recent = group.array("recent");
   recent.expect(hdf5::ElementType::float64, {hdf5::any_extent});
   if (recent.size() > static_cast<std::int64_t>(LossHistory::max_recent)) {
@@ -133,35 +141,59 @@ LossHistory read_losses(hdf5::File const& file, std::int64_t step) {
   read("risen_steps", losses.risen_steps);
   bool const finite = std::ranges::all_of(losses.recent, [](double loss) { return std::isfinite(loss); });
   if (!finite || !std::isfinite(losses.best_mean) || std::min(losses.best_step, losses.risen_steps) < 0 ||
-      std::max(losses.best_step, losses.risen_steps) > step) {
+      std::max(losses.best_step, losses.risen_steps) > index.contents.state.step) {
     throw DataError(group.where() + ": a loss is not finite, or best_step or risen_steps is impossible");
   }
-  return losses;
 }
 
-std::string index_text(std::vector<TensorInfo> const& tensors) {
+bool write_config(hdf5::File& file, CheckpointIndex const& index) {
+  file.write_bytes("config", index.contents.config);
+  return true;
+}
+
+void read_config(Reading const& from, CheckpointIndex& index) {
+  index.contents.config = from.file.read_bytes("config", max_config_bytes);
+}
+
+bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
   std::string text = "[";
   char const* between = "\n";
-  for (TensorInfo const& tensor : tensors) {
+  for (TensorInfo const& tensor : index.tensors) {
     json::object entry;
     entry["name"] = tensor.name;
     entry["shape"] = json::value_from(tensor.shape);
     entry["file"] = tensor_file_name(tensor.file);
-    for (TensorPart const part : tensor.parts()) {
-      entry[part_name(part)] = tensor.offsets[static_cast<std::size_t>(part)];
+    json::object& arrays = entry["arrays"].emplace_object();
+    for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
+      arrays[tensor.keys[key]] = tensor.offsets[key];
     }
     text += between + json::serialize(entry);
     between = ",\n";
   }
-  return text + "\n]\n";
+  file.write_bytes("index", text + "\n]\n");
+  return true;
 }
 
-/// A tensor's entry of the index; `file_bytes` are the lengths of the files.
-TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> const& file_bytes) {
+/// The arrays of an entry of the index by their keys. In version 1, that of format 3, they are among its members.
+json::object arrays_of(json::object const& entry, std::int64_t version) {
+  if (version > 1) {
+    return entry.at("arrays").as_object();
+  }
+  json::object arrays;
+  for (char const* const name : {"value", "first_moment", "second_moment"}) {
+    if (entry.contains(name)) {
+      arrays[key_of_format_3(name)] = entry.at(name);
+    }
+  }
+  return arrays;
+}
+
+/// A tensor's entry of an index of this version; `file_bytes` are the lengths of the files.
+TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vector<std::int64_t> const& file_bytes) {
   TensorInfo tensor;
   tensor.name = json::value_to<std::string>(entry.at("name"));
   tensor.shape = json::value_to<std::vector<std::int64_t>>(entry.at("shape"));
-  tensor.has_moments = entry.contains("first_moment");
+  tensor.keys.clear();
   auto const file = json::value_to<std::string>(entry.at("file"));
   while (tensor.file < file_bytes.size() && tensor_file_name(tensor.file) != file) {
     ++tensor.file;
@@ -177,12 +209,13 @@ TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> cons
     }
     elements *= extent;
   }
-  for (TensorPart const part : tensor.parts()) {
-    std::int64_t const offset = entry.at(part_name(part)).as_int64();
+  for (auto const& [key, value] : arrays_of(entry, version)) {
+    std::int64_t const offset = value.as_int64();
     if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
-      throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, part_name(part)));
+      throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, std::string(key)));
     }
-    tensor.offsets[static_cast<std::size_t>(part)] = offset;
+    tensor.keys.emplace_back(key);
+    tensor.offsets.push_back(offset);
   }
   return tensor;
 }
@@ -191,12 +224,12 @@ TensorInfo read_tensor(json::object const& entry, std::vector<std::int64_t> cons
 /// read as a large model, nor leave a large part unused, so that a large file would be hashed for nothing.
 void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_t> const& file_bytes) {
   constexpr std::int64_t unused_in_file = std::int64_t{1} << 20;
-  constexpr std::int64_t unused_beside_tensor = 32768;  // HDF5's own bytes, and the alignment of its parts
+  constexpr std::int64_t unused_beside_array = 8192;  // HDF5's own bytes, and the alignment
   std::vector<std::int64_t> used(file_bytes.size());
   std::vector<std::int64_t> unused(file_bytes.size(), unused_in_file);
   for (TensorInfo const& tensor : tensors) {
     used[tensor.file] += tensor.bytes();
-    unused[tensor.file] += unused_beside_tensor;
+    unused[tensor.file] += (1 + std::ssize(tensor.keys)) * unused_beside_array;
     if (used[tensor.file] > file_bytes[tensor.file]) {
       throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
     }
@@ -209,48 +242,131 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
   }
 }
 
-std::vector<TensorInfo> read_index(std::string const& text, std::string const& path,
-                                   std::vector<std::int64_t> const& file_bytes) {
-  std::vector<TensorInfo> tensors;
+void read_tensors(Reading const& from, CheckpointIndex& index) {
+  std::string const text = from.file.read_bytes("index", max_index_bytes);
   try {
     json::value const parsed = json::parse(text);
     for (json::value const& entry : parsed.as_array()) {
-      tensors.push_back(read_tensor(entry.as_object(), file_bytes));
+      index.tensors.push_back(read_tensor(entry.as_object(), from.version, from.file_bytes));
     }
-    check_tensors(tensors);
-    check_sizes(tensors, file_bytes);
+    check_tensors(index.tensors);
+    check_sizes(index.tensors, from.file_bytes);
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its index cannot be used: {}", path, error.what()));
+    throw DataError(fmt::format("{}: its index cannot be used: {}", from.file.path(), error.what()));
   }
-  return tensors;
+}
+
+bool write_vocabulary(hdf5::File& file, CheckpointIndex const& index) {
+  hdf5::Group vocabulary = file.create_group("vocabulary");
+  vocabulary.write_bytes("source", index.contents.source_model);
+  vocabulary.write_bytes("target", index.contents.target_model);
+  return true;
+}
+
+void read_vocabulary(Reading const& from, CheckpointIndex& index) {
+  index.contents.source_model = from.file.read_bytes("vocabulary/source", dataset_format::max_model_bytes);
+  index.contents.target_model = from.file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
+}
+
+/// A part of the state file that has a version of its own.
+struct Field {
+  std::string name;
+  std::int64_t version;  ///< the one that is written; older ones are read, too
+  bool may_be_absent;    ///< there may be nothing to write
+  bool optional;         ///< whoever does not know this version may do without
+  /// Returns false if there is nothing to write.
+  std::function<bool(hdf5::File& file, CheckpointIndex const& index)> write;
+  std::function<void(Reading const& from, CheckpointIndex& index)> read;
+};
+
+/// A string that may be empty; then it is not in the file.
+Field string_field(std::string const& name, std::string CheckpointContents::*member, bool optional = true) {
+  auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
+    std::string const& text = index.contents.*member;
+    if (!text.empty()) {
+      file.set_attribute(name, text);
+    }
+    return !text.empty();
+  };
+  auto const read = [=](Reading const& from, CheckpointIndex& index) {
+    index.contents.*member = from.file.attribute<std::string>(name);
+  };
+  return {name, 1, true, optional, write, read};
+}
+
+/// All fields, in the order in which they are read: the state's step comes first.
+std::vector<Field> const& known_fields() {
+  static std::vector<Field> const fields{Field{"training", 1, false, false, write_training, read_training},
+                                         Field{"losses", 1, true, true, write_losses, read_losses},
+                                         Field{"config", 1, false, false, write_config, read_config},
+                                         Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
+                                         Field{"index", 2, false, false, write_tensors, read_tensors},
+                                         string_field("instruction_set", &CheckpointContents::instruction_set),
+                                         string_field("dataset", &CheckpointContents::dataset),
+                                         string_field("valid_dataset", &CheckpointContents::valid_dataset),
+                                         string_field("cursor", &CheckpointContents::cursor, false)};
+  return fields;
+}
+
+Field const* find_field(std::string const& name) {
+  auto const found = std::ranges::find(known_fields(), name, &Field::name);
+  return found == known_fields().end() ? nullptr : &*found;
+}
+
+/// The versions of the fields that a file lists, {"NAME": {"version": N, "optional": true}}, without optional ones that
+/// are not known. Format 3 has no list: each field that is there has its first version.
+std::map<std::string, std::int64_t> versions_of_fields(hdf5::File const& file) {
+  std::map<std::string, std::int64_t> versions;
+  if (checkpoint_format_of(file) == 3) {
+    for (Field const& field : known_fields()) {
+      if (!field.may_be_absent || file.contains(field.name) || file.has_attribute(field.name)) {
+        versions[field.name] = 1;
+      }
+    }
+    return versions;
+  }
+  auto const add = [&](std::string const& name, json::object const& listed) {
+    std::int64_t const version = listed.at("version").as_int64();
+    Field const* const field = find_field(name);
+    if (field != nullptr && version >= 1 && version <= field->version) {
+      versions[name] = version;
+      return;
+    }
+    if (!listed.contains("optional") || !listed.at("optional").as_bool()) {
+      throw Error(
+          fmt::format("it has the field \"{}\" of version {}, which this Heddle does not know and must not "
+                      "leave out; use the Heddle that wrote the checkpoint, or a newer one",
+                      name, version));
+    }
+  };
+  try {
+    json::value const parsed = json::parse(file.read_bytes(fields_name, max_fields_bytes));
+    for (auto const& [name, listed] : parsed.as_object()) {
+      add(name, listed.as_object());
+    }
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: its fields cannot be used: {}", file.path(), error.what()));
+  }
+  return versions;
 }
 
 }  // namespace
 
 std::string state_file_bytes(CheckpointIndex const& index) {
-  CheckpointContents const& contents = index.contents;
   auto const image = std::make_shared<hdf5::FileImage>();
   hdf5::File file = hdf5::File::create(image, state_file_name);
   set_checkpoint_format(file);
-  for_each_string(contents, [&](char const* name, std::string const& value) {
-    if (!value.empty()) {
-      file.set_attribute(name, value);
+  json::object written;
+  for (Field const& field : known_fields()) {
+    if (field.write(file, index)) {
+      written[field.name] = {{"version", field.version}, {"optional", field.optional}};
     }
-  });
-  {
-    hdf5::Group training = file.create_group("training");
-    for_each_field(contents.state, writer_of(training));
   }
-  write_losses(file, contents.losses);
-  file.write_bytes("config", contents.config);
-  file.write_bytes("index", index_text(index.tensors));
-  {
-    hdf5::Group vocabulary = file.create_group("vocabulary");
-    vocabulary.write_bytes("source", contents.source_model);
-    vocabulary.write_bytes("target", contents.target_model);
-  }
+  file.write_bytes(fields_name, json::serialize(written));
   file.close();
   std::string bytes(static_cast<std::size_t>(image->size()), '\0');
   image->read(0, text_bytes(bytes));
@@ -260,18 +376,16 @@ std::string state_file_bytes(CheckpointIndex const& index) {
 CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string const& path,
                                 std::vector<std::int64_t> const& file_bytes) {
   hdf5::File const file = hdf5::File::open(std::make_shared<hdf5::FileImage>(bytes), path);
-  check_checkpoint_format(file);
+  auto const versions = versions_of_fields(file);
   CheckpointIndex index;
-  CheckpointContents& contents = index.contents;
-  contents.state = read_training(file);
-  for_each_string(contents, [&](char const* name, std::string& value) {
-    value = file.has_attribute(name) ? file.attribute<std::string>(name) : "";
-  });
-  contents.losses = read_losses(file, contents.state.step);
-  contents.config = file.read_bytes("config", max_config_bytes);
-  contents.source_model = file.read_bytes("vocabulary/source", dataset_format::max_model_bytes);
-  contents.target_model = file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
-  index.tensors = read_index(file.read_bytes("index", max_index_bytes), path, file_bytes);
+  for (Field const& field : known_fields()) {
+    auto const found = versions.find(field.name);
+    if (found != versions.end()) {
+      field.read({file, found->second, file_bytes}, index);
+    } else if (!field.may_be_absent) {
+      throw DataError(fmt::format("{}: the field \"{}\" is missing", path, field.name));
+    }
+  }
   return index;
 }
 

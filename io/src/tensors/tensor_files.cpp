@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <functional>
 #include <heddle/core/base/error.hpp>
@@ -17,9 +16,16 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t alignment = 4096;
-/// HDF5's own bytes for a tensor: a group and up to three datasets.
-constexpr std::int64_t metadata_of_tensor = 2048;
+/// HDF5's own bytes for the group of a tensor, and for each of its arrays.
+constexpr std::int64_t metadata_of_group = 1024;
+constexpr std::int64_t metadata_of_array = 352;
+constexpr std::string_view state_prefix_of_format_3 = "adam.";
 constexpr std::int64_t highest_rank = 8;
+
+/// Whether HDF5 takes it as the name of one link.
+bool is_plain(std::string const& name) {
+  return !name.empty() && name.front() != '.' && name.find('/') == name.npos;
+}
 
 /// Chooses each tensor's file: the largest tensors first, each into the smallest file so far.
 void choose_files(std::vector<TensorInfo>& tensors, std::size_t files) {
@@ -34,29 +40,39 @@ void choose_files(std::vector<TensorInfo>& tensors, std::size_t files) {
   }
 }
 
+/// Reserves the place of an array in the group of its tensor, and records it.
+void reserve(hdf5::Group group, TensorInfo& tensor, TensorExtent extent, std::vector<TensorExtent>& extents) {
+  extent.offset = group.reserve_array(tensor.keys[extent.key], hdf5::ElementType::float32, tensor.shape).file_offset();
+  extent.elements = tensor.elements();
+  if (extent.elements > 0) {
+    tensor.offsets[extent.key] = extent.offset;
+    extents.push_back(extent);
+  }
+}
+
 /// Reserves the places of the tensors of file `number`, and records them in `tensors`.
 TensorFile plan_file(std::vector<TensorInfo>& tensors, std::size_t number) {
   TensorFile planned{std::make_shared<hdf5::FileImage>(), {}};
-  std::int64_t const count =
-      std::count_if(tensors.begin(), tensors.end(), [&](TensorInfo const& tensor) { return tensor.file == number; });
-  hdf5::File file =
-      hdf5::File::create(planned.image, tensor_file_name(number), alignment, alignment + count * metadata_of_tensor);
+  std::vector<std::size_t> own;
+  std::int64_t metadata = alignment;
+  for (std::size_t index = 0; index < tensors.size(); ++index) {
+    if (tensors[index].file == number) {
+      own.push_back(index);
+      metadata += metadata_of_group + std::ssize(tensors[index].keys) * metadata_of_array;
+    }
+  }
+  hdf5::File file = hdf5::File::create(planned.image, tensor_file_name(number), alignment, metadata);
   set_checkpoint_format(file);
   {
     hdf5::Group parameters = file.create_group("parameters");
-    for (std::size_t index = 0; index < tensors.size(); ++index) {
+    for (std::size_t const index : own) {
       TensorInfo& tensor = tensors[index];
-      if (tensor.file != number) {
-        continue;
-      }
-      hdf5::Group group = parameters.create_group(tensor.name);
-      for (TensorPart const part : tensor.parts()) {
-        std::int64_t const offset =
-            group.reserve_array(part_name(part), hdf5::ElementType::float32, tensor.shape).file_offset();
-        if (tensor.elements() > 0) {
-          tensor.offsets[static_cast<std::size_t>(part)] = offset;
-          planned.extents.push_back({index, part, offset, tensor.elements()});
-        }
+      reserve(parameters.create_group(tensor.name), tensor, {index, 0, 0, 0}, planned.extents);
+    }
+    for (std::size_t const index : own) {
+      for (std::size_t key = 1; key < tensors[index].keys.size(); ++key) {
+        TensorInfo& tensor = tensors[index];
+        reserve(parameters.group(tensor.name), tensor, {index, key, 0, 0}, planned.extents);
       }
     }
   }
@@ -73,20 +89,25 @@ void set_checkpoint_format(hdf5::File& file) {
   file.set_attribute("version", checkpoint_format_version);
 }
 
-void check_checkpoint_format(hdf5::File const& file) {
+std::int64_t checkpoint_format_of(hdf5::File const& file) {
   if (file.attribute<std::string>("format") != checkpoint_format_name) {
     throw DataError(file.path() + ": is not of format " + checkpoint_format_name);
   }
-  require_format_version(file.path(), file.attribute<std::int64_t>("version"));
+  auto const version = file.attribute<std::int64_t>("version");
+  require_format_version(file.path(), version);
+  return version;
 }
 
 std::string tensor_file_name(std::size_t number) {
   return fmt::format("tensors-{:05}.h5", number);
 }
 
-char const* part_name(TensorPart part) {
-  constexpr std::array names{"value", "first_moment", "second_moment"};
-  return names.at(static_cast<std::size_t>(part));
+std::string key_of_format_3(std::string const& name) {
+  return name == value_key ? name : std::string(state_prefix_of_format_3) + name;
+}
+
+std::string name_in_format_3(std::string const& key) {
+  return key.starts_with(state_prefix_of_format_3) ? key.substr(state_prefix_of_format_3.size()) : key;
 }
 
 std::int64_t TensorInfo::elements() const {
@@ -94,10 +115,15 @@ std::int64_t TensorInfo::elements() const {
 }
 
 std::int64_t TensorInfo::bytes() const {
-  return std::ssize(parts()) * elements() * static_cast<std::int64_t>(sizeof(float));
+  return std::ssize(keys) * elements() * static_cast<std::int64_t>(sizeof(float));
 }
 
-std::string refused_numbers(std::span<float const> numbers, TensorPart part) {
+std::optional<std::size_t> TensorInfo::find(std::string const& key) const {
+  auto const found = std::ranges::find(keys, key);
+  return found == keys.end() ? std::nullopt : std::optional<std::size_t>(found - keys.begin());
+}
+
+std::string refused_numbers(std::span<float const> numbers, std::string const& key) {
   constexpr std::uint32_t exponent = 0x7F800000;
   std::size_t not_finite = 0;
   std::size_t negative = 0;
@@ -105,21 +131,27 @@ std::string refused_numbers(std::span<float const> numbers, TensorPart part) {
     not_finite += (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1 : 0;
     negative += number < 0 ? 1 : 0;
   }
-  return not_finite > 0                                      ? "numbers that are not finite"
-         : part == TensorPart::second_moment && negative > 0 ? "negative numbers"
-                                                             : "";
+  return not_finite > 0                                   ? "numbers that are not finite"
+         : negative > 0 && key.ends_with("second_moment") ? "negative numbers"
+                                                          : "";
 }
 
 void check_tensors(std::vector<TensorInfo> const& tensors) {
   std::set<std::string> names;
   for (TensorInfo const& tensor : tensors) {
-    if (tensor.name.empty() || tensor.name.find('/') != tensor.name.npos || tensor.name.front() == '.' ||
-        !names.insert(tensor.name).second) {
+    if (!is_plain(tensor.name) || !names.insert(tensor.name).second) {
       throw Error("parameter name '" + tensor.name + "' is empty, starts with '.', has a '/' or is repeated");
     }
     if (tensor.shape.empty() || std::ssize(tensor.shape) > highest_rank) {
       throw Error("parameter '" + tensor.name + "' has the shape " + hdf5::to_string(tensor.shape) +
                   "; expected 1 to 8 extents");
+    }
+    std::set<std::string> const keys(tensor.keys.begin(), tensor.keys.end());
+    if (tensor.keys.empty() || tensor.keys.front() != value_key || keys.size() != tensor.keys.size() ||
+        !std::ranges::all_of(keys, is_plain)) {
+      throw Error(
+          "parameter '" + tensor.name +
+          "' does not have the key 'value' first, or a key is empty, starts with '.', has a '/' or is repeated");
     }
   }
 }
@@ -129,7 +161,7 @@ TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::i
       static_cast<std::size_t>(std::clamp<std::int64_t>(writers, 1, std::max<std::int64_t>(std::ssize(tensors), 1)));
   TensorFiles planned;
   for (StreamedTensor const& tensor : tensors) {
-    planned.tensors.push_back({tensor});
+    planned.tensors.push_back({tensor, 0, std::vector<std::int64_t>(tensor.keys.size())});
   }
   check_tensors(planned.tensors);
   choose_files(planned.tensors, files);
@@ -142,7 +174,7 @@ TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::i
 void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const& path,
                        std::vector<TensorInfo> const& tensors, std::size_t number) {
   hdf5::File const file = hdf5::File::open(std::move(bytes), path);
-  check_checkpoint_format(file);
+  bool const format_3 = checkpoint_format_of(file) == 3;
   hdf5::Group const parameters = file.group("parameters");
   std::size_t expected = 0;
   for (TensorInfo const& tensor : tensors) {
@@ -151,15 +183,15 @@ void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const
     }
     ++expected;
     hdf5::Group const group = parameters.group(tensor.name);
-    for (TensorPart const part : tensor.parts()) {
-      hdf5::Array const array = group.array(part_name(part));
+    for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
+      hdf5::Array const array = group.array(format_3 ? name_in_format_3(tensor.keys[key]) : tensor.keys[key]);
       array.expect(hdf5::ElementType::float32, tensor.shape);
-      if (tensor.elements() > 0 && array.file_offset() != tensor.offsets[static_cast<std::size_t>(part)]) {
+      if (tensor.elements() > 0 && array.file_offset() != tensor.offsets[key]) {
         throw DataError(array.where() + ": is not where the index in state.h5 places it");
       }
     }
-    if (group.names().size() != tensor.parts().size()) {
-      throw DataError(group.where() + ": holds other datasets than value, or value, first_moment and second_moment");
+    if (group.names().size() != tensor.keys.size()) {
+      throw DataError(group.where() + ": holds datasets that the index in state.h5 does not name");
     }
   }
   if (parameters.names().size() != expected) {

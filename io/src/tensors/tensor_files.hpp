@@ -11,23 +11,26 @@
 /// The HDF5 files with tensors inside a checkpoint directory; docs/checkpoint-format.md describes them.
 namespace heddle {
 
-/// Writes, or throws DataError unless it has, the attributes of every HDF5 file of a checkpoint: format and version.
+/// Writes, or returns the version of, the attributes of every HDF5 file of a checkpoint: format and version. Throws
+/// DataError unless they are of a checkpoint that can be read.
 void set_checkpoint_format(hdf5::File& file);
-void check_checkpoint_format(hdf5::File const& file);
+std::int64_t checkpoint_format_of(hdf5::File const& file);
 
 /// "tensors-00000.h5"
 std::string tensor_file_name(std::size_t number);
 
-char const* part_name(TensorPart part);
+/// The key for the name of an array in format 3, and the reverse: only the moments have other names there.
+std::string key_of_format_3(std::string const& name);
+std::string name_in_format_3(std::string const& key);
 
-/// Finds numbers that no training leaves in a part of a tensor: "numbers that are not finite", "negative numbers" (of
-/// second moments), or "" if all numbers may be kept.
-std::string refused_numbers(std::span<float const> numbers, TensorPart part);
+/// Finds numbers that no training leaves under a key: "numbers that are not finite", "negative numbers" (where the key
+/// ends in "second_moment"), or "" if all numbers may be kept.
+std::string refused_numbers(std::span<float const> numbers, std::string const& key);
 
-/// One part of a tensor in a file.
+/// One array of a tensor in a file.
 struct TensorExtent {
   std::size_t tensor;
-  TensorPart part;
+  std::size_t key;
   std::int64_t offset;
   std::int64_t elements;
 };
@@ -43,11 +46,12 @@ struct TensorFiles {
   std::vector<TensorInfo> tensors;
 };
 
-/// Throws Error for names and shapes that cannot be written.
+/// Throws Error for names, shapes and keys that cannot be written.
 void check_tensors(std::vector<TensorInfo> const& tensors);
 
-/// The division of tensors among at most `writers` files of about equal size: a pure function, so that all ranks
-/// compute the same. Throws as check_tensors does.
+/// The division of tensors among at most `writers` files of about equal size. In each of them large values are before
+/// other large arrays, so that they can be verified alone. A pure function: all ranks compute the same. Throws as
+/// check_tensors does.
 TensorFiles plan_tensor_files(std::vector<StreamedTensor> const& tensors, std::int64_t writers);
 
 /// Throws DataError unless the HDF5 file in `bytes` has the tensors that the index places in file `number`, and no

@@ -34,7 +34,7 @@ class Chunks {
   TensorChunk next() {
     TensorExtent const& extent = file_.extents[extent_];
     std::int64_t const end = std::min(begin_ + max_, extent.elements);
-    TensorChunk const chunk{extent.tensor, extent.part, {begin_, end}};
+    TensorChunk const chunk{extent.tensor, extent.key, {begin_, end}};
     begin_ = end;
     if (begin_ == extent.elements) {
       begin_ = 0;
@@ -60,10 +60,10 @@ void write_image(FileWriter& file, hdf5::FileImage& image, std::int64_t end) {
 }
 
 /// Throws Error unless the numbers may be kept.
-void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, TensorPart part) {
-  std::string const refused = refused_numbers(numbers, part);
+void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, std::string const& key) {
+  std::string const refused = refused_numbers(numbers, key);
   if (!refused.empty()) {
-    throw Error("parameter " + tensor.name + ": its " + part_name(part) + " holds " + refused +
+    throw Error("parameter " + tensor.name + ": its " + key + " holds " + refused +
                     ", so this state is not kept; the earlier checkpoints are unchanged: lower optimizer.learning_rate "
                     "and start again, or go back further with `heddle train RUN.toml --resume-from STEP` (`heddle "
                     "checkpoint list` shows the steps)",
@@ -155,7 +155,8 @@ class Streaming {
     std::span<float> const numbers(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float));
     tensors_.receive(chunk, numbers);
     error_.attempt([&] {
-      check_numbers(numbers, tensors_.tensors()[chunk.tensor], chunk.part);
+      StreamedTensor const& tensor = tensors_.tensors()[chunk.tensor];
+      check_numbers(numbers, tensor, tensor.keys[chunk.key]);
       file->queue();
     });
   }

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <sstream>
 
 #include "temporary_directory.hpp"
 
@@ -104,6 +106,8 @@ TEST(Warnings, AreGivenForAWarmUpThatIsMissingOrLongerThanTheRun) {
 TEST(ExplainConfig, KeysAndSectionsAreExplained) {
   EXPECT_THAT(explain_config("train.steps"), HasSubstr("optimizer updates"));
   EXPECT_THAT(explain_config("train.steps"), Not(HasSubstr("seed")));
+  EXPECT_THAT(explain_config("train.steps"), HasSubstr("# a run that resumes may change it, and is then another run"));
+  EXPECT_THAT(explain_config("model.decoder.heads"), HasSubstr("# a run that resumes keeps it"));
   EXPECT_THAT(explain_config("checkpoint"), StartsWith("[checkpoint]"));
   EXPECT_THAT(explain_config("model"), HasSubstr("[model.decoder]"));
   EXPECT_THAT(explain_config("model.decoder"), StartsWith("# Stacks may differ"));
@@ -116,6 +120,41 @@ TEST(ExplainConfig, KeysAndSectionsAreExplained) {
   EXPECT_THAT(refusal("train.stepz"), HasSubstr("did you mean train.steps?"));
   EXPECT_THAT(refusal("model.decoder.activatoin"), HasSubstr("there is no key or section"));
   EXPECT_THAT(refusal("keep"), HasSubstr("did you mean checkpoint.keep?"));
+}
+
+/// The rule of each key in which the two texts differ.
+std::vector<std::string> resume_rules(std::string const& before, std::string const& after) {
+  std::vector<std::string> rules;
+  for (ConfigDifference const& found : differences(parse_config(before, "before"), parse_config(after, "after"))) {
+    rules.push_back(found.key + ": " + std::string(name_of(found.resume)));
+  }
+  return rules;
+}
+
+TEST(ResumeRules, BelongToKeys) {
+  EXPECT_THAT(resume_rules("",
+                           "[model]\nd_model = 64\ndropout = 0.2\nrecompute = \"layer\"\n[train]\nseed = 3\n"
+                           "[optimizer]\nlearning_rate = 1\n[parallel]\ntensor = 2\n"),
+              ElementsAre("model.d_model: identity", "model.dropout: trajectory", "model.recompute: free",
+                          "train.seed: identity", "optimizer.learning_rate: trajectory", "parallel.tensor: free"));
+}
+
+TEST(ResumeRules, OfAStackAreThoseOfTheModel) {
+  std::string const stack =
+      "[model.decoder]\nrecompute = \"layer\"\ndropout = 0.2\nself_attention = { window = 3 }\n"
+      "[model.decoder.layer.\"1\"]\nactivation = \"gelu\"\n";
+  std::vector<std::string> const rules{"model.decoder.dropout: trajectory", "model.decoder.recompute: free",
+                                       "model.decoder.self_attention.window: identity",
+                                       "model.decoder.layer.1.activation: identity"};
+  EXPECT_THAT(resume_rules("", stack), testing::UnorderedElementsAreArray(rules));
+  EXPECT_THAT(resume_rules(stack, ""), testing::UnorderedElementsAreArray(rules)) << "keys that are no longer set";
+}
+
+TEST(ResumeRules, AreInTheDocumentation) {
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/config.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("```text\n" + describe_resume_rules() + "```"));
 }
 
 }  // namespace

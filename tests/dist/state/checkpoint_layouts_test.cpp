@@ -107,13 +107,13 @@ TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAl
   // The bytes that are loaded are verified, too, not only those that were looked at before.
   Checkpoint const checkpoint = *store.newest_verified({}, world_);
   EXPECT_EQ(checkpoint.state().step, 2);
-  std::vector<float> const good = checkpoint.read("layer7.rows", TensorPart::value);
+  std::vector<float> const good = checkpoint.read("layer7.rows");
   std::string error = "nothing was thrown";
   int reads = 0;
   for (bool happened = true; happened; ++reads) {
     Checkpoint const other = Checkpoint::open(checkpoint.directory(), world_);
     test::FileFault const fault(test::FileCall::pread, test::FaultKind::flipped_bit, reads);
-    error = error_of([&] { EXPECT_EQ(other.read("layer7.rows", TensorPart::value), good); });
+    error = error_of([&] { EXPECT_EQ(other.read("layer7.rows"), good); });
     happened = fault.happened();
     EXPECT_EQ(error != "nothing was thrown", happened);
     happened = any_of(world_, happened);

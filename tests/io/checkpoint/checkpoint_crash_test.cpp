@@ -218,7 +218,7 @@ TEST_F(CheckpointCrashTest, AFileThatCannotGrowIsAClearErrorAndLeavesNothing) {
 TEST_F(CheckpointCrashTest, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
   commit(1);
   LocalTensors huge;
-  huge.add({"huge", {std::int64_t{1} << 42}, false}, {});
+  huge.add({"huge", {std::int64_t{1} << 42}}, {});
   CheckpointContents contents;
   contents.state.step = 2;
   EXPECT_THAT(test::message_of<Error>([&] { store().commit(Communicator::self(), contents, huge, 1); }),

@@ -16,7 +16,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using Part = Checkpoint::Part;
+
+constexpr char const* first_moment = "adam.first_moment";
+constexpr char const* second_moment = "adam.second_moment";
 
 std::string open_error(fs::path const& directory) {
   return test::message_of<DataError>([&] { Checkpoint::open(directory); });
@@ -31,29 +33,29 @@ TEST_F(CheckpointTest, RoundTripsBitByBit) {
   Checkpoint const checkpoint = Checkpoint::open(result.directory);
   expect_whole(checkpoint, 1000);
   EXPECT_FALSE(checkpoint.contains("encoder.1.weight"));
-  EXPECT_THROW(checkpoint.read("encoder.1.weight", Part::value), DataError);
+  EXPECT_THROW(checkpoint.read("encoder.1.weight", value_key), DataError);
 }
 
 TEST_F(CheckpointTest, ReadsHyperslabsOfOneAxis) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
-  auto const whole = checkpoint.read("encoder.0.weight", Part::second_moment);
-  auto const rows = checkpoint.read("encoder.0.weight", Part::second_moment, 0, 2, 3);
+  auto const whole = checkpoint.read("encoder.0.weight", second_moment);
+  auto const rows = checkpoint.read("encoder.0.weight", second_moment, 0, 2, 3);
   expect_same_bits(rows, std::span(whole).subspan(8, 12));
-  auto const columns = checkpoint.read("encoder.0.weight", Part::second_moment, 1, 1, 2);
+  auto const columns = checkpoint.read("encoder.0.weight", second_moment, 1, 1, 2);
   ASSERT_THAT(columns, SizeIs(12));
   EXPECT_EQ(columns[2], whole[5]);
   EXPECT_EQ(columns[11], whole[22]);
-  EXPECT_THROW(checkpoint.read("encoder.0.weight", Part::value, 0, 4, 3), DataError);
-  EXPECT_THROW(checkpoint.read("encoder.0.weight", Part::value, 2, 0, 1), Error);
+  EXPECT_THROW(checkpoint.read("encoder.0.weight", value_key, 0, 4, 3), DataError);
+  EXPECT_THROW(checkpoint.read("encoder.0.weight", value_key, 2, 0, 1), Error);
 }
 
 TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
   TensorInfo const& tensor = checkpoint.tensor("encoder.0.weight");  // [6, 4]
-  auto const whole = checkpoint.read(tensor.name, Part::first_moment);
+  auto const whole = checkpoint.read(tensor.name, first_moment);
   for (auto const& [max_elements, slabs] : {std::pair{24, 1}, {23, 2}, {8, 3}, {3, 6}}) {
     std::vector<float> joined;
-    auto const slices = slabs_of(tensor, Part::first_moment, max_elements);
+    auto const slices = slabs_of(tensor, first_moment, max_elements);
     EXPECT_EQ(std::ssize(slices), slabs);
     for (TensorSlice const& slab : slices) {
       auto const part = checkpoint.read(slab);
@@ -67,11 +69,11 @@ TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
 TEST_F(CheckpointTest, ReadsSomeElementsOfASlice) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
   auto const read = [&](int axis, std::int64_t begin, std::int64_t count, IndexRange const& elements) {
-    return checkpoint.read(TensorSlice{"encoder.0.weight", Part::first_moment, axis, begin, count, elements});
+    return checkpoint.read(TensorSlice{"encoder.0.weight", first_moment, axis, begin, count, elements});
   };
-  auto const whole = checkpoint.read("encoder.0.weight", Part::first_moment);
+  auto const whole = checkpoint.read("encoder.0.weight", first_moment);
   expect_same_bits(read(-1, 0, 0, {5, 17}), std::span(whole).subspan(5, 12));
-  auto const columns = checkpoint.read("encoder.0.weight", Part::first_moment, 1, 1, 3);
+  auto const columns = checkpoint.read("encoder.0.weight", first_moment, 1, 1, 3);
   ASSERT_THAT(columns, SizeIs(18));
   for (IndexRange const& elements : {IndexRange{0, 18}, {1, 2}, {2, 3}, {2, 11}, {7, 18}, {9, 12}, {4, 4}}) {
     expect_same_bits(read(1, 1, 3, elements), std::span(columns).subspan(static_cast<std::size_t>(elements.begin),
@@ -86,9 +88,9 @@ TEST_F(CheckpointTest, AModelWithoutMomentsCanBeReadButNotResumed) {
   SampleState sample(5);
   sample.add("exported", {4, 2}, 5, false);
   Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
-  EXPECT_FALSE(checkpoint.tensor("exported").has_moments);
-  EXPECT_THAT(checkpoint.read("exported", Part::value), SizeIs(8));
-  EXPECT_THROW(checkpoint.read("exported", Part::first_moment), DataError);
+  EXPECT_THAT(checkpoint.tensor("exported").keys, ElementsAre(value_key));
+  EXPECT_THAT(checkpoint.read("exported", value_key), SizeIs(8));
+  EXPECT_THROW(checkpoint.read("exported", first_moment), DataError);
 }
 
 TEST_F(CheckpointTest, RefusesContentsThatDoNotFitTogether) {
@@ -218,14 +220,15 @@ TEST_F(CraftedCheckpointTest, RejectsTensorsThatAreNotWhereTheIndexPlacesThem) {
   EXPECT_THAT(replace(R"("name":"bag")", R"("name":"big")"), "");
   EXPECT_THAT(change("tensors-00000.h5",
                      [](hid_t file) {
-                       H5Lmove(file, "parameters/big/first_moment", file, "parameters/big/x", H5P_DEFAULT, H5P_DEFAULT);
-                       H5Lmove(file, "parameters/big/value", file, "parameters/big/first_moment", H5P_DEFAULT,
+                       H5Lmove(file, "parameters/big/adam.first_moment", file, "parameters/big/x", H5P_DEFAULT,
+                               H5P_DEFAULT);
+                       H5Lmove(file, "parameters/big/value", file, "parameters/big/adam.first_moment", H5P_DEFAULT,
                                H5P_DEFAULT);
                        H5Lmove(file, "parameters/big/x", file, "parameters/big/value", H5P_DEFAULT, H5P_DEFAULT);
                      }),
               HasSubstr("is not where the index in state.h5 places it"));
   EXPECT_THAT(
-      change("tensors-00000.h5", [](hid_t file) { H5Ldelete(file, "parameters/big/first_moment", H5P_DEFAULT); }),
+      change("tensors-00000.h5", [](hid_t file) { H5Ldelete(file, "parameters/big/adam.first_moment", H5P_DEFAULT); }),
       HasSubstr("is not where the index"));
 }
 
@@ -244,19 +247,20 @@ TEST_F(CraftedCheckpointTest, RejectsImpossibleNumbers) {
 }
 
 TEST_F(CraftedCheckpointTest, RefusesNegativeSecondMomentsAndNumbersThatAreNotFinite) {
-  auto const set = [&](Part part, float value) {
+  auto const set = [&](char const* key, float value) {
     Checkpoint const checkpoint = Checkpoint::open(directory_);
-    std::int64_t const offset = checkpoint.tensor("decoder.1.bias").offsets[static_cast<std::size_t>(part)];
+    TensorInfo const& tensor = checkpoint.tensor("decoder.1.bias");
+    std::int64_t const offset = tensor.offsets[tensor.find(key).value()];
     std::string content = read_whole(directory_ / "tensors-00000.h5");
     std::memcpy(content.data() + offset, &value, sizeof value);
     write_file(directory_ / "tensors-00000.h5", content);
     EXPECT_EQ(sign(), "");
-    return test::message_of<DataError>([&] { Checkpoint::open(directory_).read("decoder.1.bias", part); });
+    return test::message_of<DataError>([&] { Checkpoint::open(directory_).read("decoder.1.bias", key); });
   };
-  EXPECT_EQ(set(Part::value, -1), "");
-  EXPECT_EQ(set(Part::second_moment, 1), "");
-  EXPECT_THAT(set(Part::second_moment, -1), HasSubstr("'decoder.1.bias''s second_moment holds negative numbers"));
-  EXPECT_THAT(set(Part::value, std::numeric_limits<float>::infinity()),
+  EXPECT_EQ(set(value_key, -1), "");
+  EXPECT_EQ(set(second_moment, 1), "");
+  EXPECT_THAT(set(second_moment, -1), HasSubstr("'decoder.1.bias''s adam.second_moment holds negative numbers"));
+  EXPECT_THAT(set(value_key, std::numeric_limits<float>::infinity()),
               HasSubstr("not finite, which no training leaves"));
 }
 
@@ -317,10 +321,10 @@ TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {
   sample.add("huge", {9, 1 << 18}, 1, true);
   Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
   EXPECT_EQ(sample.tensors().largest_chunk(), std::size_t{1} << 20);
-  for (TensorPart const part : all_tensor_parts) {
-    expect_same_bits(checkpoint.read("huge", part), sample.tensors().parts(4)[static_cast<std::size_t>(part)]);
+  for (std::size_t key = 0; key < adam_keys.size(); ++key) {
+    expect_same_bits(checkpoint.read("huge", adam_keys[key]), sample.tensors().parts(4)[key]);
   }
-  auto const columns = checkpoint.read("huge", Part::second_moment, 1, 1000, 262);
+  auto const columns = checkpoint.read("huge", second_moment, 1, 1000, 262);
   ASSERT_THAT(columns, SizeIs(9 * 262));
   EXPECT_EQ(columns[8 * 262 + 261], sample.tensors().parts(4)[2][8 * (1 << 18) + 1261]);
 }

@@ -119,10 +119,9 @@ TEST_F(ManifestTest, NamesAnotherVersionOfTheFormat) {
   Manifest manifest = read_manifest(directory_);
   manifest.version = 1;
   write(manifest_file_name, manifest_text(manifest));
-  EXPECT_THAT(verify_error(),
-              HasSubstr("MANIFEST.json: is of checkpoint format version 1, and this Heddle reads and "
-                        "writes only version 3; continue with the Heddle that wrote it, or start over"));
-  text.replace(text.find("\"version\": 3"), 12, "\"version\": 1");
+  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: is of checkpoint format version 1, and this Heddle reads the "
+                                        "versions 3 to 4; continue with the Heddle that wrote it, or start over"));
+  text.replace(text.find("\"version\": 4"), 12, "\"version\": 1");
   write(manifest_file_name, text);
   EXPECT_THAT(verify_error(), HasSubstr("is damaged")) << "a version that the manifest's digest does not cover";
 }

@@ -15,13 +15,15 @@ using testing::HasSubstr;
 
 constexpr std::int64_t huge = std::int64_t{1} << 62;
 
-/// The error on reading the file of this content, beside a file of tensors of that length; "" where there is none.
+/// Reads a file of these bytes, beside a file of tensors of that length.
+CheckpointIndex read(std::string const& bytes, std::int64_t tensor_file_bytes) {
+  return read_state_file({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()}, "state.h5",
+                         {tensor_file_bytes});
+}
+
+/// The error on reading the file of this content; "" where there is none.
 std::string read_error(CheckpointIndex const& index, std::int64_t tensor_file_bytes) {
-  std::string const bytes = state_file_bytes(index);
-  return test::message_of<DataError>([&] {
-    read_state_file({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()}, "state.h5",
-                    {tensor_file_bytes});
-  });
+  return test::message_of<DataError>([&] { read(state_file_bytes(index), tensor_file_bytes); });
 }
 
 /// The error on reading a state of step 1 with this change.
@@ -50,15 +52,49 @@ TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
 }
 
 TEST(StateFileTest, TensorsFillTheirFile) {
-  CheckpointIndex const one{{}, {{{"a", {100, 100}, false}, 0, {4096}}}};
+  CheckpointIndex const one{{}, {{{"a", {100, 100}}, 0, {4096}}}};
   EXPECT_EQ(read_error(one, 44096), "");
   EXPECT_THAT(read_error(one, std::int64_t{1} << 40),
               HasSubstr("tensors-00000.h5 has 1099511627776 bytes, its tensors"));
   CheckpointIndex two = one;
-  two.tensors.push_back({{"b", {100, 100}, false}, 0, {4096}});
+  two.tensors.push_back({{"b", {100, 100}}, 0, {4096}});
   EXPECT_THAT(read_error(two, 44096), HasSubstr("the tensors of tensors-00000.h5 have more bytes than the file"));
   two.tensors.back().offsets = {44096};
   EXPECT_EQ(read_error(two, 84096), "");
+}
+
+/// A state file with a text in its list of fields in place of another one of the same length.
+std::string with_fields(std::string const& from, std::string const& to) {
+  CheckpointIndex index;
+  index.contents.losses.recent = {1.5};
+  index.contents.dataset = "d";
+  std::string bytes = state_file_bytes(index);
+  std::size_t const place = bytes.find(from);
+  EXPECT_NE(place, bytes.npos) << from;
+  return bytes.replace(place, from.size(), to);
+}
+
+TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
+  auto const error = [](std::string const& from, std::string const& to) {
+    return test::message_of<DataError>([&] { read(with_fields(from, to), 0); });
+  };
+  CheckpointIndex const whole = read(with_fields("\"training\"", "\"training\""), 0);
+  EXPECT_EQ(whole.contents.losses.recent.size(), 1U);
+  EXPECT_EQ(whole.contents.dataset, "d");
+  // An unknown name, a version that is newer than the known one, and one that never was.
+  for (std::string const listed :
+       {"\"lasses\":{\"version\":1", "\"losses\":{\"version\":2", "\"losses\":{\"version\":0"}) {
+    CheckpointIndex const left = read(with_fields("\"losses\":{\"version\":1", listed), 0);
+    EXPECT_TRUE(left.contents.losses.recent.empty()) << listed;
+    EXPECT_EQ(left.contents.dataset, "d") << listed;
+  }
+  EXPECT_THAT(error("\"config\":{\"version\":1", "\"config\":{\"version\":2"),
+              HasSubstr("it has the field \"config\" of version 2, which this Heddle does not know and must not leave "
+                        "out; use the Heddle that wrote the checkpoint, or a newer one"));
+  EXPECT_THAT(error("\"vocabulary\"", "\"vocabulari\""), HasSubstr("the field \"vocabulari\" of version 1"));
+  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":3,\"optional\":true "),
+              HasSubstr("state.h5: the field \"index\" is missing"));
+  EXPECT_THAT(error("\"version\":1", "\"version\":x"), HasSubstr("state.h5: its fields cannot be used: "));
 }
 
 TEST(StateFileTest, AVocabularyIsAtMostAsLargeAsThatOfADataset) {

@@ -24,8 +24,8 @@ constexpr std::int64_t last_step = 5;
 std::vector<std::vector<float>> numbers_of(Checkpoint const& checkpoint) {
   std::vector<std::vector<float>> numbers;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    for (TensorPart const part : all_tensor_parts) {
-      numbers.push_back(checkpoint.read(tensor.name, part));
+    for (std::string const& key : tensor.keys) {
+      numbers.push_back(checkpoint.read(tensor.name, key));
     }
   }
   return numbers;

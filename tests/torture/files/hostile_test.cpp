@@ -53,14 +53,12 @@ bool is_usable(fs::path const& path, std::int64_t step) {
   Checkpoint const checkpoint = Checkpoint::open(path);
   bool good = checkpoint.state().step == step && checkpoint.state().epoch >= 0;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    for (TensorPart const part : all_tensor_parts) {
-      if (part == TensorPart::value || tensor.has_moments) {
-        std::vector<float> const numbers = checkpoint.read(tensor.name, part);
-        good = good && std::ssize(numbers) == tensor.elements();
-        good = good && std::all_of(numbers.begin(), numbers.end(), [part](float number) {
-                 return std::isfinite(number) && (part != TensorPart::second_moment || number >= 0);
-               });
-      }
+    for (std::string const& key : tensor.keys) {
+      std::vector<float> const numbers = checkpoint.read(tensor.name, key);
+      good = good && std::ssize(numbers) == tensor.elements();
+      good = good && std::all_of(numbers.begin(), numbers.end(), [&](float number) {
+               return std::isfinite(number) && (!key.ends_with("second_moment") || number >= 0);
+             });
     }
   }
   return good;

@@ -29,7 +29,7 @@ fs::path small_checkpoint(fs::path const& store, SmallCheckpoint const& options)
         part[index] = static_cast<float>(1.5 + std::sin(angle * static_cast<double>(options.step + 1)));
       }
     }
-    tensors.add({name, shape, true}, std::move(parts));
+    tensors.add({name, shape, adam_keys}, std::move(parts));
   };
   add("bias", {1, 5});
   add("embedding.weight", {50, 80});
@@ -66,10 +66,8 @@ void write_file(fs::path const& path, std::string const& content) {
 void load_all(fs::path const& checkpoint) {
   Checkpoint const opened = Checkpoint::open(checkpoint);
   for (TensorInfo const& tensor : opened.tensors()) {
-    for (TensorPart const part : all_tensor_parts) {
-      if (part == TensorPart::value || tensor.has_moments) {
-        static_cast<void>(opened.read(tensor.name, part));
-      }
+    for (std::string const& key : tensor.keys) {
+      static_cast<void>(opened.read(tensor.name, key));
     }
   }
 }

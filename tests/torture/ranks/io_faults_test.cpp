@@ -58,7 +58,7 @@ class IoFaults : public DistTest {
     for (Parameter const& parameter : model_.parameters.all()) {
       int const axis = parameter.spec.shard.axis;
       std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-      same = same && checkpoint.read(parameter.spec.name, TensorPart::value, axis, parameter.shard_begin, count) ==
+      same = same && checkpoint.read(parameter.spec.name, value_key, axis, parameter.shard_begin, count) ==
                          to_host<float>(parameter.value);
     }
     return !any_of(world_, !same);

@@ -27,16 +27,11 @@ class ReplicaFlips : public DistTest {
   }
 
   /// The memory of a parameter's value or one of its moments.
-  Tensor memory(Parameter const& parameter, TensorPart part) const {
+  Tensor memory(Parameter const& parameter, std::size_t key) const {
     Optimizer const& moments = model_.optimizer.moments();
-    switch (part) {
-      case TensorPart::value:
-        return parameter.value;
-      case TensorPart::first_moment:
-        return moments.moments_in(moments.first_moments(), elements_of(parameter));
-      default:
-        return moments.moments_in(moments.second_moments(), elements_of(parameter));
-    }
+    return key == 0 ? parameter.value
+                    : moments.moments_in(key == 1 ? moments.first_moments() : moments.second_moments(),
+                                         elements_of(parameter));
   }
 
   static void flip(Tensor const& tensor, std::size_t element, int bit) {
@@ -56,8 +51,7 @@ TEST_F(ReplicaFlips, OneBitOnOneRankIsFoundAndItsTensorNamed) {
   for (std::int64_t number = 0; number < cases; ++number) {
     auto const& all = model_.parameters.all();
     Parameter const& parameter = all[random() % all.size()];
-    TensorPart const part = all_tensor_parts[random() % 3];
-    Tensor const tensor = memory(parameter, part);
+    Tensor const tensor = memory(parameter, random() % 3);
     std::size_t const element = random() % static_cast<std::size_t>(parameter.local_shape.size());
     int const bit = static_cast<int>(random() % 32);
     bool const mine = static_cast<int>(random() % static_cast<unsigned>(world_.size())) == world_.rank();

@@ -52,7 +52,7 @@ boost::json::array words_to_json(Checkpoint const& checkpoint, TensorInfo const&
     pieces.push_back(tokenizer.encode(word));
     std::vector<std::vector<float>> rows;
     for (std::int32_t const piece : pieces.back()) {
-      rows.push_back(checkpoint.read(table.name, Checkpoint::Part::value, 0, piece, 1));
+      rows.push_back(checkpoint.read(table.name, value_key, 0, piece, 1));
     }
     nearest.emplace_back(pieces.back(), rows, shown_neighbours);
   }

@@ -11,6 +11,9 @@
 namespace heddle {
 namespace {
 
+constexpr char const* first_moment = "adam.first_moment";
+constexpr char const* second_moment = "adam.second_moment";
+
 /// Sums over the values of a tensor, which come in slabs.
 struct ValueSums {
   double sum = 0;
@@ -49,21 +52,25 @@ double squared_update_norm(ParameterValues const& values, OptimizerConfig const&
   return squares;
 }
 
+WantedKeys keys_of_norms() {
+  return {value_key, first_moment, second_moment};
+}
+
 boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config) {
   std::int64_t const step = checkpoint.state().step;
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     UpdateRule const rule = update_rule(config.optimizer, tensor.name);
-    bool const updated = tensor.has_moments && step > 0 && !rule.frozen;
+    bool const updated = tensor.find(first_moment) && step > 0 && !rule.frozen;
     ValueSums sums;
     double update = 0;
     for (TensorSlice slab : slabs_of(tensor)) {
       std::vector<float> const value = checkpoint.read(slab);
       sums.add(value);
       if (updated) {
-        slab.part = TensorPart::first_moment;
+        slab.key = first_moment;
         std::vector<float> const first = checkpoint.read(slab);
-        slab.part = TensorPart::second_moment;
+        slab.key = second_moment;
         update += squared_update_norm({value, first, checkpoint.read(slab)}, config.optimizer, rule, step,
                                       config.train.steps);
       }

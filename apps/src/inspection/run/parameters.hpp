@@ -20,6 +20,9 @@ struct ParameterValues {
 double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
                            std::int64_t step, std::int64_t total_steps);
 
+/// The keys that parameter_norms reads.
+WantedKeys keys_of_norms();
+
 /// The parameters of a checkpoint: [{"name", "elements", "norm", "max", "update"}], with the norms of the values and of
 /// the last update, which is absent without moments and before the first step, and the largest absolute value.
 boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config);

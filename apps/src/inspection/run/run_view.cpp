@@ -63,7 +63,7 @@ std::vector<fs::path> datasets_at(fs::path const& path) {
   return found;
 }
 
-RunView open_run(std::string const& path, std::string const& which) {
+RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys) {
   std::error_code problem;
   if (fs::is_regular_file(path, problem)) {
     throw DataError(fmt::format("{}: is a file; expected the directory of a run", path));
@@ -76,7 +76,7 @@ RunView open_run(std::string const& path, std::string const& which) {
     TrainedModelOptions options;
     options.checkpoint = path;
     options.which = which;
-    run.checkpoint = std::move(open_checkpoints(options).front());
+    run.checkpoint = std::move(open_checkpoints(options, keys).front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {
     throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {

@@ -29,8 +29,8 @@ std::filesystem::path run_directory_of(std::filesystem::path const& path);
 std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path);
 
 /// Opens a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where there is neither a
-/// checkpoint nor a metrics.jsonl, or where no checkpoint verifies.
-RunView open_run(std::string const& path, std::string const& which);
+/// checkpoint nor a metrics.jsonl, or where no checkpoint verifies, as far as these keys need it.
+RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key});
 
 /// The state of a checkpoint as labels with texts: {"step", "1,000"}, …
 std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint);

@@ -80,7 +80,10 @@ struct TrainConfig {
   std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
   bool reserve_memory = true;           ///< take the planned memory before the first step, refuse what does not fit
   std::int64_t check_every_steps = 0;   ///< steps between comparisons of replicas; 0: only before checkpoints
-  double hang_seconds = 600;            ///< without progress on any rank after which the run ends with 86; 0: never
+  std::string initialize_from;          ///< a run or a checkpoint whose parameters a new run starts with; empty: none
+  std::vector<std::string> initialize_missing;  ///< patterns of parameters that may be missing there
+  std::vector<std::string> initialize_rename;   ///< "PATTERN THERE -> PATTERN HERE", each with at most one *
+  double hang_seconds = 600;  ///< without progress on any rank after which the run ends with 86; 0: never
   KeyPlaces places{.section = "train"};
 
   bool operator==(TrainConfig const&) const = default;
@@ -134,11 +137,19 @@ struct Config {
   bool operator==(Config const&) const = default;
 };
 
+/// Whether a run that resumes may have another value of a key: `identity`: no, the parameters or the order of the data
+/// would not fit; `trajectory`: yes, but from there on it is another run; `free`: yes, results stay the same up to
+/// rounding.
+enum class ResumeRule : std::uint8_t { identity, trajectory, free };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<ResumeRule>{"identity", "trajectory", "free"};
+
 /// A key whose value differs.
 struct ConfigDifference {
   std::string key;     ///< "train.steps", "model.decoder.layer.4-6.activation"
   std::string before;  ///< the TOML text of its value, or "(not set)"
   std::string after;
+  ResumeRule resume = ResumeRule::trajectory;
 };
 
 /// The keys by which `after` differs from `before`, in the order of the sections.
@@ -159,6 +170,9 @@ std::string to_toml(Config const& config);
 
 /// Every key with its type, default and meaning, one section after the other.
 std::string describe_config();
+
+/// All keys by their ResumeRule, for the documentation.
+std::string describe_resume_rules();
 
 /// The lines of describe_config about one key ("train.steps"), or about all keys of a section ("train"). Throws
 /// UsageError, with the nearest names, if there is neither.

@@ -9,22 +9,21 @@
 
 namespace heddle {
 
-/// The arrays of a parameter's shape that a checkpoint keeps.
-enum class TensorPart : std::uint8_t { value, first_moment, second_moment };
-inline constexpr TensorPart all_tensor_parts[] = {TensorPart::value, TensorPart::first_moment,
-                                                  TensorPart::second_moment};
+/// The key of a parameter's value among its arrays.
+inline constexpr char const* value_key = "value";
 
-/// A parameter in canonical form: whole, row major, float32.
+/// A parameter in canonical form: whole, row major, float32. Besides its value it may have arrays of its shape that an
+/// update rule keeps, each under a key of its own, such as "adam.first_moment".
 struct StreamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  bool has_moments = true;  ///< false: it has a value only
+  std::vector<std::string> keys = {value_key};  ///< of its arrays; the first is the value's
 };
 
-/// Consecutive elements of one part of a tensor in canonical form.
+/// Consecutive elements of one array of a tensor in canonical form.
 struct TensorChunk {
   std::size_t tensor = 0;  ///< index into TensorStream::tensors
-  TensorPart part = TensorPart::value;
+  std::size_t key = 0;     ///< index into the tensor's keys
   IndexRange elements;
 };
 

@@ -3,9 +3,13 @@
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <string>
 #include <vector>
 
 namespace heddle {
+
+/// The keys of a parameter's arrays in a checkpoint: its value, and what the optimizer keeps of it.
+std::vector<std::string> stored_keys(DistributedOptimizer const& optimizer, std::string const& parameter);
 
 /// A model's parameters and their moments, from the ranks of any mesh, sorted by name, so that their order is the same
 /// on every mesh. Values come from the receiver's replica; so do moments, unless they are sharded and come from the
@@ -31,7 +35,7 @@ class ModelStream final : public TensorStream {
 
   std::vector<Piece> pieces(TensorChunk const& chunk, int receiver) const;
   /// The elements of a piece that this rank has.
-  Tensor own(TensorPart part, Piece const& piece) const;
+  Tensor own(TensorChunk const& chunk, Piece const& piece) const;
 
   ParallelState const& parallel_;
   ParameterSet const& parameters_;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/base/index_range.hpp>
@@ -59,14 +58,14 @@ struct CheckpointContents {
 
 /// A tensor and its place in a checkpoint. Its name has no '/': "encoder.layers.0.self_attention.q.weight".
 struct TensorInfo : StreamedTensor {
-  std::size_t file = 0;                   ///< the number of its file
-  std::array<std::int64_t, 3> offsets{};  ///< of its parts' bytes in the file, by TensorPart
+  std::size_t file = 0;               ///< the number of its file
+  std::vector<std::int64_t> offsets;  ///< of its arrays' bytes in the file, in the order of the keys
 
   std::int64_t elements() const;
-  /// The bytes of all its parts.
+  /// The bytes of all its arrays.
   std::int64_t bytes() const;
-  /// The parts that are stored: the value, and the moments if there are any.
-  std::span<TensorPart const> parts() const { return std::span(all_tensor_parts).first(has_moments ? 3 : 1); }
+  /// The place of a key among `keys`, if it is there.
+  std::optional<std::size_t> find(std::string const& key) const;
 };
 
 /// The content of a state file.
@@ -75,35 +74,41 @@ struct CheckpointIndex {
   std::vector<TensorInfo> tensors;  ///< in canonical order
 };
 
-class BlockReader;
 class SpreadFiles;
+namespace hdf5 {
+class ByteStore;
+}
 
-/// Elements of one part of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
+/// Elements of one array of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
 /// whole tensor. With `elements` only these of them, numbered row major within the slice.
 struct TensorSlice {
   std::string name;
-  TensorPart part = TensorPart::value;
+  std::string key = value_key;
   int axis = -1;
   std::int64_t begin = 0;
   std::int64_t count = 0;
   std::optional<IndexRange> elements = {};
 };
 
-/// The slices along the first axis that, in this order, are the part of the tensor, each of at most `max_elements` or
+/// The slices along the first axis that, in this order, are the array of the tensor, each of at most `max_elements` or
 /// of one index: to read a large tensor in little memory. The blocks of a file that slices share are verified twice, so
 /// slices should be much longer than these.
-std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, TensorPart part = TensorPart::value,
+std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key = value_key,
                                   std::int64_t max_elements = std::int64_t{4} << 20);
 
-/// A checkpoint directory whose bytes have all been verified against its manifest, open for reading. What is read later
-/// is verified again, in the memory in which it is then used.
+/// The keys of the arrays that a reader wants; empty: all.
+using WantedKeys = std::vector<std::string>;
+
+/// A checkpoint directory that has been verified against its manifest, open for reading. What is read later is verified
+/// again, in the memory in which it is then used.
 class Checkpoint {
  public:
-  using Part = TensorPart;
-
-  /// Verifies every byte, then opens. Throws DataError with the name of the file and the error. With several ranks each
-  /// verifies a share of the bytes, and all throw if one of them finds an error. Collective over `world`.
-  static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self());
+  /// Verifies the state file and every block with arrays of the wanted keys (with all keys: every byte of the
+  /// checkpoint), then opens. A wanted key that a tensor lacks is no error. Throws DataError with the name of the file
+  /// and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an error.
+  /// Collective over `world`.
+  static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self(),
+                         WantedKeys const& keys = {});
 
   /// Opens one that is spread over the memory of several hosts and has been verified; `directory` is its name in
   /// messages. Throws DataError on all ranks. Collective over `world`.
@@ -118,15 +123,16 @@ class Checkpoint {
   /// Throws DataError if the checkpoint has no such tensor.
   TensorInfo const& tensor(std::string const& name) const;
 
-  /// Reads the whole tensor, row major. Throws DataError if it is missing, if it is a moment that the tensor lacks,
-  /// if its bytes are no longer those that were verified, or if it holds numbers that no training leaves:
-  /// infinite, not a number, or a negative second moment.
-  std::vector<float> read(std::string const& name, Part part) const;
-
-  /// Reads these elements, row major.
+  /// Reads these elements, row major. Throws DataError if the tensor is missing or lacks the key, if its bytes are no
+  /// longer those that were verified, or if it holds numbers that no training leaves: infinite, not a number, or a
+  /// negative second moment; Error if the checkpoint was not opened for the key.
   std::vector<float> read(TensorSlice const& slice) const;
-  std::vector<float> read(std::string const& name, Part part, int axis, std::int64_t begin, std::int64_t count) const {
-    return read({name, part, axis, begin, count});
+  std::vector<float> read(std::string const& name, std::string const& key = value_key) const {
+    return read(TensorSlice{name, key});
+  }
+  std::vector<float> read(std::string const& name, std::string const& key, int axis, std::int64_t begin,
+                          std::int64_t count) const {
+    return read(TensorSlice{name, key, axis, begin, count});
   }
 
   /// Brings what this rank is going to read to its host, if the checkpoint is spread over several. Throws Error on all
@@ -134,13 +140,19 @@ class Checkpoint {
   void fetch(std::vector<TensorSlice> const& slices, Communicator const& world);
 
  private:
-  Checkpoint(std::filesystem::path directory, CheckpointIndex index, std::vector<std::shared_ptr<BlockReader>> files,
-             std::shared_ptr<SpreadFiles> spread = nullptr);
+  /// The readers of the files with tensors, null for one that is on another host only.
+  using Files = std::vector<std::shared_ptr<hdf5::ByteStore>>;
+
+  Checkpoint(std::filesystem::path directory, CheckpointIndex index, Files files, WantedKeys keys);
+
+  /// The bytes of a slice in its file, in order; none of the ranges is empty. Throws as read does.
+  std::vector<IndexRange> bytes_of(TensorSlice const& slice) const;
 
   std::filesystem::path directory_;
   CheckpointIndex index_;
-  std::vector<std::shared_ptr<BlockReader>> files_;  ///< of tensors
-  std::shared_ptr<SpreadFiles> spread_;              ///< null: all files are in `directory_`
+  Files files_;
+  WantedKeys keys_;
+  std::shared_ptr<SpreadFiles> spread_;  ///< null: all files are in `directory_`
   std::map<std::string, std::size_t> by_name_;
 };
 

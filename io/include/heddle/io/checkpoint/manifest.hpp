@@ -11,11 +11,12 @@
 
 namespace heddle {
 
-/// The format name and version in MANIFEST.json and in the state file.
+/// The format name in every file of a checkpoint, the version that is written, and the oldest that is read.
 inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
-inline constexpr std::int64_t checkpoint_format_version = 3;
+inline constexpr std::int64_t checkpoint_format_version = 4;
+inline constexpr std::int64_t oldest_checkpoint_format_version = 3;
 
-/// Throws DataError unless `version` is this format's; the message starts with `where` and names the remedy.
+/// Throws DataError unless `version` can be read; the message starts with `where` and names the remedy.
 void require_format_version(std::string const& where, std::int64_t version);
 
 inline constexpr char const* manifest_file_name = "MANIFEST.json";

@@ -1,0 +1,159 @@
+#include "initialization.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
+
+#include "checkpoint.hpp"
+#include "translation/trained_model.hpp"
+
+namespace heddle {
+
+namespace {
+
+constexpr std::string_view arrow = " -> ";
+
+Checkpoint open_source(std::string const& place, Communicator const& world) {
+  TrainedModelOptions options;
+  options.checkpoint = place;
+  return std::move(open_checkpoints(options, {value_key}, world).front());
+}
+
+void require_same_vocabulary(Checkpoint const& checkpoint, Initialization::Setup const& setup) {
+  if (checkpoint.contents().source_model != setup.source_model ||
+      checkpoint.contents().target_model != setup.target_model) {
+    throw DataError(fmt::format(
+        "{}: was trained with another vocabulary than data.train has, so its parameters stand for other tokens; "
+        "prepare the data with the vocabulary of that run: heddle prepare --vocab-model",
+        checkpoint.directory().string()));
+  }
+}
+
+/// Throws ConfigError for a pattern that matches none of the names.
+void require_matches(std::vector<std::string> const& patterns, std::vector<std::string> const& names,
+                     std::string const& place) {
+  for (std::string const& pattern : patterns) {
+    if (std::ranges::none_of(names, [&](auto const& name) { return matches_pattern(pattern, name); })) {
+      throw ConfigError(fmt::format("{} has the pattern \"{}\", which no parameter's name matches; names are {}", place,
+                                    pattern, shortened(names)));
+    }
+  }
+}
+
+}  // namespace
+
+std::string renamed(std::string const& name, std::vector<std::string> const& rules, std::string const& place) {
+  for (std::string const& rule : rules) {
+    std::size_t const at = rule.find(arrow);
+    std::string const there = rule.substr(0, at);
+    std::string const here = at == rule.npos ? "" : rule.substr(at + arrow.size());
+    auto const stars = std::ranges::count(there, '*');
+    if (there.empty() || here.empty() || stars > 1 || std::ranges::count(here, '*') != stars) {
+      throw ConfigError(
+          fmt::format("{} has \"{}\"; expected \"NAME THERE -> NAME HERE\" with one * or none on both "
+                      "sides, such as \"decoder.* -> encoder.*\"",
+                      place, rule));
+    }
+    if (!matches_pattern(there, name)) {
+      continue;
+    }
+    std::size_t const star = there.find('*');
+    std::string const rest = star == there.npos ? "" : name.substr(star, name.size() - there.size() + 1);
+    return stars == 0 ? here : here.substr(0, here.find('*')) + rest + here.substr(here.find('*') + 1);
+  }
+  return name;
+}
+
+Initialization::Initialization(Setup const& setup, Communicator const& world)
+    : checkpoint_(open_source(setup.config.train.initialize_from, world)) {
+  require_same_vocabulary(checkpoint_, setup);
+  find_sources(setup);
+  for (ConfigDifference const& difference : differences(checkpoint_, setup.config, ResumeRule::identity)) {
+    if (difference.key.starts_with("model.")) {
+      notes_.push_back(fmt::format("note: {} = {}, in the run whose parameters are taken {}", difference.key,
+                                   difference.after, difference.before));
+    }
+  }
+}
+
+void Initialization::find_sources(Setup const& setup) {
+  TrainConfig const& train = setup.config.train;
+  std::string const place = train.places.of("initialize_rename");
+  std::map<std::string, std::string> there_by_here;
+  std::vector<std::string> renames;
+  for (TensorInfo const& tensor : checkpoint_.tensors()) {
+    std::string const here = renamed(tensor.name, train.initialize_rename, place);
+    auto const [found, added] = there_by_here.try_emplace(here, tensor.name);
+    if (!added) {
+      throw ConfigError(fmt::format("{}: {} and {} both become {}", place, found->second, tensor.name, here));
+    }
+    renames.push_back(tensor.name);
+  }
+  std::vector<std::string> patterns;
+  for (std::string const& rule : train.initialize_rename) {
+    patterns.push_back(rule.substr(0, rule.find(arrow)));
+  }
+  require_matches(patterns, renames, place);
+  require_matches(train.initialize_missing, setup.model.names(), train.places.of("initialize_missing"));
+  std::vector<std::string> problems;
+  setup.model.for_each_parameter([&](ParameterDescription const& parameter) {
+    auto const found = there_by_here.find(parameter.name);
+    std::string problem = parameter.name;
+    if (found != there_by_here.end()) {
+      auto const& shape = checkpoint_.tensor(found->second).shape;
+      if (shape == parameter.shape.to_vector()) {
+        sources_.insert({parameter.name, found->second});
+        there_by_here.erase(found);
+        return;
+      }
+      problem += fmt::format(" ({} there, {} here)", Shape(shape).to_string(), parameter.shape.to_string());
+    }
+    bool const may_be_new = std::ranges::any_of(
+        train.initialize_missing, [&](auto const& pattern) { return matches_pattern(pattern, parameter.name); });
+    (may_be_new ? new_ : problems).push_back(may_be_new ? parameter.name : problem);
+  });
+  if (!problems.empty()) {
+    throw ConfigError(fmt::format(
+        "{} = \"{}\": {} has no values for {} of this run's {} parameters: {}; name those that are to start new in "
+        "train.initialize_missing, or say which are meant in train.initialize_rename",
+        train.places.of("initialize_from"), train.initialize_from, checkpoint_.directory().string(),
+        readable_count(problems.size()), readable_count(setup.model.names().size()), shortened(problems)));
+  }
+  for (auto const& [here, there] : there_by_here) {
+    left_.push_back(there);
+  }
+}
+
+void Initialization::apply(ParameterSet& parameters) const {
+  for (Parameter const& parameter : parameters.all()) {
+    auto const found = sources_.find(parameter.spec.name);
+    if (found != sources_.end()) {
+      TensorSlice slice = own_slice(parameter, value_key);
+      slice.name = found->second;
+      copy_from_host(parameter.value, checkpoint_.read(slice).data());
+    }
+  }
+  parameters.bump_versions();
+}
+
+std::vector<std::string> Initialization::describe() const {
+  auto const names_differ = [](auto const& source) { return source.first != source.second; };
+  std::vector<std::string> messages{
+      fmt::format("parameters from {} (step {}): {} taken, {} of them under another name; {} start new; {} left there",
+                  checkpoint_.directory().string(), readable_count(checkpoint_.state().step),
+                  readable_count(sources_.size()), readable_count(std::ranges::count_if(sources_, names_differ)),
+                  readable_count(new_.size()), readable_count(left_.size()))};
+  if (!new_.empty()) {
+    messages.push_back("start new: " + shortened(new_));
+  }
+  if (!left_.empty()) {
+    messages.push_back("left there: " + shortened(left_));
+  }
+  messages.insert(messages.end(), notes_.begin(), notes_.end());
+  return messages;
+}
+
+}  // namespace heddle

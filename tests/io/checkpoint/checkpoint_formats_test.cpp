@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/sha256.hpp>
+
+#include "checkpoint_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+/// A checkpoint of which only the values are wanted.
+class WantedKeysTest : public CheckpointTest {
+ protected:
+  WantedKeysTest() {
+    SampleState sample(1);
+    sample.add("huge", {9, 1 << 18}, 1, true);  // 9 MiB a key: its values and its moments have blocks of their own
+    directory_ = sample.commit_to(store()).directory;
+  }
+
+  static Checkpoint open_values(fs::path const& directory) {
+    return Checkpoint::open(directory, Communicator::self(), {value_key});
+  }
+  /// Changes a byte of an array.
+  void damage_array(std::string const& key) const {
+    TensorInfo const tensor = Checkpoint::open(directory_).tensor("huge");
+    std::string bytes = read_whole(directory_ / "tensors-00000.h5");
+    std::size_t const middle = (std::size_t{9} << 20) / 2;
+    auto const place = static_cast<std::size_t>(tensor.offsets[tensor.find(key).value()]) + middle;
+    bytes[place] = static_cast<char>(bytes[place] ^ 1);
+    write_file(directory_ / "tensors-00000.h5", bytes);
+  }
+
+  fs::path directory_;
+};
+
+// Smaller arrays lie together somewhere.
+TEST_F(WantedKeysTest, ValuesOfFourKibibytesAndMoreComeBeforeEverythingElseOfThatSize) {
+  Checkpoint const checkpoint = Checkpoint::open(directory_);
+  std::int64_t last_value = 0;
+  std::int64_t first_moment = std::int64_t{1} << 40;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    for (std::size_t key = 0; key < tensor.keys.size() && tensor.elements() >= 1024; ++key) {
+      last_value = key == 0 ? std::max(last_value, tensor.offsets[key]) : last_value;
+      first_moment = key == 0 ? first_moment : std::min(first_moment, tensor.offsets[key]);
+    }
+  }
+  EXPECT_LT(last_value, first_moment);
+}
+
+TEST_F(WantedKeysTest, OthersAreNeitherVerifiedNorRead) {
+  damage_array("adam.second_moment");
+  EXPECT_THAT(test::message_of<DataError>([&] { Checkpoint::open(directory_); }), HasSubstr("SHA-256"));
+  Checkpoint const checkpoint = open_values(directory_);
+  SampleState expected(1);
+  expected.add("huge", {9, 1 << 18}, 1, true);
+  expect_same_bits(checkpoint.read("huge"), expected.tensors().parts(4)[0]);
+  for (std::string const key : {"adam.first_moment", "adam.second_moment"}) {
+    EXPECT_THAT(test::message_of<Error>([&] { checkpoint.read("huge", key); }),
+                HasSubstr("its " + key + " was not verified, because it was opened without that key"));
+  }
+}
+
+TEST_F(WantedKeysTest, WhatIsWantedIsVerifiedAsStrictlyAsAll) {
+  damage_array(value_key);
+  EXPECT_THAT(test::message_of<DataError>([&] { open_values(directory_); }), HasSubstr("SHA-256"));
+}
+
+TEST_F(WantedKeysTest, AFileThatIsMissingOrOfAnotherLengthIsNoticed) {
+  fs::resize_file(directory_ / "tensors-00000.h5", fs::file_size(directory_ / "tensors-00000.h5") - 1);
+  EXPECT_THAT(test::message_of<DataError>([&] { open_values(directory_); }), HasSubstr("has"));
+  fs::remove(directory_ / "tensors-00000.h5");
+  EXPECT_NE(test::message_of<DataError>([&] { open_values(directory_); }), "");
+}
+
+/// The digest of everything that a checkpoint holds: names, shapes, keys, numbers, and the training state.
+std::string digest_of_content(Checkpoint const& checkpoint) {
+  Sha256 hash;
+  auto const add = [&](void const* bytes, std::size_t count) {
+    hash.update({static_cast<std::uint8_t const*>(bytes), count});
+  };
+  auto const add_text = [&](std::string const& text) { add(text.data(), text.size() + 1); };
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    add_text(tensor.name);
+    add(tensor.shape.data(), tensor.shape.size() * sizeof tensor.shape.front());
+    for (std::string const& key : tensor.keys) {
+      add_text(key);
+      std::vector<float> const numbers = checkpoint.read(tensor.name, key);
+      add(numbers.data(), numbers.size() * sizeof(float));
+    }
+  }
+  CheckpointContents const& contents = checkpoint.contents();
+  TrainingState const& state = contents.state;
+  add_text(fmt::format("{} {} {} {} {}", state.step, state.epoch, state.position, state.tokens, state.seed));
+  for (std::string const* text : {&contents.source_model, &contents.target_model, &contents.dataset,
+                                  &contents.valid_dataset, &contents.instruction_set}) {
+    add_text(*text);
+  }
+  add(contents.losses.recent.data(), contents.losses.recent.size() * sizeof(double));
+  return hash.finish();
+}
+
+/// The same state of one small run, written in each format that is read. Nothing here may change: these files stand for
+/// those that users have.
+TEST(CheckpointFormatsTest, EveryFormatIsReadBitByBit) {
+  std::vector<std::string> digests;
+  for (std::int64_t version = oldest_checkpoint_format_version; version <= checkpoint_format_version; ++version) {
+    fs::path const directory =
+        fs::path(HEDDLE_TEST_DATA) / "checkpoints" / ("format-" + std::to_string(version)) / "step-00000004";
+    ASSERT_EQ(read_manifest(directory).version, version);
+    Checkpoint const checkpoint = Checkpoint::open(directory);
+    EXPECT_EQ(checkpoint.state().step, 4);
+    EXPECT_EQ(checkpoint.tensor("embedding.weight").keys, adam_keys);
+    EXPECT_EQ(digest_of_content(checkpoint), "d62a9997e884c207120fc9e0249e875c8eaaba66ca93336cfcb93e8de1e85f97")
+        << "format " << version;
+  }
+}
+
+}  // namespace
+}  // namespace heddle
