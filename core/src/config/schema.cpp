@@ -217,7 +217,8 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
 }
 
 void add_corpus(Keys const& keys, CorpusConfig& corpus) {
-  keys.free("train", corpus.train, {.one_or_several = true}, "the dataset, in one or several files");
+  OptionDescription const files{.one_or_several = true};
+  keys.free("train", corpus.train, files, "the dataset, in one or several files");
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
   keys.key("tag", corpus.tag, any(), "text in front of each source, such as \"<news>\"");
