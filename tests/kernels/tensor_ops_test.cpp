@@ -134,6 +134,21 @@ TEST_F(TensorOpsTest, GatherRows) {
   });
 }
 
+TEST_F(TensorOpsTest, CopyRowsToPlaces) {
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const from = matrix(dtype, 1);
+    Tensor const to = Tensor::allocate(dtype, Shape{7, columns});
+    ops.copy_rows(execution_, from.rows(0, 3), Tensor(), to, int_tensor({6, 1, 3}));
+    ops.copy_rows(execution_, from, int_tensor({300, 17}), to, int_tensor({0, 5}));
+    ops.copy_rows(execution_, to, int_tensor({6, 0}), to, int_tensor({2, 4}));  // in one matrix
+    std::vector<std::int64_t> const expected{300, 1, 0, 2, 300, 17, 0};
+    for (std::int64_t row = 0; row < 7; ++row) {
+      std::int64_t const source = expected[static_cast<std::size_t>(row)];
+      EXPECT_EQ(values(to.rows(row, 1)), values(from.rows(source, 1))) << what << ", row " << row;
+    }
+  });
+}
+
 /// Columns of pairs, in each group of `width`, with the first numbers of all pairs before the second ones.
 Values in_halves(Values const& interleaved, std::size_t width) {
   Values moved(interleaved.size());
@@ -225,6 +240,8 @@ TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
     EXPECT_THROW(ops.add_sum_of_squares(execution_, two.columns(0, 2), Tensor::allocate(DType::float64, {1})), Error);
     EXPECT_THROW(ops.add_sum_of_squares(execution_, two, Tensor::allocate(DType::float64, {2})), Error);
     EXPECT_THROW(ops.gather_rows(execution_, two, int_tensor({0, 1, 1}), three), Error);
+    EXPECT_THROW(ops.copy_rows(execution_, two, int_tensor({0, 1}), two, int_tensor({1})), Error);
+    EXPECT_THROW(ops.copy_rows(execution_, two, Tensor(), two, int_tensor({1})), Error);
   });
 }
 

@@ -12,9 +12,9 @@
 #include <iostream>
 #include <optional>
 
-#include "command_line/options.hpp"
+#include "command_line/text_command.hpp"
 #include "commands.hpp"
-#include "translation/translation.hpp"
+#include "inference/translation.hpp"
 
 namespace heddle {
 namespace {
@@ -30,9 +30,12 @@ struct EvaluateOptions {
   std::string text;
   std::string tokenize = "13a";
   std::string output;
-  WindowOptions windows;
+  TextOptions text_options;
 
-  WindowOptions text_windows(std::string const& input) const { return {input, windows.window, windows.invalid_utf8}; }
+  /// To read this text.
+  TextOptions reading(std::string const& input) const {
+    return {input, text_options.window, text_options.invalid_utf8};
+  }
 };
 
 CommandSyntax evaluate_syntax(EvaluateOptions& options) {
@@ -57,7 +60,7 @@ its masked tokens.)";
       ("output", text(options.output), "write the model's translations to this file");
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
-  add_window_options(syntax.options, options.windows, "translated");
+  add_text_options(syntax.options, options.text_options, "translated");
   return syntax;
 }
 
@@ -137,16 +140,26 @@ class ReferenceLoss {
  public:
   explicit ReferenceLoss(TrainedModel& model) : model_(model) {}
 
-  void add(std::vector<SourceLine> const& lines) {
+  void add(SourceLine line) {
+    lines_.push_back(std::move(line));
+    if (std::ssize(lines_) == default_window) {
+      compute();
+    }
+  }
+
+  /// Computes the loss of the lines that were added since the last time.
+  void compute() {
     Vocabulary const& vocabulary = model_.vocabulary();
     std::vector<SentencePair> pairs;
-    for (SourceLine const& line : lines) {
+    for (SourceLine const& line : lines_) {
       pairs.push_back({static_cast<std::int32_t>(pairs.size()), vocabulary.source.encode(line.text),
                        vocabulary.target.encode(line.reference)});
     }
+    lines_.clear();
+    std::size_t const count = pairs.size();
     MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
     GlobalBatch batch = all_samples(samples, model_.config().model.max_length, SampleOrder::by_length);
-    left_out_ += lines.size() - batch.samples.size();
+    left_out_ += count - batch.samples.size();
     if (batch.samples.empty()) {
       return;
     }
@@ -166,31 +179,30 @@ class ReferenceLoss {
 
  private:
   TrainedModel& model_;
+  std::vector<SourceLine> lines_;
   LossSums loss_;
   std::size_t left_out_ = 0;
 };
 
 void evaluate_hypotheses(EvaluateOptions const& options) {
-  LineWindows text(options.text_windows(options.hypotheses), options.reference);
+  LineSource text(options.reading(options.hypotheses), options.reference);
   Scores scores(options.tokenize);
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    for (SourceLine const& line : lines) {
-      scores.add(line.text, line.reference);
-    }
+  for (SourceLine line; text.next(line);) {
+    scores.add(line.text, line.reference);
   }
   scores.print();
   text.warn_of_invalid();
 }
 
 void evaluate_model(EvaluateOptions const& options) {
-  WindowOptions const windows = options.text_windows(options.source);
-  require_equal_lines(windows, options.reference);
-  LineWindows text(windows, options.reference);
+  TextOptions const reading = options.reading(options.source);
+  require_equal_lines(reading, options.reference);
+  LineSource text(reading, options.reference);
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle evaluate --source",
                         "; --text measures a decoder-only or encoder-only model");
   };
-  auto const model = TrainedModel::open(options.model, require);
+  auto const model = open_model(options.model, require);
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
     output.emplace(options.output, std::vector{options.source, options.reference});
@@ -198,12 +210,13 @@ void evaluate_model(EvaluateOptions const& options) {
   std::exception_ptr not_written;  // reported last: the scores are useful without the translations
   Scores scores(options.tokenize);
   ReferenceLoss loss(*model);
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
+  auto const judge = [&](TrainedModel const& judged, std::vector<GeneratedLine> lines) {
     std::string translated;
-    auto const translations = translate(*model, lines, options.generation);
-    for (std::size_t index = 0; index < translations.size(); ++index) {
-      scores.add(translations[index].front().text, lines[index].reference);
-      translated += translations[index].front().text + "\n";
+    for (GeneratedLine& line : lines) {
+      std::string const translation = translations_of(judged, line).front().text;
+      scores.add(translation, line.line.reference);
+      translated += translation + "\n";
+      loss.add(std::move(line.line));
     }
     try {
       if (output && !not_written) {
@@ -212,8 +225,12 @@ void evaluate_model(EvaluateOptions const& options) {
     } catch (Error const&) {
       not_written = std::current_exception();
     }
-    loss.add(lines);
-  }
+  };
+  auto const encode = [](TrainedModel const& encoder, SourceLine const& line) {
+    return encode_source(encoder, line.text);
+  };
+  convert_lines(*model, options.generation, text, {encode, judge}, {"evaluate", "first", "translated"});
+  loss.compute();
   scores.print();
   loss.print();
   text.warn_of_invalid();
@@ -242,10 +259,10 @@ std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, L
 /// million tokens or a million lines is read in parts of that size, and no sequence is joined across their ends.
 void evaluate_text(EvaluateOptions const& options) {
   std::string const& text = options.text;
-  auto const model = TrainedModel::open(options.model, [](ModelDescription const&) {});
+  auto const model = open_model(options.model, [](ModelDescription const&) {});
   Config const& config = model->config();
   Tokenizer const& tokenizer = model->vocabulary().target;  // with one stack both are the text's
-  LineReader reader(text, options.windows.invalid_utf8);
+  LineReader reader(text, options.text_options.invalid_utf8);
   LossSums loss;
   for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
     auto const samples = text_samples(config, model->task(), std::make_unique<MemoryLines>(std::move(lines)), tokenizer,

@@ -1,19 +1,15 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/readable.hpp>
-#include <iostream>
 
-#include "command_line/options.hpp"
+#include "command_line/text_command.hpp"
 #include "commands.hpp"
-#include "translation/translation.hpp"
+#include "inference/translation.hpp"
 
 namespace heddle {
 namespace {
 
 namespace po = boost::program_options;
-using Tokens = std::vector<std::int32_t>;
 
 struct GenerateOptions : TextCommandOptions {
   bool end_prompt = false;
@@ -57,64 +53,19 @@ void require_continuation(ModelDescription const& model) {
   }
 }
 
-/// The prompt's tokens. A prompt that leaves too little room for a continuation loses its start, and standard error
-/// names it.
-Tokens encode_prompt(TrainedModel const& model, SourceLine const& line, bool end) {
-  Tokens tokens = model.vocabulary().target.encode(line.text);
-  if (end) {
-    tokens.push_back(model.vocabulary().target.special_ids().end);
-  }
-  std::int64_t const longest = model.config().model.max_length;
-  if (std::ssize(tokens) >= longest) {
-    std::int64_t const kept = longest / 2;
-    std::cerr << fmt::format("heddle: line {}: {} tokens; only the last {} are continued (model.max_length = {})\n",
-                             line.number, readable_count(tokens.size()), readable_count(kept), longest);
-    tokens.erase(tokens.begin(), tokens.end() - kept);
-  }
-  return tokens;
-}
-
-/// The text that follows the prompt, which starts with a space where a new word starts.
-std::string decode_continuation(Tokenizer const& tokenizer, Tokens const& prompt, Tokens const& continuation) {
-  Tokens all = prompt;
-  all.insert(all.end(), continuation.begin(), continuation.end());
-  std::string text = tokenizer.decode(all);
-  std::string const before = tokenizer.decode(prompt);
-  text = text.starts_with(before) ? text.substr(before.size()) : tokenizer.decode(continuation);
-  std::replace(text.begin(), text.end(), '\n', ' ');  // possible with a vocabulary that has byte pieces
-  return text;
-}
-
-std::string continue_lines(TrainedModel& model, std::vector<SourceLine> const& lines, GenerateOptions const& options) {
-  std::vector<Tokens> prompts;
-  prompts.reserve(lines.size());
-  for (SourceLine const& line : lines) {
-    prompts.push_back(encode_prompt(model, line, options.end_prompt));
-  }
-  GenerationOptions generation = options.generation;
-  generation.sampling.first_number = lines.front().number;
-  auto const generated = model.generate(prompts, generation);
-  std::string text;
-  for (std::size_t index = 0; index < lines.size(); ++index) {
-    if (options.with_prompt) {
-      text += lines[index].text + (options.end_prompt ? "\t" : "");
-    }
-    text += decode_continuation(model.vocabulary().target, options.end_prompt ? Tokens() : prompts[index],
-                                generated[index].front().tokens) +
-            "\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
   options.generation.length_penalty = 0;
   parse_options(generate_syntax(options), arguments);
-  convert_text(
-      options, "generate", require_continuation,
-      [&](TrainedModel& model, std::vector<SourceLine> const& lines) { return continue_lines(model, lines, options); });
+  bool const end = options.end_prompt;
+  convert_text(options, {"generate", "last", "continued"}, require_continuation,
+               {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },
+                [&](TrainedModel const& model, GeneratedLine const& line) {
+                  std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
+                  return prompt + continuation_of(model, line, end) + "\n";
+                }});
   return ExitCode::done;
 }
 

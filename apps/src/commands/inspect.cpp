@@ -13,6 +13,7 @@
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "inference/trained_model.hpp"
 #include "inspection/dataset_view.hpp"
 #include "inspection/report.hpp"
 #include "inspection/run/metrics.hpp"
@@ -20,7 +21,6 @@
 #include "inspection/run/run_view.hpp"
 #include "report/run_words.hpp"
 #include "run_directory/run_progress.hpp"
-#include "translation/trained_model.hpp"
 
 namespace heddle {
 namespace {

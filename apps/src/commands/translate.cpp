@@ -2,9 +2,9 @@
 
 #include <heddle/core/base/error.hpp>
 
-#include "command_line/options.hpp"
+#include "command_line/text_command.hpp"
 #include "commands.hpp"
-#include "translation/translation.hpp"
+#include "inference/translation.hpp"
 
 namespace heddle {
 namespace {
@@ -24,15 +24,11 @@ line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0.)";
   return syntax;
 }
 
-std::string format_lines(std::vector<std::vector<Translation>> const& translations, std::int64_t first_index,
-                         bool n_best) {
+std::string format_line(TrainedModel const& model, GeneratedLine const& line, bool n_best) {
   std::string text;
-  for (auto const& line : translations) {
-    for (Translation const& translation : line) {
-      text += n_best ? fmt::format("{} ||| {} ||| {:.6f}\n", first_index, translation.text, translation.score)
-                     : translation.text + "\n";
-    }
-    ++first_index;
+  for (Translation const& translation : translations_of(model, line)) {
+    text += n_best ? fmt::format("{} ||| {} ||| {:.6f}\n", line.line.number - 1, translation.text, translation.score)
+                   : translation.text + "\n";
   }
   return text;
 }
@@ -45,11 +41,10 @@ ExitCode run_translate(Arguments const& arguments) {
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", "; a decoder-only model continues text: `heddle generate`");
   };
-  std::int64_t done = 0;
-  convert_text(options, "translate", require, [&](TrainedModel& model, std::vector<SourceLine> const& lines) {
-    done += std::ssize(lines);
-    return format_lines(translate(model, lines, options.generation), done - std::ssize(lines), n_best);
-  });
+  convert_text(
+      options, {"translate", "first", "translated"}, require,
+      {[](TrainedModel const& model, SourceLine const& line) { return encode_source(model, line.text); },
+       [&](TrainedModel const& model, GeneratedLine const& line) { return format_line(model, line, n_best); }});
   return ExitCode::done;
 }
 

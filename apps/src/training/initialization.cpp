@@ -7,8 +7,9 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
-#include "checkpoint.hpp"
-#include "translation/trained_model.hpp"
+#include "inference/trained_model.hpp"
+#include "report/warning.hpp"
+#include "training/checkpoint.hpp"
 
 namespace heddle {
 
@@ -19,7 +20,11 @@ constexpr std::string_view arrow = " -> ";
 Checkpoint open_source(std::string const& place, Communicator const& world) {
   TrainedModelOptions options;
   options.checkpoint = place;
-  return std::move(open_checkpoints(options, {value_key}, world).front());
+  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, world);
+  if (world.rank() == 0) {
+    std::ranges::for_each(skipped, report_on_stderr);
+  }
+  return std::move(checkpoints.front());
 }
 
 void require_same_vocabulary(Checkpoint const& checkpoint, Initialization::Setup const& setup) {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
-#include <utility>
 
 #include "attention_options.hpp"
 
@@ -221,27 +221,35 @@ Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, Deco
   return keys;
 }
 
-void reorder_rows(LayerContext& context, TensorOps& tensor_ops, Tensor const& parents, std::int64_t columns,
-                  ReorderedCache const& cache) {
-  auto const& [kept, spare] = cache;
-  if (spare.empty() || spare.dim(0) < parents.dim(0)) {
-    spare = Tensor::allocate(kept.dtype(), {parents.dim(0), kept.dim(1)});
+void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& values, CacheRows const& rows,
+                 Tensor& cache) {
+  std::int64_t const before = cache.empty() ? 0 : cache.dim(0);
+  if (before < rows.count) {
+    // By half at least, so that growth is rare.
+    Tensor const grown = Tensor::allocate(values.dtype(), {std::max(rows.count, before + before / 2), values.dim(1)});
+    if (before > 0) {
+      tensor_ops.copy(context.execution, cache, grown.rows(0, before));
+    }
+    cache = grown;
   }
-  Tensor const reordered = spare.rows(0, parents.dim(0));
-  tensor_ops.gather_rows(context.execution, kept.columns(0, columns), parents, reordered.columns(0, columns));
-  spare = std::exchange(kept, reordered);
+  tensor_ops.copy_rows(context.execution, values, Tensor(), cache, rows.written);
 }
 
-Tensor AttentionCore::new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const {
+Tensor AttentionCore::take_states(LayerContext& context, DType dtype, DecodeStep const& step,
+                                  Tensor const& states) const {
   std::int64_t const key_heads = base_.kv_heads > 0 ? base_.kv_heads : base_.heads;
-  Tensor const state =
-      Tensor::allocate(statistics_dtype(dtype), {hypotheses, key_heads * sizes_.head_dim * (sizes_.head_dim + 1)});
-  tensor_ops_->fill(context.execution, state, 0);
-  return state;
+  std::int64_t const size = key_heads * sizes_.head_dim * (sizes_.head_dim + 1);
+  Tensor const taken = context.arena.allocate(statistics_dtype(dtype), {step.hypotheses(), size});
+  if (step.first) {
+    tensor_ops_->fill(context.execution, taken, 0);
+  } else {
+    tensor_ops_->gather_rows(context.execution, states, step.previous_state, taken);
+  }
+  return taken;
 }
 
-Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys,
-                             DecodeStep const& step) const {
+Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys, DecodeStep const& step,
+                             Tensor& states) const {
   Norm::Activations activations;
   Tensor const query = normalize(context, query_norm_, q, activations);
   if (rotates()) {
@@ -252,11 +260,13 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys 
   AttentionCall call = this->call(context, query, keys.k, keys.v);
   call.queries = step.queries;
   call.keys = keys.sequences;
-  if (!keys.state.empty()) {
-    call.state = keys.state;
+  bool const one_each = step.queries.max_length == 1;
+  if (has_state()) {
+    call.state = take_states(context, q.dtype(), step, states);
     call.mask = AttentionMask::bidirectional();
     attention_->forward(context.execution, call, output, log_sum_exp);
-    if (step.tokens == 1 || base_.mask.is(MaskKind::bidirectional)) {
+    write_cache(context, *tensor_ops_, call.state, step.states, states);
+    if (one_each || base_.mask.is(MaskKind::bidirectional)) {
       return output;
     }
     // The state has all tokens of the prompt now; each of them sees only those before it.
@@ -264,7 +274,7 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys 
     call.mask = base_.mask;
   }
   // Only a window hides keys from a newest token, which is the last key, and from those of a prefix.
-  if (!call.mask.is_local() && (step.tokens == 1 || call.mask.is(MaskKind::prefix))) {
+  if (!call.mask.is_local() && (one_each || call.mask.is(MaskKind::prefix))) {
     call.mask = AttentionMask::bidirectional();
   }
   attention_->forward(context.execution, call, output, log_sum_exp);

@@ -43,39 +43,15 @@ class SelfAttention final : public Layer {
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       DecodeCache& cache) const override {
     Projected const projected = split(qkv_.forward(context, input.hidden));
-    std::int64_t const width = projected.k.dim(1);
-    std::int64_t const hypotheses = step.hypotheses();
-    DType const dtype = projected.k.dtype();
-    Tensor const keys = core_.keys_to_cache(context, projected.k, step);
-    if (core_.has_state()) {
-      if (cache.empty()) {
-        cache.keep(Cache{.state = core_.new_state(context, dtype, hypotheses)});
-      }
-      AttentionCore::DecodeKeys const newest{keys, projected.v, step.queries, cache.get<Cache>().state};
-      return {out_.forward(context, core_.decode(context, projected.q, newest, step)), input.encoder_output};
+    AttentionCore::DecodeKeys keys{core_.keys_to_cache(context, projected.k, step), projected.v, step.queries};
+    auto& held = cache.renew<Cache>();
+    if (!core_.has_state()) {
+      store(context, keys.k, step, held.keys);
+      store(context, keys.v, step, held.values);
+      keys = {held.keys, held.values, step.keys};
     }
-    if (cache.empty()) {
-      Shape const shape{hypotheses, step.capacity * width};
-      cache.keep(Cache{.keys = Tensor::allocate(dtype, shape), .values = Tensor::allocate(dtype, shape)});
-    }
-    auto const& held = cache.get<Cache>();
-    append(context, keys, step, held.keys);
-    append(context, projected.v, step, held.values);
-    Shape const token_rows{hypotheses * step.capacity, width};
-    AttentionCore::DecodeKeys const all{held.keys.reshaped(token_rows), held.values.reshaped(token_rows), step.keys};
-    return {out_.forward(context, core_.decode(context, projected.q, all, step)), input.encoder_output};
-  }
-
-  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-               DecodeCache& cache) const override {
-    auto& held = cache.get<Cache>();
-    if (core_.has_state()) {
-      reorder_rows(context, *tensor_ops_, parents, held.state.dim(1), {held.state, held.spare_state});
-      return;
-    }
-    std::int64_t const used = (step.time + 1) * (held.keys.dim(1) / step.capacity);
-    reorder_rows(context, *tensor_ops_, parents, used, {held.keys, held.spare_keys});
-    reorder_rows(context, *tensor_ops_, parents, used, {held.values, held.spare_values});
+    Tensor const attended = core_.decode(context, projected.q, keys, step, held.states);
+    return {out_.forward(context, attended), input.encoder_output};
   }
 
  private:
@@ -84,10 +60,8 @@ class SelfAttention final : public Layer {
     AttentionCore::Activations attention;
   };
   struct Cache {
-    Tensor keys{};                                       ///< [hypotheses, capacity * width]
-    Tensor values{};                                     ///< [hypotheses, capacity * width]
-    Tensor state{};                                      ///< in place of both, AttentionCall::state
-    Tensor spare_keys{}, spare_values{}, spare_state{};  ///< the latest reorder read from them; the next writes there
+    Tensor keys, values;  ///< [token rows, columns of all key heads]
+    Tensor states;        ///< in place of both, one row a hypothesis
   };
 
   /// Queries, keys and values side by side, as one product computes them.
@@ -101,17 +75,12 @@ class SelfAttention final : public Layer {
     return {all, all.columns(0, queries), all.columns(queries, keys), all.columns(queries + keys, keys)};
   }
 
-  /// Writes the new tokens' keys or values behind those of earlier tokens.
-  void append(LayerContext& context, Tensor const& rows, DecodeStep const& step, Tensor const& cached) const {
-    std::int64_t const width = rows.dim(1);
-    Tensor newest = rows;
-    if (step.tokens > 1) {  // a hypothesis's rows become one row of the cache
-      newest = context.arena.allocate(rows.dtype(), rows.shape());
-      tensor_ops_->copy(context.execution, rows, newest);
-      newest = newest.reshaped({step.hypotheses(), step.tokens * width});
+  /// Copies the rows of hypotheses that got a place of their own, and adds the new tokens' keys or values.
+  void store(LayerContext& context, Tensor const& rows, DecodeStep const& step, Tensor& cached) const {
+    if (!step.copied.empty()) {
+      tensor_ops_->copy_rows(context.execution, cached, step.copied, cached, step.copies);
     }
-    std::int64_t const first = step.time + 1 - step.tokens;
-    tensor_ops_->copy(context.execution, newest, cached.columns(first * width, step.tokens * width));
+    write_cache(context, *tensor_ops_, rows, step.tokens, cached);
   }
 
   AttentionSizes sizes_;
@@ -165,34 +134,22 @@ class CrossAttention final : public Layer {
 
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       DecodeCache& cache) const override {
-    bool const first = cache.empty();
-    if (first) {
+    auto& held = cache.renew<Cache>();
+    if (step.first) {
       KeysAndValues const kv{kv_.forward(context, input.encoder_output)};
-      KeysAndValues const kept{Tensor::allocate(kv.both.dtype(), kv.both.shape())};
-      tensor_ops_->copy(context.execution, core_.keys_to_cache(context, kv.keys(), step), kept.keys());
-      tensor_ops_->copy(context.execution, kv.values(), kept.values());
-      Tensor const state = core_.has_state() ? core_.new_state(context, kv.both.dtype(), step.queries.count) : Tensor();
-      cache.keep(Cache{kept, state, {}});
+      write_cache(context, *tensor_ops_, core_.keys_to_cache(context, kv.keys(), step), step.encoder_rows, held.keys);
+      write_cache(context, *tensor_ops_, kv.values(), step.encoder_rows, held.values);
+    }
+    AttentionCore::DecodeKeys keys{held.keys, held.values, step.encoder_output};
+    if (core_.has_state() && !step.first) {  // the state has the encoder output's keys already
+      if (held.no_keys.empty() || held.no_keys.size() < step.hypotheses()) {
+        held.no_keys = Tensor::allocate(DType::int32, {step.hypotheses()});
+      }
+      keys.sequences.length = held.no_keys.rows(0, step.hypotheses());
+      keys.sequences.max_length = 0;
     }
     Tensor const q = q_.forward(context, input.hidden);
-    auto const& [kv, state, spare_state] = cache.get<Cache>();
-    AttentionCore::DecodeKeys encoder_output{kv.keys(), kv.values(), step.encoder_output, state};
-    if (core_.has_state() && !first) {
-      // The state has the encoder output's keys already.
-      std::int64_t const rows = step.queries.count;
-      encoder_output.sequences.length =
-          from_host<std::int32_t>(std::vector<std::int32_t>(static_cast<std::size_t>(rows)), {rows});
-      encoder_output.sequences.max_length = 0;
-    }
-    return {out_.forward(context, core_.decode(context, q, encoder_output, step)), input.encoder_output};
-  }
-
-  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& /*step*/,
-               DecodeCache& cache) const override {
-    auto& held = cache.get<Cache>();
-    if (core_.has_state()) {
-      reorder_rows(context, *tensor_ops_, parents, held.state.dim(1), {held.state, held.spare_state});
-    }
+    return {out_.forward(context, core_.decode(context, q, keys, step, held.states)), input.encoder_output};
   }
 
  private:
@@ -202,8 +159,9 @@ class CrossAttention final : public Layer {
     AttentionCore::Activations attention;
   };
   struct Cache {
-    KeysAndValues kv;           ///< [the encoder output's tokens, columns of k and of v]: the same at every step
-    Tensor state, spare_state;  ///< as SelfAttention's, where the core has a state
+    Tensor keys, values;  ///< [rows of encoder output, columns of all key heads]: written in a sentence's first step
+    Tensor states;        ///< as SelfAttention's, where the core has a state
+    Tensor no_keys;       ///< lengths of 0, for later steps with a state
   };
 
   AttentionSizes sizes_;

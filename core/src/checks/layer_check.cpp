@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/checks/compare.hpp>
@@ -184,91 +183,122 @@ class GradientCheck {
   Values hidden_factors_, encoder_output_factors_;
 };
 
-/// Two sentences with two hypotheses each, decoded token by token after the first step, which has the tokens of a
-/// prompt; in the middle the hypotheses of each sentence change places.
+/// Hypotheses decoded token by token after their first step, which has the tokens of a prompt: two of them, then two
+/// more which enter later, then some of both in another order, one of which goes on with a copy of another's past.
 class DecodeCheck {
  public:
   DecodeCheck(Bench& bench, Execution& execution)
       : bench_(bench),
         pack_(make_pack(pairs(), ids)),
         context_(bench.context(execution, pack_, false)),
-        hidden_(random_numbers(rows * length * bench.model.d_model, "decoded")) {
+        source_begin_(to_host<std::int32_t>(pack_.source_rows.sequences.begin)),
+        source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
+        hidden_(random_numbers(sequences * length * bench.model.d_model, "decoded")) {
     if (bench.spec.has_encoder_output()) {
       encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.model.d_model}, "memory");
-      // Both hypotheses of a sentence read the same.
-      auto const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
-      auto const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
-      for (std::size_t row = 1; row < rows; row += 2) {
-        copy_from_doubles(encoder_output_.rows(begins[row], lengths[row]),
-                          to_doubles(encoder_output_.rows(begins[row - 1], lengths[row - 1])));
-      }
     }
   }
 
-  void run(std::int64_t prompt, CheckResult& found) {
+  void run(std::int32_t prompt, CheckResult& found) {
     Saved saved;
-    Tensor const input = from_doubles(hidden_, DType::float64, {rows * length, bench_.model.d_model});
-    Values const whole = to_doubles(bench_.layer->forward(context_, {input, encoder_output_}, saved).hidden);
-    std::array<std::int32_t, rows> sequence{0, 1, 2, 3};  // of each row
+    Tensor const input = from_doubles(hidden_, DType::float64, {sequences * length, bench_.model.d_model});
+    whole_ = to_doubles(bench_.layer->forward(context_, {input, encoder_output_}, saved).hidden);
     DecodeCache cache;
-    for (std::int64_t time = prompt - 1; time < length; ++time) {
-      DecodeStep const step = decode_step(time, time == prompt - 1 ? prompt : 1);
-      if (time == length / 2) {
-        std::array<std::int32_t, rows> const parents{1, 0, 3, 2};
-        bench_.layer->reorder(context_, from_host<std::int32_t>(parents, {rows}), step, cache);
-        sequence = parents;
-      }
-      Values const tokens = newest(hidden_, sequence, step);
-      HiddenStates const output = bench_.layer->decode(
-          context_, {from_doubles(tokens, DType::float64, {rows * step.tokens, bench_.model.d_model}), encoder_output_},
-          step, cache);
-      note(difference(step.tokens > 1 ? fmt::format("a decoded prompt of {} tokens beside forward's", step.tokens)
-                                      : fmt::format("decoded token {} beside forward's", time),
-                      to_doubles(output.hidden), newest(whole, sequence, step)),
-           &CheckResult::output_error, found);
-    }
+    std::int32_t const time = prompt - 1;
+    decode({{0, 0, 0, time}, {1, 1, 1, time}}, prompt, cache, found);
+    decode({{0, 0, 0, time + 1}, {1, 1, 1, time + 1}}, 0, cache, found);
+    decode({{2, 2, 2, time}, {3, 3, 3, time}}, prompt, cache, found);
+    decode({{3, 3, 3, time + 1}, {0, 1, 0, time + 2}, {0, 0, 0, time + 2}}, 0, cache, found);
   }
 
  private:
-  static constexpr std::int64_t length = 4;  ///< of each hypothesis, with its start token
-  static constexpr std::int64_t rows = 4;
-  static constexpr std::int64_t capacity = 6;
+  using Integers = std::vector<std::int32_t>;
+  static constexpr std::int32_t length = 4;  ///< of each sequence, with its start token
+  static constexpr std::int32_t sequences = 4;
+  static constexpr std::int32_t capacity = 6;  ///< token rows of a hypothesis's place
+
+  /// A hypothesis in a step: its tokens are those of a sequence.
+  struct Row {
+    std::int32_t sequence, place, parent, time;
+  };
 
   static std::vector<SentencePair> pairs() {
-    return {{0, {5, 6}, {7, 3, 4}}, {1, {5, 6}, {4, 4, 8}}, {2, {7}, {3, 3, 5}}, {3, {7}, {6, 4, 3}}};
+    return {{0, {5, 6}, {7, 3, 4}}, {1, {5, 6, 8}, {4, 4, 8}}, {2, {7}, {3, 3, 5}}, {3, {9}, {6, 4, 3}}};
   }
 
-  static Tensor integers(std::vector<std::int32_t> const& values) { return from_host<std::int32_t>(values, {rows}); }
+  static Tensor integers(Integers const& values) {
+    return values.empty() ? Tensor() : from_host<std::int32_t>(values, {std::ssize(values)});
+  }
 
-  DecodeStep decode_step(std::int64_t time, std::int64_t tokens) const {
-    std::vector<std::int32_t> queries;
-    std::vector<std::int32_t> keys;
-    std::vector<std::int32_t> position;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      queries.push_back(static_cast<std::int32_t>(row * tokens));
-      keys.push_back(static_cast<std::int32_t>(row * capacity));
-      for (std::int64_t at = time + 1 - tokens; at <= time; ++at) {
-        position.push_back(static_cast<std::int32_t>(at));
+  /// The integers of a step.
+  struct Lists {
+    Integers query, query_length, key, key_length, source, source_length, position, written, copied, copies, place,
+        parent, sources;
+  };
+
+  /// The lists of hypotheses that all have a prompt of `prompt` tokens or, if it is 0, one new token.
+  Lists lists_of(std::vector<Row> const& rows, std::int32_t prompt) const {
+    Lists lists;
+    for (auto const& [sequence, place, parent, time] : rows) {
+      lists.query.push_back(static_cast<std::int32_t>(lists.position.size()));
+      lists.query_length.push_back(std::max(prompt, 1));
+      lists.key.push_back(place * capacity);
+      lists.key_length.push_back(time + 1);
+      lists.source.push_back(source_begin_[static_cast<std::size_t>(sequence)]);
+      lists.source_length.push_back(source_length_[static_cast<std::size_t>(sequence)]);
+      lists.place.push_back(place);
+      lists.parent.push_back(parent);
+      for (std::int32_t at = time + 1 - lists.query_length.back(); at <= time; ++at) {
+        lists.position.push_back(at);
+        lists.written.push_back(place * capacity + at);
+      }
+      for (std::int32_t at = 0; place != parent && at < time; ++at) {
+        lists.copied.push_back(parent * capacity + at);
+        lists.copies.push_back(place * capacity + at);
+      }
+      for (std::int32_t row = 0; prompt > 0 && row < lists.source_length.back(); ++row) {
+        lists.sources.push_back(lists.source.back() + row);
       }
     }
-    auto const all = [](std::int64_t value) {
-      return integers(std::vector<std::int32_t>(rows, static_cast<std::int32_t>(value)));
+    return lists;
+  }
+
+  void decode(std::vector<Row> const& rows, std::int32_t prompt, DecodeCache& cache, CheckResult& found) {
+    Lists const lists = lists_of(rows, prompt);
+    auto const sequences_of = [&](Integers const& begin, Integers const& lengths) {
+      return Sequences{integers(begin), integers(lengths), std::ssize(rows), *std::ranges::max_element(lengths)};
     };
-    return {.time = time,
-            .capacity = capacity,
-            .queries = {integers(queries), all(tokens), rows, tokens},
-            .keys = {integers(keys), all(time + 1), rows, time + 1},
-            .encoder_output = pack_.source_rows.sequences,
-            .position = from_host<std::int32_t>(position, {rows * tokens}),
-            .tokens = tokens};
+    std::int64_t const places = *std::ranges::max_element(lists.place) + 1;
+    DecodeStep const step{.first = prompt > 0,
+                          .queries = sequences_of(lists.query, lists.query_length),
+                          .keys = sequences_of(lists.key, lists.key_length),
+                          .encoder_output = sequences_of(lists.source, lists.source_length),
+                          .position = integers(lists.position),
+                          .tokens = {places * capacity, integers(lists.written)},
+                          .copied = integers(lists.copied),
+                          .copies = integers(lists.copies),
+                          .encoder_rows = {pack_.source_rows.tokens, integers(lists.sources)},
+                          .states = {places, integers(lists.place)},
+                          .previous_state = integers(lists.parent)};
+    Tensor const encoder_output = encoder_output_.empty() || prompt == 0
+                                      ? Tensor()
+                                      : encoder_output_.rows(lists.sources.front(), std::ssize(lists.sources));
+    Tensor const hidden =
+        from_doubles(newest(hidden_, rows, step), DType::float64, {std::ssize(lists.position), bench_.model.d_model});
+    HiddenStates const output = bench_.layer->decode(context_, {hidden, encoder_output}, step, cache);
+    note(difference(prompt > 1 ? fmt::format("a decoded prompt of {} tokens beside forward's", prompt)
+                               : fmt::format("decoded token {} beside forward's", rows.back().time),
+                    to_doubles(output.hidden), newest(whole_, rows, step)),
+         &CheckResult::output_error, found);
   }
 
   /// The step's tokens of each row, from [sequences * length, d_model].
-  Values newest(Values const& all, std::array<std::int32_t, rows> const& sequence, DecodeStep const& step) const {
+  Values newest(Values const& all, std::vector<Row> const& rows, DecodeStep const& step) const {
     Values tokens;
-    for (std::int32_t const index : sequence) {
-      auto const begin = all.begin() + (index * length + step.time + 1 - step.tokens) * bench_.model.d_model;
-      tokens.insert(tokens.end(), begin, begin + step.tokens * bench_.model.d_model);
+    std::int64_t const count = step.queries.max_length;
+    for (Row const& row : rows) {
+      auto const begin = all.begin() + (row.sequence * length + row.time + 1 - count) * bench_.model.d_model;
+      tokens.insert(tokens.end(), begin, begin + count * bench_.model.d_model);
     }
     return tokens;
   }
@@ -276,7 +306,8 @@ class DecodeCheck {
   Bench& bench_;
   Pack pack_;
   LayerContext context_;
-  Values hidden_;
+  Integers source_begin_, source_length_;  ///< of the sequences in encoder_output_
+  Values hidden_, whole_;
   Tensor encoder_output_;
 };
 

@@ -7,9 +7,10 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/generation/generation.hpp>
 #include <limits>
-#include <numeric>
+#include <list>
 #include <tuple>
 
+#include "step_lists.hpp"
 #include "token_choice.hpp"
 
 namespace heddle {
@@ -23,27 +24,6 @@ std::int64_t default_length(std::size_t source_tokens) {
   return 2 * static_cast<std::int64_t>(source_tokens) + 50;
 }
 
-struct LiveHypothesis {
-  std::size_t sentence = 0;
-  Tokens tokens;
-  double log_probability = 0;
-};
-
-struct Sentence {
-  std::int64_t number = 0;   ///< of its source, for random numbers
-  Tokens prompt;             ///< every hypothesis starts with these tokens
-  std::int64_t longest = 0;  ///< tokens after the prompt, with the end token
-  std::vector<Hypothesis> finished;
-
-  std::int64_t prompt_length() const { return static_cast<std::int64_t>(prompt.size()); }
-};
-
-/// Sources decoded together.
-struct SourceBatch {
-  std::vector<Tokens> sources;
-  std::vector<std::int64_t> numbers;
-};
-
 /// The number of best tokens that a step needs of each row.
 std::size_t ranked_tokens(GenerationOptions const& options, Model const& model) {
   if (options.sampling.temperature == 0) {
@@ -56,200 +36,197 @@ std::size_t ranked_tokens(GenerationOptions const& options, Model const& model) 
 using Extension = SearchStep::Extension;
 using Fate = SearchStep::Fate;
 
-/// One batch, from its first step to its last.
-class BeamSearch {
+/// Gives the children of hypotheses their places: the first child keeps its parent's, the others get those that are
+/// then free.
+void place_children(std::vector<LiveHypothesis>& children, std::int64_t beam_size) {
+  std::vector<bool> taken(static_cast<std::size_t>(beam_size));
+  std::vector<LiveHypothesis*> others;
+  for (LiveHypothesis& child : children) {
+    auto const place = static_cast<std::size_t>(child.parent);
+    if (taken[place]) {
+      others.push_back(&child);
+    }
+    taken[place] = true;
+    child.place = child.parent;
+  }
+  auto free = taken.begin();
+  for (LiveHypothesis* const child : others) {
+    free = std::find(free, taken.end(), false);
+    child->place = free++ - taken.begin();
+  }
+}
+
+}  // namespace
+
+class Generation::Search {
  public:
-  BeamSearch(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options,
-             SourceBatch const& batch)
-      : arena_(arena),
+  Search(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options)
+      : execution_(execution),
+        arena_(arena),
         model_(model),
         options_(options),
-        pack_(model.model.has_encoder_output() ? make_source_pack(batch.sources, model.ids.source) : Pack()),
-        context_{execution, arena, pack_},
         caches_(model.model.make_caches()),
-        rankings_(model.model, ranked_tokens(options, model.model), model.ids.target.end) {
-    if (model.model.has_encoder_output()) {
-      source_begin_ = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
-      source_length_ = to_host<std::int32_t>(pack_.source_rows.sequences.length);
+        rankings_(model.model, ranked_tokens(options, model.model), model.ids.target.end) {}
+
+  void add(std::int64_t number, Tokens source) {
+    auto const length = static_cast<std::int64_t>(source.size());
+    if (length >= model_.max_length) {
+      throw DataError(
+          fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", number,
+                      readable_count(source.size()), readable_count(model_.max_length - 1), model_.max_length));
     }
-    for (std::size_t index = 0; index < batch.sources.size(); ++index) {
-      Tokens const& source = batch.sources[index];
-      std::int64_t const tokens = options.max_length > 0 ? options.max_length : default_length(source.size());
-      Sentence sentence{batch.numbers[index], model.model.has_encoder_output() ? Tokens() : source, 0, {}};
-      sentence.longest = std::min(tokens + 1, model.max_length - sentence.prompt_length());
-      capacity_ = std::max(capacity_, sentence.prompt_length() + sentence.longest);
-      live_.push_back({sentences_.size(), {}, 0});
-      sentences_.push_back(std::move(sentence));
-    }
+    Sentence sentence;
+    sentence.number = number;
+    sentence.cost = (length + 1) * options_.beam_size;
+    std::int64_t const tokens = options_.max_length > 0 ? options_.max_length : default_length(source.size());
+    (has_encoder() ? sentence.source : sentence.prompt) = std::move(source);
+    sentence.longest = std::min(tokens + 1, model_.max_length - sentence.prompt_length());
+    waiting_cost_ += sentence.cost;
+    waiting_.push_back(std::move(sentence));
   }
 
-  std::vector<std::vector<Hypothesis>> run() {
-    ArenaScope const scope(arena_);
-    Tensor const encoder_output = model_.model.encode(context_);
-    std::int64_t tokens = first_tokens();
-    for (std::int64_t time = tokens - 1; !live_.empty(); ++time) {
-      ArenaScope const step_scope(arena_);
-      DecodeStep const step = make_step(time, std::exchange(tokens, 1));
-      advance(time, rank_rows(encoder_output, step));
-      bool unchanged = next_.size() == live_.size();
-      for (std::size_t row = 0; unchanged && row < parents_.size(); ++row) {
-        unchanged = parents_[row] == static_cast<std::int32_t>(row);
-      }
-      if (!unchanged && !next_.empty()) {
-        model_.model.reorder(context_, upload(parents_), step, caches_);
-      }
-      live_.swap(next_);
+  bool has_room() const { return live_cost_ + waiting_cost_ < options_.batch_tokens; }
+  bool empty() const { return waiting_.empty() && live_.empty(); }
+
+  std::vector<Generated> step() {
+    std::vector<Generated> done;
+    if (!live_.empty()) {
+      Pack const none;
+      LayerContext context{execution_, arena_, none};
+      decode(context, live_, Tensor(), done);
     }
-    std::vector<std::vector<Hypothesis>> results;
-    for (Sentence& sentence : sentences_) {
-      std::ranges::stable_sort(sentence.finished, std::greater(), &Hypothesis::score);
-      auto const count = std::min(sentence.finished.size(), static_cast<std::size_t>(options_.n_best));
-      sentence.finished.resize(count);
-      results.push_back(std::move(sentence.finished));
+    std::list<Sentence> entering = admit();
+    if (!entering.empty()) {
+      ArenaScope const scope(arena_);
+      Pack const pack = has_encoder() ? source_pack(entering) : Pack();
+      LayerContext context{execution_, arena_, pack};
+      decode(context, entering, model_.model.encode(context), done);
+      live_.splice(live_.end(), entering);
     }
-    return results;
+    return done;
   }
 
  private:
-  Tensor upload(std::span<std::int32_t const> values) const {
-    Tensor const tensor = arena_.allocate(DType::int32, {static_cast<std::int64_t>(values.size())});
-    copy_from_host(tensor, values.data());
-    return tensor;
-  }
+  bool has_encoder() const { return model_.model.has_encoder_output(); }
 
-  std::vector<RowRanking> rank_rows(Tensor const& encoder_output, DecodeStep const& step) {
-    Tokens newest;
-    for (LiveHypothesis const& hypothesis : live_) {
-      for (std::int64_t at = step.time + 1 - step.tokens; at <= step.time; ++at) {
-        newest.push_back(token_at(hypothesis, at));
-      }
+  /// The sentences that enter now: not a few at a time, which would make steps of few rows.
+  std::list<Sentence> admit() {
+    std::list<Sentence> entering;
+    if (4 * live_cost_ > 3 * options_.batch_tokens) {
+      return entering;
     }
-    TokenRows const rows{step.queries, upload(Tokens(newest.size(), 0)), step.position, std::ssize(newest)};
-    Tensor const logits = model_.model.decode(context_, {upload(newest), {}}, rows, encoder_output, step, caches_);
-    return rankings_.rank(context_, logits, live_.size());
-  }
-
-  /// The number of tokens that all hypotheses start with: the start token and those of the shortest prompt.
-  std::int64_t first_tokens() const {
-    auto const shortest = std::ranges::min_element(sentences_, {}, &Sentence::prompt_length);
-    return shortest->prompt_length() + 1;
-  }
-
-  DecodeStep make_step(std::int64_t time, std::int64_t tokens) const {
-    auto const rows = static_cast<std::int64_t>(live_.size());
-    Tokens query_begin;
-    Tokens position;
-    Tokens key_begin;
-    Tokens encoder_begin;
-    Tokens encoder_length;
-    for (LiveHypothesis const& hypothesis : live_) {
-      auto const row = static_cast<std::int64_t>(query_begin.size());
-      query_begin.push_back(static_cast<std::int32_t>(row * tokens));
-      for (std::int64_t at = time + 1 - tokens; at <= time; ++at) {
-        position.push_back(static_cast<std::int32_t>(at));
-      }
-      key_begin.push_back(static_cast<std::int32_t>(row * capacity_));
-      if (model_.model.has_encoder_output()) {
-        encoder_begin.push_back(source_begin_[hypothesis.sentence]);
-        encoder_length.push_back(source_length_[hypothesis.sentence]);
-      }
+    while (!waiting_.empty() && (live_cost_ == 0 || live_cost_ + waiting_.front().cost <= options_.batch_tokens)) {
+      Sentence& sentence = waiting_.front();
+      waiting_cost_ -= sentence.cost;
+      live_cost_ += sentence.cost;
+      sentence.capacity = sentence.prompt_length() + sentence.longest;
+      sentence.first_token_row = token_rows_.take(options_.beam_size * sentence.capacity);
+      sentence.first_state = states_.take(options_.beam_size);
+      sentence.first_source_row = source_rows_.take(sentence.source_rows());
+      entering.splice(entering.end(), waiting_, waiting_.begin());
     }
-    Tensor const tokens_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(tokens)));
-    Tensor const time_each = upload(Tokens(live_.size(), static_cast<std::int32_t>(time + 1)));
-    DecodeStep step{.time = time,
-                    .capacity = capacity_,
-                    .queries = {upload(query_begin), tokens_each, rows, tokens},
-                    .keys = {upload(key_begin), time_each, rows, time + 1},
-                    .encoder_output = {},
-                    .position = upload(position),
-                    .tokens = tokens};
-    if (model_.model.has_encoder_output()) {
-      step.encoder_output = {upload(encoder_begin), upload(encoder_length), rows,
-                             pack_.source_rows.sequences.max_length};
-    }
-    return step;
+    return entering;
   }
 
-  /// The token at a position: the start token, then the prompt's tokens, then the hypothesis's own.
-  std::int32_t token_at(LiveHypothesis const& hypothesis, std::int64_t position) const {
-    Tokens const& prompt = sentences_[hypothesis.sentence].prompt;
-    if (position == 0) {
-      return model_.ids.target.begin;
-    }
-    auto const index = static_cast<std::size_t>(position - 1);
-    return index < prompt.size() ? prompt[index] : hypothesis.tokens[index - prompt.size()];
+  void release(Sentence const& sentence) {
+    live_cost_ -= sentence.cost;
+    token_rows_.give_back(sentence.first_token_row);
+    states_.give_back(sentence.first_state);
+    source_rows_.give_back(sentence.first_source_row);
   }
 
-  void advance(std::int64_t time, std::vector<RowRanking> const& rankings) {
-    next_.clear();
-    parents_.clear();
-    for (std::size_t first = 0, last = 0; first < live_.size(); first = last) {
-      while (last < live_.size() && live_[last].sentence == live_[first].sentence) {
-        ++last;
+  Pack source_pack(std::list<Sentence> const& sentences) {
+    std::vector<Tokens> sources;
+    for (Sentence const& sentence : sentences) {
+      sources.push_back(sentence.source);
+    }
+    return make_source_pack(sources, model_.ids.source, &pack_memory_);
+  }
+
+  /// One step of sentences that are all new or all not. Those that are done leave the list.
+  void decode(LayerContext& context, std::list<Sentence>& sentences, Tensor const& encoder_output,
+              std::vector<Generated>& done) {
+    ArenaScope const scope(arena_);
+    StepLists lists(sentences, model_.ids.target.begin);
+    auto const [tokens, step] = upload_.upload(lists, {token_rows_.count(), source_rows_.count(), states_.count()});
+    Tensor const logits = model_.model.decode(context, tokens, encoder_output, step, caches_);
+    auto const rankings = rankings_.rank(context, logits, static_cast<std::size_t>(step.hypotheses()));
+    std::size_t row = 0;
+    for (auto sentence = sentences.begin(); sentence != sentences.end();) {
+      std::size_t const rows = sentence->live.size();
+      advance(*sentence, std::span(rankings).subspan(row, rows));
+      row += rows;
+      if (sentence->live.empty()) {
+        release(*sentence);
+        done.push_back(result_of(*sentence));
+        sentence = sentences.erase(sentence);
+      } else {
+        ++sentence;
       }
-      Sentence& sentence = sentences_[live_[first].sentence];
-      std::int64_t const length = time - sentence.prompt_length();
-      if (length < 0) {  // its prompt is still being read, by one hypothesis
-        next_.push_back(std::move(live_[first]));
-        parents_.push_back(static_cast<std::int32_t>(first));
-        continue;
-      }
-      if (length + 1 < sentence.longest) {
-        extend_sentence(first, last, length, rankings);
-        continue;
-      }
-      SearchStep step{sentence.number, length};
-      for (std::size_t row = first; row < last; ++row) {
-        double const log_probability = live_[row].log_probability + rankings[row].end_log_probability;
-        finish(sentence, std::move(live_[row].tokens), log_probability);
-        step.extensions.push_back({row - first, model_.ids.target.end, log_probability, Fate::finished});
-      }
-      report(step);
     }
   }
 
-  /// `length`: tokens that its hypotheses have after their prompt.
-  void extend_sentence(std::size_t first, std::size_t last, std::int64_t length,
-                       std::vector<RowRanking> const& rankings) {
+  Generated result_of(Sentence& sentence) const {
+    std::ranges::stable_sort(sentence.finished, std::greater(), &Hypothesis::score);
+    auto const count = std::min(sentence.finished.size(), static_cast<std::size_t>(options_.n_best));
+    sentence.finished.resize(count);
+    return {sentence.number, std::move(sentence.finished)};
+  }
+
+  /// Extends the live hypotheses, whose next tokens `rankings` ranks, or ends them. The sentence is done if none is
+  /// left.
+  void advance(Sentence& sentence, std::span<RowRanking const> rankings) const {
+    if (sentence.length() + 1 < sentence.longest) {
+      extend(sentence, rankings);
+      return;
+    }
+    SearchStep step{sentence.number, sentence.length()};
+    for (std::size_t row = 0; row < rankings.size(); ++row) {
+      double const log_probability = sentence.live[row].log_probability + rankings[row].end_log_probability;
+      finish(sentence, std::move(sentence.live[row].tokens), log_probability);
+      step.extensions.push_back({row, model_.ids.target.end, log_probability, Fate::finished});
+    }
+    sentence.live.clear();
+    report(step);
+  }
+
+  void extend(Sentence& sentence, std::span<RowRanking const> rankings) const {
     auto const beam_size = static_cast<std::size_t>(options_.beam_size);
-    Sentence& sentence = sentences_[live_[first].sentence];
-    std::size_t const begin = next_.size();
+    std::int64_t const length = sentence.length();
+    std::vector<LiveHypothesis> next;
     std::size_t rank = 0;
     SearchStep step{sentence.number, length,
                     options_.sampling.temperature > 0
-                        ? std::vector<Extension>{drawn_extension(first, length, rankings[first])}
-                        : best_extensions(first, last, rankings)};
+                        ? std::vector<Extension>{drawn_extension(sentence, rankings.front())}
+                        : best_extensions(sentence, rankings)};
     for (Extension& extension : step.extensions) {
-      std::size_t const row = first + extension.parent;
-      LiveHypothesis const& parent = live_[row];
+      LiveHypothesis const& parent = sentence.live[extension.parent];
       if (extension.token == model_.ids.target.end) {
         if (rank < beam_size) {
           extension.fate = Fate::finished;
           finish(sentence, parent.tokens, extension.log_probability);
         }
-      } else if (next_.size() - begin < beam_size) {
+      } else if (next.size() < beam_size) {
         extension.fate = Fate::live;
-        next_.push_back({parent.sentence, parent.tokens, extension.log_probability});
-        next_.back().tokens.push_back(extension.token);
-        parents_.push_back(static_cast<std::int32_t>(row));
+        next.push_back({0, parent.place, parent.tokens, extension.log_probability});
+        next.back().tokens.push_back(extension.token);
       }
       ++rank;
     }
     report(step);
-    double const best_live =
-        next_.size() > begin ? next_[begin].log_probability : -std::numeric_limits<double>::infinity();
+    double const best_live = next.empty() ? -std::numeric_limits<double>::infinity() : next.front().log_probability;
     if (is_done(sentence, best_live, length)) {
-      next_.resize(begin);
-      parents_.resize(begin);
+      next.clear();
     }
+    place_children(next, options_.beam_size);
+    sentence.live = std::move(next);
   }
 
-  std::vector<Extension> best_extensions(std::size_t first, std::size_t last,
-                                         std::vector<RowRanking> const& rankings) const {
+  std::vector<Extension> best_extensions(Sentence const& sentence, std::span<RowRanking const> rankings) const {
     std::vector<Extension> extensions;
-    for (std::size_t row = first; row < last; ++row) {
+    for (std::size_t row = 0; row < rankings.size(); ++row) {
       for (RankedToken const& token : rankings[row].best) {
-        extensions.push_back({row - first, token.token, live_[row].log_probability + token.log_probability});
+        extensions.push_back({row, token.token, sentence.live[row].log_probability + token.log_probability});
       }
     }
     // 2 * beam_size extensions hold beam_size that do not end, since each row ends in one way only.
@@ -261,11 +238,9 @@ class BeamSearch {
     return extensions;
   }
 
-  Extension drawn_extension(std::size_t row, std::int64_t length, RowRanking const& ranking) const {
-    LiveHypothesis const& hypothesis = live_[row];
-    RankedToken const token =
-        draw_token(options_.sampling, ranking.best, {sentences_[hypothesis.sentence].number, length});
-    return {0, token.token, hypothesis.log_probability + token.log_probability};
+  Extension drawn_extension(Sentence const& sentence, RowRanking const& ranking) const {
+    RankedToken const token = draw_token(options_.sampling, ranking.best, {sentence.number, sentence.length()});
+    return {0, token.token, sentence.live.front().log_probability + token.log_probability};
   }
 
   void finish(Sentence& sentence, Tokens tokens, double log_probability) const {
@@ -307,33 +282,20 @@ class BeamSearch {
     }
   }
 
+  Execution& execution_;
   Arena& arena_;
   GenerationModel model_;
   GenerationOptions options_;
-  Pack pack_;            ///< of the sources; empty where they are prompts
-  Tokens source_begin_;  ///< the pack's source sequences, on the host
-  Tokens source_length_;
-  LayerContext context_;
   std::vector<DecodeCache> caches_;
   RowRankings rankings_;
-  std::vector<Sentence> sentences_;
-  std::int64_t capacity_ = 0;
-  std::vector<LiveHypothesis> live_;  ///< one per row, a sentence's rows adjacent
-  std::vector<LiveHypothesis> next_;
-  Tokens parents_;  ///< of next_, rows of live_
+  PackMemory pack_memory_;
+  StepUpload upload_;
+  CachePlaces token_rows_, source_rows_, states_;
+  std::list<Sentence> waiting_;
+  std::list<Sentence> live_;
+  std::int64_t waiting_cost_ = 0;
+  std::int64_t live_cost_ = 0;
 };
-
-void require_short_enough(GenerationModel const& model, std::span<Tokens const> sources) {
-  for (std::size_t index = 0; index < sources.size(); ++index) {
-    if (static_cast<std::int64_t>(sources[index].size()) >= model.max_length) {
-      throw DataError(
-          fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", index,
-                      readable_count(sources[index].size()), readable_count(model.max_length - 1), model.max_length));
-    }
-  }
-}
-
-}  // namespace
 
 void require_valid(GenerationOptions const& options) {
   if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
@@ -357,35 +319,44 @@ void require_valid(GenerationOptions const& options) {
   }
 }
 
-std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
-                                              std::span<Tokens const> sources, GenerationOptions const& options) {
+Generation::Generation(Execution& execution, Arena& arena, GenerationModel const& model,
+                       GenerationOptions const& options) {
   require_valid(options);
   if (auto const& reason = model.model.no_generation_reason()) {
     throw ConfigError(*reason);
   }
-  require_short_enough(model, sources);
-  std::vector<std::size_t> order(sources.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](std::size_t index) { return sources[index].size(); });
+  search_ = std::make_unique<Search>(execution, arena, model, options);
+}
+
+Generation::~Generation() = default;
+
+void Generation::add(std::int64_t number, std::vector<std::int32_t> source) {
+  search_->add(number, std::move(source));
+}
+
+bool Generation::has_room() const {
+  return search_->has_room();
+}
+
+bool Generation::empty() const {
+  return search_->empty();
+}
+
+std::vector<Generated> Generation::step() {
+  return search_->step();
+}
+
+std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
+                                              std::span<Tokens const> sources, GenerationOptions const& options) {
+  Generation generation(execution, arena, model, options);
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    generation.add(static_cast<std::int64_t>(index), sources[index]);
+  }
   std::vector<std::vector<Hypothesis>> results(sources.size());
-  for (std::size_t first = 0; first < order.size();) {
-    auto const tokens_each = static_cast<std::int64_t>(sources[order[first]].size() + 1) * options.beam_size;
-    auto const wanted = static_cast<std::size_t>(std::max<std::int64_t>(1, options.batch_tokens / tokens_each));
-    std::size_t count = std::min(wanted, order.size() - first);
-    // A prefix is read in one step, so that a batch has prefixes of one length.
-    while (model.model.needs_prefixes() && sources[order[first + count - 1]].size() != sources[order[first]].size()) {
-      --count;
+  while (!generation.empty()) {
+    for (Generated& generated : generation.step()) {
+      results[static_cast<std::size_t>(generated.number)] = std::move(generated.hypotheses);
     }
-    SourceBatch batch;
-    for (std::size_t index = first; index < first + count; ++index) {
-      batch.sources.push_back(sources[order[index]]);
-      batch.numbers.push_back(options.sampling.first_number + static_cast<std::int64_t>(order[index]));
-    }
-    auto batch_results = BeamSearch(execution, arena, model, options, batch).run();
-    for (std::size_t index = 0; index < count; ++index) {
-      results[order[first + index]] = std::move(batch_results[index]);
-    }
-    first += count;
   }
   return results;
 }

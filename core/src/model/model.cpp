@@ -147,7 +147,7 @@ std::vector<DecodeCache> Model::make_caches() const {
   return stack != nullptr ? stack->layers.make_caches() : std::vector<DecodeCache>();
 }
 
-Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& encoder_output,
+Tensor Model::decode(LayerContext& context, DecodeTokens const& tokens, Tensor const& encoder_output,
                      DecodeStep const& step, std::vector<DecodeCache>& caches) const {
   auto const [part, stack] = held(stacks_ - 1);
   if (part == nullptr) {
@@ -155,24 +155,20 @@ Tensor Model::decode(LayerContext& context, TokenIds const& tokens, TokenRows co
   }
   Tensor hidden;
   if (!stack->begins) {
-    hidden = context.arena.allocate(dtype_, {rows.tokens, d_model_});
+    hidden = context.arena.allocate(dtype_, {tokens.rows.tokens, d_model_});
     pipeline_.receive(hidden, pipeline_.rank() - 1);
   }
-  hidden = part->decode(context, *stack, {tokens, rows, {hidden, encoder_output}}, step, caches);
+  hidden = part->decode(context, *stack, {tokens.ids, tokens.rows, {hidden, encoder_output}}, step, caches);
   if (part->ends_model()) {
-    std::int64_t const hypotheses = rows.tokens / step.tokens;
-    Tensor const by_hypothesis = hidden.reshaped({hypotheses, step.tokens * d_model_});
-    return part->logits(context, by_hypothesis.columns((step.tokens - 1) * d_model_, d_model_));
+    if (step.first) {
+      Tensor const newest = context.arena.allocate(dtype_, {step.hypotheses(), d_model_});
+      tensor_ops_->gather_rows(context.execution, hidden, tokens.newest, newest);
+      hidden = newest;
+    }
+    return part->logits(context, hidden);
   }
   pipeline_.send(hidden, pipeline_.rank() + 1);
   return {};
-}
-
-void Model::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-                    std::vector<DecodeCache>& caches) const {
-  if (ModelPart::Stack const* const stack = held(stacks_ - 1).stack) {
-    stack->layers.reorder(context, parents, step, caches);
-  }
 }
 
 }  // namespace heddle

@@ -247,11 +247,4 @@ HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& in
   return {stream.states.hidden, input.encoder_output};
 }
 
-void ResidualStack::reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-                            std::vector<DecodeCache>& caches) const {
-  for (std::size_t index = 0; index < sublayers_.size(); ++index) {
-    sublayers_[index].branch->reorder(context, parents, step, caches[index]);
-  }
-}
-
 }  // namespace heddle

@@ -27,8 +27,10 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
   void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) override {
     pass<&TensorOps::add_sum_of_squares>(execution, traffic("sum of squares", {tensor}), tensor, sum);
   }
-  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    pass<&TensorOps::gather_rows>(execution, traffic("gather rows", {to, to, index}), from, index, to);
+  void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                 Tensor const& place) override {
+    Tensor const& rows = place.empty() ? to : from;
+    pass<&TensorOps::copy_rows>(execution, traffic("copy rows", {rows, rows}), from, index, to, place);
   }
   void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
     pass<&TensorOps::gather_columns>(execution, traffic("gather columns", {to, to, index}), from, index, to);
@@ -77,11 +79,17 @@ void TensorOps::require_rotation(Tensor const& matrix, Rotation const& rotation)
   }
 }
 
-void TensorOps::require_row_gather(Tensor const& from, Tensor const& index, Tensor const& to) {
-  index.require(DType::int32, Shape{to.dim(0)}, "gather_rows' index");
-  if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1)) {
-    throw Error("gather_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
-                ": the dtypes and the columns must be equal");
+void TensorOps::require_row_copy(Tensor const& from, Tensor const& index, Tensor const& to, Tensor const& place) {
+  Shape const count{place.empty() ? to.dim(0) : place.dim(0)};
+  if (!place.empty()) {
+    place.require(DType::int32, count, "copy_rows' place");
+  }
+  if (!index.empty()) {
+    index.require(DType::int32, count, "copy_rows' index");
+  }
+  if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1) || (index.empty() && from.dim(0) != count[0])) {
+    throw Error("copy_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
+                ": the dtypes and the columns must be equal, and without an index the rows");
   }
 }
 

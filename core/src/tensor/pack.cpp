@@ -322,7 +322,7 @@ Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, Gro
   return make_pack(tokens, split);
 }
 
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids) {
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids, PackMemory* memory) {
   std::int32_t const end = present(ids.end, "end");
   PackTokens tokens;
   tokens.source.clear(true);
@@ -332,7 +332,7 @@ Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, Spec
     tokens.source.add(sentence);
     tokens.source.add(end);
   }
-  return make_pack(tokens);
+  return make_pack(tokens, {}, memory);
 }
 
 }  // namespace heddle

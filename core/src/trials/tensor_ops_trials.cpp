@@ -56,7 +56,14 @@ Trial<TensorOps> gather_trial(TrialTensors& tensors, DType dtype) {
   Tensor const from = tensors.strided(3).input(dtype, {rows, columns});
   Tensor const index = tensors.integers({300, 0, 5, 5, 17});
   Tensor const to = tensors.strided(2).output(dtype, {5, columns});
-  return ops_trial<&TensorOps::gather_rows>(dtype, to, from, index, to);
+  return ops_trial<&TensorOps::copy_rows>(dtype, to, from, index, to, Tensor());
+}
+
+Trial<TensorOps> scatter_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const from = tensors.strided(3).input(dtype, {5, columns});
+  Tensor const place = tensors.integers({4, 2, 0, 1, 3});
+  Tensor const to = tensors.strided(2).output(dtype, {5, columns});
+  return ops_trial<&TensorOps::copy_rows>(dtype, to, from, Tensor(), to, place);
 }
 
 Trial<TensorOps> gather_columns_trial(TrialTensors& tensors, DType dtype) {
@@ -101,6 +108,7 @@ void add_tensor_ops_trials(KernelRegistries& registries) {
   registry.add_trial("column sums", column_sums_trial);
   registry.add_trial("sum of squares", squares_trial);
   registry.add_trial("gather rows", gather_trial);
+  registry.add_trial("scatter rows", scatter_trial);
   registry.add_trial("gather columns", gather_columns_trial);
   registry.add_trial("add gathered columns", add_gathered_columns_trial);
   for (PairLayout const layout : {PairLayout::interleaved, PairLayout::halves}) {

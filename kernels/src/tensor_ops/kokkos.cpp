@@ -173,15 +173,16 @@ struct KokkosTensorOps {
   }
 
   template <class Element>
-  static void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+  static void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                        Tensor const& place) {
     auto const sources = kernels::rows_of<Element>(from);
     auto const targets = kernels::rows_of<Element>(to);
-    std::int32_t const* const rows = index.data<std::int32_t>();
+    kernels::RowPairs const rows(to, index, place);
     Index const columns = to.dim(1);
     kernels::for_each(
-        execution, "heddle::gather_rows", to.dim(0), KOKKOS_LAMBDA(Index i) {
-          Element const* const KOKKOS_RESTRICT source = sources[rows[i]];
-          Element* const KOKKOS_RESTRICT target = targets[i];
+        execution, "heddle::copy_rows", rows.count, KOKKOS_LAMBDA(Index i) {
+          Element const* const KOKKOS_RESTRICT source = sources[rows.from(i)];
+          Element* const KOKKOS_RESTRICT target = targets[rows.to(i)];
           for (Index j = 0; j < columns; ++j) {
             target[j] = same(source[j]);
           }

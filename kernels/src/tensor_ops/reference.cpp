@@ -85,15 +85,16 @@ struct ReferenceTensorOps {
   }
 
   template <class Element>
-  static void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+  static void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                        Tensor const& place) {
     auto const source = kernels::rows_of<Element>(from);
     auto const target = kernels::rows_of<Element>(to);
-    std::int32_t const* const rows = index.data<std::int32_t>();
+    kernels::RowPairs const rows(to, index, place);
     std::int64_t const columns = to.dim(1);
     kernels::for_each(
-        execution, "heddle::reference_gather", to.dim(0), KOKKOS_LAMBDA(std::int64_t i) {
+        execution, "heddle::reference_copy_rows", rows.count, KOKKOS_LAMBDA(std::int64_t i) {
           for (std::int64_t j = 0; j < columns; ++j) {
-            target[i][j] = source[rows[i]][j];
+            target[rows.to(i)][j] = source[rows.from(i)][j];
           }
         });
   }

@@ -111,13 +111,14 @@ struct TeamTensorOps {
   }
 
   template <class Element, class Real = ArithmeticType<Element>>
-  static void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+  static void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                        Tensor const& place) {
     auto const sources = kernels::rows_of<Element>(from);
     auto const targets = kernels::rows_of<Element>(to);
-    std::int32_t const* const rows = index.data<std::int32_t>();
+    kernels::RowPairs const rows(to, index, place);
     kernels::for_each_group(
-        execution, "gather rows", to.dim(0), to.dim(1), KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
-          at.store(at.template load<Real>(sources[rows[row]]), targets[row]);
+        execution, "copy rows", rows.count, to.dim(1), KOKKOS_LAMBDA(Index i, ColumnGroup const& at) {
+          at.store(at.template load<Real>(sources[rows.from(i)]), targets[rows.to(i)]);
         });
   }
 

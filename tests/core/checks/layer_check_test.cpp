@@ -68,7 +68,7 @@ class OddLayer final : public Layer {
                       DecodeCache&) const override {
     Saved saved;
     HiddenStates const output = forward(context, input, saved);
-    if (fault_ == Fault::decode || (fault_ == Fault::decoded_prompt && step.tokens > 1)) {
+    if (fault_ == Fault::decode || (fault_ == Fault::decoded_prompt && step.queries.max_length > 1)) {
       change(output.hidden, 1, 1e-3);
     }
     return output;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -10,7 +12,7 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 
-constexpr std::int64_t capacity = 6;
+constexpr std::int32_t capacity = 6;
 
 Tensor integers(Ids const& ids) {
   return from_host<std::int32_t>(ids, {static_cast<std::int64_t>(ids.size())});
@@ -52,48 +54,60 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   std::int64_t rows() const { return static_cast<std::int64_t>(histories_.size()); }
 
   DecodeStep step() const {
-    Ids queries;
-    Ids keys;
-    Ids encoder_output;
-    Ids encoder_lengths;
+    Ids query, key, source, source_length, written, copied, copies;
     Ids const begins = to_host<std::int32_t>(pack_.source_rows.sequences.begin);
     Ids const lengths = to_host<std::int32_t>(pack_.source_rows.sequences.length);
-    for (std::int32_t row = 0; row < rows(); ++row) {
-      queries.push_back(row);
-      keys.push_back(row * static_cast<std::int32_t>(capacity));
-      encoder_output.push_back(begins[static_cast<std::size_t>(row / 2)]);
-      encoder_lengths.push_back(lengths[static_cast<std::size_t>(row / 2)]);
+    for (std::size_t row = 0; row < places_.size(); ++row) {
+      query.push_back(static_cast<std::int32_t>(row));
+      key.push_back(places_[row] * capacity);
+      source.push_back(begins[static_cast<std::size_t>(places_[row] / 2)]);
+      source_length.push_back(lengths[static_cast<std::size_t>(places_[row] / 2)]);
+      written.push_back(key.back() + time_);
+      for (std::int32_t at = 0; places_[row] != parents_[row] && at < time_; ++at) {
+        copied.push_back(parents_[row] * capacity + at);
+        copies.push_back(key.back() + at);
+      }
     }
-    Ids const ones(queries.size(), 1);
-    Ids const used(queries.size(), static_cast<std::int32_t>(time_ + 1));
-    Ids const positions(queries.size(), static_cast<std::int32_t>(time_));
-    return {time_,
-            capacity,
-            {integers(queries), integers(ones), rows(), 1},
-            {integers(keys), integers(used), rows(), time_ + 1},
-            {integers(encoder_output), integers(encoder_lengths), rows(), pack_.source_rows.sequences.max_length},
-            integers(positions)};
+    std::int64_t const source_rows = pack_.source_rows.tokens;
+    Ids sources(static_cast<std::size_t>(source_rows));
+    std::iota(sources.begin(), sources.end(), 0);
+    return {
+        .first = time_ == 0,
+        .queries = {integers(query), integers(Ids(query.size(), 1)), rows(), 1},
+        .keys = {integers(key), integers(Ids(query.size(), time_ + 1)), rows(), time_ + 1},
+        .encoder_output = {integers(source), integers(source_length), rows(), pack_.source_rows.sequences.max_length},
+        .position = integers(Ids(query.size(), time_)),
+        .tokens = {4 * capacity, integers(written)},
+        .copied = copied.empty() ? Tensor() : integers(copied),
+        .copies = copied.empty() ? Tensor() : integers(copies),
+        .encoder_rows = {source_rows, integers(sources)},
+        .states = {4, integers(places_)},
+        .previous_state = integers(parents_)};
   }
 
   /// Logits after each hypothesis's newest token.
   std::vector<double> decode() {
     Ids newest;
+    Ids row;
     for (Ids const& history : histories_) {
+      row.push_back(static_cast<std::int32_t>(newest.size()));
       newest.push_back(history.empty() ? test_ids.target.begin : history.back());
     }
     DecodeStep const decode_step = step();
-    TokenRows const token_rows{decode_step.queries, integers(Ids(newest.size(), 0)),
-                               integers(Ids(newest.size(), static_cast<std::int32_t>(time_))), rows()};
+    parents_ = places_;
     LayerContext context = test_.bench.context(pack_);
-    return testing_support::values(
-        test_.model.decode(context, {integers(newest), Tensor()}, token_rows, encoder_output_, decode_step, caches_));
+    return testing_support::values(test_.model.decode(
+        context,
+        {{integers(newest), Tensor()}, {decode_step.queries, Tensor(), decode_step.position, rows()}, integers(row)},
+        decode_step.first ? encoder_output_ : Tensor(), decode_step, caches_));
   }
 
   /// The same logits from whole prefixes.
   std::vector<double> full_prefix_logits() {
     std::vector<SentencePair> pairs;
     for (std::size_t row = 0; row < histories_.size(); ++row) {
-      pairs.push_back({static_cast<std::int32_t>(row), sources_[row / 2], histories_[row]});
+      pairs.push_back(
+          {static_cast<std::int32_t>(row), sources_[static_cast<std::size_t>(places_[row] / 2)], histories_[row]});
     }
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack);
@@ -114,15 +128,17 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     ++time_;
   }
 
-  /// Row i becomes a copy of the former row parents[i].
-  void reorder(Ids const& parents) {
-    LayerContext context = test_.bench.context(pack_);
-    test_.model.reorder(context, integers(parents), step(), caches_);
-    std::vector<Ids> moved;
+  /// Hypothesis i continues the former hypothesis parents[i], at the place places[i].
+  void reorder(Ids const& parents, Ids const& places) {
+    Ids parent_places;
+    std::vector<Ids> histories;
     for (std::int32_t const parent : parents) {
-      moved.push_back(histories_[static_cast<std::size_t>(parent)]);
+      parent_places.push_back(places_[static_cast<std::size_t>(parent)]);
+      histories.push_back(histories_[static_cast<std::size_t>(parent)]);
     }
-    histories_ = moved;
+    histories_ = histories;
+    places_ = places;
+    parents_ = parent_places;
   }
 
   static constexpr std::int64_t vocabulary_ = 11;
@@ -131,7 +147,9 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
                   DType::float64};
   std::vector<Ids> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
-  std::int64_t time_ = 0;
+  Ids places_{0, 1, 2, 3};   ///< of the hypotheses, in the caches; two for each sentence
+  Ids parents_{0, 1, 2, 3};  ///< places of the hypotheses that they continue in the next step
+  std::int32_t time_ = 0;
   Pack pack_ = make_source_pack(sources_, test_ids.source);
   std::vector<DecodeCache> caches_ = test_.model.make_caches();
   Tensor encoder_output_;
@@ -150,10 +168,10 @@ TEST_P(DecodeTest, ReorderedHypothesesKeepTheirPast) {
   decode();
   extend({3, 4, 5, 6});
   decode();
-  reorder({1, 1, 3, 2});
+  reorder({1, 1, 3, 2}, {1, 0, 3, 2});
   extend({7, 8, 9, 10});
   EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
-  reorder({1, 0, 3, 3});
+  reorder({1, 0, 3, 3}, {0, 1, 2, 3});
   extend({3, 3, 4, 5});
   EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
 }
@@ -162,7 +180,7 @@ TEST_P(DecodeTest, FewerHypothesesGoOn) {
   decode();
   extend({3, 4, 5, 6});
   decode();
-  reorder({1, 0});  // both of the first sentence
+  reorder({1, 0}, {1, 0});  // both of the first sentence
   extend({7, 8});
   EXPECT_LE(relative_error(decode(), full_prefix_logits()), 1e-13);
 }

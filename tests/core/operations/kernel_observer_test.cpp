@@ -215,7 +215,7 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
       auto const size = static_cast<double>(tensor.size());
       copy_from_host(sum, &size);
     }
-    void gather_rows(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
+    void copy_rows(Execution&, Tensor const&, Tensor const&, Tensor const&, Tensor const&) override {}
     void gather_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void add_gathered_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void rotate(Execution&, Tensor const&, Rotation const&) override {}

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "inference/trained_model.hpp"
 #include "inspection/model/probe.hpp"
-#include "translation/trained_model.hpp"
 
 namespace heddle {
 

@@ -11,12 +11,13 @@
 #include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 
+#include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
+#include "report/warning.hpp"
 #include "run_directory/run_progress.hpp"
 #include "training/checkpoint.hpp"
-#include "translation/trained_model.hpp"
 
 namespace heddle {
 namespace {
@@ -76,7 +77,9 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
     TrainedModelOptions options;
     options.checkpoint = path;
     options.which = which;
-    run.checkpoint = std::move(open_checkpoints(options, keys).front());
+    auto [checkpoints, skipped] = open_checkpoints(options, keys);
+    std::ranges::for_each(skipped, report_on_stderr);
+    run.checkpoint = std::move(checkpoints.front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {
     throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
   } else if (run.directory.empty()) {

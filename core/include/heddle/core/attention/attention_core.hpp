@@ -24,14 +24,10 @@ struct AttentionSizes {
 /// d_model / heads). Throws ConfigError where they do not match.
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options);
 
-/// A cached tensor [rows, columns], and the memory that its latest reordering left.
-struct ReorderedCache {
-  Tensor& kept;
-  Tensor& spare;
-};
-/// Row i of the first `columns` of cache.kept becomes a copy of the former row parents[i]; the other columns are lost.
-void reorder_rows(LayerContext& context, TensorOps& tensor_ops, Tensor const& parents, std::int64_t columns,
-                  ReorderedCache const& cache);
+/// Writes `values` [new rows, columns] to their rows of `cache` [rows, columns or more], which grows where the step
+/// needs more rows than it has, or has none yet.
+void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& values, CacheRows const& rows,
+                 Tensor& cache);
 
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
 /// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
@@ -60,13 +56,13 @@ class AttentionCore {
   struct DecodeKeys {
     Tensor k, v;
     Sequences sequences;
-    Tensor state{};  ///< AttentionCall::state
   };
-  /// The new tokens' queries against `keys`. `q` is overwritten.
-  Tensor decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys, DecodeStep const& step) const;
-  /// Whether decode needs a state in place of cached keys and values; if so, that of hypotheses without keys.
+  /// The new tokens' queries against `keys`. `q` is overwritten, and so are the hypotheses' rows of `states`, the cache
+  /// of AttentionCall::state, where there is a state.
+  Tensor decode(LayerContext& context, Tensor const& q, DecodeKeys const& keys, DecodeStep const& step,
+                Tensor& states) const;
+  /// Whether decode needs a state in place of cached keys and values.
   bool has_state() const { return base_.score == ScoreKind::linear; }
-  Tensor new_state(LayerContext& context, DType dtype, std::int64_t hypotheses) const;
 
  private:
   AttentionProblem problem(DType dtype) const;
@@ -81,6 +77,8 @@ class AttentionCore {
   /// grad_x (=) from the gradient of normalize's result, which is overwritten.
   void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
                           Tensor const& grad, Tensor const& grad_x) const;
+  /// The states of the step's hypotheses from the cache, zeros in a first step.
+  Tensor take_states(LayerContext& context, DType dtype, DecodeStep const& step, Tensor const& states) const;
   std::shared_ptr<Attention> context_kernel(LayerSpec const& spec) const;
   bool tokens_are_split(LayerContext const& context) const { return !context.pack.context(side_).shards.empty(); }
 

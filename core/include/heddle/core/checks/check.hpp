@@ -56,8 +56,8 @@ std::vector<CheckResult> check_kernel(KernelRegistries const& registries, std::s
 /// Checks a layer in float64, with `reference` wherever it supports a problem, in every trial that its traits declare
 /// and on each side of a model that it can be built for: the gradients of the input, of the encoder output and of every
 /// parameter against central differences of forward, with dropout; and, where the layer declares that it decodes, that
-/// decoding token by token, with rows reordered on the way, gives what forward does. A layer that throws has a fault.
-/// Throws ConfigError for a name that is not registered.
+/// decoding token by token, also when others enter and one is copied, gives what forward does. A layer that throws has
+/// a fault. Throws ConfigError for a name that is not registered.
 std::vector<CheckResult> check_layer(Registries const& registries, std::string const& name, Execution& execution);
 
 /// Checks every implementation and then every layer (check_kernel, check_layer).

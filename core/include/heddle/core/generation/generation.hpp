@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/model/model.hpp>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,6 @@ struct Sampling {
   std::int64_t top_k = 0;  ///< 0: all tokens
   double top_p = 1;        ///< above 0
   std::uint64_t seed = 1;
-  std::int64_t first_number = 0;  ///< of the first source; the others follow
 };
 
 /// One step of a sentence's beam search, as an observer sees it.
@@ -35,7 +35,7 @@ struct SearchStep {
     double log_probability = 0;  ///< of all tokens
     Fate fate = Fate::dropped;
   };
-  std::int64_t number = 0;                 ///< of the source, counted from Sampling::first_number
+  std::int64_t number = 0;                 ///< of the source
   std::int64_t length = 0;                 ///< tokens of its live hypotheses before the step, without the prompt
   std::vector<Extension> extensions = {};  ///< that were ranked, the likeliest first
 };
@@ -52,7 +52,7 @@ struct GenerationOptions {
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
   std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
-  std::int64_t batch_tokens = 4096;  ///< decoded together: hypotheses * source tokens, or else one sentence
+  std::int64_t batch_tokens = 4096;  ///< in a step: hypotheses * source tokens (with the end), or else one sentence
   Sampling sampling{};               ///< needs beam_size 1
   SearchObserver* observer = nullptr;
 };
@@ -68,8 +68,16 @@ struct Hypothesis {
   double score = 0;
 };
 
-/// Beam search with cached keys and values: for each source (token ids without begin and end; may be empty) at most
-/// n_best hypotheses, the best score first; fewer only if the vocabulary does not yield that many.
+/// The result for a source.
+struct Generated {
+  std::int64_t number = 0;  ///< as it was added
+  /// At most n_best, the best score first; fewer only if the vocabulary does not yield that many.
+  std::vector<Hypothesis> hypotheses;
+};
+
+/// Beam search with cached keys and values, fed sentence by sentence (continuous batching, Yu et al. 2022): sentences
+/// that are done leave, and others enter in their place, between two token steps. Sources (token ids without begin and
+/// end; may be empty) enter in the order in which they were added, as soon as a quarter of batch_tokens is free.
 ///
 /// Each step extends every live hypothesis by every token and ranks a sentence's extensions by log_probability. Of the
 /// first beam_size, those that end are finished; the first beam_size that do not end stay live. A sentence is done
@@ -81,16 +89,39 @@ struct Hypothesis {
 /// step, up to the first end token among them.
 ///
 /// A decoder-only model has prompts in place of sources, in the target's vocabulary: every hypothesis starts with its
-/// prompt, which is read token by token, and tokens, probabilities, lengths and max_length are those of the
-/// continuation.
+/// prompt, which is read in one step, and tokens, probabilities, lengths and max_length are those of the continuation.
 ///
 /// With sampling a source has one hypothesis, which draws a token at each step until it draws the end token.
 ///
-/// Sentences are decoded in batches of similar length; a result depends on its batch only by rounding. Collective over
-/// the model's tensor and pipeline groups, whose ranks give the same sources and get the same hypotheses.
-/// Throws DataError for a source with more than model max_length - 1 tokens, UsageError for impossible options,
-/// ConfigError for a model that cannot generate (ModelDescription::no_generation_reason), and Error, on all these
-/// ranks, where a logit is NaN or +infinity.
+/// A result depends on the other sentences only by rounding. Collective over the model's tensor and pipeline groups,
+/// whose ranks make the same calls and get the same results. A step copies to the device once, and once more if it has
+/// new sources.
+class Generation {
+ public:
+  /// Throws UsageError for impossible options, and ConfigError for a model that cannot generate
+  /// (ModelDescription::no_generation_reason).
+  Generation(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options);
+  ~Generation();
+  Generation(Generation const&) = delete;
+  Generation& operator=(Generation const&) = delete;
+
+  /// Adds a source, which waits until it may enter. The number names its result and its random numbers. Throws
+  /// DataError if it has more than model max_length - 1 tokens.
+  void add(std::int64_t number, std::vector<std::int32_t> source);
+  /// Whether more sources should be added before the next step, if there are any.
+  bool has_room() const;
+  /// Whether no source waits or is live.
+  bool empty() const;
+  /// One token step of all live sentences; then others enter, with their first step. Returns those that are done. May
+  /// not be called again after it threw Error, on all ranks, because a logit is NaN or +infinity.
+  std::vector<Generated> step();
+
+ private:
+  class Search;
+  std::unique_ptr<Search> search_;
+};
+
+/// The hypotheses of each source, whose number is its index, by a Generation. Throws as that does.
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<std::vector<std::int32_t> const> sources,
                                               GenerationOptions const& options);

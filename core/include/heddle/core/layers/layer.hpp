@@ -83,16 +83,30 @@ class HeldValue {
 /// The values that a forward call keeps for its backward call, one per micro-batch.
 class Saved : public HeldValue {};
 
-/// One step of incremental decoding: every hypothesis gets one new token, or in the first step the tokens of its
-/// prompt. The new tokens are the rows of a layer's input, hypothesis after hypothesis.
+/// Rows of a cache that a step of decoding writes.
+struct CacheRows {
+  std::int64_t count = 0;  ///< of all rows of the cache; where it grows the other rows keep their content
+  Tensor written{};        ///< int32: the row for each new one, in their order
+};
+
+/// One step of incremental decoding of some of the live hypotheses. Either all of them are new and get the tokens of
+/// their prompts, or each gets one new token. The new tokens are the rows of a layer's input, hypothesis after
+/// hypothesis. A hypothesis keeps its places in the caches until it leaves, or is copied.
 struct DecodeStep {
-  std::int64_t time = 0;      ///< position of the last new token
-  std::int64_t capacity = 0;  ///< no hypothesis becomes longer than this number of tokens
-  Sequences queries;          ///< hypothesis i's rows
-  Sequences keys;             ///< hypothesis i's time + 1 cached positions: begin = i * capacity
-  Sequences encoder_output;   ///< hypothesis i's source sentence in the stream's encoder output
-  Tensor position{};          ///< int32 [rows]
-  std::int64_t tokens = 1;    ///< new ones of each hypothesis; more than 1 only if there were none before
+  bool first = false;        ///< the hypotheses are new
+  Sequences queries;         ///< hypothesis i's rows
+  Sequences keys;            ///< hypothesis i's tokens in a cache of tokens, with the new ones
+  Sequences encoder_output;  ///< hypothesis i's source sentence in a cache of the encoder output
+  Tensor position{};         ///< int32 [rows]
+  CacheRows tokens{};        ///< for the rows of new tokens
+  /// int32, equal lengths; may be empty. Before the step row copies[i] of a cache of tokens becomes a copy of row
+  /// copied[i]. No row is in both.
+  Tensor copied{}, copies{};
+  CacheRows encoder_rows{};  ///< for the rows of the stream's encoder output, which only a first step has
+  /// For states, one row a hypothesis: row previous_state[i] (int32; not read in a first step) has that of its earlier
+  /// tokens. Rows are read before others are written.
+  CacheRows states{};
+  Tensor previous_state{};
 
   std::int64_t hypotheses() const { return queries.count; }
 };
@@ -117,18 +131,14 @@ class Layer {
   /// (+=).
   virtual HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const = 0;
 
-  /// Computes forward for the new tokens, [rows, d_model], with the state that earlier steps left in `cache`. Tokens of
-  /// a prompt are a prefix, which all of them see under a prefix mask. A layer that treats rows independently needs no
-  /// code beyond this default.
+  /// Computes forward for the new tokens, [rows, d_model], with what earlier steps left in `cache`, at the places that
+  /// `step` gives. Tokens of a prompt are a prefix, which all of them see under a prefix mask. A layer that treats rows
+  /// independently needs no code beyond this default.
   virtual HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& /*step*/,
                               DecodeCache& /*cache*/) const {
     Saved saved;
     return forward(context, input, saved);
   }
-
-  /// Hypothesis i of the cache becomes a copy of the former hypothesis `parents[i]` (int32 [new hypotheses]).
-  virtual void reorder(LayerContext& /*context*/, Tensor const& /*parents*/, DecodeStep const& /*step*/,
-                       DecodeCache& /*cache*/) const {}
 };
 
 /// The description that a layer is built from. Parameters are declared under `name`, so code, config and checkpoint

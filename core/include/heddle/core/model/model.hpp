@@ -46,14 +46,17 @@ class Model {
   /// empty for a model of one stack. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
-  /// The newest tokens of each hypothesis (ids int32 [hypotheses * step.tokens]) → logits [hypotheses, this rank's part
-  /// of the vocabulary] after the last of them on the stage that ends the model and an empty tensor elsewhere, from the
-  /// arena. `rows` gives each token's position, `encoder_output` is encode's result.
-  Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& encoder_output,
-                DecodeStep const& step, std::vector<DecodeCache>& caches) const;
-  /// Hypothesis i of the caches becomes a copy of the former hypothesis parents[i], after decode(step).
-  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-               std::vector<DecodeCache>& caches) const;
+  /// A step's new tokens, hypothesis after hypothesis.
+  struct DecodeTokens {
+    TokenIds ids;
+    TokenRows rows;  ///< their positions
+    Tensor newest;   ///< int32 [hypotheses]: the row of each hypothesis's last token; read in a first step only
+  };
+  /// → logits [hypotheses, this rank's part of the vocabulary] after the last token of each hypothesis on the stage
+  /// that ends the model and an empty tensor elsewhere, from the arena. `encoder_output` is encode's result for the
+  /// sentences of a first step, and else empty.
+  Tensor decode(LayerContext& context, DecodeTokens const& tokens, Tensor const& encoder_output, DecodeStep const& step,
+                std::vector<DecodeCache>& caches) const;
 
   /// Whether a stack precedes the last one, which attends to its output. A model without an encoder output continues
   /// prompts.

@@ -66,7 +66,7 @@ class ModelPart {
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
 
-  /// The next token of each sequence, and the states of the previous part: the encoder output, where the stack has one,
+  /// The new tokens of a step, and the states of the previous part: the encoder output, where the stack has one,
   /// and `hidden`, which is not read where this part begins the stack.
   struct DecodeInput {
     TokenIds const& tokens;
@@ -77,7 +77,7 @@ class ModelPart {
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without
   /// encoder output, over the pack; `hidden` is not read where this part begins the stack.
   Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const;
-  /// The layers of a stack over the next tokens of each sequence → [rows.tokens, d_model], from the arena.
+  /// The layers of a stack over a step's new tokens → [rows.tokens, d_model], from the arena.
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
                 std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.

@@ -37,11 +37,9 @@ class ResidualStack {
   /// Adds to grad_output.encoder_output, as Layer::backward does. The result's `hidden` has the memory of
   /// grad_output.hidden.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
-  /// Decodes one new token per row; `caches` has one entry per sublayer (`make_caches`).
+  /// Decodes the step's new tokens; `caches` has one entry per sublayer (`make_caches`).
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       std::vector<DecodeCache>& caches) const;
-  void reorder(LayerContext& context, Tensor const& parents, DecodeStep const& step,
-               std::vector<DecodeCache>& caches) const;
   /// Notifies of each sublayer, forward and backward, with the norm after it; null: nobody.
   void observe(WorkObserver* observer) { observer_ = observer; }
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }

@@ -40,9 +40,15 @@ class TensorOps : public Operation<TensorOpsProblem> {
   virtual void add_column_sums(Execution& execution, Tensor const& matrix, Tensor const& sums) = 0;
   /// sum [1] in float64 += Σ x² of a contiguous tensor, always summed in the same order.
   virtual void add_sum_of_squares(Execution& execution, Tensor const& tensor, Tensor const& sum) = 0;
-  /// to[i] = from[index[i]] for int32 index [n]; from and to are matrices with equal columns and distinct memory,
-  /// their rows may be strided.
-  virtual void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
+  /// to[place[i]] = from[index[i]] for int32 index and place [n]; an empty one stands for 0 to n - 1, and n is then the
+  /// rows of the other tensor. Matrices with equal columns, whose rows may be strided. They may be one matrix if no row
+  /// is both read and written.
+  virtual void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                         Tensor const& place) = 0;
+  /// to[i] = from[index[i]].
+  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) {
+    copy_rows(execution, from, index, to, Tensor());
+  }
   /// to[:, j] = from[:, index[j]] for int32 index [m], from [rows, n] and to [rows, m].
   virtual void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) = 0;
   /// into[:, index[j]] += from[:, j], in the order of j: gather_columns' gradient. from [rows, m], into [rows, n].
@@ -57,7 +63,7 @@ class TensorOps : public Operation<TensorOpsProblem> {
   static void require_same_shape(Tensor const& from, Tensor const& to, char const* method);
   static void require_sum_of_squares(Tensor const& tensor, Tensor const& sum);
   static void require_rotation(Tensor const& matrix, Rotation const& rotation);
-  static void require_row_gather(Tensor const& from, Tensor const& index, Tensor const& to);
+  static void require_row_copy(Tensor const& from, Tensor const& index, Tensor const& to, Tensor const& place);
   /// `wide` has a column for each index, `narrow` those that the indices name.
   static void require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow);
 };
@@ -96,10 +102,11 @@ class TensorOpsFrontEnd final : public TensorOps {
       Functions::template add_sum_of_squares<Element>(execution, tensor, sum);
     });
   }
-  void gather_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {
-    require_row_gather(from, index, to);
+  void copy_rows(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to,
+                 Tensor const& place) override {
+    require_row_copy(from, index, to, place);
     kernels::with_floating(from.dtype(), [&]<class Element>(Element) {
-      Functions::template gather_rows<Element>(execution, from, index, to);
+      Functions::template copy_rows<Element>(execution, from, index, to, place);
     });
   }
   void gather_columns(Execution& execution, Tensor const& from, Tensor const& index, Tensor const& to) override {

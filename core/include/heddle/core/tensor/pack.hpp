@@ -163,6 +163,7 @@ Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, Gro
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
 /// Throws as make_pack does.
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids);
+Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids,
+                      PackMemory* memory = nullptr);
 
 }  // namespace heddle

@@ -13,10 +13,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "command_line/options.hpp"
 #include "registration.hpp"
 
 namespace heddle {
@@ -36,17 +34,18 @@ struct TrainedModelOptions {
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
 using ModelRequirement = std::function<void(ModelDescription const&)>;
 
-/// The options --checkpoint, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
-/// UsageErrors for their values.
-void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
-
+struct OpenedCheckpoints {
+  std::vector<Checkpoint> checkpoints;
+  std::vector<std::string> skipped;  ///< messages about those that were passed over because they do not verify
+};
 /// The checkpoints that `options` name, verified as far as these keys need it; the first one's configuration is used.
-/// Standard error names each that was skipped because it did not verify. Throws DataError if none is left, or fewer
-/// than are to be averaged; UsageError for an impossible choice. Rank 0 chooses; collective over `world`.
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
-                                         Communicator const& world = Communicator::self());
+/// Throws DataError if none is left, or fewer than are to be averaged; UsageError for an impossible choice. Rank 0
+/// chooses; collective over `world`.
+OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
+                                   Communicator const& world = Communicator::self());
 
-/// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank.
+/// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank. It
+/// reads no options of a command line and prints nothing: errors are exceptions.
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
@@ -63,6 +62,11 @@ class TrainedModel {
   /// The maximum tokens of a source sentence, without its end token.
   std::int64_t longest_source() const { return config_.model.max_length - 1; }
 
+  /// OpenedCheckpoints::skipped.
+  std::vector<std::string> const& skipped() const { return skipped_; }
+
+  /// Generates sentence by sentence. One generation at a time may be in a step; the model must outlive it.
+  std::unique_ptr<Generation> generation(GenerationOptions const& options);
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
                                                 GenerationOptions const& options);
   /// The unsmoothed loss of the tokens to predict over all micro-batches. The caller must leave out sides that are too
@@ -73,6 +77,7 @@ class TrainedModel {
   TrainedModel(Config config, Vocabulary vocabulary);
   void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
+  GenerationModel generation_model() const;
 
   Config config_;
   Vocabulary vocabulary_;
@@ -82,6 +87,7 @@ class TrainedModel {
   ParameterSet parameters_{parallel_.mesh};
   std::unique_ptr<Model> model_;
   Arena arena_;
+  std::vector<std::string> skipped_;
 };
 
 }  // namespace heddle

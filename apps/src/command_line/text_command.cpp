@@ -1,4 +1,4 @@
-#include "translation.hpp"
+#include "text_command.hpp"
 
 #include <fmt/format.h>
 
@@ -18,6 +18,30 @@ namespace heddle {
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
+void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
+  description.add_options()  //
+      ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
+       "a run's directory, its checkpoints directory, or one checkpoint's")  //
+      ("which", with_default(options.which, "best|last|auto"),
+       "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
+       "else the last")  //
+      ("average", with_default(options.average, "N"),
+       "average the parameters of the N newest checkpoints")  //
+      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
+       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
+      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
+       "a shared library with kernels and layers: one that the model was trained with, which is loaded only if it is "
+       "named here (a file of the same name takes its place), or another one; can be given again")  //
+      ("trust-plugins", po::bool_switch(&options.trust_plugins),
+       "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
+}
+
+std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require) {
+  auto model = TrainedModel::open(options, require);
+  std::ranges::for_each(model->skipped(), report_on_stderr);
+  return model;
+}
+
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output) {
   description.add_options()  //
@@ -32,7 +56,7 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
            .c_str());
 }
 
-void add_window_options(OptionsDescription& description, WindowOptions& options, std::string const& done) {
+void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done) {
   auto const choose = [&options](std::int64_t lines) {
     if (lines < 1) {
       throw UsageError(fmt::format("--window is {}; expected at least 1", lines));
@@ -40,8 +64,8 @@ void add_window_options(OptionsDescription& description, WindowOptions& options,
     options.window = lines;
   };
   description.add_options()("window", po::value<std::int64_t>()->value_name("LINES")->notifier(choose),
-                            fmt::format("lines read before they are {}, those of similar length together; not given: "
-                                        "{}, or 1 where they are typed",
+                            fmt::format("lines that are read before the first of them is {}; not given: {}, or 1 where "
+                                        "they are typed",
                                         done, default_window)
                                 .c_str());
   add_invalid_utf8(description, options.invalid_utf8);
@@ -55,25 +79,52 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
       ("input", po::value(&options.text.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
-  add_window_options(description, options.text, done);
+  add_text_options(description, options.text, done);
 }
 
-void convert_text(TextCommandOptions const& options, std::string const& command, ModelRequirement const& require,
-                  std::function<std::string(TrainedModel&, std::vector<SourceLine> const&)> const& convert) {
+void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
+                   LineConversion const& conversion, CommandWords const& words) {
+  LineQueue queue(model.generation(options), text.window());
+  SourceLine line;
+  bool more = true;
+  while (more || !queue.empty()) {
+    while (more && queue.has_room() && (more = text.next(line))) {
+      EncodedLine encoded = conversion.encode(model, line);
+      if (encoded.cut_from > 0) {
+        report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
+                                     readable_count(encoded.cut_from), words.kept,
+                                     readable_count(encoded.tokens->size()), words.done,
+                                     model.config().model.max_length));
+      }
+      queue.add(std::move(line), std::move(encoded));
+    }
+    conversion.finish(model, queue.step());
+  }
+}
+
+void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
+                  TextConversion const& conversion) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", command));
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", words.command));
   }
   require_valid(options.generation);
-  LineWindows text(options.text);
-  auto const model = TrainedModel::open(options.model, require);
+  LineSource text(options.text);
+  auto const model = open_model(options.model, require);
   TextOutput output(options.output, {text.path()});
-  for (auto lines = text.next(); !lines.empty(); lines = text.next()) {
-    output.write(convert(*model, lines));
-  }
+  auto const write = [&](TrainedModel const& used, std::vector<GeneratedLine> const& lines) {
+    std::string formatted;
+    for (GeneratedLine const& line : lines) {
+      formatted += conversion.format(used, line);
+    }
+    if (!formatted.empty()) {
+      output.write(formatted);
+    }
+  };
+  convert_lines(*model, options.generation, text, {conversion.encode, write}, words);
   text.warn_of_invalid();
 }
 
-LineWindows::LineWindows(WindowOptions const& options, std::string const& reference) {
+LineSource::LineSource(TextOptions const& options, std::string const& reference) {
   for (std::string const& path : {options.input.empty() ? "/dev/stdin" : options.input, reference}) {
     if (!path.empty()) {
       readers_.emplace_back(path, options.invalid_utf8);
@@ -82,31 +133,21 @@ LineWindows::LineWindows(WindowOptions const& options, std::string const& refere
   window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : default_window);
 }
 
-std::vector<SourceLine> LineWindows::next() {
-  std::vector<SourceLine> lines;
-  std::size_t bytes = 0;
-  SourceLine line;
-  bool more = true;
-  while (std::ssize(lines) < window_ && bytes < max_window_bytes && (more = readers_.front().next(line.text))) {
-    line.number = readers_.front().line_number();
-    if (readers_.size() > 1 && !readers_.back().next(line.reference)) {
+bool LineSource::next(SourceLine& line) {
+  bool const found = readers_.front().next(line.text);
+  line.number = readers_.front().line_number();
+  if (readers_.size() > 1) {
+    if (readers_.back().next(line.reference) != found) {
       throw_unequal();
     }
-    bytes += line.text.size() + line.reference.size();
-    lines.push_back(line);
-  }
-  if (!more && readers_.size() > 1) {
-    if (readers_.back().next(line.reference)) {
-      throw_unequal();
-    }
-    if (readers_.front().line_number() == 0) {
+    if (line.number == 0) {
       throw DataError(fmt::format("{} is empty: expected at least one line", path()));
     }
   }
-  return lines;
+  return found;
 }
 
-void LineWindows::throw_unequal() {
+void LineSource::throw_unequal() {
   for (LineReader& reader : readers_) {
     for (std::string rest; reader.next(rest);) {
     }
@@ -116,20 +157,20 @@ void LineWindows::throw_unequal() {
                               readable_count(readers_.back().line_number())));
 }
 
-void LineWindows::warn_of_invalid() const {
+void LineSource::warn_of_invalid() const {
   std::ranges::for_each(readers_, warn_of_invalid_lines);
 }
 
-void require_equal_lines(WindowOptions const& options, std::string const& reference) {
+void require_equal_lines(TextOptions const& options, std::string const& reference) {
   for (std::string const& path : {options.input, reference}) {
     std::error_code ignored;
-    // A pipe can be read only once. LineWindows reports a file that does not exist.
+    // A pipe can be read only once. LineSource reports a file that does not exist.
     if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
       return;
     }
   }
-  LineWindows text(options, reference);
-  while (!text.next().empty()) {
+  LineSource text(options, reference);
+  for (SourceLine line; text.next(line);) {
   }
 }
 
@@ -166,38 +207,6 @@ void TextOutput::check() const {
   if (!file_ || !std::cout) {
     throw Error(fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
   }
-}
-
-std::vector<std::vector<Translation>> translate(TrainedModel& model, std::vector<SourceLine> const& lines,
-                                                GenerationOptions const& options) {
-  auto const longest = static_cast<std::size_t>(model.longest_source());
-  std::vector<std::vector<std::int32_t>> sources;
-  std::vector<std::size_t> places;
-  for (std::size_t place = 0; place < lines.size(); ++place) {
-    auto tokens = model.vocabulary().source.encode(lines[place].text);
-    if (tokens.empty()) {
-      continue;
-    }
-    if (tokens.size() > longest) {
-      std::cerr << fmt::format("heddle: line {}: {} tokens; only the first {} are translated (model.max_length = {})\n",
-                               lines[place].number, readable_count(tokens.size()), readable_count(longest),
-                               longest + 1);
-      tokens.resize(longest);
-    }
-    sources.push_back(std::move(tokens));
-    places.push_back(place);
-  }
-  std::vector<std::vector<Translation>> translations(lines.size(), {{"", 0}});
-  auto const generated = model.generate(sources, options);
-  for (std::size_t index = 0; index < generated.size(); ++index) {
-    auto& line = translations[places[index]];
-    line.clear();
-    for (Hypothesis const& hypothesis : generated[index]) {
-      line.push_back({model.vocabulary().target.decode(hypothesis.tokens), hypothesis.score});
-      std::ranges::replace(line.back().text, '\n', ' ');  // possible with a vocabulary that has byte pieces
-    }
-  }
-  return translations;
 }
 
 }  // namespace heddle

@@ -7,14 +7,12 @@
 #include <heddle/core/parallel/host_values.hpp>
 
 #include "registration.hpp"
-#include "report/warning.hpp"
 #include "training/checkpoint.hpp"
 
 namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-namespace po = boost::program_options;
 
 void check_options(TrainedModelOptions const& options) {
   if (options.average < 1) {
@@ -109,30 +107,12 @@ bool names_plugins(std::string const& override_text) {
 
 }  // namespace
 
-void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
-  description.add_options()  //
-      ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
-       "a run's directory, its checkpoints directory, or one checkpoint's")  //
-      ("which", with_default(options.which, "best|last|auto"),
-       "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
-       "else the last")  //
-      ("average", with_default(options.average, "N"),
-       "average the parameters of the N newest checkpoints")  //
-      ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
-      ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers: one that the model was trained with, which is loaded only if it is "
-       "named here (a file of the same name takes its place), or another one; can be given again")  //
-      ("trust-plugins", po::bool_switch(&options.trust_plugins),
-       "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
-}
-
-std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys,
-                                         Communicator const& world) {
+OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys,
+                                   Communicator const& world) {
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
-  std::vector<Checkpoint> checkpoints;
-  std::vector<std::string> reasons;
+  OpenedCheckpoints opened;
+  auto& [checkpoints, skipped] = opened;
   for (std::string const& directory : directories(options, world)) {
     if (checkpoints.size() == wanted) {
       break;
@@ -140,22 +120,22 @@ std::vector<Checkpoint> open_checkpoints(TrainedModelOptions const& options, Wan
     try {
       checkpoints.push_back(Checkpoint::open(directory, world, keys));
     } catch (DataError const& error) {
-      reasons.emplace_back(error.what());
+      skipped.emplace_back(error.what());
     }
   }
   if (checkpoints.size() < wanted) {
     throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted\n  {}", options.checkpoint,
                                 checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
-                                fmt::join(reasons, "\n  ")));
+                                fmt::join(skipped, "\n  ")));
   }
-  for (std::size_t reason = 0; reason < reasons.size() && world.rank() == 0; ++reason) {
-    report_on_stderr(fmt::format("skipped a checkpoint that does not verify: {}", reasons[reason]));
+  for (std::string& reason : skipped) {
+    reason = "skipped a checkpoint that does not verify: " + reason;
   }
-  return checkpoints;
+  return opened;
 }
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
-  std::vector<Checkpoint> const checkpoints = open_checkpoints(options);
+  auto [checkpoints, skipped] = open_checkpoints(options);
   Checkpoint const& first = checkpoints.front();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
@@ -169,6 +149,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
                  require(description);
                });
   model->load(checkpoints);
+  model->skipped_ = std::move(skipped);
   return model;
 }
 
@@ -213,8 +194,15 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
                                                             GenerationOptions const& options) {
-  GenerationModel const model{*model_, vocabulary_.special_ids(), config_.model.max_length};
-  return heddle::generate(runtime_.execution(), arena_, model, sources, options);
+  return heddle::generate(runtime_.execution(), arena_, generation_model(), sources, options);
+}
+
+std::unique_ptr<Generation> TrainedModel::generation(GenerationOptions const& options) {
+  return std::make_unique<Generation>(runtime_.execution(), arena_, generation_model(), options);
+}
+
+GenerationModel TrainedModel::generation_model() const {
+  return {*model_, vocabulary_.special_ids(), config_.model.max_length};
 }
 
 LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {

@@ -1,0 +1,67 @@
+#include "translation.hpp"
+
+#include <algorithm>
+
+namespace heddle {
+
+using Tokens = std::vector<std::int32_t>;
+
+EncodedLine encode_source(TrainedModel const& model, std::string const& text) {
+  Tokens tokens = model.vocabulary().source.encode(text);
+  if (tokens.empty()) {
+    return {};
+  }
+  std::size_t const count = tokens.size();
+  auto const longest = static_cast<std::size_t>(model.longest_source());
+  if (count <= longest) {
+    return {std::move(tokens)};
+  }
+  tokens.resize(longest);
+  return {std::move(tokens), count};
+}
+
+EncodedLine encode_prompt(TrainedModel const& model, std::string const& text, bool end) {
+  Tokens tokens = model.vocabulary().target.encode(text);
+  if (end) {
+    tokens.push_back(model.vocabulary().target.special_ids().end);
+  }
+  std::size_t const count = tokens.size();
+  if (std::ssize(tokens) <= model.longest_source()) {
+    return {std::move(tokens)};
+  }
+  tokens.erase(tokens.begin(), tokens.end() - model.config().model.max_length / 2);
+  return {std::move(tokens), count};
+}
+
+namespace {
+
+/// On one line: a vocabulary that has byte pieces can give others.
+std::string on_one_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLine const& line) {
+  if (!line.encoded.tokens) {
+    return {{"", 0}};
+  }
+  std::vector<Translation> translations;
+  for (Hypothesis const& hypothesis : line.hypotheses) {
+    translations.push_back({on_one_line(model.vocabulary().target.decode(hypothesis.tokens)), hypothesis.score});
+  }
+  return translations;
+}
+
+std::string continuation_of(TrainedModel const& model, GeneratedLine const& line, bool end) {
+  Tokenizer const& tokenizer = model.vocabulary().target;
+  Tokens const& continuation = line.hypotheses.front().tokens;
+  Tokens all = end ? Tokens() : *line.encoded.tokens;
+  std::string const before = tokenizer.decode(all);
+  all.insert(all.end(), continuation.begin(), continuation.end());
+  std::string const text = tokenizer.decode(all);
+  return on_one_line(text.starts_with(before) ? text.substr(before.size()) : tokenizer.decode(continuation));
+}
+
+}  // namespace heddle

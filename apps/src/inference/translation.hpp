@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "inference/line_queue.hpp"
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+/// A sentence to translate. One that is too long for the model loses its end; one with only white space has no tokens.
+EncodedLine encode_source(TrainedModel const& model, std::string const& text);
+/// A prompt to continue, with the end token behind it if `end`. One that leaves too little room for a continuation
+/// loses its start.
+EncodedLine encode_prompt(TrainedModel const& model, std::string const& text, bool end);
+
+struct Translation {
+  std::string text;
+  double score = 0;
+};
+/// The translations of a line, the best first; of a line without tokens one empty translation with score 0.
+std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLine const& line);
+/// The text that follows a prompt, which starts with a space where a new word starts.
+std::string continuation_of(TrainedModel const& model, GeneratedLine const& line, bool end);
+
+}  // namespace heddle

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <heddle/core/generation/generation.hpp>
+#include <heddle/core/layers/registries.hpp>
+#include <heddle/core/model/built_in_layers.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/kernels/register.hpp>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle::generation_sample {
+
+using Tokens = std::vector<std::int32_t>;
+
+constexpr std::int32_t end_id = 2;
+constexpr SideIds ids{.source = {.end = 0}, .target = {.begin = 1, .end = end_id}};
+
+struct SampleOptions {
+  std::int64_t vocabulary = 9;
+  NormPlacement norm = NormPlacement::post;
+  Positions positions = Positions::sinusoidal;
+  DType dtype = DType::float64;
+  std::string kernels = "reference";
+  std::int64_t max_length = 16;
+  bool prompts = false;                                  ///< a decoder-only model, which continues its sources
+  bool encoder = false;                                  ///< an encoder-only model
+  std::pair<std::string, OptionValue> self_attention{};  ///< an option of the decoder's
+};
+
+/// A small model with random weights whose next-token distributions are far from uniform.
+class Sample {
+ public:
+  explicit Sample(SampleOptions const& options) : options_(options) {
+    config_.encoder.layers = config_.decoder.layers = 2;
+    config_.d_model = 16;
+    config_.d_ff = 24;
+    config_.heads = 2;
+    config_.norm = options.norm;
+    config_.positions = options.positions;
+    config_.tie_embeddings = false;
+    config_.max_length = options.max_length;
+    if (options.prompts) {
+      config_.stacks = {"decoder"};
+      config_.decoder.sublayers = {"self_attention", "feed_forward"};
+    }
+    if (!options.self_attention.first.empty()) {
+      config_.decoder.settings = {
+          {"self_attention." + options.self_attention.first, {options.self_attention.second, "test"}}};
+    }
+    if (options.encoder) {
+      config_.stacks = {"encoder"};
+    }
+    register_built_in_kernels(registries_.kernels);
+    register_built_in_layers(registries_.layers);
+    KernelChoices const choices(options.kernels);
+    model_ = std::make_unique<Model>(
+        LayerSpec{"", Side::source, config_, options.dtype, {registries_.kernels, choices}, parallel_, parameters_},
+        registries_.layers, VocabularySizes{options.vocabulary, options.vocabulary, false});
+    parameters_.allocate(options.dtype);
+    parameters_.initialize(5);
+    options.dtype == DType::float64 ? sharpen<double>() : sharpen<float>();
+  }
+
+  std::vector<std::vector<Hypothesis>> generate(std::vector<Tokens> const& sources, GenerationOptions const& options) {
+    auto results = heddle::generate(execution_, arena_, {*model_, ids, config_.max_length}, sources, options);
+    EXPECT_EQ(arena_.mark(), 0U);
+    return results;
+  }
+
+  /// Adds the sources in that order, numbered by their index, as soon as there is room, and steps.
+  /// `after_step` is called with the number of results so far.
+  std::vector<std::vector<Hypothesis>> stream(std::vector<Tokens> const& sources, GenerationOptions const& options,
+                                              std::vector<std::size_t> const& order,
+                                              std::function<void(std::size_t)> const& after_step = {}) {
+    Generation generation(execution_, arena_, {*model_, ids, config_.max_length}, options);
+    std::vector<std::vector<Hypothesis>> results(sources.size());
+    std::size_t added = 0;
+    std::size_t done = 0;
+    while (added < order.size() || !generation.empty()) {
+      while (added < order.size() && generation.has_room()) {
+        generation.add(static_cast<std::int64_t>(order[added]), sources[order[added]]);
+        ++added;
+      }
+      for (Generated& generated : generation.step()) {
+        results[static_cast<std::size_t>(generated.number)] = std::move(generated.hypotheses);
+        ++done;
+      }
+      if (after_step) {
+        after_step(done);
+      }
+    }
+    EXPECT_EQ(done, sources.size());
+    EXPECT_EQ(arena_.mark(), 0U);
+    return results;
+  }
+
+  /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too.
+  std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
+    ArenaScope const scope(arena_);
+    Pack const pack = pack_of(source, prefix);
+    LayerContext context{execution_, arena_, pack};
+    Tensor const logits = model_->logits(context);
+    auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));
+    double sum = 0;
+    for (double const logit : row) {
+      sum += std::exp(logit);
+    }
+    for (double& logit : row) {
+      logit -= std::log(sum);
+    }
+    return row;
+  }
+
+  std::int32_t vocabulary() const { return static_cast<std::int32_t>(options_.vocabulary); }
+
+ private:
+  Pack pack_of(Tokens const& source, Tokens const& prefix) const {
+    SentencePair const pair{0, source, prefix};
+    if (!options_.prompts) {
+      return make_pack({&pair, 1}, ids);
+    }
+    TokenSequence sequence{0, {ids.target.begin}, {}, static_cast<std::int32_t>(source.size() + 1)};
+    sequence.input.insert(sequence.input.end(), source.begin(), source.end());
+    sequence.input.insert(sequence.input.end(), prefix.begin(), prefix.end());
+    sequence.output.assign(sequence.input.size(), -1);
+    return make_sequence_pack({&sequence, 1}, Side::target);
+  }
+
+  template <class Element>
+  void sharpen() {
+    Parameter const& output = *parameters_.find("output.weight");
+    auto host = to_host<Element>(output.value);
+    for (Element& value : host) {
+      value *= Element{5};
+    }
+    copy_from_host(output.value, host.data());
+    parameters_.bump_versions();
+  }
+
+  SampleOptions options_;
+  ModelConfig config_;
+  Registries registries_;
+  ParallelState parallel_;
+  ParameterSet parameters_{parallel_.mesh};
+  std::unique_ptr<Model> model_;
+  Arena scratch_;
+  Arena arena_;
+  Execution execution_{{}, scratch_};
+};
+
+inline std::vector<Tokens> sample_sources() {
+  return {{4, 5, 6}, {}, {7}, {3, 8, 8, 5, 4, 6, 3}, {6, 6}, {4, 5, 7, 7}};
+}
+
+inline void expect_same(std::vector<Hypothesis> const& found, std::vector<Hypothesis> const& expected,
+                        double tolerance) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_EQ(found[rank].tokens, expected[rank].tokens) << "rank " << rank;
+    EXPECT_NEAR(found[rank].log_probability, expected[rank].log_probability, tolerance);
+    EXPECT_NEAR(found[rank].score, expected[rank].score, tolerance);
+  }
+}
+
+}  // namespace heddle::generation_sample
