@@ -57,7 +57,9 @@ void print_checkpoint(DryRun const& run, PlanSession const& session) {
   auto const note = [](std::string const& message) { fmt::print("note: {}\n", message); };
   auto const found = run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
   if (!found) {
-    fmt::print("It would start in {}\n", run.directory.string());
+    std::string const& from = run.config.train.initialize_from;
+    fmt::print("It would start in {}{}\n", run.directory.string(),
+               from.empty() ? "" : " with the parameters of " + from);
     return;
   }
   check_same_run(*found, run.config, *session.data().data(), run.options.new_data);

@@ -67,8 +67,7 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   }
   std::vector<std::string> messages;
   for (auto const& [key, names] : lacking) {
-    messages.push_back(fmt::format("note: the checkpoint has no {} of {} parameters, which starts at zero: {}", key,
-                                   readable_count(names.size()), shortened(names)));
+    messages.push_back(fmt::format("note: {} is not in the checkpoint and starts at zero: {}", key, shortened(names)));
   }
   return messages;
 }

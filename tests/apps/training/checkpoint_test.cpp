@@ -107,5 +107,13 @@ TEST_F(StoredConfigTest, OfAnotherSeedThanTheStateIsRefused) {
               HasSubstr("was trained with the seed 7, but its configuration has train.seed = 5"));
 }
 
+TEST_F(StoredConfigTest, StateThatIsNotStoredStartsAtZeroAndIsNamed) {
+  Checkpoint const stored = checkpoint(config_of(""));  // of values only
+  std::string const name = stored.tensors().front().name;
+  EXPECT_THAT(new_state(stored, {{name, {8}}}), testing::IsEmpty());
+  EXPECT_THAT(new_state(stored, {{name, {8}, {value_key, "lion.momentum"}}}),
+              testing::ElementsAre("note: lion.momentum is not in the checkpoint and starts at zero: " + name));
+}
+
 }  // namespace
 }  // namespace heddle

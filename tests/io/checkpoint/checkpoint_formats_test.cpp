@@ -76,6 +76,26 @@ TEST_F(WantedKeysTest, AFileThatIsMissingOrOfAnotherLengthIsNoticed) {
   EXPECT_NE(test::message_of<DataError>([&] { open_values(directory_); }), "");
 }
 
+TEST_F(CheckpointTest, AnyKeysAreStored) {
+  SampleState sample(1);
+  sample.tensors().add({"w", {2}, {value_key, "lion.momentum", "another rule's"}}, {{{1, 2}, {-3, 4}, {5, -6}}});
+  Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
+  EXPECT_THAT(checkpoint.tensor("w").keys, testing::ElementsAre(value_key, "lion.momentum", "another rule's"));
+  EXPECT_THAT(checkpoint.read("w", "lion.momentum"), testing::ElementsAre(-3, 4));
+  EXPECT_THAT(checkpoint.read("w", "another rule's"), testing::ElementsAre(5, -6));
+  for (std::vector<std::string> const& wrong : std::vector<std::vector<std::string>>{{},
+                                                                                     {"momentum"},
+                                                                                     {"momentum", value_key},
+                                                                                     {value_key, "a", "a"},
+                                                                                     {value_key, ""},
+                                                                                     {value_key, "a/b"},
+                                                                                     {value_key, ".a"}}) {
+    SampleState other(2);
+    other.tensors().add({"w", {2}, wrong}, {});
+    EXPECT_THAT(test::message_of<Error>([&] { other.commit_to(store()); }), HasSubstr("parameter 'w' does not have"));
+  }
+}
+
 /// The digest of everything that a checkpoint holds: names, shapes, keys, numbers, and the training state.
 std::string digest_of_content(Checkpoint const& checkpoint) {
   Sha256 hash;
