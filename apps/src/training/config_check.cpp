@@ -66,6 +66,7 @@ ModelDescription describe_trainable(Config const& config, LayerRegistry const& l
 
 void check_config(Config config, Registries const& registries) {
   registries.kernels.require_known(config.kernels);
+  settle_rules(config.optimizer, registries.kernels);
   settle_validate_bleu(config, registries.layers);
   ModelDescription const model = describe_trainable(config, registries.layers);
   make_mesh(config, model, 0, ranks_of(config.parallel));
