@@ -121,7 +121,7 @@ Ledgers ledgers_of(ParallelState const& parallel) {
 struct Measured {
   std::vector<double> seconds;  ///< of a step, one for each repetition
   double activation_bytes = 0;
-  double state_bytes = 0;       ///< parameters, gradients, moments
+  double state_bytes = 0;       ///< parameters, gradients, optimizer state
   std::vector<double> traffic;  ///< operations and bytes of a step, by group and verb
   std::optional<PipelineTimes> times;
 
@@ -198,7 +198,8 @@ class Bench {
 
   /// The ledgers are those before and after one step: all steps are equal.
   void take_max(Measured& measured, TrainingEngine& engine, Ledgers const& before, Ledgers const& after) {
-    std::int64_t const state = 2 * engine.parameters().values().bytes() + engine.optimizer().moment_bytes();
+    std::int64_t const state = engine.parameters().values().bytes() + engine.parameters().gradients().bytes() +
+                               engine.optimizer().local().state_bytes();
     std::vector<double> mine{static_cast<double>(engine.pipeline().peak_memory().total()), static_cast<double>(state)};
     for (std::size_t group = 0; group < after.size(); ++group) {
       for (std::size_t verb = 0; verb < verbs; ++verb) {
@@ -233,7 +234,7 @@ void print(Layout const& layout, Measured const& measured, Options const& option
   auto const [min, max] = std::ranges::minmax(measured.seconds);
   fmt::print(
       "\n{}\n  step {:.4f} s ({:.4f} to {:.4f})   {:.0f} tokens/s   activations {:.1f} MiB   "
-      "parameters, gradients, moments {:.1f} MiB\n",
+      "parameters, gradients, optimizer state {:.1f} MiB\n",
       describe(layout), measured.median(), min, max, speed, measured.activation_bytes / mebibyte,
       measured.state_bytes / mebibyte);
   for (std::size_t group = 0; group < group_names.size(); ++group) {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <functional>
 #include <heddle/core/operations/activation.hpp>
-#include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
@@ -256,17 +256,18 @@ void add_tensor_ops(Bench const& bench, heddle::TensorOps& ops, std::string cons
   });
 }
 
-void add_optimizer(Bench const& bench, heddle::Adam& adam, heddle::TensorOps& ops, std::string const& name,
+void add_optimizer(Bench const& bench, heddle::Update& adam, heddle::TensorOps& ops, std::string const& name,
                    std::int64_t size) {
   add(name + "/adam/" + std::to_string(size), {28 * size, size}, [=, &bench, &adam, &ops] {
     auto const parameters = [&] { return bench.random(DType::float32, {size}); };
-    heddle::AdamCall call{.value = parameters(),
-                          .gradient = parameters(),
-                          .first_moment = parameters(),
-                          .second_moment = parameters(),
-                          .scalars = Tensor::allocate(DType::float64, {heddle::adam_scalars::count})};
-    heddle::write_adam_scalars(call, {.learning_rate = 1e-6});
-    ops.fill(bench.execution, call.second_moment, 1);
+    heddle::UpdateCall call{.rule = "adam",
+                            .value = parameters(),
+                            .gradient = parameters(),
+                            .state = {parameters(), parameters()},
+                            .scalars = Tensor::allocate(DType::float64, {heddle::update_scalars::count}),
+                            .options = heddle::option_values(adam.rule(), {})};
+    copy_from_host(call.scalars, heddle::update_scalars_of(adam.rule(), call.options, {.learning_rate = 1e-6}).data());
+    ops.fill(bench.execution, call.state[1], 1);
     return [&bench, &adam, call] { adam.update(bench.execution, call); };
   });
   add(name + "/sum_of_squares/" + std::to_string(size), {4 * size, size}, [=, &bench, &ops] {
@@ -316,7 +317,7 @@ void add_all(Bench const& bench, heddle::KernelRegistries const& registries) {
                   });
   }
   if (bench.dtype == DType::float32) {
-    for_each_fast(registries.of<heddle::Adam>(), heddle::AdamProblem{bench.dtype},
+    for_each_fast(registries.of<heddle::Update>(), heddle::UpdateProblem{"adam", bench.dtype},
                   [&](auto& kernel, std::string const& name) {
                     add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 20);
                     add_optimizer(bench, kernel, ops, name, std::int64_t{1} << 25);

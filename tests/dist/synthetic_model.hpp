@@ -13,6 +13,7 @@
 #include <map>
 
 #include "dist_fixture.hpp"
+#include "orthogonal_rule.hpp"
 
 namespace heddle {
 
@@ -20,7 +21,9 @@ namespace heddle {
 struct WholeTensor {
   std::string name;
   Shape shape;
-  std::vector<float> value, first_moment, second_moment;
+  std::map<std::string, std::vector<float>> arrays = {};  ///< by key
+
+  bool operator==(WholeTensor const&) const = default;
 };
 
 /// Eight layers of parameters of every kind, and two that several stages hold, on any mesh. Gradients are small
@@ -35,12 +38,13 @@ class SyntheticModel {
     std::int64_t bucket_elements = 64;
     bool exact = true;
     std::vector<ParameterGroup> groups = {};
+    std::string rule = "adam";
   };
 
   SyntheticModel(ParallelState const& state, Options const& options)
       : parallel(state),
         registries(built_in()),
-        parameters(declared(state.mesh)),
+        parameters(declared(state.mesh, config_of(options), registries)),
         model(WholeModel::gather(state, parameters)),
         optimizer(config_of(options), {registries, choices}, state, parameters, execution,
                   {.shard = options.shard, .bucket_elements = options.bucket_elements}),
@@ -52,6 +56,9 @@ class SyntheticModel {
   /// Adds every rank's part of the gradient of `micro_batch`.
   void run_micro_batch(std::int64_t micro_batch) {
     for (Parameter const& parameter : parameters.all()) {
+      if (parameter.gradient.empty()) {
+        continue;  // it is frozen
+      }
       auto gradient = to_host<float>(parameter.gradient);
       std::uint64_t const key = random_key(17, parameter.spec.name);
       IndexRange const mine = part_of(parameter);
@@ -96,10 +103,9 @@ class SyntheticModel {
     std::vector<WholeTensor> whole;
     for (std::size_t index = 0; index < stream.tensors().size(); ++index) {
       StreamedTensor const& tensor = stream.tensors()[index];
-      WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape), {}, {}, {}});
-      std::vector<float>* const parts[] = {&filled.value, &filled.first_moment, &filled.second_moment};
+      WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape)});
       for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
-        std::vector<float>& elements = *parts[key];
+        std::vector<float>& elements = filled.arrays[tensor.keys[key]];
         elements.resize(static_cast<std::size_t>(filled.shape.size()));
         for (std::int64_t begin = 0; begin < filled.shape.size(); begin += chunk) {
           IndexRange const range{begin, std::min(begin + chunk, filled.shape.size())};
@@ -131,15 +137,14 @@ class SyntheticModel {
         });
         return local;
       };
-      copy_from_host(parameter.value, mine(whole.value).data());
-      std::vector<float> const first = mine(whole.first_moment);
-      std::vector<float> const second = mine(whole.second_moment);
-      for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
-        auto const piece = [&](std::vector<float> const& moments) {
-          return std::span(moments).subspan(static_cast<std::size_t>(kept.begin),
-                                            static_cast<std::size_t>(kept.count()));
-        };
-        optimizer.set_moments(parameter, kept, piece(first), piece(second));
+      copy_from_host(parameter.value, mine(whole.arrays.at(value_key)).data());
+      for (std::string const& key : parameter.state) {
+        std::vector<float> const state = mine(whole.arrays.at(key));
+        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+          optimizer.set_state(
+              parameter, key, kept,
+              std::span(state).subspan(static_cast<std::size_t>(kept.begin), static_cast<std::size_t>(kept.count())));
+        }
       }
     }
   }
@@ -176,10 +181,11 @@ class SyntheticModel {
   static KernelRegistries built_in() {
     KernelRegistries registries;
     register_built_in_kernels(registries);
+    add_orthogonal_rule(registries);
     return registries;
   }
 
-  static ParameterSet declared(Mesh const& mesh) {
+  static ParameterSet declared(Mesh const& mesh, OptimizerConfig const& config, KernelRegistries const& rules) {
     ParameterSet set(mesh);
     int const here = mesh.coordinate(MeshAxis::pipeline);
     int const last = mesh.size(MeshAxis::pipeline) - 1;
@@ -210,6 +216,7 @@ class SyntheticModel {
     if (here != 0) {
       declare_tied();
     }
+    assign_rules(config, rules, set);
     set.allocate(DType::float32);
     set.initialize(3);
     return set;
@@ -222,6 +229,7 @@ class SyntheticModel {
 
   static OptimizerConfig config_of(Options const& options) {
     OptimizerConfig config;
+    config.name = options.rule;
     config.clip_norm = options.clip_norm;
     config.groups = options.groups;
     return config;

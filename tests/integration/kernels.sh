@@ -42,7 +42,7 @@ grep -q 'Nothing is measured on this machine' listing || fail "without a cache i
 "$HEDDLE" kernels --benchmark --config run.toml --all > listing 2> log || fail "--benchmark"
 peaks='^Peak of multiplications: [1-9][0-9.]* GFLOP/s \([a-z0-9]+\); of y \+= x( in (L2|L3|memory): [1-9][0-9.]* GB/s){3}$'
 grep -Eq "$peaks" listing || fail "no peaks"
-for operation in gemm attention residual_norm activation softmax_cross_entropy embedding adam tensor_ops; do
+for operation in gemm attention residual_norm activation softmax_cross_entropy embedding update tensor_ops; do
   grep -q "^$operation: " listing || fail "no table of $operation"
   grep -q "\"$operation\": {" "$default" || fail "$operation is not in the cache"
 done
@@ -108,7 +108,7 @@ train by_speed --set 'kernels.cache=""'
 ! grep -q 'chosen by' log || fail "a run without a cache talks of one"
 train named --set 'kernels.cache=""' --set kernels.gemm=kokkos --set kernels.attention=kokkos --set kernels.residual_norm=kokkos \
   --set kernels.activation=kokkos --set kernels.softmax_cross_entropy=kokkos --set kernels.embedding=kokkos \
-  --set kernels.adam=kokkos --set kernels.tensor_ops=kokkos
+  --set kernels.update=kokkos --set kernels.tensor_ops=kokkos
 train measured --set kernels.cache=portable.json
 grep -q 'kernels are chosen by the times in portable.json' log || fail "it is not said how kernels are chosen"
 equal measured named || fail "auto does not take what was fastest"

@@ -56,6 +56,8 @@ variant prefix $'stacks = ["decoder"]\npositions = "rotary"\nattention_dropout =
   "$(decoder 'self_attention = { mask = "prefix" }')"
 variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactivation = "swiglu"\nembedding_norm = true' \
   "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
+variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
+learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
 ! h5diff -q $(parameters window.killed) $(parameters norms.killed) /parameters > /dev/null ||
   fail "h5diff finds two models equal: this test proves nothing"
 echo "$variants models killed and resumed"

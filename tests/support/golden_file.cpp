@@ -78,7 +78,7 @@ ModelConfig GoldenFile::model() const {
 
 OptimizerConfig GoldenFile::optimizer() const {
   OptimizerConfig config;
-  config.name = settings_.at("optimizer") == "adamw" ? OptimizerName::adamw : OptimizerName::adam;
+  config.name = settings_.at("optimizer");
   config.learning_rate = number("learning_rate");
   config.weight_decay = number("weight_decay");
   config.clip_norm = number("clip_norm");

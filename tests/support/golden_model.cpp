@@ -60,7 +60,7 @@ double TestBench::update(Optimizer const& optimizer, double learning_rate, std::
   }
   double const norm = std::sqrt(squares);
   optimizer.begin({.learning_rate = learning_rate, .gradient_scale = optimizer.gradient_scale(norm), .step = step});
-  optimizer.apply(execution(), {0, parameters_.size()});
+  optimizer.apply(execution(), {0, parameters_.gradient_size()});
   parameters_.bump_versions();
   return norm;
 }
@@ -72,8 +72,12 @@ ModelDescription description_of(ModelConfig const& config) {
 }
 
 TestModel::TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
-                     KernelChoices const& choices)
+                     KernelChoices const& choices, std::vector<std::string> const& frozen)
     : bench(config, dtype, choices), model(bench.spec("", Side::source), bench.registries().layers, vocabulary) {
+  for (Parameter& parameter : bench.parameters().all()) {
+    parameter.rule.frozen = std::ranges::any_of(
+        frozen, [&](std::string const& pattern) { return matches_pattern(pattern, parameter.spec.name); });
+  }
   bench.allocate();
 }
 

@@ -38,7 +38,7 @@ class TestBench {
   double update(Optimizer const& optimizer, double learning_rate, std::int64_t step);
   /// An optimizer of all parameters.
   Optimizer optimizer(OptimizerConfig const& config) {
-    return {config, kernels(), parameters_, {IndexRange{0, parameters_.size()}}};
+    return {config, kernels(), parameters_, {IndexRange{0, parameters_.gradient_size()}}};
   }
 
  private:
@@ -56,10 +56,10 @@ class TestBench {
 /// The description of a model of built-in layers.
 ModelDescription description_of(ModelConfig const& config);
 
-/// A whole model on a bench.
+/// A whole model on a bench. Parameters whose names match one of `frozen` have no gradient.
 struct TestModel {
   TestModel(ModelConfig const& config, VocabularySizes const& vocabulary, DType dtype,
-            KernelChoices const& choices = reference_kernels());
+            KernelChoices const& choices = reference_kernels(), std::vector<std::string> const& frozen = {});
 
   TestBench bench;
   Model model;

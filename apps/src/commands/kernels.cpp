@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/library.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/core/tensor/runtime.hpp>
@@ -106,6 +107,14 @@ void print_registries(Config const& config, Registries const& registries, Execut
   KernelSelections const selections = select_kernels(config, registries, execution, vocabulary);
   for (AnyKernelRegistry const* registry : registries.kernels.all()) {
     print_operation(*registry, selections);
+  }
+  std::cout << "\nUpdate rules, for optimizer.name, and their options:\n";
+  for (RuleDefinition const& rule : update_rules(registries.kernels)) {
+    std::cout << fmt::format("    {:<21}   keeps {} for a parameter\n", rule.name,
+                             rule.state.empty() ? "nothing" : fmt::format("{}", fmt::join(rule.state, ", ")));
+    for (RuleOption const& option : rule.options) {
+      std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
+    }
   }
   std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
   for (LayerRegistry::Entry const& entry : registries.layers.entries()) {

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/planning/network.hpp>
@@ -128,6 +129,7 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   Config checked = loaded.config;
   checked.parallel = {};  // the plan chooses the layout
   check_config(checked, loaded.registries);
+  settle_rules(loaded.config.optimizer, loaded.registries.kernels);
   settle_validate_bleu(loaded.config, loaded.registries);
 }
 

@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
@@ -128,6 +129,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
+  settle_rules(config.optimizer, registries.kernels);
   settle_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
@@ -169,6 +171,7 @@ ExitCode train_dry(TrainOptions const& options) {
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
   check_config(config, registries);
+  settle_rules(config.optimizer, registries.kernels);
   settle_validate_bleu(config, registries);
   print_warnings(config);
   return dry_run({.options = options,

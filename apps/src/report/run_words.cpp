@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -87,7 +89,11 @@ std::string to_go_further(Ending const& ending) {
 std::string describe_changes(Config const& config) {
   std::string text;
   std::string section;
-  for (ConfigDifference const& difference : differences(Config(), config)) {
+  Config defaults;
+  std::ranges::copy_if(config.optimizer.options,
+                       std::inserter(defaults.optimizer.options, defaults.optimizer.options.end()),
+                       [](auto const& option) { return option.second.origin == default_option; });
+  for (ConfigDifference const& difference : differences(defaults, config)) {
     std::size_t const dot = difference.key.find('.');
     std::string const key = difference.key.substr(dot + 1);
     bool const same_section = difference.key.substr(0, dot) == std::exchange(section, difference.key.substr(0, dot));

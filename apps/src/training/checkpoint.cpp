@@ -13,9 +13,6 @@ namespace heddle {
 
 namespace {
 
-constexpr char const* first_moment = "adam.first_moment";
-constexpr char const* second_moment = "adam.second_moment";
-
 void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   std::string const& name = parameter.spec.name;
   if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.spec.shape.to_vector()) {
@@ -44,9 +41,10 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
     slices.push_back(own_slice(parameter, value_key));
-    for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
-      slices.push_back(own_slice(parameter, first_moment, kept));
-      slices.push_back(own_slice(parameter, second_moment, kept));
+    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+      for (std::string const& key : parameter.state) {
+        slices.push_back(own_slice(parameter, key, kept));
+      }
     }
   }
   // Parameters that the checkpoint lacks stay: whoever reads them reports that, together with the other ranks.
@@ -81,13 +79,13 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
     copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
-    for (IndexRange const& kept : optimizer.kept_moments(parameter)) {
-      auto const moment = [&](char const* key) {
-        return checkpoint.tensor(parameter.spec.name).find(key)
-                   ? checkpoint.read(own_slice(parameter, key, kept))
-                   : std::vector<float>(static_cast<std::size_t>(kept.count()));
-      };
-      optimizer.set_moments(parameter, kept, moment(first_moment), moment(second_moment));
+    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+      for (std::string const& key : parameter.state) {
+        optimizer.set_state(parameter, key, kept,
+                            checkpoint.tensor(parameter.spec.name).find(key)
+                                ? checkpoint.read(own_slice(parameter, key, kept))
+                                : std::vector<float>(static_cast<std::size_t>(kept.count())));
+      }
     }
   }
   parameters.bump_versions();

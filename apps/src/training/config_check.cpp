@@ -73,6 +73,7 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
 
 void check_config(Config config, Registries const& registries) {
   registries.kernels.require_known(config.kernels);
+  settle_rules(config.optimizer, registries.kernels);
   settle_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
   make_mesh(config, model, 0, ranks_of(config.parallel));

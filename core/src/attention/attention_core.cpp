@@ -191,7 +191,7 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
     all.bias = positions_->bias_gradient(context);
   }
   if (score_weight_ != nullptr) {
-    all.score_weight = score_weight_->gradient;
+    all.score_weight = context.gradient_of(*score_weight_);
   }
   if (tokens_are_split(context)) {
     context_attention_.backward(task(context), kernel, grad_output, all);

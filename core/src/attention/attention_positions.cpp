@@ -113,7 +113,7 @@ class RelativePositions final : public LearnedBias {
       : LearnedBias(spec, 2 * spec.stack.model.max_distance + 1) {}
 
   Tensor bias(LayerContext& /*context*/) const override { return weight().value; }
-  Tensor bias_gradient(LayerContext& /*context*/) const override { return weight().gradient; }
+  Tensor bias_gradient(LayerContext& context) const override { return context.gradient_of(weight()); }
 };
 
 /// The bucket of a distance = key position - query position (Raffel et al. 2020, as in their code). Half of the buckets
@@ -168,7 +168,9 @@ class BucketPositions final : public LearnedBias {
     return gradient;
   }
   void bias_gradient_done(LayerContext& context, Tensor const& gradient) const override {
-    tensor_ops_->add_gathered_columns(context.execution, gradient, bucket_, weight().gradient);
+    if (!weight().gradient.empty()) {
+      tensor_ops_->add_gathered_columns(context.execution, gradient, bucket_, weight().gradient);
+    }
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/activation_functions.hpp>
+#include <heddle/core/base/spelling.hpp>
 #include <type_traits>
 
 namespace heddle {
@@ -317,21 +318,41 @@ void add_group(Keys const& keys, ParameterGroup& group) {
   keys.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0), "times the schedule's learning rate");
   keys.key("weight_decay", group.rule.weight_decay, at_least(0), "if not given: optimizer.weight_decay");
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
+  keys.key("name", group.rule.name, any(), "update rule; \"\": optimizer.name");
+}
+
+/// Lets the table that was added with this path take the options of update rules, which are checked when the rules are
+/// known. A name near that of another key is a misspelling.
+void take_rule_options(ConfigTree& tree, std::string const& path, Settings& options) {
+  ConfigTable& table = *std::ranges::find(tree.tables, path, &ConfigTable::path);
+  std::vector<std::string> const names = names_of_keys(table.keys);
+  auto const option = [&options](std::string const& name) {
+    return key_of_settings(options, {.name = name, .type = Type::any}, ResumeRule::trajectory);
+  };
+  for (auto const& [name, setting] : options) {
+    table.keys.push_back(option(name));
+  }
+  table.others = ", or an option of the update rule, which `heddle kernels` lists";
+  table.other = [names, option](std::string const& name) {
+    bool const misspelled = name.find('.') != std::string::npos || !nearest_spelling(name, names).empty();
+    return misspelled ? std::nullopt : std::optional(option(name));
+  };
 }
 
 void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
-  Keys const keys = add_section(tree, "optimizer", "how parameters are updated");
-  keys.key("name", optimizer.name, "adamw decouples weight decay from the gradient");
+  Keys const keys = add_section(tree, "optimizer", "how parameters are updated", &optimizer.places);
+  keys.key("name", optimizer.name, non_empty(), "update rule; `heddle kernels` lists them and their options");
   keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
   keys.key("schedule", optimizer.schedule, "after the warm-up; cosine and linear reach 0 at train.steps");
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
-  keys.key("beta1", optimizer.beta1, below_one(), "decay rate of the first moment");
-  keys.key("beta2", optimizer.beta2, below_one(), "decay rate of the second moment");
-  keys.key("epsilon", optimizer.epsilon, above_zero(), "added to the denominator");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
   add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},
                    "Per-group overrides of the optimizer; no parameter may be in two groups", add_group);
+  take_rule_options(tree, "optimizer", optimizer.options);
+  for (ParameterGroup& group : optimizer.groups) {
+    take_rule_options(tree, "optimizer.group." + group.name, group.rule.options);
+  }
 }
 
 void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
@@ -373,6 +394,7 @@ ConfigKey key_of_operation(KernelChoices& kernels, std::string const& operation)
 }
 
 void add_extensions(ConfigTree& tree, Config& config) {
+  tree.aliases["kernels.adam"] = "kernels.update";  // in the files of version 0.1 and before
   Keys const kernels =
       add_section(tree, "kernels", "which implementation computes an operation; `heddle kernels` lists them");
   ConfigTable& table = tree.tables.back();

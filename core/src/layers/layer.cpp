@@ -19,6 +19,11 @@ void LayerContext::progress() const {
   }
 }
 
+Tensor LayerContext::gradient_of(Parameter const& parameter) const {
+  return parameter.gradient.empty() ? arena.allocate(parameter.value.dtype(), parameter.value.shape())
+                                    : parameter.gradient;
+}
+
 Dropout make_dropout(LayerContext const& context, double rate, std::string_view name, Side side) {
   Dropout dropout;
   if (context.training && rate > 0) {

@@ -193,10 +193,12 @@ void Linear::backward_add(LayerContext& context, Tensor const& grad_y, Tensor co
 }
 
 void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const {
-  gemm_->multiply(
-      context.execution,
-      {.a = grad_y, .b = x, .c = matrix(weight_.gradient), .bias = {}, .transpose_a = true, .accumulate = true});
-  if (bias_ != nullptr) {
+  if (!weight_.gradient.empty()) {
+    gemm_->multiply(
+        context.execution,
+        {.a = grad_y, .b = x, .c = matrix(weight_.gradient), .bias = {}, .transpose_a = true, .accumulate = true});
+  }
+  if (bias_ != nullptr && !bias_->gradient.empty()) {
     tensor_ops_->add_column_sums(context.execution, grad_y, bias_->gradient);
   }
   context.progress();

@@ -81,8 +81,8 @@ void Norm::backward(LayerContext& context, Activations const& activations, Gradi
   kernel_->backward(context.execution, activations.call, activations.output, gradients.normalized, gradients.sum,
                     {.residual = gradients.residual,
                      .branch = gradients.branch,
-                     .weight = weight_ != nullptr ? weight_->gradient : Tensor(),
-                     .bias = bias_ != nullptr ? bias_->gradient : Tensor()});
+                     .weight = weight_ != nullptr ? context.gradient_of(*weight_) : Tensor(),
+                     .bias = bias_ != nullptr ? context.gradient_of(*bias_) : Tensor()});
 }
 
 void Norm::done(LayerContext const& context) const {

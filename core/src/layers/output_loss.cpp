@@ -159,10 +159,12 @@ void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTarget
 }
 
 void OutputLoss::add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const {
-  gemm_->multiply(
-      context.execution,
-      {.a = grad_logits, .b = hidden, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
-  if (bias_ != nullptr) {
+  if (!table_.gradient.empty()) {
+    gemm_->multiply(
+        context.execution,
+        {.a = grad_logits, .b = hidden, .c = table_.gradient, .bias = {}, .transpose_a = true, .accumulate = true});
+  }
+  if (bias_ != nullptr && !bias_->gradient.empty()) {
     tensor_ops_->add_column_sums(context.execution, grad_logits, bias_->gradient);
   }
 }

@@ -124,8 +124,11 @@ void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, Tok
                               Tensor const& grad_output, Saved const& saved) const {
   ArenaScope const scope(context.arena);
   Tensor const grad = norm_ ? normalize_backward(context, grad_output, saved.get<Activations>()) : grad_output;
-  embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad), table_.gradient,
-                       learned_positions_ != nullptr ? learned_positions_->gradient : Tensor());
+  Tensor const grad_positions = learned_positions_ != nullptr ? learned_positions_->gradient : Tensor();
+  if (!table_.gradient.empty() || !grad_positions.empty()) {
+    embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad), table_.gradient,
+                         grad_positions);
+  }
   context.uses_done(std::array<Parameter const*, 1>{&table_});
   if (learned_positions_ != nullptr) {
     context.uses_done(std::array<Parameter const*, 1>{learned_positions_});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/operations/dispatch.hpp>
@@ -166,42 +167,75 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   return blocks_.emplace_back(std::move(block));
 }
 
-void ParameterSet::arrange() {
-  std::int64_t const replicas = mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
-  std::int64_t const divisible = alignment_elements * replicas;
-  size_ = 0;
-  for (auto parameter = parameters_.begin(); parameter != parameters_.end(); ++parameter) {
-    bool const shared = parameter->spec.stages.size() > 1;
-    bool const followed = std::next(parameter) != parameters_.end() && std::next(parameter)->follows;
-    std::int64_t const begin = shared ? rounded_up(size_, divisible) : size_;
-    std::int64_t const end = begin + reserved_elements(*parameter, mesh_);
-    parameter->place = {begin, followed ? end : rounded_up(end, alignment_elements)};
-    size_ = shared ? rounded_up(parameter->place.end, divisible) : parameter->place.end;
+std::vector<Parameter const*> ParameterSet::trained() const {
+  std::vector<Parameter const*> trained;
+  for (Parameter const& parameter : parameters_) {
+    if (parameter.place.end <= gradient_size_) {
+      trained.push_back(&parameter);
+    }
   }
-  size_ = rounded_up(size_, divisible);
+  return trained;
+}
+
+void ParameterSet::arrange() {
+  std::vector<Group> groups;
+  for (Parameter& parameter : parameters_) {
+    parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
+  }
+  auto const is_frozen = [](Group const& group) {
+    return std::ranges::all_of(group, [](Parameter const* each) { return each->rule.frozen; });
+  };
+  auto const frozen = std::ranges::stable_partition(groups, std::not_fn(is_frozen));
+  size_ = 0;
+  std::for_each(groups.begin(), frozen.begin(), [this](Group const& group) { place(group); });
+  size_ = gradient_size_ = rounded_up(size_, divisible());
+  std::ranges::for_each(frozen, [this](Group const& group) { place(group); });
+}
+
+std::int64_t ParameterSet::divisible() const {
+  return alignment_elements * mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
+}
+
+void ParameterSet::place(Group const& group) {
+  bool const alone = std::ranges::any_of(
+      group, [](Parameter const* each) { return each->spec.stages.size() > 1 || each->updated_whole; });
+  if (alone) {
+    size_ = rounded_up(size_, divisible());
+  }
+  for (Parameter* const parameter : group) {
+    std::int64_t const end = size_ + reserved_elements(*parameter, mesh_);
+    parameter->place = {size_, parameter == group.back() ? rounded_up(end, alignment_elements) : end};
+    size_ = parameter->place.end;
+  }
+  if (alone) {
+    size_ = rounded_up(size_, divisible());
+  }
 }
 
 void ParameterSet::allocate(DType dtype) {
   arrange();
-  bind(Tensor::allocate(dtype, {size_}), Tensor::allocate(dtype, {size_}));
+  bind(Tensor::allocate(dtype, {size_}), Tensor::allocate(dtype, {gradient_size_}));
 }
 
 void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
   values_ = values;
   gradients_ = gradients;
+  auto const bound = [&](IndexRange const& place, Tensor& value, Tensor& gradient) {
+    value = values_.rows(place.begin, place.count());
+    bool const trained = !gradients_.empty() && place.end <= gradient_size_;
+    gradient = trained ? gradients_.rows(place.begin, place.count()) : Tensor();
+  };
   for (Parameter& parameter : parameters_) {
-    std::int64_t const count = parameter.local_shape.size();
-    parameter.value = values_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
-    if (!gradients_.empty()) {
-      parameter.gradient = gradients_.rows(parameter.place.begin, count).reshaped(parameter.local_shape);
+    std::int64_t const begin = parameter.place.begin;
+    bound({begin, begin + parameter.local_shape.size()}, parameter.value, parameter.gradient);
+    parameter.value = parameter.value.reshaped(parameter.local_shape);
+    if (!parameter.gradient.empty()) {
+      parameter.gradient = parameter.gradient.reshaped(parameter.local_shape);
     }
   }
   for (ParameterBlock& block : blocks_) {
     std::int64_t const begin = block.members.front()->place.begin;
-    block.value = values_.rows(begin, block.size());
-    if (!gradients_.empty()) {
-      block.gradient = gradients_.rows(begin, block.size());
-    }
+    bound({begin, begin + block.size()}, block.value, block.gradient);
   }
 }
 

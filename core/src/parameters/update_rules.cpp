@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <map>
 #include <span>
 
 namespace heddle {
@@ -17,6 +18,16 @@ std::string first_names(std::vector<std::string> const& names) {
 
 bool has(ParameterGroup const& group, std::string const& name) {
   return std::ranges::any_of(group.parameters, [&](auto const& pattern) { return matches_pattern(pattern, name); });
+}
+
+/// A group's rule, completed by [optimizer]'s.
+UpdateRule rule_of(OptimizerConfig const& config, ParameterGroup const& group) {
+  UpdateRule rule = group.rule;
+  if (rule.name.empty() || rule.name == config.name) {
+    rule.name = config.name;
+    rule.options.insert(config.options.begin(), config.options.end());
+  }
+  return rule;
 }
 
 }  // namespace
@@ -56,14 +67,45 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
     }
     found = &group;
   }
-  return found != nullptr ? found->rule : UpdateRule{.weight_decay = config.weight_decay};
+  return found != nullptr
+             ? rule_of(config, *found)
+             : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
 }
 
-ParameterSet& assign_rules(OptimizerConfig const& config, ParameterSet& parameters) {
+void settle_rules(OptimizerConfig& config, KernelRegistries const& registries) {
+  auto const settle = [&](std::string const& name, std::string const& place, Settings& options) {
+    RuleDefinition const rule = rule_definition(registries, name, place);
+    static_cast<void>(option_values(rule, options));
+    for (auto const& [description, value] : rule.options) {
+      OptionValue const otherwise =
+          description.type == OptionDescription::Type::boolean ? OptionValue(value != 0) : OptionValue(value);
+      Setting& setting = options.try_emplace(description.name, Setting{otherwise, default_option}).first->second;
+      setting.value = *description.converted(setting.value);
+    }
+  };
+  settle(config.name, config.places.of("name"), config.options);
+  for (ParameterGroup& group : config.groups) {
+    std::string const place = group.places.of("name");
+    if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
+      settle(own, place, group.rule.options);
+    } else {
+      static_cast<void>(option_values(rule_definition(registries, config.name, place), group.rule.options));
+    }
+  }
+}
+
+void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters) {
+  std::map<std::string, RuleDefinition> rules;
   for (Parameter& parameter : parameters.all()) {
     parameter.rule = update_rule(config, parameter.spec.name);
+    std::string const& name = parameter.rule.name;
+    if (!rules.contains(name)) {
+      rules[name] = rule_definition(registries, name, config.places.of("name"));
+    }
+    RuleDefinition const& rule = rules[name];
+    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
+    parameter.updated_whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
   }
-  return parameters;
 }
 
 void require_patterns_match(OptimizerConfig const& config, std::vector<std::string> const& names) {
@@ -96,17 +138,21 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
 
 std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters) {
   std::vector<RuledRange> ranges;
-  for (Parameter const& parameter : parameters.all()) {
-    if (ranges.empty() || !(ranges.back().rule == parameter.rule)) {
-      std::int64_t const begin = ranges.empty() ? 0 : parameter.place.begin;
-      if (!ranges.empty()) {
-        ranges.back().range.end = begin;
-      }
-      ranges.push_back({{begin, begin}, parameter.rule});
+  for (Parameter const* const parameter : parameters.trained()) {
+    bool const alike = !ranges.empty() && !parameter->updated_whole && !ranges.back().first->updated_whole &&
+                       ranges.back().first->rule == parameter->rule;
+    if (alike) {
+      ranges.back().range.end = parameter->place.end;
+      continue;
     }
+    std::int64_t const begin = ranges.empty() ? 0 : parameter->place.begin;
+    if (!ranges.empty()) {
+      ranges.back().range.end = begin;
+    }
+    ranges.push_back({{begin, parameter->place.end}, parameter});
   }
   if (!ranges.empty()) {
-    ranges.back().range.end = parameters.size();
+    ranges.back().range.end = parameters.gradient_size();
   }
   return ranges;
 }

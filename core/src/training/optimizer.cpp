@@ -8,18 +8,6 @@
 
 namespace heddle {
 
-namespace {
-
-std::int64_t elements_of(std::vector<IndexRange> const& parts) {
-  std::int64_t elements = 0;
-  for (IndexRange const& part : parts) {
-    elements += part.count();
-  }
-  return elements;
-}
-
-}  // namespace
-
 double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) {
   double const peak = optimizer.learning_rate;
   auto const warmup = static_cast<double>(std::max<std::int64_t>(optimizer.warmup_steps, 1));
@@ -45,56 +33,135 @@ double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::i
 
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
                      std::vector<IndexRange> parts)
-    : config_(config),
-      parameters_(assign_rules(config, parameters)),
-      rules_(ruled_ranges(parameters)),
-      parts_(std::move(parts)),
-      first_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
-      second_moments_(Tensor::allocate(parameters.values().dtype(), {elements_of(parts_)})),
-      scalars_(DType::float64, {static_cast<std::int64_t>(rules_.size()), adam_scalars::count}),
-      adam_(kernels.select<Adam>({parameters.values().dtype()})) {}
+    : config_(config), parameters_(parameters), parts_(std::move(parts)) {
+  assign_rules(config, kernels.registries, parameters);
+  for (Parameter const& parameter : parameters.all()) {
+    if (!parameter.rule.frozen && parameter.gradient.empty()) {
+      throw Error(
+          fmt::format("parameter {} has no gradient: it was frozen when the set was allocated", parameter.spec.name));
+    }
+  }
+  ranges_ = ruled_ranges(parameters);
+  add_rules(kernels);
+  add_pieces();
+  allocate_state();
+  scalars_ = UploadedTensor(DType::float64, {static_cast<std::int64_t>(rules_.size()), update_scalars::count});
+}
+
+void Optimizer::add_rules(KernelSource const& kernels) {
+  DType const dtype = parameters_.values().dtype();
+  for (RuledRange const& range : ranges_) {
+    UpdateRule const& chosen = range.first->rule;
+    Rule rule{.definition = {}, .kernel = nullptr, .chosen = chosen};
+    if (!chosen.frozen) {
+      rule.definition = rule_definition(kernels.registries, chosen.name, config_.places.of("name"));
+      rule.options = option_values(rule.definition, chosen.options);
+      rule.kernel = kernels.select<Update>({chosen.name, dtype});
+    }
+    rules_.push_back(std::move(rule));
+  }
+}
+
+void Optimizer::add_pieces() {
+  for (IndexRange const& part : parts_) {
+    for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+      auto const& [ruled, first] = ranges_[rule];
+      IndexRange piece{std::max(part.begin, ruled.begin), std::min(part.end, ruled.end)};
+      if (piece.begin >= piece.end || first->rule.frozen) {
+        continue;
+      }
+      Shape whole;
+      if (first->updated_whole) {
+        whole = first->local_shape;
+        piece = {first->place.begin, first->place.begin + whole.size()};
+        if (piece.begin < part.begin || piece.end > part.end) {
+          throw Error(fmt::format("parameter {} is updated whole, but [{}, {}) has only a part of it", first->spec.name,
+                                  part.begin, part.end));
+        }
+      }
+      pieces_.push_back({piece, rule, {}, whole});
+    }
+  }
+}
+
+void Optimizer::allocate_state() {
+  std::map<std::string, std::int64_t> elements;
+  for (Piece const& piece : pieces_) {
+    for (std::string const& key : rules_[piece.rule].definition.state) {
+      elements[key] += piece.range.count();
+    }
+  }
+  for (auto& [key, count] : elements) {
+    state_[key] = Tensor::allocate(parameters_.values().dtype(), {count});
+    count = 0;
+  }
+  for (Piece& piece : pieces_) {
+    std::vector<std::string> const& keys = rules_[piece.rule].definition.state;
+    for (std::size_t index = 0; index < keys.size(); ++index) {
+      std::int64_t& place = elements[keys[index]];
+      piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
+      place += piece.range.count();
+    }
+  }
+}
 
 void Optimizer::begin(Step const& step) const {
   auto* next = scalars_.host().data<double>();
-  for (RuledRange const& ruled : rules_) {
+  for (Rule const& rule : rules_) {
     Step ruled_step = step;
-    ruled_step.learning_rate *= ruled.rule.learning_rate_factor;
-    next = std::ranges::copy(adam_scalars_of(config_.beta1, config_.beta2, ruled_step), next).out;
+    ruled_step.learning_rate *= rule.chosen.learning_rate_factor;
+    next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
   }
   scalars_.upload();
 }
 
+std::vector<Optimizer::Piece>::const_iterator Optimizer::first_piece(std::int64_t begin) const {
+  return std::ranges::partition_point(pieces_, [=](Piece const& piece) { return piece.range.end <= begin; });
+}
+
 void Optimizer::apply(Execution& execution, IndexRange const& range) const {
-  for (std::size_t index = 0; index < rules_.size(); ++index) {
-    auto const& [ruled, rule] = rules_[index];
-    IndexRange const piece{std::max(range.begin, ruled.begin), std::min(range.end, ruled.end)};
-    if (piece.begin >= piece.end || rule.frozen) {
-      continue;
+  for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
+    Rule const& rule = rules_[piece->rule];
+    bool const whole = piece->whole.rank() > 0;
+    IndexRange const updated =
+        whole ? piece->range
+              : IndexRange{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
+    auto const elements = [&](Tensor const& of, std::int64_t first) {
+      Tensor const rows = of.rows(first, updated.count());
+      return whole ? rows.reshaped(piece->whole) : rows;
+    };
+    UpdateCall call{
+        .rule = rule.definition.name,
+        .value = elements(parameters_.values(), updated.begin),
+        .gradient = elements(parameters_.gradients(), updated.begin),
+        .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(piece->rule), 1).reshaped({update_scalars::count}),
+        .options = rule.options,
+        .weight_decay = rule.chosen.weight_decay};
+    for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
+      call.state.at(index) = elements(piece->state.at(index), updated.begin - piece->range.begin);
     }
-    AdamCall const call{
-        .value = parameters_.values().rows(piece.begin, piece.count()),
-        .gradient = parameters_.gradients().rows(piece.begin, piece.count()),
-        .first_moment = moments_in(first_moments_, piece),
-        .second_moment = moments_in(second_moments_, piece),
-        .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(index), 1).reshaped({adam_scalars::count}),
-        .beta1 = config_.beta1,
-        .beta2 = config_.beta2,
-        .epsilon = config_.epsilon,
-        .weight_decay = rule.weight_decay,
-        .decoupled = config_.name == OptimizerName::adamw};
-    adam_->update(execution, call);
+    rule.kernel->update(execution, call);
   }
 }
 
-Tensor Optimizer::moments_in(Tensor const& moments, IndexRange const& range) const {
-  std::int64_t before = 0;
-  for (IndexRange const& part : parts_) {
-    if (range.begin >= part.begin && range.end <= part.end) {
-      return moments.rows(before + range.begin - part.begin, range.count());
+Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
+  auto const piece = first_piece(range.begin);
+  if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
+    std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
+    auto const index = static_cast<std::size_t>(std::ranges::find(keys, key) - keys.begin());
+    if (index < keys.size()) {
+      return piece->state.at(index).rows(range.begin - piece->range.begin, range.count());
     }
-    before += part.count();
   }
-  throw Error(fmt::format("the moments of [{}, {}) are not kept in one part here", range.begin, range.end));
+  throw Error(fmt::format("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end));
+}
+
+std::int64_t Optimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (auto const& [key, tensor] : state_) {
+    bytes += tensor.bytes();
+  }
+  return bytes;
 }
 
 }  // namespace heddle

@@ -13,6 +13,7 @@ struct Variant {
   std::int64_t columns;
   bool positions;
   double dropout;
+  bool frozen = false;  ///< the table, so that only the positions have a gradient
 };
 
 constexpr std::int64_t vocabulary = 13;
@@ -60,7 +61,7 @@ Trial<Embedding> make_trial(Variant const& variant, TrialTensors& tensors, DType
   Shape const shape{call.rows.tokens, variant.columns};
   Tensor const output = tensors.output(dtype, shape);
   Tensor const upstream = tensors.input(dtype, shape);
-  Tensor const grad_table = tensors.sums(call.table.dtype(), call.table.shape());
+  Tensor const grad_table = variant.frozen ? Tensor() : tensors.sums(call.table.dtype(), call.table.shape());
   Tensor const grad_positions =
       variant.positions ? tensors.sums(call.positions.dtype(), call.positions.shape()) : Tensor();
   Trial<Embedding> trial{.problem = call.problem(dtype)};
@@ -69,7 +70,9 @@ Trial<Embedding> make_trial(Variant const& variant, TrialTensors& tensors, DType
     kernel.backward(execution, call, upstream, grad_table, grad_positions);
   };
   trial.outputs = {{"output", output, upstream}};
-  trial.gradients = {{"table", call.table, grad_table, TrialTensors::start}};
+  if (!variant.frozen) {
+    trial.gradients = {{"table", call.table, grad_table, TrialTensors::start}};
+  }
   if (variant.positions) {
     trial.gradients.push_back({"positions", call.positions, grad_positions, TrialTensors::start});
   }
@@ -79,17 +82,21 @@ Trial<Embedding> make_trial(Variant const& variant, TrialTensors& tensors, DType
 }  // namespace
 
 void add_embedding_trials(KernelRegistries& registries) {
+  auto const add = [&](Variant const& variant) {
+    std::string const name = fmt::format("{} columns{}{}{}", variant.columns, variant.positions ? ", positions" : "",
+                                         variant.dropout > 0 ? fmt::format(", dropout {}", variant.dropout) : "",
+                                         variant.frozen ? ", frozen table" : "");
+    registries.of<Embedding>().add_trial(
+        name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+  };
   for (std::int64_t const columns : {std::int64_t{1}, std::int64_t{67}, std::int64_t{200}}) {
     for (bool const positions : {false, true}) {
       for (double const dropout : {0.0, 0.3}) {
-        Variant const variant{columns, positions, dropout};
-        std::string const name = fmt::format("{} columns{}{}", columns, positions ? ", positions" : "",
-                                             dropout > 0 ? fmt::format(", dropout {}", dropout) : "");
-        registries.of<Embedding>().add_trial(
-            name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+        add({columns, positions, dropout});
       }
     }
   }
+  add({67, true, 0.3, true});
 }
 
 }  // namespace heddle

@@ -4,7 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/optimizer/bucket_reduction.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
 
 namespace heddle {
 
@@ -13,11 +12,11 @@ namespace {
 /// The number of buckets that travel at once: 64, or fewer where these would have more than 2²⁴ elements (64 MiB of
 /// float32). A slow link's queues hold megabytes, and the messages that start the next transfer wait behind them: only
 /// many buckets in flight keep such a link busy.
-std::size_t max_at_once(std::vector<IndexRange> const& buckets) {
+std::size_t max_at_once(BufferParts const& parts) {
   constexpr std::int64_t max_elements = std::int64_t{1} << 24;
   std::int64_t max = 64;
-  for (IndexRange const& bucket : buckets) {
-    max = std::min(max, std::max<std::int64_t>(1, max_elements / bucket.count()));
+  for (auto const& bucket : parts.buckets()) {
+    max = std::min(max, std::max<std::int64_t>(1, max_elements / bucket.range.count()));
   }
   return static_cast<std::size_t>(max);
 }
@@ -25,14 +24,15 @@ std::size_t max_at_once(std::vector<IndexRange> const& buckets) {
 }  // namespace
 
 BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                                 std::vector<IndexRange> const& buckets, std::vector<IndexRange> const& own)
-    : replicas_(replicas.after(execution)), parameters_(parameters), max_under_way_(max_at_once(buckets)) {
+                                 BufferParts const& parts, bool scatter)
+    : replicas_(replicas.after(execution)), parameters_(parameters), max_under_way_(max_at_once(parts)) {
   if (replicas.size() == 1) {
     return;
   }
-  for (std::size_t index = 0; index < buckets.size(); ++index) {
-    if (!is_frozen(parameters, buckets[index])) {
-      buckets_.push_back({.range = buckets[index], .own = own.empty() ? IndexRange{} : own[index]});
+  for (BufferParts::Bucket const& bucket : parts.buckets()) {
+    if (!is_frozen(parameters, bucket.range)) {
+      bool const divided = scatter && bucket.owner < 0;
+      buckets_.push_back({.range = bucket.range, .own = divided ? parts.part(bucket, replicas.rank()) : IndexRange{}});
     }
   }
   auto const holds = [](Bucket const& bucket, Parameter const& parameter) {

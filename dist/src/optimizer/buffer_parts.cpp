@@ -15,33 +15,41 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
   return (size + multiple - 1) / multiple * multiple;
 }
 
-/// Makes one range of each parameter of several stages, and one of all parameters between two of them.
-std::vector<IndexRange> segments_of(std::vector<PlacedParameter> const& parameters) {
-  std::vector<IndexRange> segments;
+/// Makes one segment of each parameter that is alone, and one of all parameters between two of them.
+std::vector<PlacedParameter> segments_of(std::vector<PlacedParameter> const& parameters) {
+  std::vector<PlacedParameter> segments;
   bool joins = false;
   for (PlacedParameter const& parameter : parameters) {
-    if (joins && !parameter.of_several_stages) {
-      segments.back().end = parameter.place.end;
+    bool const alone = parameter.of_several_stages || parameter.whole;
+    if (joins && !alone) {
+      segments.back().place.end = parameter.place.end;
     } else {
-      segments.push_back(parameter.place);
+      segments.push_back(parameter);
     }
-    joins = !parameter.of_several_stages;
+    joins = !alone;
   }
   return segments;
 }
 
+}  // namespace
+
 std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters) {
   std::vector<PlacedParameter> placed;
-  for (Parameter const& parameter : parameters.all()) {
-    placed.push_back({parameter.place, parameter.spec.stages.size() > 1});
+  std::size_t block = 0;  // its first member
+  bool whole = false;
+  for (Parameter const* const parameter : parameters.trained()) {
+    if (!parameter->follows) {
+      block = placed.size();
+      whole = false;
+    }
+    placed.push_back({parameter->place, parameter->spec.stages.size() > 1});
+    whole = whole || parameter->updated_whole;
+    for (std::size_t member = block; whole && member < placed.size(); ++member) {
+      placed[member].whole = true;
+    }
   }
   return placed;
 }
-
-}  // namespace
-
-BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks)
-    : BufferParts(placed_parameters(parameters), bucket_elements, ranks) {}
 
 BufferParts::BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks)
     : ranks_(ranks) {
@@ -50,22 +58,34 @@ BufferParts::BufferParts(std::vector<PlacedParameter> const& parameters, std::in
   }
   std::int64_t const divisible = alignment_elements * ranks;
   std::int64_t const step = rounded_up(bucket_elements, divisible);
-  for (IndexRange const& segment : segments_of(parameters)) {
-    std::int64_t const end = segment.begin + rounded_up(segment.count(), divisible);
-    for (std::int64_t begin = segment.begin; begin < end; begin += step) {
-      buckets_.push_back({begin, std::min(begin + step, end)});
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), 0);
+  for (auto const& [place, of_several_stages, whole] : segments_of(parameters)) {
+    if (whole) {
+      // The rank that owns least so far; of a parameter of several stages the first, as other stages have other loads.
+      auto const least = of_several_stages ? owned.begin() : std::ranges::min_element(owned);
+      *least += place.count();
+      buckets_.push_back({place, static_cast<int>(least - owned.begin())});
+      continue;
+    }
+    std::int64_t const end = place.begin + rounded_up(place.count(), divisible);
+    for (std::int64_t begin = place.begin; begin < end; begin += step) {
+      buckets_.push_back({{begin, std::min(begin + step, end)}});
     }
   }
 }
 
-IndexRange BufferParts::part(IndexRange const& bucket, int rank) const {
-  std::int64_t const count = bucket.count() / ranks_;
-  return {bucket.begin + rank * count, bucket.begin + (rank + 1) * count};
+IndexRange BufferParts::part(Bucket const& bucket, int rank) const {
+  IndexRange const& range = bucket.range;
+  if (bucket.owner >= 0) {
+    return bucket.owner == rank ? range : IndexRange{range.begin, range.begin};
+  }
+  std::int64_t const count = range.count() / ranks_;
+  return {range.begin + rank * count, range.begin + (rank + 1) * count};
 }
 
 std::vector<IndexRange> BufferParts::parts_of(int rank) const {
   std::vector<IndexRange> parts;
-  for (IndexRange const& bucket : buckets_) {
+  for (Bucket const& bucket : buckets_) {
     parts.push_back(part(bucket, rank));
   }
   return parts;

@@ -5,14 +5,30 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 
 namespace heddle {
 
 namespace {
 
-/// The number of elements that Adam updates between two calls of the gather's progress: some tens of microseconds.
+/// The number of elements that are updated between two calls of the gather's progress: some tens of microseconds.
 constexpr std::int64_t elements_between_looks = std::int64_t{1} << 16;
+
+/// Allocated parameters without one that no rank has whole, although its rule needs it.
+ParameterSet& with_rules(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
+                         ParameterSet& parameters) {
+  assign_rules(config, kernels.registries, parameters);
+  for (Parameter const& parameter : parameters.all()) {
+    if (parameter.updated_whole && is_split(parameter.spec.shard) && parallel.tensor.size() > 1) {
+      throw ConfigError(fmt::format(
+          "parameter {}: its update rule {} updates whole parameters, but parallel.tensor = {} divides it; use "
+          "parallel.tensor = 1, or put it into a group with another rule",
+          parameter.spec.name, parameter.rule.name, parallel.tensor.size()));
+    }
+  }
+  return parameters;
+}
 
 double summed_over(Communicator const& group, double value) {
   all_reduce_values(group, std::span(&value, 1));
@@ -25,7 +41,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
                                            ParallelState const& parallel, ParameterSet& parameters,
                                            Execution& execution, Options const& options)
     : parallel_(parallel),
-      parameters_(assign_rules(config, parameters)),
+      parameters_(with_rules(config, kernels, parallel, parameters)),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
       sharded_(options.shard && parallel.replicas.size() > 1),
@@ -33,7 +49,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       reducer_(parallel, parameters, operations_, execution, {options.bucket_elements, sharded_}),
       optimizer_(config, kernels, parameters,
                  sharded_ ? reducer_.parts().parts_of(parallel.replicas.rank())
-                          : std::vector<IndexRange>{{0, parameters.size()}}),
+                          : std::vector<IndexRange>{{0, parameters.gradient_size()}}),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
   find_counted();
   if (sharded_) {
@@ -45,32 +61,33 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
 /// those, numbers of frozen parameters nowhere.
 void DistributedOptimizer::find_counted() {
   bool joins = false;
-  for (Parameter const& parameter : parameters_.all()) {
-    bool const shared = parameter.spec.stages.size() > 1;
-    if (!counts_here(parameter.spec, parallel_.mesh) || parameter.rule.frozen) {
+  for (Parameter const* const parameter : parameters_.trained()) {
+    bool const alone = parameter->spec.stages.size() > 1 || parameter->updated_whole;
+    if (!counts_here(parameter->spec, parallel_.mesh) || parameter->rule.frozen) {
       joins = false;
       continue;
     }
-    // A parameter of several stages is separate: the places of its neighbours depend on the number of replicas.
-    if (joins && !shared) {
-      counted_.back().end = parameter.place.end;
+    // A parameter that is alone is separate: the places of its neighbours depend on the number of replicas.
+    if (joins && !alone) {
+      counted_.back().end = parameter->place.end;
     } else {
-      counted_.push_back(parameter.place);
+      counted_.push_back(parameter->place);
     }
-    joins = !shared;
+    joins = !alone;
   }
 }
 
 void DistributedOptimizer::find_updated_buckets() {
   std::vector<IndexRange> all_blocks;
-  for (IndexRange const& bucket : reducer_.parts().buckets()) {
-    if (is_frozen(parameters_, bucket)) {
+  for (BufferParts::Bucket const& bucket : reducer_.parts().buckets()) {
+    if (is_frozen(parameters_, bucket.range)) {
       continue;
     }
     UpdatedBucket& updated = updated_buckets_.emplace_back(UpdatedBucket{bucket, {}});
     IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
-    for (std::int64_t begin = own.begin; begin < own.end; begin += elements_between_looks) {
-      updated.blocks.push_back({begin, std::min(begin + elements_between_looks, own.end)});
+    std::int64_t const step = bucket.owner < 0 ? elements_between_looks : bucket.range.count();
+    for (std::int64_t begin = own.begin; begin < own.end; begin += step) {
+      updated.blocks.push_back({begin, std::min(begin + step, own.end)});
       all_blocks.push_back(updated.blocks.back());
     }
   }
@@ -116,7 +133,7 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
   if (sharded_) {
     update_and_gather();
   } else {
-    optimizer_.apply(execution_, {0, parameters_.size()});
+    optimizer_.apply(execution_, {0, parameters_.gradient_size()});
   }
   parameters_.bump_versions();
   if (owned_) {
@@ -140,18 +157,22 @@ void DistributedOptimizer::update_and_gather() {
       gather.progress();
     }
     gather.wait();
+    Tensor const whole = values.rows(bucket.range.begin, bucket.range.count());
+    if (bucket.owner >= 0) {
+      parallel_.replicas.broadcast(whole, bucket.owner);
+      gather = Transfer();
+      continue;
+    }
     IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
-    gather = parallel_.replicas.start_all_gather(values.rows(own.begin, own.count()),
-                                                 values.rows(bucket.begin, bucket.count()));
+    gather = parallel_.replicas.start_all_gather(values.rows(own.begin, own.count()), whole);
   }
   gather.wait();
 }
 
-std::int64_t DistributedOptimizer::moment_bytes() const {
-  return optimizer_.first_moments().bytes() + optimizer_.second_moments().bytes();
-}
-
-std::vector<IndexRange> DistributedOptimizer::kept_moments(Parameter const& parameter) const {
+std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter) const {
+  if (parameter.state.empty()) {
+    return {};
+  }
   IndexRange const elements = elements_of(parameter);
   std::vector<IndexRange> kept = intersection({elements}, optimizer_.parts());
   for (IndexRange& piece : kept) {
@@ -160,24 +181,19 @@ std::vector<IndexRange> DistributedOptimizer::kept_moments(Parameter const& para
   return kept;
 }
 
-void DistributedOptimizer::set_moments(Parameter const& parameter, IndexRange const& elements,
-                                       std::span<float const> first, std::span<float const> second) {
-  auto const expected = static_cast<std::size_t>(elements.count());
-  if (first.size() != expected || second.size() != expected) {
-    throw Error(fmt::format("moments of {} and {} elements for {} elements of parameter {}", first.size(),
-                            second.size(), expected, parameter.spec.name));
+void DistributedOptimizer::set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
+                                     std::span<float const> values) {
+  if (values.size() != static_cast<std::size_t>(elements.count())) {
+    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", key, values.size(), elements.count(),
+                            parameter.spec.name));
   }
   if (owned_) {
     owned_->forget();
   }
   std::int64_t const begin = elements_of(parameter).begin;
-  auto const set = [&](Tensor const& moments, std::span<float const> from) {
-    Tensor const kept = optimizer_.moments_in(moments, {begin + elements.begin, begin + elements.end});
-    kept.require(DType::float32, {elements.count()}, "moments from a checkpoint");
-    copy_from_host(kept, from.data());
-  };
-  set(optimizer_.first_moments(), first);
-  set(optimizer_.second_moments(), second);
+  Tensor const kept = optimizer_.state_in(key, {begin + elements.begin, begin + elements.end});
+  kept.require(DType::float32, {elements.count()}, "state from a checkpoint");
+  copy_from_host(kept, values.data());
 }
 
 }  // namespace heddle

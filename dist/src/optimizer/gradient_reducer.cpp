@@ -144,11 +144,10 @@ GradientReducer::GradientReducer(ParallelState const& parallel, ParameterSet& pa
       parameters_(parameters),
       options_(options),
       parts_(parameters, options.bucket_elements, parallel.replicas.size()),
-      everything_{{0, parameters.size()}},
+      everything_{{0, parameters.gradient_size()}},
       own_(parts_.parts_of(parallel.replicas.rank())),
       buckets_(parallel.replicas, parameters, execution,
-               options.scatter ? parts_.buckets() : BufferParts(parameters, options.bucket_elements, 1).buckets(),
-               options.scatter ? own_ : std::vector<IndexRange>()),
+               options.scatter ? parts_ : BufferParts(parameters, options.bucket_elements, 1), options.scatter),
       partial_sums_(parallel, parameters, operations, execution, options.bucket_elements),
       tree_(parallel.data, operations, execution) {}
 

@@ -77,17 +77,18 @@ struct Sharers {
 [[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
   auto const& [ranks, use, packs, scratch, margin] = sharers.needed;
   throw ConfigError(fmt::format(
-      "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, moments "
-      "{}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
+      "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, optimizer "
+      "state {}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
       "available. "
       "train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, parallel.tensor "
-      "and parallel.pipeline divide parameters, parallel.shard_optimizer the moments; other hosts or fewer ranks on "
+      "and parallel.pipeline divide parameters, parallel.shard_optimizer the optimizer state; other hosts or fewer "
+      "ranks on "
       "each help, too. The activations are those of the largest micro-batches that can occur: with "
       "train.reserve_memory = false the run starts without this check",
       place, counted(ranks, "rank"), ranks == 1 ? "s" : "", readable_size(sharers.needed.total()),
-      readable_size(use.parameters), readable_size(use.gradients), readable_size(use.moments),
-      readable_size(use.kernels), readable_size(use.activations), readable_size(packs), readable_size(scratch),
-      readable_size(margin), readable_size(sharers.available)));
+      readable_size(use.parameters), readable_size(use.gradients), readable_size(use.state), readable_size(use.kernels),
+      readable_size(use.activations), readable_size(packs), readable_size(scratch), readable_size(margin),
+      readable_size(sharers.available)));
 }
 
 }  // namespace

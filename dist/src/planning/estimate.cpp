@@ -205,7 +205,7 @@ class Planner::Estimate {
   /// The reduction of a stage's gradients, as far as the last backward pass does not hide it.
   double reduction(RankWork const& work, double backward, std::vector<GroupTraffic>& groups) const {
     auto const element = work.element_bytes();
-    Traffic const buckets = in_buckets(work.parameters, element, bucket_elements());
+    Traffic const buckets = in_buckets(work.trained(), element, bucket_elements());
     double seconds = 0;
     if (layout_.replicas() > 1) {
       double const whole = add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
@@ -227,12 +227,11 @@ class Planner::Estimate {
     return seconds + add(groups, replicas, Verb::all_reduce, losses) + add(groups, pipeline, Verb::all_reduce, losses);
   }
 
-  std::int64_t owned(RankWork const& work) const {
-    return layout_.shard_optimizer ? (work.parameters + layout_.replicas() - 1) / layout_.replicas() : work.parameters;
-  }
+  /// The ranks that divide the optimizer's state.
+  int owners() const { return layout_.shard_optimizer ? layout_.replicas() : 1; }
 
   double update(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
-    KernelSeconds const own = planner_.seconds_of(update_kernels(work, owned(work)));
+    KernelSeconds const own = planner_.seconds_of(update_kernels(work, owners()));
     kernels.usual += own.usual;
     kernels.assumed += own.assumed;
     constexpr Traffic number{1, sizeof(double)};
@@ -241,7 +240,7 @@ class Planner::Estimate {
     if (layout_.shard_optimizer && layout_.replicas() > 1) {
       seconds += add(groups, replicas, Verb::all_reduce, number);
       auto const element = work.element_bytes();
-      seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.parameters, element, bucket_elements()));
+      seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.trained(), element, bucket_elements()));
     }
     return seconds;
   }
@@ -249,9 +248,12 @@ class Planner::Estimate {
   MemoryUse memory(RankWork const& work, int stage) const {
     auto const element = work.element_bytes();
     MemoryUse use{.parameters = work.parameters * element,
-                  .gradients = work.parameters * element,
-                  .moments = 2 * owned(work) * element,
+                  .gradients = work.trained() * element,
+                  .state = 0,
                   .kernels = work.kept_by_kernels};
+    for (auto const& [rule, update] : work.updates) {
+      use.state += update.state * ((update.elements + owners() - 1) / owners()) * element;
+    }
     auto const actions =
         training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},
                          planner_.request_.config.train.deterministic ? 1 : load_.micro_batches);

@@ -2,6 +2,7 @@
 #include <functional>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
@@ -70,8 +71,9 @@ class Rehearsal {
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
   MemoryPlan run(PlannedPacks const& packs) {
-    std::int64_t const buffer = rank_.parameters.size() * element_;
-    MemoryUse use{.parameters = buffer, .gradients = buffer, .moments = 2 * moments() * element_};
+    MemoryUse use{.parameters = rank_.parameters.size() * element_,
+                  .gradients = rank_.parameters.gradient_size() * element_,
+                  .state = state_elements() * element_};
     std::int64_t const in_flight = rehearse_training(packs);
     std::int64_t const evaluated = rehearse_validation(packs);
     PipelineMemory pipeline = scaled_memory(rank_.pipeline.peak_memory(), packs.scale);
@@ -85,17 +87,20 @@ class Rehearsal {
   }
 
  private:
-  /// The number of elements of a first or second moment.
-  std::int64_t moments() const {
+  /// The number of elements of the rules' state.
+  std::int64_t state_elements() const {
     ParameterSet const& parameters = rank_.parameters;
-    if (!config_.parallel.shard_optimizer) {
-      return parameters.size();
-    }
     Communicator const& replicas = rank_.parallel.replicas;
     BufferParts const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
+    auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
+                                                      : std::vector<IndexRange>{{0, parameters.gradient_size()}};
     std::int64_t elements = 0;
-    for (IndexRange const& part : parts.parts_of(replicas.rank())) {
-      elements += part.count();
+    for (auto const& [ruled, first] : ruled_ranges(parameters)) {
+      // A whole parameter's state has no padding.
+      IndexRange const range = first->updated_whole ? elements_of(*first) : ruled;
+      for (IndexRange const& kept : intersection({range}, own)) {
+        elements += std::ssize(first->state) * kept.count();
+      }
     }
     return elements;
   }
@@ -233,7 +238,7 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 MemoryUse measure_memory(TrainingEngine& engine) {
   return {.parameters = engine.parameters().values().bytes(),
           .gradients = engine.parameters().gradients().bytes(),
-          .moments = engine.optimizer().moment_bytes(),
+          .state = engine.optimizer().local().state_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
           .activations = static_cast<std::int64_t>(engine.pipeline().peak_memory().total())};
 }

@@ -17,10 +17,10 @@ std::string mebibytes(std::int64_t bytes) {
 constexpr std::string_view memory_format = " {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}";
 /// The columns of a table of MemoryUse behind the labels.
 std::string const memory_heads =
-    fmt::format(memory_format, "parameters", "gradients", "moments", "kernels", "activations", "together");
+    fmt::format(memory_format, "parameters", "gradients", "state", "kernels", "activations", "together");
 
 std::string memory_numbers(MemoryUse const& use) {
-  return fmt::format(memory_format, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.moments),
+  return fmt::format(memory_format, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.state),
                      mebibytes(use.kernels), mebibytes(use.activations), mebibytes(use.total()));
 }
 

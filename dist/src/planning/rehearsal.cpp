@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <heddle/core/operations/update.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
 
@@ -108,12 +109,13 @@ RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularyS
             plan_pipeline(describe_model(config.model, registries.layers), config.parallel, vocabulary.target)),
       pipeline(parallel.pipeline, model, KernelSource{kernels, config.kernels}.select<TensorOps>({dtype}), execution,
                arenas) {
+  assign_rules(config.optimizer, registries.kernels, parameters);
   parameters.arrange();
-  Shape const buffer{parameters.size()};
   std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
   values.emplace(2 * (bytes + 64), arenas);
   try {
-    parameters.bind(values->allocate(parameter_dtype(dtype), buffer), values->allocate(parameter_dtype(dtype), buffer));
+    parameters.bind(values->allocate(parameter_dtype(dtype), {parameters.size()}),
+                    values->allocate(parameter_dtype(dtype), {parameters.gradient_size()}));
   } catch (Error const& error) {  // training would take twice as much, and touch it
     throw ConfigError(fmt::format(
         "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
@@ -179,11 +181,22 @@ class StageRehearsal {
     ParameterSet const& parameters = rank_.parameters;
     work.parameters = parameters.size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
+    for (auto const& [range, first] : ruled_ranges(parameters)) {
+      if (!first->rule.frozen) {
+        UpdateWork& update = work.updates[first->rule.name];
+        update.elements += range.count();
+        update.state = std::ssize(first->state);
+      }
+    }
     for (Parameter const& parameter : parameters.all()) {
       std::int64_t const elements = parameter.local_shape.size();
       ParameterSpec const& spec = parameter.spec;
+      if (parameter.rule.frozen) {
+        continue;
+      }
       if (spec.stages.size() > 1) {
         work.shared_elements += elements;
+        work.updates[parameter.rule.name].shared += elements;
         work.max_holders = std::max(work.max_holders, static_cast<int>(spec.stages.size()));
       }
       if (std::ranges::find(spec.gradient_partial_over, MeshAxis::tensor) != spec.gradient_partial_over.end()) {
@@ -232,6 +245,7 @@ RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int st
 RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages) {
   RankWork sum;
   std::int64_t shared = 0;
+  std::map<std::string, std::int64_t> shared_by_rule;
   for (std::vector<LayerGroup> const& groups : parts) {
     PassWork& forward = sum.forward.emplace_back();
     PassWork& backward = sum.backward.emplace_back();
@@ -249,22 +263,47 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);
       sum.max_holders = std::max(sum.max_holders, std::min(layer->max_holders, stages));
       sum.parameter_dtype = layer->parameter_dtype;
+      for (auto const& [rule, update] : layer->updates) {
+        UpdateWork& all = sum.updates[rule];
+        all.elements += count * update.elements;
+        all.shared = std::max(all.shared, update.shared);
+        all.state = update.state;
+        shared_by_rule[rule] += count * update.shared;
+      }
     }
   }
   sum.parameters -= shared - sum.shared_elements;
+  for (auto& [rule, update] : sum.updates) {
+    update.elements -= shared_by_rule[rule] - update.shared;
+  }
   return sum;
 }
 
-std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned) {
+std::int64_t RankWork::trained() const {
+  std::int64_t elements = 0;
+  for (auto const& [rule, update] : updates) {
+    elements += update.elements;
+  }
+  return elements;
+}
+
+std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   auto const name = name_of(work.parameter_dtype);
   auto const element = static_cast<double>(work.element_bytes());
   TensorOpsProblem const tensors{work.parameter_dtype};
-  AdamProblem const adam{.dtype = work.parameter_dtype};
-  auto const all = static_cast<double>(work.parameters);
-  auto const own = static_cast<double>(owned);
-  return {{fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)), {0, all * element}, 1},
-          {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own * element}, 1},
-          {fmt::format("adam update, {}; {}", name, timing_key(adam)), cost(adam, own), 1}};
+  auto const own = [&](std::int64_t elements) { return static_cast<double>((elements + ranks - 1) / ranks); };
+  std::int64_t const trained = work.trained();
+  std::vector<KernelCalls> calls{
+      {fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)),
+       {0, static_cast<double>(trained) * element},
+       1},
+      {fmt::format("tensor_ops sum of squares, {}; {}", name, timing_key(tensors)), {0, own(trained) * element}, 1}};
+  for (auto const& [rule, update] : work.updates) {
+    UpdateProblem const problem{rule, work.parameter_dtype};
+    calls.push_back({fmt::format("update update, {}; {}", name, timing_key(problem)),
+                     cost(problem, own(update.elements), static_cast<std::size_t>(update.state)), 1});
+  }
+  return calls;
 }
 
 }  // namespace heddle

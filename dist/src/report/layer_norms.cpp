@@ -46,7 +46,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     }
     if (!parameter.rule.frozen) {
       // Where the optimizer is sharded each replica has its part of the sum.
-      for (IndexRange const& range : intersection({elements}, optimizer.moments().parts())) {
+      for (IndexRange const& range : intersection({elements}, optimizer.local().parts())) {
         add_squares(parameters.gradients(), range, count + layer);
       }
     }

@@ -45,10 +45,6 @@ IndexRange common(IndexRange const& left, IndexRange const& right) {
 
 }  // namespace
 
-std::vector<std::string> stored_keys(DistributedOptimizer const& /*optimizer*/, std::string const& /*parameter*/) {
-  return {value_key, "adam.first_moment", "adam.second_moment"};
-}
-
 /// Consecutive elements of one rank's buffers, all in one chunk.
 struct ModelStream::Piece {
   int rank;  ///< of the world
@@ -78,7 +74,9 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
   for (auto const& stage : model.stages()) {
     std::vector<PlacedParameter> placed;
     for (ParameterDescription const& parameter : stage) {
-      placed.push_back({parameter.place, parameter.stages.size() > 1});
+      if (parameter.trained) {
+        placed.push_back({parameter.place, parameter.stages.size() > 1, parameter.whole});
+      }
     }
     if (optimizer.sharded()) {
       parts_.emplace_back(placed, optimizer.bucket_elements(), parallel.replicas.size());
@@ -87,8 +85,9 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
   std::sort(sources_.begin(), sources_.end(),
             [](Source const& a, Source const& b) { return a.parameter->name < b.parameter->name; });
   for (Source const& source : sources_) {
-    std::string const& name = source.parameter->name;
-    tensors_.push_back({name, source.parameter->shape.to_vector(), stored_keys(optimizer, name)});
+    StreamedTensor& tensor =
+        tensors_.emplace_back(StreamedTensor{source.parameter->name, source.parameter->shape.to_vector()});
+    tensor.keys.insert(tensor.keys.end(), source.parameter->state.begin(), source.parameter->state.end());
   }
 }
 
@@ -113,9 +112,11 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
       continue;
     }
     BufferParts const& parts = parts_[static_cast<std::size_t>(stage)];
-    auto const ends_before = [](IndexRange const& bucket, std::int64_t begin) { return bucket.end <= begin; };
+    auto const ends_before = [](BufferParts::Bucket const& bucket, std::int64_t begin) {
+      return bucket.range.end <= begin;
+    };
     for (auto bucket = std::lower_bound(parts.buckets().begin(), parts.buckets().end(), wanted.begin, ends_before);
-         bucket != parts.buckets().end() && bucket->begin < wanted.end; ++bucket) {
+         bucket != parts.buckets().end() && bucket->range.begin < wanted.end; ++bucket) {
       for (int replica = 0; replica < replicas; ++replica) {
         add(replica, common(wanted, parts.part(*bucket, replica)));
       }
@@ -128,8 +129,7 @@ Tensor ModelStream::own(TensorChunk const& chunk, Piece const& piece) const {
   if (chunk.key == 0) {
     return parameters_.values().rows(piece.elements.begin, piece.elements.count());
   }
-  Optimizer const& kept = optimizer_.moments();
-  return kept.moments_in(chunk.key == 1 ? kept.first_moments() : kept.second_moments(), piece.elements);
+  return optimizer_.local().state_in(tensors_[chunk.tensor].keys[chunk.key], piece.elements);
 }
 
 void ModelStream::send(TensorChunk const& chunk, int receiver) {

@@ -119,15 +119,15 @@ class Digests {
     }
   }
 
-  /// Adds the pieces of the moments on this rank. If they are sharded, replicas hold different pieces, which have
-  /// different names.
-  void add_moments(ParameterSet const& parameters, Optimizer const& optimizer) {
-    for (Parameter const& parameter : parameters.all()) {
-      for (IndexRange const& piece : intersection({elements_of(parameter)}, optimizer.parts())) {
-        std::string const where = heddle::describe(parameter, piece);
-        auto const moments = [&](Tensor const& of) { return optimizer.moments_in(of, piece); };
-        add(parameter.spec, "first moment of " + where, moments(optimizer.first_moments()));
-        add(parameter.spec, "second moment of " + where, moments(optimizer.second_moments()));
+  /// Adds the pieces of the optimizer's state on this rank. If it is sharded, replicas hold different pieces, which
+  /// have different names.
+  void add_state(ParameterSet const& parameters, Optimizer const& optimizer) {
+    for (Parameter const* const parameter : parameters.trained()) {
+      for (IndexRange const& piece : intersection({elements_of(*parameter)}, optimizer.parts())) {
+        for (std::string const& key : parameter->state) {
+          add(parameter->spec, fmt::format("{} of {}", key, heddle::describe(*parameter, piece)),
+              optimizer.state_in(key, piece));
+        }
       }
     }
   }
@@ -202,7 +202,7 @@ void check_replicas(ParallelState const& parallel, ParameterSet const& parameter
   Digests digests;
   digests.add_values(parameters);
   if (optimizer != nullptr) {
-    digests.add_moments(parameters, optimizer->moments());
+    digests.add_state(parameters, optimizer->local());
     digests.add_damage(optimizer->damaged());
   }
   digests.compare(parallel);

@@ -2,51 +2,81 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <map>
+#include <sstream>
 
 namespace heddle {
 
 namespace {
 
-/// A ParameterDescription as it travels: the name and the stages are elsewhere, one after another.
+/// A ParameterDescription as it travels: the texts and the stages are elsewhere, one after another. A parameter's texts
+/// are its name and the keys of its state, each with a line break behind it.
 struct SentDescription {
   Shape shape;
   ShardSpec shard;
   IndexRange place;
-  std::int64_t name_length = 0;
+  std::int64_t trained = 0;
+  std::int64_t whole = 0;
+  std::int64_t keys = 0;
   std::int64_t stages = 0;
 };
+
+/// The parameters with a gradient in the order of their places, then the others.
+std::vector<Parameter const*> in_order(ParameterSet const& parameters) {
+  std::vector<Parameter const*> all = parameters.trained();
+  for (Parameter const& parameter : parameters.all()) {
+    if (parameter.place.end > parameters.gradient_size()) {
+      all.push_back(&parameter);
+    }
+  }
+  return all;
+}
 
 }  // namespace
 
 WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const& parameters) {
   std::vector<SentDescription> sent;
-  std::string names;
+  std::string texts;
   std::vector<int> stages;
-  for (Parameter const& parameter : parameters.all()) {
-    ParameterSpec const& spec = parameter.spec;
+  std::vector<PlacedParameter> const placed = placed_parameters(parameters);
+  for (Parameter const* const parameter : in_order(parameters)) {
+    ParameterSpec const& spec = parameter->spec;
     std::size_t const before = stages.size();
     stages.insert(stages.end(), spec.stages.begin(), spec.stages.end());
     if (spec.stages.empty()) {
       stages.push_back(parallel.mesh.coordinate(MeshAxis::pipeline));
     }
-    names += spec.name;
-    sent.push_back({spec.shape, spec.shard, parameter.place, std::ssize(spec.name),
-                    static_cast<std::int64_t>(stages.size() - before)});
+    texts += fmt::format("{}\n{}", spec.name, fmt::join(parameter->state, "\n"));
+    texts += parameter->state.empty() ? "" : "\n";
+    bool const trained = sent.size() < placed.size();
+    bool const whole = trained && placed[sent.size()].whole;
+    sent.push_back({spec.shape, spec.shard, parameter->place, trained ? 1 : 0, whole ? 1 : 0,
+                    std::ssize(parameter->state), static_cast<std::int64_t>(stages.size() - before)});
   }
   auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
-  auto const all_names = gather_lists<char>(parallel.pipeline, names);
+  auto const all_texts = gather_lists<char>(parallel.pipeline, texts);
   auto const all_stages = gather_lists<int>(parallel.pipeline, stages);
   std::vector<std::vector<ParameterDescription>> gathered(all_sent.size());
   for (std::size_t stage = 0; stage < gathered.size(); ++stage) {
-    auto name = all_names[stage].begin();
+    std::istringstream lines(std::string(all_texts[stage].begin(), all_texts[stage].end()));
     auto holder = all_stages[stage].begin();
     for (SentDescription const& each : all_sent[stage]) {
-      auto const name_end = name + each.name_length;
       auto const holder_end = holder + each.stages;
-      gathered[stage].push_back({{name, name_end}, each.shape, each.shard, {holder, holder_end}, each.place});
-      name = name_end;
+      ParameterDescription& described = gathered[stage].emplace_back(
+          ParameterDescription{"",
+                               each.shape,
+                               each.shard,
+                               {holder, holder_end},
+                               each.place,
+                               each.trained != 0,
+                               each.whole != 0,
+                               std::vector<std::string>(static_cast<std::size_t>(each.keys))});
+      std::getline(lines, described.name);
+      for (std::string& key : described.state) {
+        std::getline(lines, key);
+      }
       holder = holder_end;
     }
   }

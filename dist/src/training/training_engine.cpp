@@ -2,6 +2,7 @@
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 namespace heddle {
@@ -26,8 +27,9 @@ TrainingEngine::TrainingEngine(Setup const& setup)
   // The layers declare their parameters in their constructors.
   model_.emplace(layer_spec(), setup.registries.layers, setup.vocabulary, plan_);
   model_->observe(setup.observer);
-  parameters_.allocate(parameter_dtype(setup.dtype));
   KernelSource const kernels = kernels_of(setup);
+  assign_rules(config.optimizer, kernels.registries, parameters_);  // frozen parameters get no gradient
+  parameters_.allocate(parameter_dtype(setup.dtype));
   tensor_ops_ = kernels.select<TensorOps>({setup.dtype});
   pipeline_.emplace(setup.parallel.pipeline, *model_, tensor_ops_, setup.execution);
   DistributedOptimizer::Options const options{

@@ -87,7 +87,9 @@ struct KokkosEmbedding {
   static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                        Tensor const& grad_table, Tensor const& grad_positions) {
     EmbeddingRows<Element> const grads(call, grad_output, grad_table, grad_positions);
-    add_to_table(execution, grads);
+    if (grads.table) {
+      add_to_table(execution, grads);
+    }
     if (grads.positions) {
       add_to_positions(execution, grads);
     }

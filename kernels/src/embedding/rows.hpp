@@ -26,8 +26,8 @@ struct EmbeddingRows {
         order(rows_of<std::int32_t>(call.tokens.row_order).data),
         dropout(call.dropout),
         rows(of_output.dim(0)),
-        columns(of_table.dim(1)),
-        vocabulary(of_table.dim(0)),
+        columns(of_output.dim(1)),
+        vocabulary(of_table.empty() ? 0 : of_table.dim(0)),
         first_token(call.first_token),
         scale(call.scale) {}
 

@@ -173,7 +173,7 @@ struct TeamEmbedding {
   static void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                        Tensor const& grad_table, Tensor const& grad_positions) {
     EmbeddingRows<Element> const grads(call, grad_output, grad_table, grad_positions);
-    if (grads.rows > 0) {
+    if (grads.rows > 0 && grads.table) {
       add_to_table(execution, grads);
     }
     if (grads.positions) {

@@ -2,12 +2,16 @@
 
 // HEDDLE_KOKKOS_OPERATIONS is EACH(name) for every operation `name` of which this library has the file name/kokkos.cpp,
 // which defines the function below; HEDDLE_SIMD_FLOAT32_OPERATIONS and HEDDLE_SIMD_BFLOAT16_OPERATIONS are lists of
-// those with simd_float32.cpp and simd_bfloat16.cpp (CMakeLists.txt). A list may be empty.
+// those with simd_float32.cpp and simd_bfloat16.cpp, HEDDLE_UPDATE_RULES one of the files in update/ (CMakeLists.txt).
+// A list may be empty.
 
 namespace heddle {
 
 #define EACH(name) void add_portable_##name##_kernels(KernelRegistries& registries);
 HEDDLE_KOKKOS_OPERATIONS
+#undef EACH
+#define EACH(name) void add_##name##_rule(KernelRegistries& registries);
+HEDDLE_UPDATE_RULES
 #undef EACH
 #define EACH(name) void add_simd_float32_##name##_kernels(KernelRegistries& registries);
 HEDDLE_SIMD_FLOAT32_OPERATIONS
@@ -21,6 +25,9 @@ HEDDLE_SIMD_BFLOAT16_OPERATIONS
 void heddle_add_portable_kernels([[maybe_unused]] heddle::KernelRegistries& registries) {
 #define EACH(name) heddle::add_portable_##name##_kernels(registries);
   HEDDLE_KOKKOS_OPERATIONS
+#undef EACH
+#define EACH(name) heddle::add_##name##_rule(registries);
+  HEDDLE_UPDATE_RULES
 #undef EACH
 }
 

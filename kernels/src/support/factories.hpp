@@ -2,7 +2,6 @@
 
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/operations/activation.hpp>
-#include <heddle/core/operations/adam.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/gemm.hpp>

@@ -344,9 +344,10 @@ TEST_F(KernelCheckTest, TheReferenceIsComparedWithCentralDifferences) {
 TEST_F(KernelCheckTest, NamesAreOperationsImplementationsAndLayers) {
   Registries const& registries = bench_.registries();  // the built-in trials are added where something is checked
   auto const named = [&](std::string const& name) { return check_named(registries, name, bench_.execution()); };
-  EXPECT_GT(named("adam").size(), named("adam.reference").size());
+  EXPECT_GT(named("update").size(), named("update.reference").size());
   EXPECT_EQ(named("feed_forward").front().operation, "layer");
-  EXPECT_THAT([&] { named("adam.referense"); }, ThrowsMessage<ConfigError>(HasSubstr("did you mean adam.reference?")));
+  EXPECT_THAT([&] { named("update.referense"); },
+              ThrowsMessage<ConfigError>(HasSubstr("did you mean update.reference?")));
   EXPECT_TRUE(check_origin(registries, "absent.so", bench_.execution()).empty());
 }
 

@@ -62,7 +62,7 @@ TEST(Config, ReadsEveryKindOfKey) {
   EXPECT_EQ(config.train.micro_batch_tokens, 2048) << "not given: no more than a batch";
   EXPECT_EQ(config.train.seed, 0U);
   EXPECT_EQ(config.optimizer.schedule, Schedule::cosine);
-  EXPECT_EQ(config.optimizer.epsilon, 1e-8);
+  EXPECT_EQ(config.optimizer.options.at("epsilon").value, OptionValue(1e-8));
   EXPECT_EQ(config.optimizer.clip_norm, 1.0) << "an integer will do for a number";
   EXPECT_EQ(config.parallel.tensor, 2);
   EXPECT_EQ(config.parallel.data, 4);
@@ -85,9 +85,9 @@ TEST(Config, PrintsWhatItReadsBackUnchanged) {
   config.model.dropout = 0.1 + 0.2;
   config.train.precision = Precision::bfloat16;
   config.train.seed = 9007199254740992ULL;
-  config.optimizer.name = OptimizerName::adamw;
+  config.optimizer.name = "adamw";
   config.optimizer.learning_rate = 3;
-  config.optimizer.epsilon = 1e-300;
+  config.optimizer.options["epsilon"] = {1e-300, "", ""};
   config.parallel.data = 3;
   config.parallel.context_mode = ContextMode::ulysses;
   config.parallel.stage_layers = {3, 1, 2};
@@ -127,7 +127,7 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
               HasSubstr("the number 1.0; expected a number, at least 0 and below 1"));
   EXPECT_THAT(refusal("[model]\ndropout = -0.1"), HasSubstr("at least 0 and below 1"));
   EXPECT_THAT(refusal("[model]\nheads = 0"), HasSubstr("the integer 0; expected an integer, 1 to 4096"));
-  EXPECT_THAT(refusal("[optimizer]\nepsilon = 0.0"), HasSubstr("expected a number, above 0"));
+  EXPECT_THAT(refusal("[model]\nnorm_epsilon = 0.0"), HasSubstr("expected a number, above 0"));
   EXPECT_THAT(refusal("[optimizer]\nlearning_rate = nan"), HasSubstr("expected a number, at least 0"));
   EXPECT_THAT(refusal("[optimizer]\nlearning_rate = inf"), HasSubstr("expected a number, at least 0"));
   EXPECT_THAT(refusal("[parallel]\ntensor = 4294967297"), HasSubstr("expected an integer, 1 to 1048576"));
@@ -345,10 +345,10 @@ TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
   EXPECT_EQ(overridden.optimizer.groups[1].name, "new");
   EXPECT_TRUE(overridden.optimizer.groups[2].rule.frozen);
   std::vector<ConfigDifference> const found = differences(config, overridden);
-  ASSERT_EQ(found.size(), 5U);
+  ASSERT_EQ(found.size(), 6U);
   EXPECT_EQ(found[0].key, "optimizer.group.new.parameters");
   EXPECT_EQ(found[0].before + " " + found[0].after, "(not set) [\"a\"]");
-  EXPECT_EQ(found[4].key + found[4].before + found[4].after, "optimizer.group.slow.frozenfalsetrue");
+  EXPECT_EQ(found[5].key + found[5].before + found[5].after, "optimizer.group.slow.frozenfalsetrue");
 }
 
 TEST(Config, WrongGroupsNameTheirPlace) {
@@ -438,7 +438,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
   EXPECT_EQ(config.parallel.data, 0);
   EXPECT_TRUE(config.train.deterministic);
   EXPECT_EQ(config.data.train, std::vector<std::string>{"a=b.h5"});
-  EXPECT_EQ(config.optimizer.beta1, 0.0);
+  EXPECT_EQ(config.optimizer.options.at("beta1").value, OptionValue(std::int64_t{0}));
 }
 
 TEST(Config, WrongOverridesNameThemselves) {

@@ -115,8 +115,8 @@ TEST_P(MixedPrecision, ParametersGradientsAndMomentsStayFloat32) {
   Optimizer const optimizer = test.bench.optimizer({});
   EXPECT_EQ(test.bench.parameters().values().dtype(), DType::float32);
   EXPECT_EQ(test.bench.parameters().gradients().dtype(), DType::float32);
-  EXPECT_EQ(optimizer.first_moments().dtype(), DType::float32);
-  EXPECT_EQ(optimizer.second_moments().dtype(), DType::float32);
+  EXPECT_EQ(optimizer.state().at("adam.first_moment").dtype(), DType::float32);
+  EXPECT_EQ(optimizer.state().at("adam.second_moment").dtype(), DType::float32);
 }
 
 /// The smoothed losses per token of 30 steps of Adam on one batch.

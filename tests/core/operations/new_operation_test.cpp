@@ -179,9 +179,9 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   EXPECT_THAT(
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
-          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, adam, "
-          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, negation, or "
-          "an "
+          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
+          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, update, "
+          "negation, or an "
           "operation of a plug-in in plugins.paths"));
 }
 

@@ -217,6 +217,33 @@ TEST(ParameterSetTest, ValuesAndGradientsAreViewsOfTheTwoBuffers) {
   EXPECT_THAT(to_host<float>(parameters.gradients()), testing::Each(0.0F));
 }
 
+TEST(ParameterSetTest, FrozenParametersLieBehindTheOthersAndHaveNoGradient) {
+  ParameterSet parameters{Mesh({1, 3, 1, 1}, 0, 3)};
+  for (char const* const name : {"a", "b", "c"}) {
+    parameters.declare(sharded(name, {5, 5}, -1));
+  }
+  parameters.find("a")->rule.frozen = true;
+  ParameterBlock const& half =
+      parameters.declare_block({sharded("q", {2, 5}, 0), sharded("k", {2, 5}, 0)});  // q is frozen
+  half.members.front()->rule.frozen = true;
+  ParameterBlock const& still = parameters.declare_block({sharded("v", {2, 5}, 0)});
+  still.members.front()->rule.frozen = true;
+  parameters.allocate(DType::float32);
+  EXPECT_EQ(parameters.gradient_size(), 96) << "25, 25 and 20 elements in cache lines, divided by three";
+  EXPECT_EQ(parameters.gradients().size(), 96);
+  EXPECT_EQ(parameters.size(), 96 + 32 + 16);
+  std::vector<std::string> trained;
+  for (Parameter const* const parameter : parameters.trained()) {
+    trained.push_back(parameter->spec.name);
+  }
+  EXPECT_EQ(trained, (std::vector<std::string>{"b", "c", "q", "k"}));
+  EXPECT_TRUE(parameters.find("a")->gradient.empty());
+  EXPECT_EQ(parameters.find("a")->place.begin, 96);
+  EXPECT_EQ(half.gradient.size(), 20) << "a block with a trained member is trained";
+  EXPECT_TRUE(still.gradient.empty());
+  EXPECT_EQ(still.value.size(), 10);
+}
+
 TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
   ParameterSet parameters{Mesh()};
   Parameter const& alone = parameters.declare(sharded("alone", {3, 5}, -1));

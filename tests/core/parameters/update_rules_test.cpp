@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
 namespace heddle {
@@ -45,15 +47,41 @@ OptimizerConfig with_groups() {
 
 TEST(UpdateRules, AreThoseOfTheGroupOrOfAll) {
   OptimizerConfig config = with_groups();
-  EXPECT_EQ(update_rule(config, "a.x"), config.groups[0].rule);
-  EXPECT_EQ(update_rule(config, "b.x"), config.groups[0].rule);
-  EXPECT_EQ(update_rule(config, "c"), config.groups[1].rule);
-  EXPECT_EQ(update_rule(config, "d"), (UpdateRule{.weight_decay = 0.5}));
+  config.options["beta1"] = {0.5, "run.toml:2:1"};
+  config.groups[1].rule.options["beta1"] = {0.25, "run.toml:8:1"};
+  UpdateRule const slow{.name = "adam", .options = config.options, .learning_rate_factor = 0.1};
+  UpdateRule const still{.name = "adam", .options = config.groups[1].rule.options, .frozen = true};
+  EXPECT_EQ(update_rule(config, "a.x"), slow);
+  EXPECT_EQ(update_rule(config, "b.x"), slow);
+  EXPECT_EQ(update_rule(config, "c"), still) << "with its own options";
+  EXPECT_EQ(update_rule(config, "d"), (UpdateRule{.name = "adam", .options = config.options, .weight_decay = 0.5}));
+  config.groups[0].rule.name = "sgd";
+  EXPECT_EQ(update_rule(config, "a.x"), (UpdateRule{.name = "sgd", .learning_rate_factor = 0.1}))
+      << "another rule has none of Adam's options";
   config.groups[1].parameters.emplace_back("b.*");
   EXPECT_THAT([&] { update_rule(config, "b.x"); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("run.toml:7:1: optimizer.group.still.parameters has the "
                                                          "parameter b.x, which optimizer.group.slow has, too"),
                                                HasSubstr("run.toml:3:1"))));
+}
+
+// Which options a rule has is known when the rules are.
+TEST(UpdateRules, OptionsAreKeptWithTheirPlaces) {
+  std::string const text =
+      "[optimizer]\nname = \"lion\"\nbeta2 = 0.5\n[optimizer.group.a]\nparameters = [\"x\"]\n"
+      "name = \"sgd\"\nnesterov = true";
+  Config const config = parse_config(text, "run.toml");
+  EXPECT_EQ(config.optimizer.name, "lion");
+  EXPECT_EQ(config.optimizer.places.of("name"), "run.toml:2:1: optimizer.name");
+  EXPECT_EQ(config.optimizer.options.at("beta2").origin, "run.toml:3:1");
+  UpdateRule const& rule = config.optimizer.groups[0].rule;
+  EXPECT_EQ(rule.name, "sgd");
+  EXPECT_EQ(rule.options.at("nesterov").key, "optimizer.group.a.nesterov");
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+}
+
+TEST(UpdateRules, TheFormerNameOfAnOperationIsRead) {
+  EXPECT_EQ(parse_config("[kernels]\nadam = \"kokkos\"", "run.toml").kernels.of("update"), "kokkos");
 }
 
 TEST(UpdateRules, APatternThatMatchesNothingIsRefusedWithItsPlace) {
@@ -73,17 +101,30 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
     parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
   }
   parameters.allocate(DType::float32);
-  std::vector<RuledRange> const alike = ruled_ranges(assign_rules(OptimizerConfig(), parameters));
+  assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
+  std::vector<RuledRange> const alike = ruled_ranges(parameters);
   ASSERT_EQ(alike.size(), 1U);
   EXPECT_EQ(alike[0].range, (IndexRange{0, parameters.size()}));
-  std::vector<RuledRange> const ranges = ruled_ranges(assign_rules(with_groups(), parameters));
+  assign_rules(with_groups(), KernelRegistries(), parameters);
+  std::vector<RuledRange> const ranges = ruled_ranges(parameters);
   ASSERT_EQ(ranges.size(), 4U);
   EXPECT_EQ(ranges[0].range, (IndexRange{0, 32}));
   EXPECT_EQ(ranges[1].range, (IndexRange{32, 64}));
-  EXPECT_EQ(ranges[1].rule.learning_rate_factor, 0.1);
+  EXPECT_EQ(ranges[1].first->rule.learning_rate_factor, 0.1);
   EXPECT_EQ(ranges[2].range, (IndexRange{64, 80}));
-  EXPECT_TRUE(ranges[2].rule.frozen);
+  EXPECT_TRUE(ranges[2].first->rule.frozen);
   EXPECT_EQ(ranges[3].range, (IndexRange{80, parameters.size()}));
+}
+
+TEST(UpdateRules, AParameterThatIsUpdatedWholeIsARangeOfItsOwn) {
+  ParameterSet parameters{Mesh()};
+  for (char const* const name : {"d", "e", "f"}) {
+    parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
+  }
+  assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
+  parameters.all()[1].updated_whole = true;
+  parameters.allocate(DType::float32);
+  EXPECT_EQ(ruled_ranges(parameters).size(), 3U);
 }
 
 TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {

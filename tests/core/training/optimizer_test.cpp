@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 #include "golden_file.hpp"
@@ -11,6 +12,10 @@ namespace heddle {
 namespace {
 
 constexpr double rate = 0.01;
+// Adam's options, unless they are set.
+constexpr double beta1 = 0.9;
+constexpr double beta2 = 0.98;
+constexpr double epsilon = 1e-9;
 
 class OptimizerTest : public testing::TestWithParam<DType> {
  protected:
@@ -58,14 +63,14 @@ TEST_P(OptimizerTest, TheFirstStepMovesByTheLearningRate) {
   EXPECT_NEAR(norm, gradient_norm(), tolerance() * norm);
   std::vector<double> expected;
   for (std::size_t index = 0; index < before.size(); ++index) {
-    expected.push_back(before[index] - rate * gradient[index] / (std::abs(gradient[index]) + config.epsilon));
+    expected.push_back(before[index] - rate * gradient[index] / (std::abs(gradient[index]) + epsilon));
   }
   EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
 }
 
 TEST_P(OptimizerTest, DecayIsDecoupledInAdamW) {
   OptimizerConfig config;
-  config.name = OptimizerName::adamw;
+  config.name = "adamw";
   config.weight_decay = 0.5;
   bench_.zero_gradients();
   auto expected = values();
@@ -86,9 +91,9 @@ TEST_P(OptimizerTest, ClippingScalesTheGradientToTheNorm) {
   EXPECT_NEAR(bench_.update(optimizer, rate, 1), norm, tolerance() * norm) << "the norm before clipping";
   auto expected = testing_support::values(parameters().gradients());
   for (double& moment : expected) {
-    moment *= (1 - config.beta1) * config.clip_norm / norm;
+    moment *= (1 - beta1) * config.clip_norm / norm;
   }
-  EXPECT_LE(relative_error(testing_support::values(optimizer.first_moments()), expected), tolerance());
+  EXPECT_LE(relative_error(testing_support::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
 }
 
 TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
@@ -98,9 +103,9 @@ TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
   bench_.update(optimizer, rate, 1);
   auto expected = testing_support::values(parameters().gradients());
   for (double& moment : expected) {
-    moment *= 1 - config.beta1;
+    moment *= 1 - beta1;
   }
-  EXPECT_LE(relative_error(testing_support::values(optimizer.first_moments()), expected), tolerance());
+  EXPECT_LE(relative_error(testing_support::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
 }
 
 /// Adam by its formulas, in float64, for one element.
@@ -110,20 +115,20 @@ struct OracleElement {
   double second = 0;
 
   void update(OptimizerConfig const& config, UpdateRule const& rule, double gradient, int step) {
-    bool const decoupled = config.name == OptimizerName::adamw;
+    bool const decoupled = config.name == "adamw";
     double const learning_rate = rate * rule.learning_rate_factor;
     double const joined = gradient + (decoupled ? 0 : rule.weight_decay * value);
-    first = config.beta1 * first + (1 - config.beta1) * joined;
-    second = config.beta2 * second + (1 - config.beta2) * joined * joined;
-    double const mean = first / (1 - std::pow(config.beta1, step));
-    double const deviation = std::sqrt(second / (1 - std::pow(config.beta2, step)));
+    first = beta1 * first + (1 - beta1) * joined;
+    second = beta2 * second + (1 - beta2) * joined * joined;
+    double const mean = first / (1 - std::pow(beta1, step));
+    double const deviation = std::sqrt(second / (1 - std::pow(beta2, step)));
     double const decay = decoupled ? rule.weight_decay * value : 0;
-    value -= learning_rate * (mean / (deviation + config.epsilon) + decay);
+    value -= learning_rate * (mean / (deviation + epsilon) + decay);
   }
 };
 
 TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
-  for (OptimizerName const name : {OptimizerName::adam, OptimizerName::adamw}) {
+  for (std::string const name : {"adam", "adamw"}) {
     for (bool const frozen : {false, true}) {
       OptimizerConfig config;
       config.name = name;
@@ -161,6 +166,40 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
       }
     }
   }
+}
+
+TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
+  OptimizerConfig config;
+  config.options["beta1"] = {0.5, "", "optimizer.beta1"};
+  config.groups = {{"matrices", {"mat*"}, {.name = "sgd", .options = {{"momentum", {0.0, "", ""}}}}}};
+  auto const before = testing_support::values(parameter(0).value);
+  auto const gradient = testing_support::values(parameter(0).gradient);
+  Optimizer const optimizer = bench_.optimizer(config);
+  bench_.update(optimizer, rate, 1);
+  std::vector<double> expected;
+  for (std::size_t index = 0; index < before.size(); ++index) {
+    expected.push_back(before[index] - rate * gradient[index]);
+  }
+  EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
+  EXPECT_EQ(parameter(0).state, (std::vector<std::string>{"sgd.momentum"}));
+  EXPECT_EQ(optimizer.state().at("sgd.momentum").size(), parameter(0).place.count());
+  IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
+  auto moments = testing_support::values(parameter(1).gradient);
+  for (double& moment : moments) {
+    moment *= 0.5;
+  }
+  EXPECT_LE(relative_error(testing_support::values(optimizer.state_in("adam.first_moment", vector)), moments),
+            tolerance());
+  EXPECT_THROW(optimizer.state_in("sgd.momentum", vector), Error);
+  EXPECT_THROW(optimizer.state_in("adam.first_moment", {0, parameter(1).place.end}), Error);
+}
+
+TEST_P(OptimizerTest, AFrozenParameterHasNoState) {
+  OptimizerConfig config;
+  config.groups = {{"still", {"mat*"}, {.frozen = true}}};
+  Optimizer const optimizer = bench_.optimizer(config);
+  EXPECT_TRUE(parameter(0).state.empty());
+  EXPECT_EQ(optimizer.state_bytes(), 2 * parameter(1).place.count() * static_cast<std::int64_t>(size_of(GetParam())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, OptimizerTest, testing::Values(DType::float64, DType::float32),

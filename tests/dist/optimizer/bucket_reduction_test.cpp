@@ -24,8 +24,7 @@ struct Bench {
       : group(replicas),
         parameters(mesh_of(replicas)),
         parts(declared(), width, replicas.size()),
-        reduction(replicas, parameters, execution, parts.buckets(),
-                  scatter ? parts.parts_of(replicas.rank()) : std::vector<IndexRange>()) {}
+        reduction(replicas, parameters, execution, parts, scatter) {}
 
   static Mesh mesh_of(Communicator const& replicas) {
     return Mesh({1, replicas.size(), 1, 1}, replicas.rank(), replicas.size());

@@ -60,7 +60,7 @@ class MemoryPlanTest : public DistTest {
   static void expect_close(MemoryReport const& report) {
     EXPECT_EQ(report.predicted.parameters, report.measured.parameters);
     EXPECT_EQ(report.predicted.gradients, report.measured.gradients);
-    EXPECT_EQ(report.predicted.moments, report.measured.moments);
+    EXPECT_EQ(report.predicted.state, report.measured.state);
     EXPECT_EQ(report.predicted.kernels, report.measured.kernels);
     if (kernel_memory_space() == MemorySpace::host) {  // a device's products keep no packed weights
       EXPECT_GT(report.measured.kernels, 0);
@@ -161,7 +161,7 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
     return plan_memory(config, mesh, vocabulary, registries, full_packs(config, mesh)).use;
   };
   MemoryUse const one = plan({}, 0);
-  EXPECT_EQ(one.moments, 2 * one.parameters);
+  EXPECT_EQ(one.state, 2 * one.parameters);
   EXPECT_EQ(plan({}, 0, 200).parameters, one.parameters);
   EXPECT_LT(plan({}, 0, 200).activations, one.activations * 6 / 10);
 
@@ -174,11 +174,36 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   EXPECT_LT(plan({.sizes = {1, 1, 1, 4}, .sequence_parallel = true}, 3).activations, tensor.activations * 8 / 10);
 
   MemoryUse const sharded = plan({.sizes = {1, 8, 1, 1}, .shard_optimizer = true}, 5);
-  EXPECT_NEAR(static_cast<double>(sharded.moments) / static_cast<double>(one.moments), 1.0 / 8, 0.001);
+  EXPECT_NEAR(static_cast<double>(sharded.state) / static_cast<double>(one.state), 1.0 / 8, 0.001);
 
   // The first stage keeps more micro-batches in flight, the last one has the logits.
   EXPECT_GT(plan({.sizes = {4, 1, 1, 1}}, 0).activations, plan({.sizes = {4, 1, 1, 1}}, 3).activations);
   EXPECT_THROW(plan({.sizes = {16, 1, 1, 1}}, 0), ConfigError);
+}
+
+TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) {
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  Config config = config_of({});
+  auto const use = [&] { return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh())).use; };
+  auto const backward = [&] {
+    RankWork const work =
+        rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+    double operations = 0;
+    for (KernelCalls const& calls : work.backward.front().kernels) {
+      operations += calls.calls * calls.cost.operations;
+    }
+    return operations;
+  };
+  MemoryUse const all = use();
+  double const all_operations = backward();
+  config.optimizer.groups = {{"still", {"encoder.*"}, {.frozen = true}}};
+  MemoryUse const some = use();
+  EXPECT_NEAR(static_cast<double>(some.parameters), static_cast<double>(all.parameters), 256);
+  EXPECT_LT(some.gradients, all.gradients * 7 / 10);
+  EXPECT_EQ(some.state, 2 * some.gradients);
+  EXPECT_LT(some.activations, all.activations + all.activations / 100) << "the sums of norms are temporary";
+  EXPECT_LT(backward(), 0.9 * all_operations);
 }
 
 // A rank's share of a batch is smaller than a micro-batch, but the validation set is not divided by batches.
@@ -233,10 +258,10 @@ TEST_F(MemoryPlanTest, TheTableHasEveryRankOrFoldsThem) {
   auto const mebibytes = [](std::int64_t count) { return count << 20; };
   MemoryReport own;
   own.predicted = {
-      .parameters = mebibytes(1), .gradients = mebibytes(2), .moments = mebibytes(3), .activations = mebibytes(4)};
+      .parameters = mebibytes(1), .gradients = mebibytes(2), .state = mebibytes(3), .activations = mebibytes(4)};
   own.measured = {.parameters = mebibytes(1),
                   .gradients = mebibytes(2),
-                  .moments = mebibytes(3),
+                  .state = mebibytes(3),
                   .activations = mebibytes(world_.rank() == 0 ? 7 : 5)};
   own.resident = mebibytes(100 + world_.rank());
   auto const ranks = gather_values(world_, own);

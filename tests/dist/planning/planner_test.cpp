@@ -349,7 +349,7 @@ TEST_F(PlannerTest, AddsUpKernels) {
     return calls;
   };
   double const calls = time_passes(3);
-  auto const update = update_kernels(work, work.parameters);
+  auto const update = update_kernels(work, 1);
   for (KernelCalls const& kernel : update) {
     times_.add(kernel.kind, {.cost = kernel.cost, .seconds = 1, .first_seconds = 1});
   }

@@ -36,8 +36,8 @@ TEST_F(LayerNormsTest, TogetherTheyAreTheNormsOfTheWholeModel) {
       EXPECT_NEAR(norm_of(norms.gradients), gradient, 1e-6 * gradient);
       std::map<std::string, double> squares;
       for (WholeTensor const& tensor : model.gathered()) {  // on rank 0
-        squares[layer_of(tensor.name)] +=
-            std::inner_product(tensor.value.begin(), tensor.value.end(), tensor.value.begin(), 0.0);
+        std::vector<float> const& value = tensor.arrays.at(value_key);
+        squares[layer_of(tensor.name)] += std::inner_product(value.begin(), value.end(), value.begin(), 0.0);
       }
       for (std::size_t layer = 0; layer < norms.layers.size() && world_.rank() == 0; ++layer) {
         EXPECT_NEAR(norms.parameters[layer], std::sqrt(squares.at(norms.layers[layer])), 1e-5) << norms.layers[layer];

@@ -20,10 +20,8 @@ using Options = SyntheticModel::Options;
 class CheckpointLayoutsTest : public CheckpointTest {
  protected:
   static bool same(std::vector<WholeTensor> const& left, std::vector<WholeTensor> const& right) {
-    return std::equal(left.begin(), left.end(), right.begin(), right.end(), [](auto const& a, auto const& b) {
-      return a.name == b.name && a.value == b.value && a.first_moment == b.first_moment &&
-             a.second_moment == b.second_moment;
-    });
+    return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                      [](auto const& a, auto const& b) { return a == b; });
   }
 };
 

@@ -16,12 +16,14 @@ inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
   for (Parameter const& parameter : model.parameters.all()) {
     int const axis = parameter.spec.shard.axis;
     std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-    auto const read = [&](char const* key, std::optional<IndexRange> elements = {}) {
+    auto const read = [&](std::string const& key, std::optional<IndexRange> elements = {}) {
       return checkpoint.read(TensorSlice{parameter.spec.name, key, axis, parameter.shard_begin, count, elements});
     };
     copy_from_host(parameter.value, read(value_key).data());
-    for (IndexRange const& kept : model.optimizer.kept_moments(parameter)) {
-      model.optimizer.set_moments(parameter, kept, read("adam.first_moment", kept), read("adam.second_moment", kept));
+    for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+      for (std::string const& key : parameter.state) {
+        model.optimizer.set_state(parameter, key, kept, read(key, kept));
+      }
     }
   }
 }

@@ -206,8 +206,8 @@ TEST(DigestTest, SeesEverySingleBit) {
   }
 }
 
-// Different moments make values differ only in the next step, and a checkpoint in between would keep them.
-TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
+// Different state makes values differ only in the next step, and a checkpoint in between would keep them.
+TEST_F(ReplicaCheckTest, OptimizerStateThatMustBeTheSameIsCompared) {
   for (auto const& layout : all_layouts_of(world_.size())) {
     Mesh const mesh = mesh_of(layout);
     for (bool const shard : {false, true}) {
@@ -224,39 +224,38 @@ TEST_F(ReplicaCheckTest, MomentsThatMustBeTheSameAreCompared) {
       Parameter const& faulty = model.parameters.all().front();
       std::vector<float> const zeros(static_cast<std::size_t>(faulty.local_shape.size()));
       if (world_.rank() == world_.size() - 1) {
-        Tensor const& moments = model.optimizer.moments().second_moments();
-        copy_from_host(model.optimizer.moments().moments_in(moments, elements_of(faulty)), zeros.data());
+        copy_from_host(model.optimizer.local().state_in("adam.second_moment", elements_of(faulty)), zeros.data());
       }
       EXPECT_NO_THROW(check_replicas(model.parallel, model.parameters));
       std::string const name = broadcast_text(world_, faulty.spec.name, world_.size() - 1);  // of that rank's stage
-      EXPECT_THAT(error_of(compare), HasSubstr("second moment of " + name + " differs"));
+      EXPECT_THAT(error_of(compare), HasSubstr("adam.second_moment of " + name + " differs"));
     }
   }
 }
 
-/// Changes one element of a parameter's values or moments that a sharded optimizer keeps on this rank; returns whether
-/// there is one.
+/// Changes one element of a parameter's values (key 0) or state that a sharded optimizer keeps on this rank; returns
+/// whether there is one.
 bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t key) {
-  auto const kept = intersection({elements_of(parameter)}, model.optimizer.moments().parts());
+  auto const kept = intersection({elements_of(parameter)}, model.optimizer.local().parts());
   if (kept.empty()) {
     return false;
   }
-  Optimizer const& moments = model.optimizer.moments();
-  Tensor const tensor =
-      key == 0 ? model.parameters.values().rows(kept.back().begin, kept.back().count())
-               : moments.moments_in(key == 1 ? moments.first_moments() : moments.second_moments(), kept.back());
+  Tensor const tensor = key == 0 ? model.parameters.values().rows(kept.back().begin, kept.back().count())
+                                 : model.optimizer.local().state_in(parameter.state[key - 1], kept.back());
   auto values = to_host<float>(tensor);
   values.back() = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values.back()) ^ 1U);
   copy_from_host(tensor, values.data());
   return true;
 }
 
-/// Sets values and moments as a checkpoint does.
+/// Sets values and state as a checkpoint does.
 void load_other_state(SyntheticModel& model) {
   for (Parameter const& parameter : model.parameters.all()) {
-    for (IndexRange const& kept : model.optimizer.kept_moments(parameter)) {
-      std::vector<float> const moments(static_cast<std::size_t>(kept.count()), 0.5F);
-      model.optimizer.set_moments(parameter, kept, moments, moments);
+    for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+      for (std::string const& key : parameter.state) {
+        model.optimizer.set_state(parameter, key, kept,
+                                  std::vector<float>(static_cast<std::size_t>(kept.count()), 0.5F));
+      }
     }
   }
   model.parameters.initialize(5);
@@ -285,7 +284,7 @@ TEST_F(ReplicaCheckTest, WhatOnlyTheOwnerKeepsIsComparedWithWhatItsUpdateLeft) {
       model.step(2, 2);
       std::string const own = damaged == nullptr ? "" : damaged->spec.name;
       std::string const name = broadcast_text(world_, own, world_.size() - 1);
-      std::string const kind = std::array{"parameter ", "first moment of ", "second moment of "}[key];
+      std::string const kind = std::array{"parameter ", "adam.first_moment of ", "adam.second_moment of "}[key];
       EXPECT_THAT(error_of(compare),
                   testing::AllOf(HasSubstr(kind + name), HasSubstr("on rank " + std::to_string(world_.size() - 1)),
                                  HasSubstr("1 of its tensors")));

@@ -25,8 +25,8 @@ StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned) {
 /// Everything that a checkpoint would hold, in one list.
 std::vector<float> whole_state(SyntheticModel& model) {
   std::vector<float> state;
-  for (Tensor const& tensor : {model.parameters.values(), model.optimizer.moments().first_moments(),
-                               model.optimizer.moments().second_moments()}) {
+  for (Tensor const& tensor : {model.parameters.values(), model.optimizer.local().state().at("adam.first_moment"),
+                               model.optimizer.local().state().at("adam.second_moment")}) {
     auto const values = to_host<float>(tensor);
     state.insert(state.end(), values.begin(), values.end());
   }

@@ -28,10 +28,8 @@ class ReplicaFlips : public DistTest {
 
   /// The memory of a parameter's value or one of its moments.
   Tensor memory(Parameter const& parameter, std::size_t key) const {
-    Optimizer const& moments = model_.optimizer.moments();
     return key == 0 ? parameter.value
-                    : moments.moments_in(key == 1 ? moments.first_moments() : moments.second_moments(),
-                                         elements_of(parameter));
+                    : model_.optimizer.local().state_in(parameter.state[key - 1], elements_of(parameter));
   }
 
   static void flip(Tensor const& tensor, std::size_t element, int bit) {

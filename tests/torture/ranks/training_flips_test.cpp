@@ -27,6 +27,8 @@ enum class Where : std::uint8_t {
 constexpr std::array where_names{"values",         "copies of others' values",   "first moments",
                                  "second moments", "gradients before their sum", "summed gradients"};
 
+std::array<std::string, 2> const keys{"adam.first_moment", "adam.second_moment"};
+
 /// One flip; the same on all ranks.
 struct Flip {
   Where where = Where::own_value;
@@ -102,24 +104,24 @@ class TrainingFlips {
 
   /// Values and this rank's moments.
   std::array<std::vector<float>, 3> state() {
-    Optimizer const& moments = optimizer().moments();
-    return {to_host<float>(parameters().values()), to_host<float>(moments.first_moments()),
-            to_host<float>(moments.second_moments())};
+    return {to_host<float>(parameters().values()), to_host<float>(kept(keys[0])), to_host<float>(kept(keys[1]))};
   }
 
   void restore() {
     copy_from_host(parameters().values(), start_[0].data());
     parameters().bump_versions();
     for (Parameter const& parameter : parameters().all()) {
-      for (IndexRange const& kept : optimizer().kept_moments(parameter)) {
-        auto const count = static_cast<std::size_t>(kept.count());
-        std::vector<float> const zeros(count);
-        optimizer().set_moments(parameter, kept, zeros, zeros);
+      for (IndexRange const& range : optimizer().kept_state(parameter)) {
+        for (std::string const& key : parameter.state) {
+          optimizer().set_state(parameter, key, range, std::vector<float>(static_cast<std::size_t>(range.count())));
+        }
       }
     }
-    copy_from_host(optimizer().moments().first_moments(), start_[1].data());
-    copy_from_host(optimizer().moments().second_moments(), start_[2].data());
+    copy_from_host(kept(keys[0]), start_[1].data());
+    copy_from_host(kept(keys[1]), start_[2].data());
   }
+
+  Tensor const& kept(std::string const& key) { return optimizer().local().state().at(key); }
 
   Result run(std::optional<Flip> const& flip) {
     Result result;
@@ -158,7 +160,7 @@ class TrainingFlips {
     std::vector<std::int64_t> elements;
     for (Parameter const& parameter : parameters().all()) {
       IndexRange const all = elements_of(parameter);
-      auto const own = intersection({all}, optimizer().moments().parts());
+      auto const own = intersection({all}, optimizer().local().parts());
       for (std::int64_t element = all.begin; element < all.end; ++element) {
         bool const is_own = std::ranges::any_of(
             own, [&](IndexRange const& part) { return part.begin <= element && element < part.end; });
@@ -175,10 +177,10 @@ class TrainingFlips {
     std::int64_t const element = elements[flip.element % elements.size()];
     name_ = name_at(parameters(), element);
     IndexRange const range{element, element + 1};
-    Optimizer const& moments = optimizer().moments();
+    Optimizer const& own = optimizer().local();
     Tensor const hit = flip.where <= Where::copied_value    ? parameters().values().rows(element, 1)
-                       : flip.where == Where::first_moment  ? moments.moments_in(moments.first_moments(), range)
-                       : flip.where == Where::second_moment ? moments.moments_in(moments.second_moments(), range)
+                       : flip.where == Where::first_moment  ? own.state_in(keys[0], range)
+                       : flip.where == Where::second_moment ? own.state_in(keys[1], range)
                                                             : parameters().gradients().rows(element, 1);
     float const flipped =
         std::bit_cast<float>(std::bit_cast<std::uint32_t>(to_host<float>(hit).front()) ^ (1U << flip.bit));

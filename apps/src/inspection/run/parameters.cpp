@@ -37,14 +37,16 @@ double squared_update_norm(ParameterValues const& values, OptimizerConfig const&
                            std::int64_t step, std::int64_t total_steps) {
   auto const t = static_cast<double>(step);
   double const rate = learning_rate(optimizer, step - 1, total_steps) * rule.learning_rate_factor;
-  double const correction1 = 1 - std::pow(optimizer.beta1, t);
-  double const correction2 = 1 - std::pow(optimizer.beta2, t);
-  double const decay = optimizer.name == OptimizerName::adamw ? rate * rule.weight_decay : 0;
+  LayerOptions const options(rule.options, "optimizer");  // complete in the configuration of a checkpoint
+  double const correction1 = 1 - std::pow(options.number("beta1", 0.9), t);
+  double const correction2 = 1 - std::pow(options.number("beta2", 0.98), t);
+  double const epsilon = options.number("epsilon", 1e-9);
+  double const decay = rule.name == "adamw" ? rate * rule.weight_decay : 0;
   double squares = 0;
   for (std::size_t i = 0; i < values.value.size(); ++i) {
     double const m = static_cast<double>(values.first_moment[i]) / correction1;
     double const v = static_cast<double>(values.second_moment[i]) / correction2;
-    double const gained = rate * m / (std::sqrt(v) + optimizer.epsilon);
+    double const gained = rate * m / (std::sqrt(v) + epsilon);
     // The decay was of the value before the update, (value + gained) / (1 - decay).
     double const decayed = decay * (static_cast<double>(values.value[i]) + gained) / (1 - decay);
     squares += (gained + decayed) * (gained + decayed);
@@ -61,7 +63,7 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     UpdateRule const rule = update_rule(config.optimizer, tensor.name);
-    bool const updated = tensor.find(first_moment) && step > 0 && !rule.frozen;
+    bool const updated = tensor.find(first_moment) && step > 0 && !rule.frozen && rule.name.starts_with("adam");
     ValueSums sums;
     double update = 0;
     for (TensorSlice slab : slabs_of(tensor)) {

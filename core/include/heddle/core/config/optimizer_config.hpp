@@ -10,10 +10,6 @@
 
 namespace heddle {
 
-enum class OptimizerName : std::uint8_t { adam, adamw };
-template <>
-inline constexpr std::array<std::string_view, 2> value_names<OptimizerName>{"adam", "adamw"};
-
 enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
 template <>
 inline constexpr std::array<std::string_view, 4> value_names<Schedule>{"inverse_sqrt", "cosine", "linear", "constant"};
@@ -29,16 +25,15 @@ struct ParameterGroup {
 };
 
 struct OptimizerConfig {
-  OptimizerName name = OptimizerName::adam;
+  std::string name = "adam";      ///< a registered update rule
   double learning_rate = 0.0007;  ///< the peak
   Schedule schedule = Schedule::inverse_sqrt;
   std::int64_t warmup_steps = 4000;
-  double beta1 = 0.9;
-  double beta2 = 0.98;
-  double epsilon = 1e-9;
   double weight_decay = 0.0;
   double clip_norm = 0.0;                   ///< 0: no clipping
+  Settings options = {};                    ///< the rule's own, see RuleDefinition
   std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
+  KeyPlaces places{.section = "optimizer"};
 
   bool operator==(OptimizerConfig const&) const = default;
 };

@@ -46,6 +46,9 @@ struct LayerContext {
   void uses_done(std::span<Parameter const* const> parameters) const;
   /// Must be called between pieces of work of a backward pass.
   void progress() const;
+  /// The parameter's gradient, to be added to. If it is frozen, memory of the arena with any content: for kernels that
+  /// compute small gradients together with others. Products are left out instead: Parameter::gradient is empty.
+  Tensor gradient_of(Parameter const& parameter) const;
 };
 
 /// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses

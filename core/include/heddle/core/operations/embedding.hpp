@@ -39,8 +39,8 @@ class Embedding : public Operation<EmbeddingProblem> {
   static std::shared_ptr<Embedding> observed(ObservedSelection<Embedding> selection);
   /// output = [tokens, d_model].
   virtual void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) = 0;
-  /// grad_table += and grad_positions += (empty: fixed positions), as sums over sorted segments: without atomics, in a
-  /// fixed order.
+  /// grad_table += and grad_positions +=, as sums over sorted segments: without atomics, in a fixed order. One of them
+  /// may be empty: a frozen table, fixed or frozen positions.
   virtual void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output,
                         Tensor const& grad_table, Tensor const& grad_positions) = 0;
 };

@@ -201,6 +201,7 @@ class KernelRegistries {
   void set_timings(KernelTimings const& timings);
   /// Sets Implementation::origin of implementations that are added from now on.
   void set_origin(std::string const& origin);
+  std::string const& origin() const { return origin_; }
   /// Throws ConfigError for a choice whose operation is not known, or of which no implementation has that name; the
   /// message names the place of the choice.
   void require_known(KernelChoices const& choices) const;

@@ -53,14 +53,16 @@ struct ParameterSpec {
 struct Parameter {
   ParameterSpec spec;
   Shape local_shape;
-  std::int64_t shard_begin = 0;  ///< first index held along spec.shard.axis
-  IndexRange place;              ///< in the set's buffers, with the padding that follows its elements
-  bool follows = false;          ///< it begins where the elements of the parameter declared before it end
-  UpdateRule rule;               ///< by its group; see assign_rules
-  std::uint64_t id = 0;          ///< unique in the process, for kernels that keep packed copies
-  std::uint64_t version = 0;     ///< incremented by code that changes `value`
-  Tensor value;                  ///< master copy, [local_shape]
-  Tensor gradient;               ///< [local_shape], added to by backward passes
+  std::int64_t shard_begin = 0;         ///< first index held along spec.shard.axis
+  IndexRange place;                     ///< in the set's buffers, with the padding that follows its elements
+  bool follows = false;                 ///< it begins where the elements of the parameter declared before it end
+  UpdateRule rule;                      ///< by its group; see assign_rules
+  std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
+  bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
+  std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
+  std::uint64_t version = 0;            ///< incremented by code that changes `value`
+  Tensor value;                         ///< master copy, [local_shape]
+  Tensor gradient;  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
 };
 
 /// Parameters that are adjacent in the buffers without padding between them, so that one product computes with all:
@@ -68,7 +70,7 @@ struct Parameter {
 struct ParameterBlock {
   std::vector<Parameter*> members;
   Tensor value;     ///< [elements of all members], in their order
-  Tensor gradient;  ///< as value
+  Tensor gradient;  ///< as value; empty if all members are frozen
 
   /// The number of elements that this rank holds.
   std::int64_t size() const;
@@ -79,9 +81,10 @@ struct ParameterBlock {
 
 /// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
 /// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
-/// the same offsets. The buffer can be divided by the replicas (data × context) in whole cache lines. So can the part
-/// of a parameter that several stages hold, which is alone between its neighbours: a buffer cut into that many parts
-/// is cut in the same way on all of them.
+/// the same offsets. Parameters that are frozen when the set is arranged lie behind all others and have no gradient; a
+/// block is frozen if all of its members are. The buffer of gradients can be divided by the replicas (data × context)
+/// in whole cache lines. So can the part of a parameter that several stages hold or that its rule updates whole, which
+/// is alone between its neighbours: a buffer cut into that many parts is cut in the same way on all stages.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
@@ -100,7 +103,8 @@ class ParameterSet {
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// As allocate, in given buffers [size()] after `arrange`; the caller clears the gradients.
+  /// As allocate, in given buffers [size()] and [gradient_size()] after `arrange`; the caller clears the gradients,
+  /// which may be empty.
   void bind(Tensor const& values, Tensor const& gradients);
   /// Fills every value from (seed, initializer key, global index).
   void initialize(std::uint64_t seed);
@@ -112,19 +116,30 @@ class ParameterSet {
   Parameter const* find(std::string const& name) const;
   /// The parameters in the order in which layers were built (that of the forward pass), one entry for each use.
   std::vector<Parameter const*> const& uses() const { return uses_; }
+  /// The parameters with a gradient in the order of their places.
+  std::vector<Parameter const*> trained() const;
   /// The elements of a buffer, padding included; padding is and stays zero.
   std::int64_t size() const { return size_; }
+  /// The elements of the gradients' buffer: those of the values' buffer before the frozen parameters.
+  std::int64_t gradient_size() const { return gradient_size_; }
   Tensor const& values() const { return values_; }        ///< [size]
-  Tensor const& gradients() const { return gradients_; }  ///< [size]
+  Tensor const& gradients() const { return gradients_; }  ///< [gradient_size]
   /// Must be called after the values were changed.
   void bump_versions();
 
  private:
+  using Group = std::vector<Parameter*>;
+  /// Gives a parameter, or the members of a block, their places at the end of the buffer.
+  void place(Group const& group);
+  /// The unit of a division by the replicas.
+  std::int64_t divisible() const;
+
   Mesh mesh_;
   std::deque<Parameter> parameters_;
   std::deque<ParameterBlock> blocks_;
   std::vector<Parameter const*> uses_;
   std::int64_t size_ = 0;
+  std::int64_t gradient_size_ = 0;
   Tensor values_;
   Tensor gradients_;
 };

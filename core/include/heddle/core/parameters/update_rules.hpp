@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/config/optimizer_config.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <string>
 #include <string_view>
@@ -11,12 +12,18 @@ namespace heddle {
 /// Whether a name is of a pattern, in which each * stands for any text, also for none.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-/// The rule for the parameter of this name: that of the group which has it, or [optimizer]'s. Throws ConfigError, with
-/// file, line and key, for a name that two groups have.
+/// The rule for the parameter of this name: that of the group which has it, or [optimizer]'s, with its options. A group
+/// that names no rule, or [optimizer]'s, has [optimizer]'s options except for those that it sets. Throws ConfigError,
+/// with file, line and key, for a name that two groups have.
 UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
-/// Gives each parameter of the set its rule, and returns the set. Throws as update_rule does.
-ParameterSet& assign_rules(OptimizerConfig const& config, ParameterSet& parameters);
+/// Checks that the configured rules are registered and have the options that are set, and sets the options that are
+/// not, so that the configuration is complete. Throws ConfigError with file, line and key.
+void settle_rules(OptimizerConfig& config, KernelRegistries const& registries);
+
+/// Gives each parameter of the set its rule, and the keys of the state that the rule keeps for it. Called before the
+/// set is arranged, so that frozen parameters get no gradient. Throws as update_rule and rule_definition do.
+void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters);
 
 /// Throws ConfigError, with file, line and key, for a group's pattern that matches none of `names`, those of a whole
 /// model's parameters.
@@ -26,12 +33,13 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
 /// parameters.
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names);
 
-/// Neighbours in a set's buffers that are updated alike, with the padding that follows them.
+/// Neighbours in a set's buffers that are updated alike, with the padding that follows them; one parameter where its
+/// rule updates whole parameters.
 struct RuledRange {
   IndexRange range;
-  UpdateRule rule;
+  Parameter const* first;  ///< whose rule and state are those of all
 };
-/// The whole buffers, in as few ranges as possible; the set must be arranged and its rules assigned.
+/// The whole gradient buffer, in as few ranges as possible; the set must be arranged and its rules assigned.
 std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters);
 
 }  // namespace heddle

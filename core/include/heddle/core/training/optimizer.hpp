@@ -1,9 +1,11 @@
 #pragma once
 
 #include <heddle/core/layers/layer.hpp>
-#include <heddle/core/operations/adam.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -13,12 +15,13 @@ namespace heddle {
 /// of the update's number (Vaswani et al. 2017), cosine and linear reach 0 after the last update, constant stays.
 double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps);
 
-/// Adam over the ranges of a parameter set's buffers whose moments this rank keeps. Each parameter is updated by the
-/// rule of its group. A step: `begin`, then `apply` for one range after another.
+/// Updates the ranges of a parameter set's buffers whose state this rank keeps, each parameter by the rule of its
+/// group. A step: `begin`, then `apply` for one range after another.
 class Optimizer {
  public:
-  /// The set must be allocated; its parameters get their rules. Keeps moments, which start at zero, for `parts` of the
-  /// buffers, ascending and without overlaps. Throws as assign_rules does.
+  /// The set must be allocated; its parameters get their rules. Keeps the rules' state, which is zero at the start, for
+  /// `parts` of the gradients' buffer, ascending and without overlaps; parameters that are updated whole must lie
+  /// within one part. Throws as assign_rules does, and Error if a parameter that is not frozen has no gradient.
   Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
             std::vector<IndexRange> parts);
 
@@ -27,29 +30,51 @@ class Optimizer {
     return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
   }
 
-  using Step = AdamStep;
+  using Step = UpdateStep;
   /// Gives the next calls of apply the numbers of a step.
   void begin(Step const& step) const;
-  /// Updates the buffers' elements in `range`, which must lie within one of the parts: one call of the kernel for each
-  /// rule among them, none for frozen parameters. The caller increments the versions, once.
+  /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
+  /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters. The caller
+  /// increments the versions, once.
   void apply(Execution& execution, IndexRange const& range) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
-  /// The moments [Σ part.count()], in the order of the parts.
-  Tensor const& first_moments() const { return first_moments_; }
-  Tensor const& second_moments() const { return second_moments_; }
-  /// The moments of the buffers' elements in `range`, [range.count()]; throws Error unless it lies within one part.
-  Tensor moments_in(Tensor const& moments, IndexRange const& range) const;
+  /// The tensors that the rules keep here, by key, each [elements with that key], in the order of the buffers.
+  std::map<std::string, Tensor> const& state() const { return state_; }
+  /// The state of that key of the buffers' elements in `range`, [range.count()]. Throws Error unless one rule keeps it
+  /// for all of them, and here.
+  Tensor state_in(std::string const& key, IndexRange const& range) const;
+  /// The bytes of all state on this rank.
+  std::int64_t state_bytes() const;
 
  private:
+  struct Rule {
+    RuleDefinition definition;
+    std::shared_ptr<Update> kernel;
+    UpdateRule chosen;
+    RuleOptions options{};
+  };
+  /// Neighbours with one rule in one part, and the state of their elements.
+  struct Piece {
+    IndexRange range;
+    std::size_t rule = 0;
+    RuleState state{};
+    Shape whole{};  ///< of the parameter that is updated whole; else empty
+  };
+
+  void add_rules(KernelSource const& kernels);
+  void add_pieces();
+  void allocate_state();
+  std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
+
   OptimizerConfig config_;
   ParameterSet& parameters_;
-  std::vector<RuledRange> rules_;  ///< of the whole buffers
   std::vector<IndexRange> parts_;
-  Tensor first_moments_;
-  Tensor second_moments_;
-  UploadedTensor scalars_;  ///< AdamCall::scalars of each of rules_
-  std::shared_ptr<Adam> adam_;
+  std::vector<RuledRange> ranges_;  ///< of the whole gradient buffer
+  std::vector<Rule> rules_;         ///< of ranges_
+  std::vector<Piece> pieces_;       ///< ascending; without frozen parameters
+  std::map<std::string, Tensor> state_;
+  UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };
 
 }  // namespace heddle

@@ -4,6 +4,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
+#include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <unordered_map>
 #include <vector>
 
@@ -18,10 +19,10 @@ struct Execution;
 /// execution.
 class BucketReduction final : public GradientProgress {
  public:
-  /// Buckets of the gradient buffer and, if a replica gets only its part of each, those parts; if `own` is empty every
-  /// replica gets all. The set must be allocated. Not collective.
+  /// Buckets of the gradient buffer. With `scatter` a replica gets only its part of each that is divided; otherwise
+  /// every replica gets all. The set must be allocated. Not collective.
   BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                  std::vector<IndexRange> const& buckets, std::vector<IndexRange> const& own);
+                  BufferParts const& parts, bool scatter);
 
   /// Throws Error if all uses of a parameter are already finished: later additions would be lost.
   void use_done(Parameter const& parameter) override;

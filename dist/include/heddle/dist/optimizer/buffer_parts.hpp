@@ -12,24 +12,37 @@ namespace heddle {
 struct PlacedParameter {
   IndexRange place;
   bool of_several_stages = false;
+  bool whole = false;  ///< one rank owns all of it
 };
+/// The parameters that have a gradient, in the order of their places. One that is updated whole, and the other members
+/// of its block, have one owner each.
+std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters);
 
-/// A stage's flat buffers cut into buckets, and each bucket into one equal part for each of `ranks` ranks. No bucket
-/// crosses the border of a parameter that several stages hold, so that it is cut in the same way on all of them.
+/// Which of `ranks` ranks owns what: keeps the state of those elements and updates them. A stage's flat buffers are cut
+/// into buckets. Each rank owns an equal part of a bucket, or one rank owns a bucket that is a whole parameter. No
+/// bucket crosses the border of a parameter that several stages hold, so that it is cut in the same way on all of them.
+/// Reductions, updates, plans and checkpoints ask this one layout.
 class BufferParts {
  public:
-  /// `parameters` in the order of their places. A bucket has at most `bucket_elements`, rounded up to a cache line for
-  /// each rank. Throws Error if that is below 1.
-  BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks);
-  BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks);
+  struct Bucket {
+    IndexRange range;
+    int owner = -1;  ///< of all of it; -1: each rank owns its part
+  };
 
-  std::vector<IndexRange> const& buckets() const { return buckets_; }
-  IndexRange part(IndexRange const& bucket, int rank) const;
+  /// `parameters` in the order of their places. A bucket that is divided has at most `bucket_elements`, rounded up to a
+  /// cache line for each rank. Throws Error if that is below 1.
+  BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks);
+  BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks)
+      : BufferParts(placed_parameters(parameters), bucket_elements, ranks) {}
+
+  std::vector<Bucket> const& buckets() const { return buckets_; }
+  /// The rank's part of the bucket; empty where another rank owns it.
+  IndexRange part(Bucket const& bucket, int rank) const;
   /// The rank's part of each bucket, in order.
   std::vector<IndexRange> parts_of(int rank) const;
 
  private:
-  std::vector<IndexRange> buckets_;
+  std::vector<Bucket> buckets_;
   int ranks_;
 };
 

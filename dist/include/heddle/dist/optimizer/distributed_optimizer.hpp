@@ -14,12 +14,12 @@ namespace heddle {
 /// last of which may use the reducer's `progress`), the reducer's `reduce`, `update`. A deterministic step: the
 /// reducer's `begin_tree`, micro-batches that add, each followed by `micro_batch_done`, `finish_tree`, then `update`.
 ///
-/// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the moments of 1/d
-/// of the buffers: `reduce` is a reduce-scatter, and the values of one bucket are gathered while Adam computes the
-/// next. Frozen parameters do not count in the norm, and buckets that hold only frozen parameters are not sent. No
-/// other rank can check the state that only one replica keeps: that replica compares its values and moments with the
-/// digests of its last update (see OwnedState; not in a device's memory). Keeps references to the parameters and the
-/// execution.
+/// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the rules' state of
+/// 1/d of the buffers (see BufferParts): `reduce` is a reduce-scatter, and the values of one bucket are gathered while
+/// the next is updated. A parameter that its rule updates whole has one owner, which broadcasts it. Frozen parameters
+/// do not count in the norm, and buckets that hold only frozen parameters are not sent. No other rank can check the
+/// state that only one replica keeps: that replica compares its values and state with the digests of its last update
+/// (see OwnedState; not in a device's memory). Keeps references to the parameters and the execution.
 class DistributedOptimizer {
  public:
   struct Options {
@@ -27,8 +27,9 @@ class DistributedOptimizer {
     std::int64_t bucket_elements = GradientReducer::default_bucket;
   };
 
-  /// The set must be allocated; its parameters get their rules, and moments start at zero. Not collective. Errors: see
-  /// assign_rules and GradientReducer.
+  /// The set must be allocated; its parameters get their rules, whose state starts at zero. Not collective. Throws
+  /// ConfigError for a parameter that is divided over the tensor group and whose rule updates whole parameters; other
+  /// errors: see Optimizer and GradientReducer.
   DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
@@ -46,25 +47,23 @@ class DistributedOptimizer {
   double update(double own_sum_of_squares, double learning_rate, std::int64_t step);
 
   bool sharded() const { return sharded_; }
-  /// The ranges of the buffers whose moments this rank keeps, and those moments.
-  Optimizer const& moments() const { return optimizer_; }
+  /// The ranges of the buffers whose state this rank keeps, and that state.
+  Optimizer const& local() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
   /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
-  /// The bytes of both moments on this rank.
-  std::int64_t moment_bytes() const;
-  /// The elements of a parameter, row major in its local shape, whose moments this rank keeps: a sharded optimizer
-  /// keeps some ranges of them, another one all.
-  std::vector<IndexRange> kept_moments(Parameter const& parameter) const;
-  /// Sets the moments of these elements, which must lie within one of `kept_moments`. Throws Error otherwise, and if
-  /// the lists have another number of elements.
-  void set_moments(Parameter const& parameter, IndexRange const& elements, std::span<float const> first,
-                   std::span<float const> second);
+  /// The elements of a parameter, row major in its local shape, whose state (Parameter::state) this rank keeps: a
+  /// sharded optimizer keeps some ranges of them, another one all; none of a frozen parameter.
+  std::vector<IndexRange> kept_state(Parameter const& parameter) const;
+  /// Sets the state of that key of these elements, which must lie within one of `kept_state`. Throws Error otherwise,
+  /// and if the list has another number of elements.
+  void set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
+                 std::span<float const> values);
 
  private:
   /// A bucket with elements to update, and this rank's part of it: a block for each call of the kernel.
   struct UpdatedBucket {
-    IndexRange bucket;
+    BufferParts::Bucket bucket;
     std::vector<IndexRange> blocks;
   };
 

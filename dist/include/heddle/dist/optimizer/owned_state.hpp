@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <heddle/core/parameters/parameter.hpp>
@@ -12,10 +11,10 @@
 
 namespace heddle {
 
-/// Digests of the state that only this rank updates with a sharded optimizer: the moments, and its part of the values,
-/// which the other replicas get from it. Digests are taken after an update and compared before the next one, so that a
-/// bit that was flipped in between is found, although the replicas agree on the result. The digests of a block are
-/// taken beside its update, while it is in the processor's cache. For tensors in host memory. Keeps a reference to the
+/// Digests of what only this rank updates with a sharded optimizer: the rules' state, and its part of the values, which
+/// the other replicas get from it. Digests are taken after an update and compared before the next one, so that a bit
+/// that was flipped in between is found, although the replicas agree on the result. The digests of a block are taken
+/// beside its update, while it is in the processor's cache. For tensors in host memory. Keeps a reference to the
 /// parameters. Not collective.
 class OwnedState {
  public:
@@ -29,32 +28,30 @@ class OwnedState {
   void compare(IndexRange const& block);
   void record(IndexRange const& block);
   void end();
-  /// Forgets digests and damage: the moments were changed by something else than an update. Values that something else
+  /// Forgets digests and damage: the state was changed by something else than an update. Values that something else
   /// changed are known by the parameters' versions.
   void forget();
 
-  /// The tensors that changed outside of an update since `forget`, "first moment of NAME's elements 16 to 31", those
-  /// that have changed since the last update included.
+  /// The tensors that changed outside of an update since `forget`, "adam.first_moment of NAME's elements 16 to 31",
+  /// those that have changed since the last update included.
   std::vector<std::string> damaged() const;
 
  private:
-  /// Elements of one parameter within a block.
+  /// The values, or the state of one key, of one parameter's elements within a block.
   struct Piece {
     IndexRange range;  ///< of the buffers
-    std::size_t parameter = 0;
-    std::int64_t moments = 0;                ///< where they begin in the optimizer's moments
-    std::array<std::uint64_t, 3> digests{};  ///< of values, first and second moments
-    std::array<bool, 3> damaged{};
+    Parameter const* parameter;
+    std::string key;  ///< "" of the values
+    Tensor elements;
+    std::uint64_t digest = 0;
+    bool damaged = false;
   };
 
   /// The pieces within a block.
   std::span<Piece> pieces_of(IndexRange const& block);
-  std::array<std::uint64_t, 3> digests_of(Piece const& piece) const;
   std::uint64_t version() const;
 
   ParameterSet const& parameters_;
-  Tensor first_moments_;
-  Tensor second_moments_;
   std::vector<Piece> pieces_;
   std::optional<std::uint64_t> recorded_;  ///< the version whose digests there are
   bool comparable_ = false;                ///< in the present update

@@ -19,11 +19,11 @@ class TrainingEngine;
 struct MemoryUse {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
-  std::int64_t moments = 0;
+  std::int64_t state = 0;        ///< of the optimizer
   std::int64_t kernels = 0;      ///< memory that kernels keep between calls, mainly packed copies of weights
   std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass: PipelineMemory
 
-  std::int64_t total() const { return parameters + gradients + moments + kernels + activations; }
+  std::int64_t total() const { return parameters + gradients + state + kernels + activations; }
   bool operator==(MemoryUse const&) const = default;
 };
 
@@ -32,7 +32,7 @@ template <class Function>
 MemoryUse combined(MemoryUse const& one, MemoryUse const& other, Function const& function) {
   return {.parameters = function(one.parameters, other.parameters),
           .gradients = function(one.gradients, other.gradients),
-          .moments = function(one.moments, other.moments),
+          .state = function(one.state, other.state),
           .kernels = function(one.kernels, other.kernels),
           .activations = function(one.activations, other.activations)};
 }
@@ -84,7 +84,7 @@ class BatchSamples {
   PlannedPacks of_batches(Config const& config, Mesh const& mesh) const;
 };
 
-/// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, moments and
+/// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, state and
 /// kernels' packed weights. Activations are those of a rehearsal of steps and of a validation with `packs`: those of
 /// the run's largest micro-batches. Kernels are those that the configuration selects; operations without any registered
 /// kernel keep nothing. Not included: MPI's buffers, the program, the gradients that train.deterministic keeps, and

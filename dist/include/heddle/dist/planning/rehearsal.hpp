@@ -89,19 +89,29 @@ struct PassWork {
   TrafficByGroup traffic{};  ///< without the pipeline's messages
 };
 
+/// The parameters of one rank that one rule updates.
+struct UpdateWork {
+  std::int64_t elements = 0;
+  std::int64_t shared = 0;  ///< of them: elements that other stages hold, too
+  std::int64_t state = 0;   ///< tensors that the rule keeps
+};
+
 /// The work and the memory of one rank, for a micro-batch and for the update of its parameters.
 struct RankWork {
-  std::vector<PassWork> forward, backward;  ///< by part
-  std::vector<std::int64_t> input_bytes;    ///< by part: the message that each pass takes, in either direction
-  std::vector<std::int64_t> activations;    ///< by part: bytes kept from a forward pass to its backward pass
-  std::int64_t temporary = 0;               ///< bytes that only a backward pass needs
-  std::int64_t kept_by_kernels = 0;         ///< bytes of packed weights
-  std::int64_t parameters = 0;              ///< elements
-  std::int64_t shared_elements = 0;         ///< elements that other stages hold, too
-  int max_holders = 1;                      ///< stages that hold one of these
-  std::int64_t partial_elements = 0;        ///< elements whose gradient is a sum over the tensor group
+  std::vector<PassWork> forward, backward;         ///< by part
+  std::vector<std::int64_t> input_bytes;           ///< by part: the message that each pass takes, in either direction
+  std::vector<std::int64_t> activations;           ///< by part: bytes kept from a forward pass to its backward pass
+  std::int64_t temporary = 0;                      ///< bytes that only a backward pass needs
+  std::int64_t kept_by_kernels = 0;                ///< bytes of packed weights
+  std::int64_t parameters = 0;                     ///< elements
+  std::int64_t shared_elements = 0;                ///< elements that other stages hold, too
+  int max_holders = 1;                             ///< stages that hold one of these
+  std::int64_t partial_elements = 0;               ///< elements whose gradient is a sum over the tensor group
+  std::map<std::string, UpdateWork> updates = {};  ///< by the rule's name; without frozen parameters
   DType parameter_dtype = DType::float32;
 
+  /// The elements that have a gradient.
+  std::int64_t trained() const;
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(parameter_dtype)); }
 };
 
@@ -124,7 +134,8 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
 /// The rank of a layout's mesh that rehearse_stage sees: of data rank 0.
 int rehearsed_rank(LayoutChoice const& layout, int stage);
 
-/// The kernels of an update after the gradients were reduced: their norm and Adam; `owned` elements have moments here.
-std::vector<KernelCalls> update_kernels(RankWork const& work, std::int64_t owned);
+/// The kernels of an update after the gradients were reduced: their norm and the rules. Each of `ranks` ranks owns a
+/// part of the parameters.
+std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks);
 
 }  // namespace heddle

@@ -8,12 +8,9 @@
 
 namespace heddle {
 
-/// The keys of a parameter's arrays in a checkpoint: its value, and what the optimizer keeps of it.
-std::vector<std::string> stored_keys(DistributedOptimizer const& optimizer, std::string const& parameter);
-
-/// A model's parameters and their moments, from the ranks of any mesh, sorted by name, so that their order is the same
-/// on every mesh. Values come from the receiver's replica; so do moments, unless they are sharded and come from the
-/// ranks that keep them. Keeps references to its arguments, which may not change until everything that was sent has
+/// A model's parameters and the optimizer's state, from the ranks of any mesh, sorted by name, so that their order is
+/// the same on every mesh. Values come from the receiver's replica; so does state, unless it is sharded and comes from
+/// the ranks that keep it. Keeps references to its arguments, which may not change until everything that was sent has
 /// been received. float32 only. Uses the verbs of the world.
 class ModelStream final : public TensorStream {
  public:
@@ -42,7 +39,7 @@ class ModelStream final : public TensorStream {
   DistributedOptimizer const& optimizer_;
   std::vector<StreamedTensor> tensors_;
   std::vector<Source> sources_;          ///< of tensors_
-  std::vector<BufferParts> parts_;       ///< [stage]: how the replicas divide the moments; empty if they do not
+  std::vector<BufferParts> parts_;       ///< [stage]: how the replicas divide the state; empty if they do not
   std::vector<Transfer> sends_;          ///< of this round
   std::vector<Transfer> earlier_sends_;  ///< of the round before
   Tensor received_;

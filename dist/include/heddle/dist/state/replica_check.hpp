@@ -10,7 +10,7 @@ namespace heddle {
 /// The digest of a contiguous tensor's bytes; see core/base/digest.hpp.
 std::uint64_t digest(Tensor const& tensor);
 
-/// Compares every parameter's value and, if there is an optimizer, the moments that it keeps here, by digests of their
+/// Compares every parameter's value and, if there is an optimizer, the state that it keeps here, by digests of their
 /// bits, among the ranks that must hold the same: the replicas; the tensor group for values that are not split over it;
 /// the stages for values that several stages hold. If any differ, throws Error with ExitCode::replicas_diverged, the
 /// same on every rank, naming a tensor and the world ranks on either side. A difference between replicas is named

@@ -13,8 +13,11 @@ struct ParameterDescription {
   std::string name;
   Shape shape;  ///< global
   ShardSpec shard;
-  std::vector<int> stages;  ///< that hold it, ascending; at least one
-  IndexRange place;         ///< in the stage's buffers
+  std::vector<int> stages;              ///< that hold it, ascending; at least one
+  IndexRange place;                     ///< in the stage's buffers
+  bool trained = true;                  ///< it has a gradient
+  bool whole = false;                   ///< one replica owns its state: PlacedParameter::whole
+  std::vector<std::string> state = {};  ///< Parameter::state
 };
 
 /// All parameters of a model of several stages; a rank holds only its own stage's.
@@ -24,7 +27,7 @@ class WholeModel {
   /// all its ranks, if stages hold the same parameter without declaring it in their `stages`, or in different shapes.
   static WholeModel gather(ParallelState const& parallel, ParameterSet const& parameters);
 
-  /// The parameters [stage], each stage's in the order of their places.
+  /// The parameters [stage]: those that have a gradient in the order of their places, then the others.
   std::vector<std::vector<ParameterDescription>> const& stages() const { return stages_; }
   /// The parameters' names, each once, stage after stage.
   std::vector<std::string> names() const;

@@ -1,0 +1,113 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <heddle/core/config/options.hpp>
+#include <heddle/core/operations/kernel.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+class KernelRegistries;
+
+/// The numbers of an update that change with each step.
+struct UpdateStep {
+  double learning_rate = 0;
+  double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
+  std::int64_t step = 1;      ///< 1 for the first update
+};
+
+/// An option of an update rule, a key of [optimizer] and [optimizer.group."NAME"]: a number or a boolean.
+struct RuleOption {
+  OptionDescription description;
+  double value = 0;  ///< if it is not given; of a boolean 0 or 1
+};
+
+/// The values of a rule's options in the order of RuleDefinition::options; a boolean is 0 or 1.
+using RuleOptions = std::array<double, 8>;
+/// The tensors that a rule keeps for a parameter, in the order of RuleDefinition::state; the others are empty.
+using RuleState = std::array<Tensor, 4>;
+
+/// An update rule before it computes. Whoever registers its implementations defines it.
+struct RuleDefinition {
+  /// The elements that one call may update.
+  enum class Scope : std::uint8_t {
+    elements,   ///< any elements of any parameters
+    parameters  ///< one whole parameter, as a matrix has singular values and its elements have none
+  };
+  /// The numbers beside learning rate and gradient scale that a call reads.
+  using Numbers = std::array<double, 2>;
+
+  std::string name;                     ///< the value of optimizer.name
+  std::vector<std::string> state = {};  ///< keys of the tensors that it keeps for a parameter: "adam.first_moment"
+  std::vector<RuleOption> options = {};
+  Scope scope = Scope::elements;
+  std::function<Numbers(RuleOptions const&, UpdateStep const&)> numbers = {};  ///< null: none
+};
+
+struct UpdateProblem {
+  std::string rule = "adam";
+  DType dtype = DType::float32;
+};
+/// Describes the problem, for messages.
+std::string describe(UpdateProblem const& problem);
+/// The cost of an update of `elements` elements by a rule that keeps `state_tensors` tensors.
+Cost cost(UpdateProblem const& problem, double elements, std::size_t state_tensors);
+
+/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters.
+struct UpdateCall {
+  std::string rule;
+  Tensor value;  ///< updated
+  Tensor gradient;
+  RuleState state{};  ///< updated; zero before the first update
+  Tensor scalars;     ///< update_scalars in float64, in kernels' memory
+  RuleOptions options{};
+  double weight_decay = 0;
+
+  UpdateProblem problem() const { return {rule, value.dtype()}; }
+};
+
+/// Columns of UpdateCall::scalars. They lie in kernels' memory, so that a step's launches can be recorded once and
+/// repeated in the next step.
+namespace update_scalars {
+
+constexpr std::int64_t learning_rate = 0;
+constexpr std::int64_t gradient_scale = 1;
+constexpr std::int64_t numbers = 2;  ///< the first of the rule's own
+constexpr std::int64_t count = numbers + std::tuple_size_v<RuleDefinition::Numbers>;
+
+}  // namespace update_scalars
+
+/// A call's scalars for a step.
+std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const& rule, RuleOptions const& options,
+                                                            UpdateStep const& step);
+
+/// How an optimizer updates parameters. An implementation knows one rule: registering it registers the rule. Weight
+/// decay is [optimizer]'s, how it acts is the rule's.
+class Update : public Operation<UpdateProblem> {
+ public:
+  static constexpr char const* operation = "update";
+  static std::shared_ptr<Update> observed(ObservedSelection<Update> selection);
+  virtual RuleDefinition const& rule() const = 0;
+  virtual void update(Execution& execution, UpdateCall const& call) = 0;
+};
+
+/// The registered rules, each once, in the order of registration.
+std::vector<RuleDefinition> update_rules(KernelRegistries const& registries);
+/// The rule of that name. ConfigError names `place`, where the name was given, and the nearest name or all. Where no
+/// rule at all is registered, as in plans without kernels, a rule that keeps as much as Adam.
+RuleDefinition rule_definition(KernelRegistries const& registries, std::string const& name, std::string const& place);
+
+/// The start of the names of a new rule's implementations: nothing for Heddle's own, "NAME." for a plug-in's. Throws
+/// ConfigError where the rule's name is empty or taken.
+std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule);
+
+/// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,
+/// and for one of a wrong type or out of its range.
+RuleOptions option_values(RuleDefinition const& rule, Settings const& given);
+
+}  // namespace heddle

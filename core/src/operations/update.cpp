@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/core/operations/observation.hpp>
+#include <heddle/core/operations/registry.hpp>
+#include <heddle/core/operations/update.hpp>
+#include <iterator>
+
+namespace heddle {
+
+namespace {
+
+class ObservedUpdate final : public ObservedKernel<Update> {
+ public:
+  using ObservedKernel::ObservedKernel;
+
+  RuleDefinition const& rule() const override {
+    if (selected() == nullptr) {
+      throw Error("an update rule without an implementation has no definition");
+    }
+    return selected()->rule();
+  }
+  void update(Execution& execution, UpdateCall const& call) override {
+    auto const kept =
+        static_cast<std::size_t>(std::ranges::count_if(call.state, [](Tensor const& each) { return !each.empty(); }));
+    CallDescription const description{.direction = "update",
+                                      .variant = "",
+                                      .extents = fmt::format("{} elements", call.value.size()),
+                                      .dtype = call.value.dtype(),
+                                      .cost = cost(call.problem(), static_cast<double>(call.value.size()), kept)};
+    pass<&Update::update>(execution, description, call);
+  }
+};
+
+}  // namespace
+
+std::string describe(UpdateProblem const& problem) {
+  return fmt::format("{} of {}", problem.rule, name_of(problem.dtype));
+}
+
+Cost cost(UpdateProblem const& problem, double elements, std::size_t state_tensors) {
+  // The gradient is read; the value and the state are read and written.
+  return {0, elements * static_cast<double>((3 + 2 * state_tensors) * size_of(problem.dtype))};
+}
+
+std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const& rule, RuleOptions const& options,
+                                                            UpdateStep const& step) {
+  std::array<double, update_scalars::count> scalars{step.learning_rate, step.gradient_scale};
+  if (rule.numbers) {
+    std::ranges::copy(rule.numbers(options, step), scalars.begin() + update_scalars::numbers);
+  }
+  return scalars;
+}
+
+std::shared_ptr<Update> Update::observed(ObservedSelection<Update> selection) {
+  return std::make_shared<ObservedUpdate>(std::move(selection));
+}
+
+std::vector<RuleDefinition> update_rules(KernelRegistries const& registries) {
+  std::vector<RuleDefinition> rules;
+  if (registries.registry(Update::operation) != nullptr) {
+    for (auto const& entry : registries.of<Update>().entries()) {
+      if (std::ranges::find(rules, entry.kernel->rule().name, &RuleDefinition::name) == rules.end()) {
+        rules.push_back(entry.kernel->rule());
+      }
+    }
+  }
+  return rules;
+}
+
+RuleDefinition rule_definition(KernelRegistries const& registries, std::string const& name, std::string const& place) {
+  std::vector<RuleDefinition> const rules = update_rules(registries);
+  if (rules.empty()) {
+    return {.name = name, .state = {name + ".first_moment", name + ".second_moment"}};
+  }
+  auto const found = std::ranges::find(rules, name, &RuleDefinition::name);
+  if (found == rules.end()) {
+    std::vector<std::string> names;
+    std::ranges::transform(rules, std::back_inserter(names), &RuleDefinition::name);
+    throw ConfigError(fmt::format("{} = \"{}\": there is no such update rule; {}", place, name,
+                                  nearest_or_all(name, names, ", or a rule of a plug-in in plugins.paths")));
+  }
+  return *found;
+}
+
+std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule) {
+  std::vector<RuleDefinition> const rules = update_rules(registries);
+  if (rule.name.empty() || std::ranges::find(rules, rule.name, &RuleDefinition::name) != rules.end()) {
+    throw ConfigError(
+        fmt::format("{} registers an update rule '{}'; each needs a name of its own", registries.origin(), rule.name));
+  }
+  return registries.origin() == "built-in" ? "" : rule.name + ".";
+}
+
+RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
+  std::vector<OptionDescription> known;
+  std::vector<std::string> names;
+  for (RuleOption const& option : rule.options) {
+    known.push_back(option.description);
+    names.push_back(option.description.name);
+  }
+  for (auto const& [name, setting] : given) {
+    if (std::ranges::find(names, name) == names.end()) {
+      throw ConfigError(fmt::format("{}: there is no key {} for the update rule {}; {}", setting.origin, setting.key,
+                                    rule.name, names.empty() ? "it takes no options" : nearest_or_all(name, names)));
+    }
+  }
+  LayerOptions const options(given, "optimizer");
+  options.check(known);
+  RuleOptions values{};
+  for (std::size_t index = 0; index < rule.options.size(); ++index) {
+    auto const& [description, otherwise] = rule.options[index];
+    values.at(index) = description.type == OptionDescription::Type::boolean
+                           ? static_cast<double>(options.flag(description.name, otherwise != 0))
+                           : options.number(description.name, otherwise);
+  }
+  return values;
+}
+
+}  // namespace heddle

@@ -1,0 +1,128 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parallel/host_values.hpp>
+#include <heddle/dist/state/replica_check.hpp>
+#include <numeric>
+
+#include "synthetic_model.hpp"
+
+// Update rules other than Adam, those that update whole parameters included, in every layout.
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Options = SyntheticModel::Options;
+
+constexpr std::int64_t rule_batches = 5;
+
+std::vector<WholeTensor> run_steps(SyntheticModel& model, std::int64_t first_step, std::int64_t last_step, bool tree) {
+  for (std::int64_t step = first_step; step < last_step; ++step) {
+    model.step(step, rule_batches, tree);
+  }
+  return model.gathered();
+}
+
+/// Matrices that are updated whole, one of which several stages hold, and vectors with momentum; the rest has Adam.
+std::vector<ParameterGroup> matrix_groups() {
+  return {{"matrices", {"*.rows", "*.columns", "tied"}, {.name = "orthogonal"}},
+          {"momentum", {"layer*.bias"}, {.name = "sgd", .options = {{"nesterov", {true, "", ""}}}}}};
+}
+
+class UpdateRulesTest : public DistTest {
+ protected:
+  /// Runs two steps, goes on for a third with what the first layout wrote, and expects one rank's bits.
+  void expect_one_ranks_bits(Options options, bool with_tensor) {
+    SyntheticModel alone(ParallelState(), options);
+    std::vector<WholeTensor> const written = run_steps(alone, 0, 2, false);
+    std::vector<WholeTensor> const expected = run_steps(alone, 2, 3, false);
+    ASSERT_FALSE(written == expected);
+    for (auto const& layout : all_layouts_of(world_.size())) {
+      if (layout[3] > 1 && !with_tensor) {
+        continue;
+      }
+      for (bool const shard : {false, true}) {
+        for (bool const tree : {false, true}) {
+          options.shard = shard;
+          SyntheticModel model(state_of(layout), options);
+          SCOPED_TRACE(testing::Message() << options.rule << " on " << model.parallel.mesh.to_string()
+                                          << (shard ? ", sharded" : "") << (tree ? ", tree" : ""));
+          expect_on_rank_0(run_steps(model, 0, 2, tree), written);
+          SyntheticModel resumed(state_of(layout), options);
+          resumed.load(written);
+          expect_on_rank_0(resumed.gathered(), written);
+          expect_on_rank_0(run_steps(resumed, 2, 3, tree), expected);
+          EXPECT_NO_THROW(check_replicas(resumed.parallel, resumed.parameters, &resumed.optimizer));
+        }
+      }
+    }
+  }
+
+  void expect_on_rank_0(std::vector<WholeTensor> const& actual, std::vector<WholeTensor> const& expected) const {
+    if (world_.rank() == 0) {
+      EXPECT_TRUE(actual == expected);
+    }
+  }
+};
+
+TEST_F(UpdateRulesTest, EveryRuleGivesEveryLayoutTheBitsOfOneRank) {
+  for (char const* const rule : {"adamw", "lion", "sgd"}) {
+    expect_one_ranks_bits({.clip_norm = 50, .rule = rule}, true);
+  }
+}
+
+TEST_F(UpdateRulesTest, SoDoesARuleThatUpdatesWholeParameters) {
+  expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()}, false);
+}
+
+TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
+  SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
+  std::vector<std::int64_t> owned;
+  for (Parameter const& parameter : model.parameters.all()) {
+    auto const kept = model.optimizer.kept_state(parameter);
+    std::int64_t elements = 0;
+    for (IndexRange const& range : kept) {
+      elements += range.count();
+    }
+    std::int64_t const size = parameter.local_shape.size();
+    if (parameter.updated_whole) {
+      EXPECT_TRUE(elements == 0 || elements == size) << parameter.spec.name;
+    }
+    owned.push_back(elements);
+    auto const all = gather_values(world_, elements);
+    EXPECT_EQ(std::accumulate(all.begin(), all.end(), std::int64_t{0}), size) << parameter.spec.name;
+  }
+  EXPECT_GT(*std::ranges::max_element(owned), 0) << "every rank owns something";
+}
+
+TEST_F(UpdateRulesTest, AWholeParameterThatTensorRanksDivideIsRefused) {
+  if (world_.size() == 1) {
+    return;  // nothing is divided
+  }
+  EXPECT_THAT(
+      [&] {
+        SyntheticModel(state_of({1, 1, 1, world_.size()}), {.groups = matrix_groups()});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("its update rule orthogonal updates whole parameters, but "
+                                           "parallel.tensor = " +
+                                           std::to_string(world_.size()))));
+}
+
+TEST_F(UpdateRulesTest, SingularValuesBecomeOne) {
+  OrthogonalUpdate rule;
+  UpdateCall call{.rule = "orthogonal",
+                  .value = Tensor::allocate(DType::float32, {2, 2}),
+                  .gradient = from_host<float>(std::vector<float>{0, 3, -4, 0}, {2, 2}),
+                  .state = {Tensor::allocate(DType::float32, {2, 2})},
+                  .scalars = from_host<double>(std::vector<double>{0.5, 1, 0, 0}, {4})};
+  Arena scratch;
+  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
+  rule.update(execution, call);
+  EXPECT_THAT(to_host<float>(call.value), testing::Pointwise(testing::FloatNear(1e-6F), {0.0F, -0.5F, 0.5F, 0.0F}));
+}
+
+}  // namespace
+}  // namespace heddle
