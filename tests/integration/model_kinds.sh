@@ -219,7 +219,7 @@ expect 78 'measures a task that learns from text, but .*model.stacks = \["encode
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
 expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
   "$HEDDLE" translate --checkpoint decoder
-expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a decoder-only or encoder-only model' \
+expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a model that learned from text' \
   "$HEDDLE" evaluate --checkpoint encoder --source demo/test.en --reference demo/test.de
 expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
 echo > blank

@@ -68,6 +68,7 @@ class SampleState {
     contents_.instruction_set = "all of them";
     contents_.dataset = std::string(64, 'd');
     contents_.valid_dataset = std::string(64, 'v');
+    contents_.cursor = std::string(100'000, 'c');  // of many corpora
     contents_.losses = {{3.5, -0.0, 1e300}, 2.25, step / 2, step / 3};
     add("encoder.0.weight", {6, 4}, step, true);
     add("decoder.1.bias", {5}, step, true);
@@ -157,6 +158,7 @@ class CheckpointTest : public ::testing::Test {
     EXPECT_EQ(checkpoint.contents().instruction_set, contents.instruction_set);
     EXPECT_EQ(checkpoint.contents().dataset, contents.dataset);
     EXPECT_EQ(checkpoint.contents().valid_dataset, contents.valid_dataset);
+    EXPECT_EQ(checkpoint.contents().cursor, contents.cursor);
     EXPECT_EQ(checkpoint.contents().losses, contents.losses);
     auto const& tensors = expected.tensors().tensors();
     EXPECT_EQ(checkpoint.tensors().size(), tensors.size());

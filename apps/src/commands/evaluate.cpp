@@ -46,15 +46,15 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
       "[options]";
   syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
 sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
-e to the mean unsmoothed loss per target token, end tokens included. With --text it measures a
-decoder-only or encoder-only model: the perplexity of a text; for an encoder, perplexity and accuracy on
-its masked tokens.)";
+e to the mean unsmoothed loss per target token, end tokens included. With --text it measures
+a model that learned from text: the perplexity of the text; for an encoder, perplexity and accuracy on its
+masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
       ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
-      ("text", text(options.text), "measure a decoder-only or encoder-only model on this text")                //
+      ("text", text(options.text), "measure a model that learned from text on this text")                      //
       ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
@@ -74,8 +74,8 @@ void check_text_options(EvaluateOptions const& options) {
                                     {"output", options.output}}) {
     if (!value.empty()) {
       throw UsageError(
-          fmt::format("evaluate: --{} belongs to translations, and --text to decoder-only and encoder-only models: "
-                      "give only one of the two",
+          fmt::format("evaluate: --{} belongs to translations, and --text to models that learned from text: give only "
+                      "one of the two",
                       name));
     }
   }
@@ -87,7 +87,7 @@ void check_options(EvaluateOptions const& options) {
   }
   if (options.reference.empty()) {
     throw UsageError(
-        "evaluate: --reference is missing: the right translations; or --text for a decoder-only or encoder-only model");
+        "evaluate: --reference is missing: the right translations; or --text for a model that learned from text");
   }
   bool const model = !options.model.checkpoint.empty();
   bool const hypotheses = !options.hypotheses.empty();
@@ -199,8 +199,7 @@ void evaluate_model(EvaluateOptions const& options) {
   require_equal_lines(reading, options.reference);
   LineSource text(reading, options.reference);
   auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle evaluate --source",
-                        "; --text measures a decoder-only or encoder-only model");
+    require_translation(description, "heddle evaluate --source", "; --text measures a model that learned from text");
   };
   auto const model = open_model(options.model, require);
   std::optional<TextOutput> output;
@@ -254,14 +253,14 @@ std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, L
   return lines;
 }
 
-/// Measures a decoder-only or encoder-only model on a text, one document or sentence a line, joined into sequences and
+/// Measures a model that learned from text on a text, one document or sentence a line, joined into sequences and
 /// masked as in validation, and prints the perplexity and, of an encoder, the masked accuracy. A text of more than 16
 /// million tokens or a million lines is read in parts of that size, and no sequence is joined across their ends.
 void evaluate_text(EvaluateOptions const& options) {
   std::string const& text = options.text;
   auto const model = open_model(options.model, [](ModelDescription const&) {});
   Config const& config = model->config();
-  Tokenizer const& tokenizer = model->vocabulary().target;  // with one stack both are the text's
+  Tokenizer const& tokenizer = model->vocabulary().target;  // of a model that learned from text both are the same
   LineReader reader(text, options.text_options.invalid_utf8);
   LossSums loss;
   for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {

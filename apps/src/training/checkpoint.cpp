@@ -22,6 +22,17 @@ void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   }
 }
 
+/// Whether a task makes the same samples of the same data with both configurations.
+bool same_samples(Config const& before, Config const& after, Task const& task) {
+  if (before.train.task != after.train.task) {
+    return false;
+  }
+  std::vector<std::string> const keys = task.keys();
+  return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
+    return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
+  });
+}
+
 }  // namespace
 
 TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
@@ -172,17 +183,6 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
         "--fresh",
         where, checkpoint.contents().dataset, data.name(), data.digest()));
   }
-}
-
-/// Whether a task makes the same samples of the same data with both configurations.
-bool same_samples(Config const& before, Config const& after, Task const& task) {
-  if (before.train.task != after.train.task) {
-    return false;
-  }
-  std::vector<std::string> const keys = task.keys();
-  return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
-    return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
-  });
 }
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid) {

@@ -69,7 +69,7 @@ void Trainer::open_data() {
   cursor_ = batches_->cursor();
   Communicator const& world = setup_.parallel.world;
   // Ranks with one data coordinate train on the same samples.
-  reader_.emplace(*mixture_, *batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
+  reader_.emplace(*batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
   require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
 }
 

@@ -111,12 +111,13 @@ std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds c
 GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch) {
   constexpr std::int64_t max_length = 64;
   constexpr std::size_t max_searched = 100;
+  Mixture const mixture(setup.samples);
   GlobalBatch chosen;
   std::int64_t tokens = 0;
   for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
     std::int64_t const cost = batch.costs[index].longer();
     if (cost <= max_length && tokens + cost <= max_viewed_tokens) {
-      chosen.add(setup.samples, batch.samples[index], batch.costs[index]);
+      chosen.add(mixture, batch.samples[index], batch.costs[index]);
       tokens += cost;
     }
   }

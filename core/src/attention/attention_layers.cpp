@@ -142,8 +142,8 @@ class CrossAttention final : public Layer {
     }
     AttentionCore::DecodeKeys keys{held.keys, held.values, step.encoder_output};
     if (core_.has_state() && !step.first) {  // the state has the encoder output's keys already
-      if (held.no_keys.empty() || held.no_keys.size() < step.hypotheses()) {
-        held.no_keys = Tensor::allocate(DType::int32, {step.hypotheses()});
+      if (held.no_keys.size() < step.hypotheses()) {
+        held.no_keys = Tensor::allocate(DType::int32, {step.hypotheses()});  // zeros
       }
       keys.sequences.length = held.no_keys.rows(0, step.hypotheses());
       keys.sequences.max_length = 0;

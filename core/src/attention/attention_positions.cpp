@@ -128,7 +128,7 @@ std::int32_t bucket_of(std::int64_t distance, std::int64_t buckets, std::int64_t
   if (length < single) {
     return static_cast<std::int32_t>(first + length);
   }
-  // In float32, as published models were trained: the logarithms' rounding decides at the borders of some ranges.
+  // Published models were trained with this in float32: the logarithms' rounding decides at the borders of some ranges.
   auto const share = static_cast<float>(std::log(static_cast<float>(length) / static_cast<float>(single))) /
                      static_cast<float>(std::log(static_cast<double>(max_distance) / static_cast<double>(single)));
   auto const range = static_cast<std::int64_t>(share * static_cast<float>(of_direction - single));

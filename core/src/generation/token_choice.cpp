@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-/// In [0, 1).
+/// A number in [0, 1) that depends only on the seed and the place.
 double random_number(std::uint64_t seed, DrawPlace const& place) {
   auto const words =
       Philox::words(random_key(seed, "generation.sampling"),

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
-
-#include "tasks/built_in.hpp"
+#include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
 
@@ -16,6 +15,20 @@ struct Spans {
   std::vector<std::int64_t> kept;    ///< one more than `masked`
   std::vector<std::int64_t> masked;  ///< lengths of the masked spans
 };
+
+/// A subset of [0, size) with `count` elements, any equally likely (Knuth's algorithm S); `word(i)` is a random word.
+template <class Word>
+std::vector<bool> random_subset(std::int64_t size, std::int64_t count, Word const& word) {
+  std::vector<bool> chosen(static_cast<std::size_t>(size));
+  for (std::int64_t place = 0; place < size; ++place) {
+    auto const left = static_cast<std::uint64_t>(size - place);
+    if (static_cast<std::int64_t>(std::uint64_t{word(place)} * left >> 32) < count) {
+      chosen[static_cast<std::size_t>(place)] = true;
+      --count;
+    }
+  }
+  return chosen;
+}
 
 /// Random numbers of one sequence.
 class SequenceRandom {

@@ -1,6 +1,5 @@
 #include <heddle/core/base/random.hpp>
-
-#include "tasks/built_in.hpp"
+#include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
 
@@ -57,24 +56,10 @@ class LanguageModel final : public Task {
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override { return std::make_unique<NextTokens>(spec); }
 };
 
-class Translation final : public Task {
- public:
-  std::string meaning() const override { return "predicts the targets of pairs from their sources"; }
-  std::string unsupported_reason(ModelConfig const& model) const override {
-    return model.stacks.size() > 1 ? "" : "needs an encoder and a decoder";
-  }
-  std::optional<PairForm> pairs(bool /*prefixes*/) const override { return PairForm::pairs; }
-  bool translates() const override { return true; }
-};
-
 }  // namespace
 
 std::shared_ptr<Task const> make_language_model() {
   return std::make_shared<LanguageModel>();
-}
-
-std::shared_ptr<Task const> make_translation() {
-  return std::make_shared<Translation>();
 }
 
 }  // namespace heddle

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
-
-#include "tasks/built_in.hpp"
+#include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
 
@@ -21,6 +20,7 @@ class MaskedTokens final : public TextTask {
         vocabulary_(static_cast<std::uint64_t>(spec.vocabulary)),
         key_(spec.random_key("text.masks")) {}
 
+  bool needs_ends() const override { return true; }
   SampleCost cost(TextShape const& shape) const override { return {shape.length, 0}; }
   std::int64_t predicted(TextShape const& shape) const override { return std::ssize(masked(shape)); }
   void fill(PackTokens& into, std::vector<TextSequence> sequences) const override {

@@ -5,9 +5,13 @@
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/tasks/task.hpp>
 
-#include "tasks/built_in.hpp"
-
 namespace heddle {
+
+// Each in its own file.
+std::shared_ptr<Task const> make_translation();
+std::shared_ptr<Task const> make_language_model();
+std::shared_ptr<Task const> make_masked_language_model();
+std::shared_ptr<Task const> make_denoising();
 
 namespace {
 

@@ -169,7 +169,7 @@ class PackWriter {
     Integers& order = buffers_.order;
     order.resize(picked.size());
     std::iota(order.begin(), order.end(), 0);
-    // As a stable sort, which would allocate.
+    // Equal ids stay in their order, as in a stable sort, which would allocate.
     std::ranges::sort(order, [&](std::int32_t left, std::int32_t right) {
       std::int32_t const left_id = picked[static_cast<std::size_t>(left)];
       std::int32_t const right_id = picked[static_cast<std::size_t>(right)];

@@ -35,7 +35,9 @@ constexpr std::int64_t max_tokens_in_step = std::int64_t{1} << 32;
 constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
 constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
-static_assert(max_config_bytes + max_index_bytes + max_fields_bytes + 2 * dataset_format::max_model_bytes <
+constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
+static_assert(max_config_bytes + max_index_bytes + max_fields_bytes + max_cursor_bytes +
+                  2 * dataset_format::max_model_bytes <
               max_state_bytes);
 
 /// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
@@ -270,6 +272,18 @@ void read_vocabulary(Reading const& from, CheckpointIndex& index) {
   index.contents.target_model = from.file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
 }
 
+bool write_cursor(hdf5::File& file, CheckpointIndex const& index) {
+  std::string const& cursor = index.contents.cursor;
+  if (!cursor.empty()) {
+    file.write_bytes("cursor", cursor);  // an attribute has at most 64 KiB: some hundred corpora
+  }
+  return !cursor.empty();
+}
+
+void read_cursor(Reading const& from, CheckpointIndex& index) {
+  index.contents.cursor = from.file.read_bytes("cursor", max_cursor_bytes);
+}
+
 /// A part of the state file that has a version of its own.
 struct Field {
   std::string name;
@@ -282,7 +296,7 @@ struct Field {
 };
 
 /// A string that may be empty; then it is not in the file.
-Field string_field(std::string const& name, std::string CheckpointContents::*member, bool optional = true) {
+Field string_field(std::string const& name, std::string CheckpointContents::*member) {
   auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
     std::string const& text = index.contents.*member;
     if (!text.empty()) {
@@ -293,7 +307,7 @@ Field string_field(std::string const& name, std::string CheckpointContents::*mem
   auto const read = [=](Reading const& from, CheckpointIndex& index) {
     index.contents.*member = from.file.attribute<std::string>(name);
   };
-  return {name, 1, true, optional, write, read};
+  return {name, 1, true, true, write, read};
 }
 
 /// All fields, in the order in which they are read: the state's step comes first.
@@ -306,7 +320,7 @@ std::vector<Field> const& known_fields() {
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),
                                          string_field("valid_dataset", &CheckpointContents::valid_dataset),
-                                         string_field("cursor", &CheckpointContents::cursor, false)};
+                                         Field{"cursor", 1, true, false, write_cursor, read_cursor}};
   return fields;
 }
 

@@ -45,8 +45,7 @@ void take(std::span<std::int32_t const>& message, SideTokens& side) {
 
 }  // namespace
 
-BatchReader::BatchReader(Mixture mixture, BatchPlanner& planner, Communicator group)
-    : mixture_(std::move(mixture)), planner_(planner), group_(std::move(group)) {}
+BatchReader::BatchReader(BatchPlanner& planner, Communicator group) : planner_(planner), group_(std::move(group)) {}
 
 void BatchReader::seek(MixtureCursor const& cursor) {
   on_rank_0(group_, [&] { planner_.seek(cursor); });
@@ -62,7 +61,7 @@ MicroBatchSource const& BatchReader::next(MicroBatchCut const& cut) {
 }
 
 void BatchReader::read(MicroBatchCut const& cut) {
-  SampledMicroBatches const batch(mixture_, planner_.next(), cut);
+  SampledMicroBatches const batch(planner_.mixture(), planner_.next(), cut);
   batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch.count())));
   for (std::int64_t index = 0; index < batch.count(); ++index) {
     batch.read(index, batch_.content[static_cast<std::size_t>(index)]);

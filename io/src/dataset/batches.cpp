@@ -215,9 +215,10 @@ GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length, Sa
   if (order == SampleOrder::by_length) {
     std::ranges::stable_sort(all, {}, [](auto const& sample) { return sample.cost.longer(); });
   }
+  Mixture const mixture(samples);
   GlobalBatch batch;
   for (auto const& [index, cost] : all) {
-    batch.add(samples, {.index = index}, cost);
+    batch.add(mixture, {.index = index}, cost);
   }
   return batch;
 }

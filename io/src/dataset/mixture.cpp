@@ -6,6 +6,7 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/dataset/mixture.hpp>
 #include <iterator>
+#include <stdexcept>
 #include <utility>
 
 namespace heddle {
@@ -15,6 +16,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int cursor_version = 1;
+constexpr std::int64_t max_epoch = std::int64_t{1} << 32;  // 32 bits of random numbers' counters
 
 void append(std::vector<std::int32_t>& values, std::vector<std::int32_t> const& more) {
   values.insert(values.end(), more.begin(), more.end());
@@ -106,6 +108,10 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
                         .epoch = own.at("epoch").as_int64(),
                         .position = own.at("position").as_int64(),
                         .credit = own.at("credit").as_int64()});
+      SampleCursor const& read = result.back();
+      if (read.epoch < 0 || read.epoch > max_epoch || read.position < 0) {
+        throw std::out_of_range(fmt::format("epoch {} and position {} are impossible", read.epoch, read.position));
+      }
     }
     return result;
   } catch (DataError const&) {
@@ -116,10 +122,11 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
 }
 
 void set_data_cursor(CheckpointContents& contents, MixtureCursor const& cursor) {
-  contents.state.epoch = cursor.front().epoch;
-  contents.state.position = cursor.front().position;
+  bool const alone = cursor.size() == 1 && cursor.front().corpus.empty();
+  contents.state.epoch = alone ? cursor.front().epoch : 0;  // a step can be any number of a small corpus's epochs
+  contents.state.position = alone ? cursor.front().position : 0;
   contents.cursor.clear();
-  if (cursor.size() == 1 && cursor.front().corpus.empty()) {
+  if (alone) {
     return;
   }
   json::array corpora;

@@ -104,7 +104,11 @@ SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) cons
 
 SampleTotals DatasetSamples::totals(std::int64_t epoch, std::int64_t max_length) const {
   if (!tag_.empty()) {  // the dataset has no counts of these lengths
-    return totals_of(*this, dataset_.size(), epoch, max_length);
+    auto const [known, added] = tagged_totals_.try_emplace(max_length);
+    if (added) {
+      known->second = totals_of(*this, dataset_.size(), epoch, max_length);
+    }
+    return known->second;
   }
   bool const prefixed = form_ == PairForm::prefixed;
   std::int64_t const special = prefixed ? 2 : 1;

@@ -114,6 +114,7 @@ class TextSamples final : public SampleSource {
   std::vector<TextSequences::Piece> pieces(std::int64_t epoch, std::int64_t index) const {
     return sequences(epoch, index >> 32).pieces(index & low_bits);
   }
+  /// The shape, with the ends if the task needs them.
   TextShape shape_with_ends(std::int64_t epoch, std::int64_t index) const;
   /// The tokens of a sequence, end tokens included.
   std::vector<std::int32_t> tokens(std::int64_t epoch, std::int64_t index) const;
@@ -162,6 +163,9 @@ std::vector<std::int32_t> TextSamples::tokens(std::int64_t epoch, std::int64_t i
 
 TextShape TextSamples::shape_with_ends(std::int64_t epoch, std::int64_t index) const {
   TextShape shape = this->shape(epoch, index);
+  if (!rule_.task->needs_ends()) {
+    return shape;
+  }
   std::int64_t end = 0;
   for (TextSequences::Piece const& piece : pieces(epoch, index)) {
     end += piece.count;

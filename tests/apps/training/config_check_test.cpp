@@ -15,8 +15,10 @@ using testing::HasSubstr;
 std::string checked(std::vector<std::string> const& overrides) {
   Config const config = parse_config("", "run.toml", overrides);
   TestBench bench(config.model, DType::float32, KernelChoices());
+  Registries registries = bench.registries();
+  register_tasks(registries.tasks);
   try {
-    check_config(config, bench.registries());
+    check_config(config, registries);
   } catch (ConfigError const& error) {
     return error.what();
   }

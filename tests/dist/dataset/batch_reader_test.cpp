@@ -47,7 +47,7 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
   CountingSamples const shared;
   BatchPlanner shared_planner(shared, limits, 7);
   std::int64_t const asked_before = shared.asked;
-  BatchReader reader(shared, shared_planner, world_);
+  BatchReader reader(shared_planner, world_);
   for (int step = 0; step < 12; ++step) {
     if (step == 5) {
       planner.seek({{.position = 3}});
@@ -55,6 +55,9 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
     }
     SampledMicroBatches const expected(alone, planner.next(), cut);
     MicroBatchSource const& batch = reader.next(cut);
+    if (world_.rank() == 0) {
+      EXPECT_EQ(shared_planner.cursor(), planner.cursor());
+    }
     ASSERT_EQ(batch.count(), expected.count());
     EXPECT_EQ(batch.tokens().all, expected.tokens().all);
     EXPECT_EQ(batch.tokens().target, expected.tokens().target);
@@ -72,7 +75,7 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
 TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
   CountingSamples const samples;
   BatchPlanner planner(samples, limits, 7);
-  BatchReader reader(samples, planner, world_);
+  BatchReader reader(planner, world_);
   MicroBatchCut own = cut;
   own.context = {world_.rank(), world_.size()};
   MicroBatchSource const& batch = reader.next(own);
@@ -84,7 +87,7 @@ TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
 TEST_F(BatchReaderTest, ABatchMayLeaveNothingHere) {
   CountingSamples const samples;
   BatchPlanner planner(samples, {.batch_tokens = 6, .max_length = 100}, 7);
-  BatchReader reader(samples, planner, world_);
+  BatchReader reader(planner, world_);
   MicroBatchCut last = cut;  // of 50 data ranks: each batch is one or two sentences, of which it gets none
   last.data = {0, 50};
   for (int step = 0; step < 3; ++step) {
@@ -99,7 +102,7 @@ TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodys) {
   CountingSamples samples;
   samples.broken = 17;
   BatchPlanner planner(samples, {.batch_tokens = 1000, .max_length = 100}, 7);
-  BatchReader reader(samples, planner, world_);
+  BatchReader reader(planner, world_);
   std::string const error = error_of([&] { reader.next(cut); });
   EXPECT_NE(error.find("sentence 17 is broken"), std::string::npos) << error;
   EXPECT_NE(error_of([&] { reader.seek({{.epoch = -3}}); }), "");

@@ -95,6 +95,19 @@ TEST_F(MixtureTest, AfterSeekTheSameBatchesFollow) {
   }
 }
 
+TEST_F(MixtureTest, ACheckpointTakesEpochsThatOneDatasetCouldNotHave) {
+  MixtureCursor const cursor{{.corpus = "a", .epoch = 5'000'000, .position = 1}, {.corpus = "b", .credit = 3}};
+  CheckpointContents contents;
+  set_data_cursor(contents, cursor);
+  EXPECT_EQ(data_cursor(contents, "here"), cursor);
+  EXPECT_EQ(contents.state.epoch, 0) << "more than the steps allow";
+  MixtureCursor const alone{{.epoch = 2, .position = 9}};
+  set_data_cursor(contents, alone);
+  EXPECT_EQ(contents.cursor, "");
+  EXPECT_EQ(contents.state.epoch, 2);
+  EXPECT_EQ(data_cursor(contents, "here"), alone);
+}
+
 TEST_F(MixtureTest, ACorpusThatIsNewStartsAtItsBeginning) {
   BatchPlanner planner = this->planner();
   planner.next();
@@ -143,6 +156,9 @@ TEST_F(MixtureTest, CursorsThatNobodyWroteAreRefused) {
               HasSubstr("sample 999 is not a place in"));
   EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":0,"credit":99999999999999}]})"),
               HasSubstr("credit of 99999999999999 is impossible"));
+  EXPECT_THAT(
+      message(R"({"version":1,"corpora":[{"corpus":"b","epoch":9223372036854775807,"position":0,"credit":0}]})"),
+      HasSubstr("epoch 9223372036854775807 and position 0 are impossible"));
   EXPECT_EQ(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":9,"credit":-5}]})"), "");
 }
 

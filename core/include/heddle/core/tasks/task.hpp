@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -38,7 +38,7 @@ struct TextShape {
   std::int64_t index = 0;  ///< with the epoch, the key of the sequence's random numbers
   std::int64_t length = 0;
   bool complete = true;            ///< its last token is an end token
-  std::vector<std::int64_t> ends;  ///< the positions of its end tokens, ascending
+  std::vector<std::int64_t> ends;  ///< the positions of its end tokens, ascending, where TextTask::needs_ends
 };
 
 struct TextSequence : TextShape {
@@ -56,6 +56,8 @@ class TextTask {
 
   /// Tokens by which the longest sequence must be shorter than model.max_length, so that its sample fits.
   virtual std::int64_t reserved_tokens() const { return 0; }
+  /// Whether `predicted` and `fill` ask for the positions of end tokens.
+  virtual bool needs_ends() const { return false; }
   /// The sample's cost; `shape.ends` is not set.
   virtual SampleCost cost(TextShape const& shape) const = 0;
   /// The tokens that the sample's rows are to predict.
@@ -133,19 +135,5 @@ std::string place_of_task(Config const& config);
 
 /// Registers translation, language_model, masked_language_model and denoising.
 void register_tasks(TaskRegistry& registry);
-
-/// Subsets of [0, size) with `count` elements, each equally likely (Knuth's algorithm S); `word(i)` is a random word.
-template <class Word>
-std::vector<bool> random_subset(std::int64_t size, std::int64_t count, Word const& word) {
-  std::vector<bool> chosen(static_cast<std::size_t>(size));
-  for (std::int64_t place = 0; place < size; ++place) {
-    auto const left = static_cast<std::uint64_t>(size - place);
-    if (static_cast<std::int64_t>(std::uint64_t{word(place)} * left >> 32) < count) {
-      chosen[static_cast<std::size_t>(place)] = true;
-      --count;
-    }
-  }
-  return chosen;
-}
 
 }  // namespace heddle

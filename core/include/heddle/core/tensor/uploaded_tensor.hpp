@@ -15,10 +15,10 @@ class UploadedTensor {
         host_(tensor_.space() == MemorySpace::host ? Tensor::borrow(tensor_.raw(), dtype, shape, MemorySpace::host)
                                                    : Tensor::allocate_on_host(dtype, shape)) {}
 
-  /// In kernels' memory.
+  /// The elements in kernels' memory.
   Tensor const& tensor() const { return tensor_; }
-  /// In host memory: the same elements if kernels compute there. It must not be written between an upload and the
-  /// next time that the host waits for kernels.
+  /// The elements in host memory: the same memory if kernels compute there. They must not be written between an upload
+  /// and the next time that the host waits for kernels.
   Tensor const& host() const { return host_; }
   /// Copies what the host has written, all of it or rows [0, rows), in the order of the kernels' launches.
   void upload() const { heddle::upload(tensor_, host_); }

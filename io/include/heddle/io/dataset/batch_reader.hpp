@@ -12,8 +12,7 @@ namespace heddle {
 /// reading is thrown on every rank.
 class BatchReader {
  public:
-  /// `mixture` is the planner's.
-  BatchReader(Mixture mixture, BatchPlanner& planner, Communicator group);
+  BatchReader(BatchPlanner& planner, Communicator group);
 
   /// Moves the cursor; as BatchPlanner::seek. Collective over the group.
   void seek(MixtureCursor const& cursor);
@@ -44,7 +43,6 @@ class BatchReader {
   void read(MicroBatchCut const& cut);
   void share();
 
-  Mixture mixture_;
   BatchPlanner& planner_;
   Communicator group_;
   Batch batch_;

@@ -74,6 +74,7 @@ class BatchPlanner {
   /// single source never span two epochs. Throws DataError if an epoch has no usable sample.
   GlobalBatch next();
 
+  Mixture const& mixture() const { return mixture_; }
   MixtureCursor cursor() const;
   /// Moves the cursor: sources that `cursor` does not name start at their beginning. Throws DataError for a position
   /// outside the epoch.

@@ -57,7 +57,7 @@ struct SampleCursor {
   std::string corpus = {};  ///< the source's name
   std::int64_t epoch = 0;
   std::int64_t position = 0;  ///< 2^32 times the window, plus the usable samples of the window that are behind
-  std::int64_t credit = 0;    ///< the samples that its share has earned and not drawn, in units of the mixture's
+  std::int64_t credit = 0;    ///< what its share has earned beyond the samples that were drawn, in parts of a sample
 
   bool operator==(SampleCursor const&) const = default;
 };
@@ -70,6 +70,7 @@ struct CheckpointContents;
 /// The place in the training data at which a checkpoint's run continues. Throws DataError, starting with `where`, for a
 /// cursor that set_data_cursor did not write.
 MixtureCursor data_cursor(CheckpointContents const& contents, std::string const& where);
+/// Sets contents.cursor or, for one source without a name, its state's epoch and position; the others are empty or 0.
 void set_data_cursor(CheckpointContents& contents, MixtureCursor const& cursor);
 
 }  // namespace heddle

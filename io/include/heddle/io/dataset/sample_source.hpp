@@ -6,6 +6,7 @@
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/order.hpp>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -101,6 +102,8 @@ class DatasetSamples final : public SampleSource {
   PairForm form_;
   WindowOrder order_;
   std::vector<std::int32_t> tag_;
+  /// With a tag, by max_length: found by asking for every sample's cost.
+  mutable std::map<std::int64_t, SampleTotals> tagged_totals_;
   mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again
 };
 
@@ -110,7 +113,7 @@ struct SampleUse {
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
   CorpusConfig corpus = {};  ///< of samples that are mixed with others
 
-  /// The seed of order and masks: of corpora of one length that are mixed, each has an order of its own.
+  /// The seed of order and masks; none: not random. Corpora of a mixture have different ones.
   std::optional<std::uint64_t> seed(TrainConfig const& train) const;
 };
 

@@ -12,7 +12,7 @@ namespace heddle {
 
 /// The datasets that a configuration names.
 struct TrainingData {
-  std::vector<Dataset> train;    ///< data.train, or one for each [data.corpus.NAME]; at least one
+  std::vector<Dataset> train;    ///< data.train, or one for each [data.corpus.NAME], in their order; at least one
   std::optional<Dataset> valid;  ///< empty where nothing is validated or data.valid is not set
 
   Vocabulary const& vocabulary() const { return train.front().vocabulary(); }
