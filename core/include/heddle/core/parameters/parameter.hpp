@@ -103,8 +103,8 @@ class ParameterSet {
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// Puts the parameters into given buffers [size()] and [gradient_size()] after `arrange`, and is otherwise as allocate;
-  /// the caller clears the gradients, which may be empty.
+  /// Puts the parameters into given buffers [size()] and [gradient_size()] after `arrange`, and is otherwise as
+  /// allocate; the caller clears the gradients, which may be empty.
   void bind(Tensor const& values, Tensor const& gradients);
   /// Fills every value from (seed, initializer key, global index).
   void initialize(std::uint64_t seed);
