@@ -42,7 +42,7 @@ constexpr std::array commands = {
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several},
     Command{"translate", "translate text with a trained model", run_translate, Processes::one},
-    Command{"generate", "continue text with a trained decoder", run_generate, Processes::one},
+    Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::one},
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::one},
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
             Processes::one},

@@ -19,7 +19,7 @@ struct TrainOptions : ConfigOptions {
   bool new_data = false;
   std::int64_t trace = 0;    ///< steps
   bool dry_run = false;      ///< `train` only
-  std::optional<int> ranks;  ///< of a dry run; none: 1
+  std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1
   VerbosityOptions verbosity{};
 };
 

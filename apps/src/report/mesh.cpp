@@ -221,7 +221,7 @@ std::string warn_of_spread_groups(std::size_t size, std::vector<std::string> con
     auto const begin = hosts.begin() + static_cast<std::ptrdiff_t>(first);
     std::set<std::string> const names(begin, begin + static_cast<std::ptrdiff_t>(size));
     if (names.size() > 1 && spread++ == 0) {
-      example = fmt::format("that of ranks {} to {} lies on {}", first, first + size - 1, fmt::join(names, ", "));
+      example = fmt::format("ranks {} to {} are on {}", first, first + size - 1, fmt::join(names, ", "));
     }
   }
   return spread == 0 ? ""

@@ -236,7 +236,7 @@ void Supervisor::watch_launcher(ChildProcess const& child) {
   given_up_since_ = given_up_since_.value_or(now);
   if (now - *given_up_since_ >= supervision_.launcher_ends_within) {
     end_launcher(child, "the launcher did not end after its ranks",
-                 fmt::format("nobody has trained in {} for {:.0f} s: ending the launcher, which still waits",
+                 fmt::format("no rank has trained in {} for {:.0f} s: ending the launcher, which still waits",
                              supervision_.directory.string(), seconds_of(now - *given_up_since_)));
   }
 }

@@ -10,9 +10,9 @@ namespace heddle {
 
 namespace {
 
-/// "PLACE = "linear" does not go together with WHAT": the start of a message.
+/// "PLACE = "linear" cannot be combined with WHAT": the start of a message.
 std::string not_with_linear_scores(LayerOptions const& options, std::string const& what) {
-  return fmt::format("{} = \"linear\" does not go together with {}", options.place("score"), what);
+  return fmt::format("{} = \"linear\" cannot be combined with {}", options.place("score"), what);
 }
 
 /// The configurations in which both attention layers are checked.
@@ -102,7 +102,7 @@ void require_window(LayerOptions const& options, std::string const& option) {
   }
 }
 
-/// Throws ConfigError where masks or positions do not go together with linear scores.
+/// Throws ConfigError where masks or positions cannot be combined with linear scores.
 void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   if (options.text("score", "") != "linear") {
     return;
@@ -115,7 +115,7 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
   if (act_in_attention(keys.positions)) {
     throw ConfigError(not_with_linear_scores(
-        options, fmt::format("{} = \"{}\", which acts on scores; \"sinusoidal\", \"learned\" and \"none\" would do",
+        options, fmt::format("{} = \"{}\", which acts on scores; expected \"sinusoidal\", \"learned\" or \"none\"",
                              keys.place("positions"), name_of(keys.positions))));
   }
 }
@@ -169,7 +169,7 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
     }
     if (keys.attention_dropout > 0) {
       throw ConfigError(not_with_linear_scores(
-          options, fmt::format("{} = {}; 0 would do", keys.place("attention_dropout"), keys.attention_dropout)));
+          options, fmt::format("{} = {}; expected 0", keys.place("attention_dropout"), keys.attention_dropout)));
     }
   } else if (score == "additive") {
     scores.kind = ScoreKind::additive;
@@ -186,8 +186,8 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
   require_window(options, "global_tokens");
   if (options.has("window")) {
     if (mask == "prefix") {
-      throw ConfigError(fmt::format("{} does not go together with mask = \"prefix\"; leave out one of them",
-                                    options.place("window")));
+      throw ConfigError(
+          fmt::format("{} cannot be combined with mask = \"prefix\"; leave out one of them", options.place("window")));
     }
     std::int64_t const window = options.integer("window", 0);
     AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);

@@ -30,7 +30,7 @@ bool supports(Kernel const& kernel, AnyTrial const& trial) {
   try {
     return trial.supported_by(kernel);
   } catch (std::exception const& error) {
-    throw Error(fmt::format("supports() throws, which must answer true or false: {}", error.what()));
+    throw Error(fmt::format("supports() throws, but must return true or false: {}", error.what()));
   }
 }
 

@@ -89,9 +89,9 @@ void require_enough_layers(ModelDescription const& model, ParallelConfig const& 
   throw ConfigError(
       interleaved
           ? fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, "
-                        "and there are {}; {} or less would do, or \"1f1b\" with {} or less",
+                        "and there are {}; expected {} or less, or \"1f1b\" with {} or less",
                         place, parallel.pipeline, model.describe(), max, model.layers())
-          : fmt::format("{} = {} is more stages than {}; {} or less would do", place, parallel.pipeline,
+          : fmt::format("{} = {} is more stages than {}; expected {} or less", place, parallel.pipeline,
                         model.describe(), max));
 }
 

@@ -40,7 +40,7 @@ std::string lines_of(json::value const& value, std::string const& indent) {
 /// Throws for numbers that no measurement gives: below `min` or not finite.
 void require_numbers(double number, double min) {
   if (!(number >= min && number <= max_number)) {
-    throw std::out_of_range("a number that is no measurement");
+    throw std::out_of_range("a number that is not a measurement");
   }
 }
 
