@@ -31,7 +31,7 @@ inline constexpr std::int64_t default_window = 2000;
 /// A text that is read line by line.
 struct TextOptions {
   std::string input = {};                   ///< "": the standard input
-  std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 where somebody types them
+  std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 on a terminal
   InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
 };
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
@@ -98,7 +98,7 @@ struct TextConversion {
   EncodeLine encode;
   std::function<std::string(TrainedModel const&, GeneratedLine const&)> format;  ///< one line or more
 };
-/// The same from the command's input to its output. Throws UsageError, and what opening the model throws, before the
+/// Generates from the command's input to its output. Throws UsageError, and what opening the model throws, before the
 /// output is opened.
 void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
                   TextConversion const& conversion);

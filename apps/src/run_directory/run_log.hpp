@@ -24,7 +24,7 @@ class RunLog {
 
   /// Writes a warning: on the standard error and into log.txt.
   void warn(std::string const& message);
-  /// Writes into log.txt and on the standard output, also with -q: the verdict, and what a user must know.
+  /// Writes into log.txt and on the standard output, also with -q: the last lines of a run, and what a user must know.
   void notice(std::string const& text) { write(text, Verbosity::quiet); }
   /// Writes into log.txt and, except with -q, on the standard output.
   void info(std::string const& text) { write(text, Verbosity::normal); }

@@ -32,13 +32,13 @@ void say(std::string const& text) {
   std::cerr << "heddle run: " << text << std::endl;
 }
 
-/// Heddle's own codes that a restart would not change.
+/// Whether the code is one of Heddle's own that a restart would not change.
 bool is_certain(ProcessEnd const& end) {
   static std::set<int> const codes{64, 65, 71, 75, 78};
   return end.signal == 0 && codes.contains(end.code);
 }
 
-/// Also codes of a launcher that was asked to end, although the run's report may say more.
+/// Whether a restart would not change the code: Heddle's own codes, and those of a launcher that was asked to end.
 bool is_final(ProcessEnd const& end) {
   static std::set<int> const codes{128 + SIGINT, 128 + SIGTERM};
   return is_certain(end) || (end.signal == 0 && codes.contains(end.code));
@@ -100,7 +100,8 @@ class Supervisor {
   /// Chooses among the usable hosts, and with them the number of ranks; waits while they are too few for any number.
   /// False if a signal came first.
   bool choose_hosts();
-  /// Ends a launcher whose ranks do not start to train, or that waits although nobody trains in the directory any more.
+  /// Ends a launcher whose ranks do not start to train, or that waits although no rank trains in the directory any
+  /// more.
   void watch_launcher(ChildProcess const& child);
   /// Whether this start has taken the directory's lock; nothing where that is not known: where the file system fails,
   /// or has no locks.

@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-/// Stand in the launcher's arguments for the number of ranks and the hosts, "n1:4,n2:4".
+/// Placeholders in the launcher's arguments for the number of ranks and for the hosts, "n1:4,n2:4".
 inline constexpr std::string_view ranks_place = "{ranks}";
 inline constexpr std::string_view hosts_place = "{hosts}";
 
@@ -30,7 +30,7 @@ struct Supervision {
   std::chrono::milliseconds launcher_ends_within{30000};
   /// If no rank locks the run's directory within this time, the launcher is ended.
   std::chrono::milliseconds start_within{600000};
-  /// Before the second restart without a new step; before the third it is three times as long.
+  /// The time to wait before the second restart without a new step, and three times as long before the third.
   std::chrono::milliseconds pause{10000};
 };
 

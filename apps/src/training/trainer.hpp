@@ -94,7 +94,7 @@ class Trainer {
   /// For a signal during the next step: where the run is, and where the same command resumes.
   std::string stop_notice() const;
   StepReport train_step();
-  /// The same, recorded while the run is traced: a validation between two steps is not.
+  /// Makes a step and records it while the run is traced; a validation between two steps is not recorded.
   StepReport traced_step();
   MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.

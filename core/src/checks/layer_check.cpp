@@ -184,7 +184,7 @@ class GradientCheck {
 };
 
 /// Hypotheses decoded token by token after their first step, which has the tokens of a prompt: two of them, then two
-/// more which enter later, then some of both in another order, one of which goes on with a copy of another's past.
+/// more which enter later, then some of both in another order, one of which continues from a copy of another's cache.
 class DecodeCheck {
  public:
   DecodeCheck(Bench& bench, Execution& execution)

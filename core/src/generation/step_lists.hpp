@@ -45,7 +45,7 @@ struct Sentence {
 /// Ranges of a cache's rows that are taken by sentences.
 class CachePlaces {
  public:
-  /// The first of `rows` rows that nobody has: where they fit first.
+  /// The first of `rows` free rows, at the first place where they fit.
   std::int64_t take(std::int64_t rows) {
     std::int64_t begin = 0;
     for (auto const& [other, end] : taken_) {

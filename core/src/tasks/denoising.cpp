@@ -61,7 +61,7 @@ class SequenceRandom {
   TextShape const& shape_;
 };
 
-/// Tokens of a sequence that can be masked: all but the end token behind it, which the samples have in any case.
+/// Tokens of a sequence that can be masked: all except the end token after it, which the samples have in any case.
 std::int64_t text_tokens(TextShape const& shape) {
   return shape.length - (shape.complete ? 1 : 0);
 }

@@ -184,7 +184,7 @@ void Watch::State::investigate() {
     case Inquiry::Action::none:
       break;
     case Inquiry::Action::ask: {
-      // Content means that this rank can decide.
+      // A question that has content says that this rank can decide.
       std::vector<std::byte> const content(inquiry->reaches_all() ? 1 : 0);
       for (int rank = 0; rank < channel->size(); ++rank) {
         if (rank != channel->rank()) {

@@ -25,7 +25,7 @@ inline constexpr std::array<std::string_view, 7> value_names<Positions>{
     "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
 
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
-/// of its attention sublayers, or all but the layer's input.
+/// of its attention sublayers, or all except the layer's input.
 enum class Recompute : std::uint8_t { none, attention, layer };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", "attention", "layer"};

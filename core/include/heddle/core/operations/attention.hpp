@@ -90,7 +90,7 @@ struct AttentionProblem {
   /// True if each head has its own keys and values.
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
-/// False where linear scores, which are no exponentials, are combined with a cap, a bias, dropout or a mask that is
+/// False where linear scores, which are not exponentials, are combined with a cap, a bias, dropout or a mask that is
 /// neither bidirectional nor causal, and where other scores have a state. No implementation supports that.
 bool is_defined(AttentionProblem const& problem);
 /// Describes the problem, for messages.

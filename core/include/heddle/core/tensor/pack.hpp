@@ -157,7 +157,7 @@ class PackMemory {
 
 /// Builds a pack; with a split over several ranks it is this rank's part.
 Pack make_pack(PackTokens const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
-/// The same from sentence pairs or from sequences of one side, as fill_tokens takes them.
+/// Builds a pack from sentence pairs or from sequences of one side, as fill_tokens takes them.
 Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 

@@ -27,7 +27,7 @@ AvailableMemory available_memory(std::filesystem::path const& root = "/");
 std::int64_t peak_resident_bytes();
 
 /// Throws ConfigError on every rank if the ranks of a machine, or of a control group, need more memory (with the
-/// margin) than is available there; names the place, how many ranks share it, the plan's parts and remedies.
+/// margin) than is available there; names the place, how many ranks share it, the plan's parts and what would help.
 /// Collective over `world`; no rank may have taken the planned memory before.
 void require_memory(Communicator const& world, MemoryNeed const& needed, AvailableMemory const& available);
 

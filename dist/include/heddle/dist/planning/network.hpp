@@ -46,7 +46,7 @@ struct NetworkModel {
   Links between_nodes{};
   std::string source{};  ///< a description of where the numbers come from
 
-  /// The same α and β for every link and place.
+  /// A network with one α and one β for every link and place.
   static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
   /// Guesses for a node's memory and a usual cluster network.
   static NetworkModel assumed();

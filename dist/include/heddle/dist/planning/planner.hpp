@@ -137,7 +137,7 @@ class Planner {
   RankWork const& layer_work(LayoutChoice const& layout, std::int64_t layer);
   PricedWork const& priced(RankWork const& work);
   KernelSeconds seconds_of(std::vector<KernelCalls> const& kernels) const;
-  /// As `estimate`, without node_bytes.
+  /// The result of `estimate` without node_bytes.
   LayoutPlan times_of(LayoutChoice const& layout);
   /// Layouts whose memory may suffice, the fastest first.
   std::vector<LayoutPlan> estimate_all(std::vector<LayoutChoice> const& layouts, std::vector<Rejection>& rejections);

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// The keys of a parameter's arrays in a checkpoint: its value, and what the optimizer keeps of it.
+/// The keys of a parameter's arrays in a checkpoint: its value and its optimizer state.
 std::vector<std::string> stored_keys(DistributedOptimizer const& optimizer, std::string const& parameter);
 
 /// A model's parameters and their moments, from the ranks of any mesh, sorted by name, so that their order is the same

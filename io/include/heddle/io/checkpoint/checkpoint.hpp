@@ -104,9 +104,9 @@ using WantedKeys = std::vector<std::string>;
 class Checkpoint {
  public:
   /// Verifies the state file and every block with arrays of the wanted keys (with all keys: every byte of the
-  /// checkpoint), then opens. A wanted key that a tensor lacks is no error. Throws DataError with the name of the file
-  /// and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an error.
-  /// Collective over `world`.
+  /// checkpoint), then opens. A wanted key that a tensor lacks is not an error. Throws DataError with the name of the
+  /// file and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an
+  /// error. Collective over `world`.
   static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self(),
                          WantedKeys const& keys = {});
 

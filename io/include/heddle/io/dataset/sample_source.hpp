@@ -118,7 +118,7 @@ struct SampleUse {
 };
 
 /// The samples that a task makes of a dataset: of pairs as the task says, or of lines. Keeps a reference to the
-/// dataset. Throws ConfigError, naming the task, the dataset and a remedy, where the two do not fit.
+/// dataset. Throws ConfigError, naming the task, the dataset and what would help, where the two do not fit.
 std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
                                           SampleUse const& use);
 
