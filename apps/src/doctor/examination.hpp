@@ -21,7 +21,7 @@ struct Finding {
 
 /// The places to examine; tests have their own.
 struct ExaminedPlaces {
-  std::filesystem::path root = "/";           ///< of proc and sys
+  std::filesystem::path root = "/";           ///< the directory that has proc and sys
   std::filesystem::path directory = ".";      ///< in which runs would be made
   std::filesystem::path memory = "/dev/shm";  ///< shared memory, for messages between ranks and copies of state
 };

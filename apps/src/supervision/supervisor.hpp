@@ -24,7 +24,7 @@ struct Supervision {
   std::vector<std::string> at_first;
   std::vector<int> ranks;                   ///< the numbers to try, largest first; empty: the hosts' slots
   std::vector<Host> hosts;                  ///< in the order in which they are used; more than needed are spare
-  std::filesystem::path directory;          ///< of the run
+  std::filesystem::path directory;          ///< the run's directory
   std::optional<std::int64_t> resume_from;  ///< the step to which `at_first` goes back
   /// A launcher that has not ended this long after its ranks have released the run's directory is ended.
   std::chrono::milliseconds launcher_ends_within{30000};

@@ -20,7 +20,7 @@ struct MetricSeries {
     bool operator==(Stretch const&) const = default;
   };
 
-  std::vector<double> steps;  ///< of the finite values
+  std::vector<double> steps;  ///< the steps of the finite values
   std::vector<double> values;
   std::vector<Stretch> not_finite = {};  ///< ascending
 

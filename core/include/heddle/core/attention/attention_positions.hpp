@@ -37,7 +37,7 @@ class AttentionPositions {
 /// The description that a stack's positions are made from.
 struct AttentionPositionsSpec {
   LayerSpec const& stack;   ///< its name, and the keys of the stack
-  std::int64_t heads = 0;   ///< of the stack's first layer that takes positions
+  std::int64_t heads = 0;   ///< heads of the stack's first layer that takes positions
   std::vector<int> stages;  ///< pipeline stages with such layers, ascending; empty: one
 };
 

@@ -14,8 +14,8 @@ namespace heddle {
 struct TraceEvent {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t number = -1;  ///< of a pass: the micro-batch; of communication: bytes
-  std::int32_t place = -1;   ///< of a pass: the part; of a message: the other rank in the world
+  std::int64_t number = -1;  ///< the micro-batch of a pass; the bytes of communication
+  std::int32_t place = -1;   ///< the part of a pass; for a message the other rank in the world
   std::uint32_t name = 0;    ///< a text
   std::uint32_t detail = 0;  ///< a text: a kernel's extents, the group of communication
   WorkKind kind = WorkKind::step;

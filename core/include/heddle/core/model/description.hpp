@@ -16,7 +16,7 @@ struct SublayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< its layer's
   LayerOptions options;
   LayerTraits traits;
-  Side side = Side::source;  ///< of its stack
+  Side side = Side::source;  ///< the stack's side
 
   Cost cost(LayerLoad const& load) const;
   /// The reason, with the layer and the key, why it does not support this use; null where it does.

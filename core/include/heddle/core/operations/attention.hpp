@@ -20,7 +20,7 @@ enum class MaskKind : std::uint8_t {
 struct AttentionMask {
   MaskKind kind = MaskKind::bidirectional;
   std::int64_t left = 0;   ///< in a window or blocks
-  std::int64_t right = 0;  ///< as `left`
+  std::int64_t right = 0;  ///< keys or blocks after its own position, in a window or blocks
   std::int64_t block = 1;  ///< positions in a block
   /// The number of global tokens of a window or blocks mask: tokens at positions below it see all keys and are seen by
   /// all queries, except for keys that a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their
@@ -121,7 +121,7 @@ Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& exte
 struct AttentionCall {
   Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
   Tensor k;  ///< [key tokens, kv_heads * head_dim], rows may be strided
-  Tensor v;  ///< as k
+  Tensor v;  ///< [key tokens, kv_heads * head_dim], rows may be strided
   Sequences queries;
   Sequences keys;
   std::int64_t heads = 0;

@@ -8,7 +8,7 @@
 namespace heddle {
 
 struct TokenRankingProblem {
-  DType dtype = DType::float32;       ///< of the logits
+  DType dtype = DType::float32;       ///< dtype of the logits
   std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
 };
 /// Describes the problem, for messages.

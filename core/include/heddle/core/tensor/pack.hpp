@@ -108,7 +108,7 @@ struct SentencePair {
 struct TokenSequence {
   std::int32_t sample = 0;
   std::vector<std::int32_t> input;
-  std::vector<std::int32_t> output;  ///< as many; below 0: the row predicts nothing
+  std::vector<std::int32_t> output;  ///< one for each row; below 0: the row predicts nothing
   std::int32_t prefix = 0;           ///< tokens at the start that all tokens see under a prefix mask
 };
 

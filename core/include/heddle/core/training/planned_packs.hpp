@@ -29,7 +29,7 @@ struct PlannedPacks {
   std::vector<Pack> training{};  ///< the micro-batches that need the most memory: this context rank's rows
   std::vector<std::int64_t> micro_batches{1};  ///< numbers of a step's micro-batches on this data rank
   std::int64_t step_tokens = 0;                ///< maximum of a step on this data rank, counted as in SampleBounds
-  std::vector<Pack> validation{};              ///< as `training`; empty: nothing is validated
+  std::vector<Pack> validation{};              ///< the largest micro-batches of validation; empty: nothing is validated
   /// Instead of `training`: the micro-batches of each step, in order, where it matters which of them are in flight
   /// together. `validation` then has all of its micro-batches, too.
   std::vector<std::vector<Pack>> steps{};

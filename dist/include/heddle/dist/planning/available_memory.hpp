@@ -13,8 +13,8 @@ namespace heddle {
 struct AvailableMemory {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  std::int64_t host = unlimited;   ///< of the machine; unlimited: unknown
-  std::int64_t group = unlimited;  ///< of the control group with the tightest limit
+  std::int64_t host = unlimited;   ///< memory of the machine; unlimited: unknown
+  std::int64_t group = unlimited;  ///< memory of the control group with the tightest limit
   std::string group_name{};        ///< empty: no limit
 };
 

@@ -15,7 +15,7 @@ namespace heddle {
 /// The α–β model of a message (Hockney 1994): n bytes take latency + n * seconds_per_byte.
 struct LinkModel {
   double latency = 0;           ///< seconds
-  double seconds_per_byte = 0;  ///< of one rank's traffic
+  double seconds_per_byte = 0;  ///< for one rank's traffic
 
   double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   bool operator==(LinkModel const&) const = default;
@@ -34,7 +34,7 @@ struct NetworkModel {
     bfloat16_reduce_scatter,
     all_gather,  ///< also broadcast
     all_to_all,
-    reduction,  ///< of gradients: non-blocking, in buckets; measured as an all-reduce
+    reduction,  ///< sums of gradients: non-blocking, in buckets; measured as an all-reduce
   };
   /// The links' names in files and tables.
   static constexpr std::array<std::string_view, 8> link_names{

@@ -25,11 +25,11 @@ struct PlanRequest {
   Machines machines;
   BatchSamples const& samples;    ///< at least one batch
   std::int64_t batch_tokens = 0;  ///< of a global batch: train.batch_tokens, or all of the data's if these are fewer
-  std::int64_t longest_sequence = 0;  ///< of the data
+  std::int64_t longest_sequence = 0;  ///< the longest sequence of the data, in tokens
   NetworkModel const& network;
   KernelTimes const& times;
-  double reading_seconds_per_token = 0;                        ///< of making micro-batches
-  KernelRates rates{};                                         ///< of kernels that `times` does not know
+  double reading_seconds_per_token = 0;                        ///< seconds per token of making micro-batches
+  KernelRates rates{};                                         ///< rates of kernels that `times` does not know
   std::optional<std::int64_t> bucket_elements = std::nullopt;  ///< none: GradientReducer::bucket_for
 };
 
@@ -37,23 +37,23 @@ struct PlanRequest {
 struct GroupTraffic {
   std::string name;  ///< "tensor"
   GroupPlace place{};
-  std::int64_t bytes = 0;  ///< as Traffic counts them
-  double seconds = 0;      ///< of messages, whether or not computation overlaps them
+  std::int64_t bytes = 0;  ///< payload bytes, as Traffic counts them
+  double seconds = 0;      ///< seconds of messages, whether or not computation overlaps them
 };
 
 /// A layout with what a run would need.
 struct LayoutPlan {
   LayoutChoice layout;
-  std::vector<MemoryUse> stages{};  ///< of the largest rank of each stage
-  std::int64_t node_bytes = 0;      ///< of the node whose ranks need most: MemoryNeed::total
-  std::int64_t micro_batches = 0;   ///< of a data rank in a step
+  std::vector<MemoryUse> stages{};  ///< memory of the largest rank of each stage
+  std::int64_t node_bytes = 0;      ///< memory of the node whose ranks need most: MemoryNeed::total
+  std::int64_t micro_batches = 0;   ///< micro-batches of a data rank in a step
   double step_seconds = 0;
   double kernel_seconds = 0;  ///< of the busiest stage: passes and update
   double reading_seconds = 0;
   double bubble = 0;  ///< idle share of the pipeline's passes
   std::vector<GroupTraffic> groups{};
-  double assumed_share = 0;  ///< of kernel_seconds: kernels that were never measured
-  double spread = 0;         ///< of kernel_seconds: the mean of TimedWork::spread
+  double assumed_share = 0;  ///< share of kernel_seconds for kernels that were never measured
+  double spread = 0;         ///< share of kernel_seconds by which they scatter: the mean of TimedWork::spread
 
   /// The share by which step_seconds may be wrong: estimates of measured kernels are within about a twentieth.
   double error() const;
@@ -115,13 +115,13 @@ class Planner {
   /// The micro-batches of a data rank in a step.
   struct Load {
     std::int64_t micro_batches = 1;
-    double tokens = 0;  ///< of all of them, on both sides
+    double tokens = 0;  ///< tokens of all of them, on both sides
   };
   /// Seconds of kernels.
   struct KernelSeconds {
     double usual = 0;
     double first_extra = 0;  ///< that the first such pass after an update takes longer
-    double assumed = 0;      ///< of `usual`: kernels that were never measured
+    double assumed = 0;      ///< part of `usual` for kernels that were never measured
     double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
   };
   /// The seconds of a stage's passes, by part.

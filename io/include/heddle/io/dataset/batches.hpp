@@ -13,7 +13,7 @@ namespace heddle {
 /// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
   std::vector<SampleId> samples{};  ///< an element's index here is its sample number
-  std::vector<SampleCost> costs{};  ///< of `samples`
+  std::vector<SampleCost> costs{};  ///< costs of `samples`
   BatchTokens tokens{};
 
   /// Appends a sample of the mixture with its cost, and counts its tokens.
@@ -88,7 +88,7 @@ class BatchPlanner {
   /// A source and what its share has earned.
   struct Share {
     SampleStream stream;
-    std::int64_t weight = 0;  ///< of a sample: weights and credits count in parts of one
+    std::int64_t weight = 0;  ///< its weight, in parts of a sample, in which credits count, too
     std::int64_t credit = 0;
   };
   Share& next_share();

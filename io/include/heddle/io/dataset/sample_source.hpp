@@ -20,7 +20,7 @@ namespace heddle {
 struct SampleTotals {
   std::int64_t usable = 0;    ///< samples of at most max_length tokens on their longer side
   std::int64_t left_out = 0;  ///< the others
-  std::int64_t tokens = 0;    ///< of the usable samples, each counting its longer side
+  std::int64_t tokens = 0;    ///< tokens of the usable samples, each counting its longer side
   std::int64_t longest = 0;   ///< the longest usable sample's tokens on its longer side
 
   double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
@@ -111,7 +111,7 @@ class DatasetSamples final : public SampleSource {
 struct SampleUse {
   bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
-  CorpusConfig corpus = {};  ///< of samples that are mixed with others
+  CorpusConfig corpus = {};  ///< the corpus of samples that are mixed with others
 
   /// The seed of order and masks; none: not random. Corpora of a mixture have different ones.
   std::optional<std::uint64_t> seed(TrainConfig const& train) const;

@@ -87,7 +87,7 @@ struct FileState {
   std::shared_ptr<ByteStore> bytes;
   bool writable = false;
   bool close_failed = false;                 ///< a handle's destructor could not write its data; File::close reports it
-  std::exception_ptr write_error = nullptr;  ///< of the first write that failed; see byte_stores.cpp
+  std::exception_ptr write_error = nullptr;  ///< error of the first write that failed; see byte_stores.cpp
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
