@@ -81,7 +81,7 @@ Command const& find_command(std::string const& name) {
   return *found;
 }
 
-/// The end of a process that a launcher started beside others. Rank 0 throws: the message is needed once.
+/// The end of one of several processes that a launcher started. Rank 0 throws: the message is needed once.
 ExitCode refuse_processes(Command const& command, LaunchedRank const& launched) {
   if (launched.rank > 0) {
     // A launcher that sees the first code ends the others, and rank 0 has to print before that.

@@ -87,7 +87,7 @@ using EncodeLine = std::function<EncodedLine(TrainedModel const&, SourceLine con
 
 struct LineConversion {
   EncodeLine encode;
-  std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< of the next lines, in order
+  std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< takes the next lines, in order
 };
 /// Generates for the lines of a text, of which new ones are read while others are in work. Standard error names each
 /// line that the model could not take whole.

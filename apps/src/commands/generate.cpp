@@ -35,7 +35,7 @@ the same order. An empty line is continued, too. Takes the likeliest token at ea
       ("seed", with_default(generation.sampling.seed, "N"),
        "seed of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
-       "put the end token behind each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
+       "put the end token after each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
        "trained on pairs translates in this way")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
        "write each prompt before its continuation, with --end-prompt and a tab");

@@ -148,7 +148,7 @@ std::string text_of(std::string const& path) {
   return text;
 }
 
-/// Writes a layout into the user's file; what --set changed beside it is not written.
+/// Writes a layout into the user's file; what --set changed in addition is not written.
 void write_layout(std::string const& path, LayoutChoice const& layout) {
   Config const before = load_config(path);
   Config after = with_layout(before, layout);

@@ -87,7 +87,7 @@ struct Line {
   std::int64_t last = 0;
   std::string host;
   std::int64_t stage = 0;
-  std::vector<std::string> cells = {};  ///< of the columns behind rank and host
+  std::vector<std::string> cells = {};  ///< cells of the columns after rank and host
 };
 
 std::string describe_range(std::int64_t begin, std::int64_t end) {
@@ -194,7 +194,7 @@ class RankTable {
 
   json::object const& layout_;
   std::vector<std::string> heads_{"rank", "host"};
-  std::vector<std::string> keys_;  ///< of the columns behind these two
+  std::vector<std::string> keys_;  ///< keys of the columns after these two
   std::vector<Line> lines_;
 };
 

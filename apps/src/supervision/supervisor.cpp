@@ -133,7 +133,7 @@ class Supervisor {
   Placement placement_;                       ///< of this start
   bool trained_ = false;                      ///< a start has begun to train
   std::optional<ReportStamp> report_before_;  ///< this start
-  std::optional<std::string> last_holder_;    ///< of the directory before this start; nothing if that is not known
+  std::optional<std::string> last_holder_;  ///< the directory's holder before this start; nothing if that is not known
   std::chrono::steady_clock::time_point started_;
   std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
   std::string ended_because_;  ///< why the launcher was ended; empty if it was not

@@ -74,7 +74,7 @@ class Trainer {
   void resume_or_start();
   void open_log();
 
-  /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
+  /// The checkpoint from which the run continues, checked, with everything that this rank reads on its host.
   std::optional<Checkpoint> find_checkpoint();
   void restore(Checkpoint const& checkpoint);
   /// Forgets what was measured on other data than this start has.

@@ -38,7 +38,7 @@ bool supports(Kernel const& kernel, AnyTrial const& trial) {
 struct Made {
   TrialTensors tensors;
   AnyTrial trial;
-  std::vector<Values> upstreams;  ///< of each output, before the calls; empty: none
+  std::vector<Values> upstreams;  ///< the upstream gradient of each output, before the calls; empty: none
 
   Made(NamedTrial const& named, DType dtype) : trial(make_trial(named, tensors, dtype)) {
     for (TrialOutput const& output : trial.outputs) {

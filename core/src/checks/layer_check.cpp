@@ -213,7 +213,7 @@ class DecodeCheck {
 
  private:
   using Integers = std::vector<std::int32_t>;
-  static constexpr std::int32_t length = 4;  ///< of each sequence, with its start token
+  static constexpr std::int32_t length = 4;  ///< length of each sequence, with its start token
   static constexpr std::int32_t sequences = 4;
   static constexpr std::int32_t capacity = 6;  ///< token rows of a hypothesis's place
 

@@ -14,7 +14,7 @@
 namespace heddle {
 
 struct LiveHypothesis {
-  std::int64_t place = 0;   ///< of its sentence's beam_size places in the caches
+  std::int64_t place = 0;   ///< which of its sentence's beam_size places in the caches it has
   std::int64_t parent = 0;  ///< the place of the hypothesis that it extends; its past is copied where it is another
   std::vector<std::int32_t> tokens;
   double log_probability = 0;

@@ -14,7 +14,7 @@ namespace {
 /// The best way to cut the first layers into parts.
 struct Cut {
   double highest = std::numeric_limits<double>::infinity();
-  double squares = 0;           ///< of the parts' costs: decides between equally good cuts
+  double squares = 0;           ///< the sum of squares of the parts' costs, which decides between equally good cuts
   std::int64_t last_begin = 0;  ///< where the last part begins
 
   bool operator<(Cut const& other) const {

@@ -125,8 +125,8 @@ class Denoising : public TextTask {
   double rate_;
   double span_length_;
   SideIds ids_;
-  std::uint64_t key_;       ///< of the spans' lengths
-  std::uint64_t kept_key_;  ///< of the runs between them
+  std::uint64_t key_;       ///< key of the spans' random lengths
+  std::uint64_t kept_key_;  ///< key of the random lengths between them
 };
 
 /// Each span is a sentinel in the source; the target has, for each, the sentinel and its tokens (T5: Raffel et al.

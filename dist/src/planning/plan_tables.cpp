@@ -15,7 +15,7 @@ std::string mebibytes(std::int64_t bytes) {
 }
 
 constexpr std::string_view memory_format = " {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}";
-/// The columns of a table of MemoryUse behind the labels.
+/// The columns of a table of MemoryUse after the labels.
 std::string const memory_heads =
     fmt::format(memory_format, "parameters", "gradients", "moments", "kernels", "activations", "together");
 

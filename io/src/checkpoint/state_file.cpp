@@ -98,7 +98,7 @@ void check_training(TrainingState const& state, std::string const& where) {
 /// A state file that is being read.
 struct Reading {
   hdf5::File const& file;
-  std::int64_t version;  ///< of the field
+  std::int64_t version;  ///< version of the field
   std::vector<std::int64_t> const& file_bytes;
 };
 

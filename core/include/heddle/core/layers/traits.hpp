@@ -38,7 +38,7 @@ struct LayerLoad {
   double tokens = 1;    ///< tokens of the stack, and as many of its encoder output
   double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
   DType dtype = DType::float32;
-  Side side = Side::source;  ///< of the stack, whatever the caller says; the target's tokens are causal by default
+  Side side = Side::source;  ///< the stack's side, whatever the caller says; the target's tokens are causal by default
 };
 
 /// A configuration by which a layer is checked (checks/check.hpp).

@@ -89,7 +89,7 @@ class Model {
 
   Communicator pipeline_;
   Communicator tensor_;
-  std::size_t stacks_;  ///< of the model
+  std::size_t stacks_;  ///< number of stacks of the model
   bool needs_prefixes_;
   std::optional<std::string> no_generation_reason_;
   std::int64_t target_vocabulary_;

@@ -100,7 +100,7 @@ std::string timing_key(AttentionProblem const& problem);
 /// The pairs of a query and a key that see each other in a sequence of `length` tokens which attend to each other, and
 /// which has no prefix.
 double visible_pairs(AttentionMask const& mask, std::int64_t length);
-/// The size of a call, beside its problem.
+/// The size of a call, which its problem does not have.
 struct AttentionExtents {
   double queries = 0;       ///< query tokens
   double keys = 0;          ///< key tokens

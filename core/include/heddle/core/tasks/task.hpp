@@ -82,7 +82,7 @@ struct TextTaskSpec {
 };
 
 /// A task that a model learns: which samples it makes of a dataset, which of their rows have a loss, and what
-/// validation measures beside the loss.
+/// validation measures besides the loss.
 class Task {
  public:
   Task() = default;

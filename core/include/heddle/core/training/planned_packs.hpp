@@ -12,7 +12,7 @@ namespace heddle {
 
 /// The samples of an epoch, as far as they limit micro-batches. A sample counts its longer side.
 struct SampleBounds {
-  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< of all samples
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< tokens of all samples
   std::int64_t longest = 0;  ///< tokens of the longest sample; 0: model.max_length
   std::int64_t typical = 0;  ///< tokens of a usual sample; 0: model.max_length
 };

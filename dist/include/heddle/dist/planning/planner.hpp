@@ -23,8 +23,9 @@ struct PlanRequest {
   Registries const& registries;
   VocabularySizes vocabulary;
   Machines machines;
-  BatchSamples const& samples;    ///< at least one batch
-  std::int64_t batch_tokens = 0;  ///< of a global batch: train.batch_tokens, or all of the data's if these are fewer
+  BatchSamples const& samples;  ///< at least one batch
+  std::int64_t batch_tokens =
+      0;  ///< tokens of a global batch: train.batch_tokens, or all of the data's if these are fewer
   std::int64_t longest_sequence = 0;  ///< the longest sequence of the data, in tokens
   NetworkModel const& network;
   KernelTimes const& times;
@@ -104,7 +105,7 @@ class Planner {
   RankWork const& work(LayoutChoice const& layout, int stage);
 
  private:
-  class Estimate;  ///< of the times, the traffic and the memory of one layout
+  class Estimate;  ///< estimates the times, the traffic and the memory of one layout
 
   /// A micro-batch of usual size: the last context rank's part, and all its tokens on both sides.
   struct TypicalPack {
@@ -161,8 +162,8 @@ std::string describe_plan(LayoutPlan const& plan);
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens);
 /// The reasons why no layout of the machines' ranks fits, and what would help: "no layout of 64 ranks fits: …".
 std::string describe_refusal(Plan const& plan, Machines const& machines);
-/// One line for each number of nodes: tokens per second, their efficiency beside the fewest nodes that a layout fits
-/// into, and the time and node-hours of a run of `steps`.
+/// One line for each number of nodes: tokens per second, their efficiency relative to the fewest nodes that a layout
+/// fits into, and the time and node-hours of a run of `steps`.
 std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t batch_tokens, std::int64_t steps);
 
 }  // namespace heddle
