@@ -102,7 +102,7 @@ rm -r fifo && mkdir fifo && mkfifo fifo/checkpoints
 expect 65 'fifo/checkpoints: is not a directory; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
 rm -r fifo && mkdir fifo && mkfifo fifo/.lock
 expect 78 'run.directory fifo: fifo/.lock: is not a regular file; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
-# Event files for TensorBoard are no condition of a run.
+# A run does not need event files for TensorBoard.
 mkdir events && : > events/tensorboard
 expect 0 'warning: no more event files for TensorBoard in this start: ' "$HEDDLE" train run.toml --set run.directory=events
 

@@ -64,7 +64,7 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
     options.window = lines;
   };
   description.add_options()("window", po::value<std::int64_t>()->value_name("LINES")->notifier(choose),
-                            fmt::format("lines that are read before the first of them is {}; not given: {}, or 1 "
+                            fmt::format("lines that are read before the first of them is {}; default: {}, or 1 "
                                         "on a terminal",
                                         done, default_window)
                                 .c_str());

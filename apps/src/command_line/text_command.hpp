@@ -21,7 +21,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
 /// TrainedModel::open; standard error names the checkpoints that it skipped.
 std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require);
 
-/// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are words for the help:
+/// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are nouns for the help:
 /// "sentence" and "translation". require_valid checks their values.
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output);
@@ -37,7 +37,7 @@ struct TextOptions {
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
 
-/// A text, alone or side by side with its references.
+/// The source of lines: a text, or a text and its references, read together.
 class LineSource {
  public:
   /// Opens the texts; `reference` "" is none. Throws DataError if one cannot be opened.
@@ -66,7 +66,7 @@ void require_equal_lines(TextOptions const& options, std::string const& referenc
 /// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
 void warn_of_invalid_lines(LineReader const& reader);
 
-/// A command that makes other lines of the lines of a text, with a model.
+/// A command that turns each line of a text into one or more lines, with a model.
 struct TextCommandOptions {
   TrainedModelOptions model;
   GenerationOptions generation;
@@ -89,8 +89,8 @@ struct LineConversion {
   EncodeLine encode;
   std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< takes the next lines, in order
 };
-/// Generates for the lines of a text, of which new ones are read while others are in work. Standard error names each
-/// line that the model could not take whole.
+/// Generates for the lines of a text, of which new ones are read while others are being computed. Standard error names
+/// each line that the model could not take whole.
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
                    LineConversion const& conversion, CommandWords const& words);
 

@@ -30,7 +30,7 @@ class RunLog {
   void info(std::string const& text) { write(text, Verbosity::normal); }
   /// Writes into log.txt, and with -v on the standard output.
   void debug(std::string const& text) { write(text, Verbosity::verbose); }
-  /// With -v writes on the standard output only: a text that another file of the run has.
+  /// With -v writes on the standard output only: what another file of the run has, too.
   void print_verbose(std::string const& text);
   /// Writes the progress line, with date and time; into log.txt, and where there is no terminal, only if `due`.
   void progress(std::string const& text, bool due);

@@ -93,7 +93,7 @@ class Supervisor {
   int run();
 
  private:
-  /// The launcher's words, with these hosts and this number of ranks, and then `command`.
+  /// The launcher's arguments, with these hosts and this number of ranks, and then `command`.
   std::vector<std::string> launch(Placement const& placement, std::vector<std::string> const& command) const;
   /// The hosts on which the launcher can start a program.
   std::vector<Host> usable_hosts() const;
@@ -106,7 +106,7 @@ class Supervisor {
   /// Whether this start has taken the directory's lock; nothing where that is not known: where the file system fails,
   /// or has no locks.
   std::optional<bool> has_locked() const;
-  /// First asks the launcher to end what it can in order; the next time, kills it.
+  /// Asks the launcher to end its ranks; called again, kills it.
   void end_launcher(ChildProcess const& child, std::string const& reason, std::string const& message);
   /// Waits until no process trains in the directory, or that is not known; false if a signal came first. Before the
   /// first start it waits only for ranks that are about to end: `heddle train` itself refuses a directory in which

@@ -18,9 +18,10 @@ inline constexpr std::string_view hosts_place = "{hosts}";
 
 /// A training run that is started again when a rank, a launcher or a node is lost, or a rank hangs.
 struct Supervision {
-  std::vector<std::string> launcher;  ///< "mpirun", "-np", "8"; {ranks} and {hosts} in a word stand for those below
+  std::vector<std::string>
+      launcher;  ///< "mpirun", "-np", "8"; {ranks} and {hosts} in an argument stand for those below
   std::vector<std::string> training;  ///< the command that it launches: "heddle", "train", …
-  /// Further words of that command until a start has begun to train: options that hold only once.
+  /// More arguments of that command until a start has begun to train: options that hold only once.
   std::vector<std::string> at_first;
   std::vector<int> ranks;                   ///< the numbers to try, largest first; empty: the hosts' slots
   std::vector<Host> hosts;                  ///< in the order in which they are used; more than needed are spare

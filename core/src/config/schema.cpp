@@ -285,11 +285,11 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
            "tokens in a global batch; each pair counts its longer side");
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
-            "tokens computed at once; if not given, at most batch_tokens");
+            "tokens computed at once; default: at most batch_tokens");
   keys.key("precision", train.precision, "dtype of activations; parameters stay float32");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
-  keys.key("task", train.task, any(), "registered name (see usage.md); if not given, the task of model.stacks");
+  keys.key("task", train.task, any(), "registered name (see usage.md); default: the task of model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
   keys.key("noise", train.noise, "denoising with sentinels for spans as in T5, or one <mask> for each as in BART");
   keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "mean tokens of a masked span in denoising");
@@ -319,7 +319,7 @@ void add_group(Keys const& keys, ParameterGroup& group) {
   keys.key("parameters", group.parameters, non_empty(), "patterns of parameter names; * matches any text");
   keys.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0),
            "factor of the schedule's learning rate");
-  keys.key("weight_decay", group.rule.weight_decay, at_least(0), "if not given: optimizer.weight_decay");
+  keys.key("weight_decay", group.rule.weight_decay, at_least(0), "their decay; default: optimizer.weight_decay");
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
 }
 

@@ -123,7 +123,7 @@ TEST(Layout, UlyssesNeedsHeadsForEveryContextRank) {
   Config config = config_with(1, 1, 4, 2);
   EXPECT_EQ(refused(config, 8), "accepted");
   config.parallel.context_mode = ContextMode::ulysses;
-  EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("the 2 of a rank"), HasSubstr("parallel.context = 4")));
+  EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("heads, 2 here"), HasSubstr("parallel.context = 4")));
 }
 
 TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
