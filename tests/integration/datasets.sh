@@ -61,7 +61,7 @@ expect 0 'resuming after step 6' "$HEDDLE" train run.toml --set data.train=copie
 digest() { "$HEDDLE" inspect "$1" | sed -n 's/^digest: //p'; }
 expect 78 "digest $(digest data/train.h5), but less/train.h5 has $(digest less/train.h5): " \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8
-expect 0 'note: new data, from its beginning: epoch 1' \
+expect 0 'note: new data: training starts with its first sample, epoch 1' \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8 --new-data
 expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
 expect 78 'resuming would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
