@@ -25,9 +25,9 @@ KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> 
 }
 
 /// The table's gradient: rows sorted by their token are cut into pieces of equal length, so that a frequent token is
-/// the work of many teams. A piece adds tokens that lie only in it to the table. Of a token that it shares with its
-/// neighbours it keeps a partial sum: of its first token, which started before it, in `partial` [piece][0]; of its last
-/// one, which starts in it and continues after it, in [piece][1].
+/// the work of many teams. A piece adds tokens that lie only in it to the table. For a token that it shares with its
+/// neighbours it keeps a partial sum: for its first token, which started before it, in `partial` [piece][0]; for its
+/// last one, which starts in it and continues after it, in [piece][1].
 template <class Element>
 struct TableGradient {
   using Real = kernels::ArithmeticType<Element>;

@@ -25,7 +25,7 @@ struct LinkModel {
 /// ⌈log₂ n⌉ latencies, as in a tree, an all-to-all n - 1, and moves a share of the bytes: of an all-reduce 2 (n - 1) /
 /// n, of an all-gather or a reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
-  /// The links that have times of their own. Those of collectives are per step, and per byte that moves.
+  /// The links that have times of their own. The times of collectives are per step, and per byte that moves.
   enum Link : std::size_t {
     message,  ///< point to point
     all_reduce,

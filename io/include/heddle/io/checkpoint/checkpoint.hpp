@@ -99,8 +99,8 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& k
 /// The keys of the arrays that a reader wants; empty: all.
 using WantedKeys = std::vector<std::string>;
 
-/// A checkpoint directory that has been verified against its manifest, open for reading. What is read later is verified
-/// again, in the memory in which it is then used.
+/// A checkpoint directory that has been verified against its manifest, open for reading. Bytes that are read later are
+/// verified again, in the memory in which it is then used.
 class Checkpoint {
  public:
   /// Verifies the state file and every block with arrays of the wanted keys (with all keys: every byte of the

@@ -103,8 +103,8 @@ class CheckpointStore {
   std::optional<std::int64_t> newest_step() const;
 
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
-  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies. Those that do not
-  /// verify are neither counted nor removed when this object prunes.
+  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies. Checkpoints that do
+  /// not verify are neither counted nor removed when this object prunes.
   std::optional<Checkpoint> newest_verified(Report const& report, Communicator const& world = Communicator::self());
 
   /// Opens the checkpoint of `step`. Throws DataError if it does not verify or there is none.
