@@ -42,7 +42,7 @@ constexpr std::array commands = {
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several},
     Command{"translate", "translate text with a trained model", run_translate, Processes::one},
-    Command{"generate", "continue text with a trained decoder", run_generate, Processes::one},
+    Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::one},
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::one},
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
             Processes::one},
@@ -81,7 +81,7 @@ Command const& find_command(std::string const& name) {
   return *found;
 }
 
-/// The end of a process that a launcher started beside others. Rank 0 throws: the message is needed once.
+/// The end of one of several processes that a launcher started. Rank 0 throws: the message is needed once.
 ExitCode refuse_processes(Command const& command, LaunchedRank const& launched) {
   if (launched.rank > 0) {
     // A launcher that sees the first code ends the others, and rank 0 has to print before that.

@@ -27,7 +27,7 @@ std::vector<PluginFile> read_plugins(PluginsConfig const& plugins);
 /// any digest; a plug-in of the file that the working directory does not have is taken from the file's directory.
 Config read_config(ConfigOptions const& options);
 
-/// A checkpoint names plug-ins that nobody has named again or trusts.
+/// Thrown where a checkpoint names plug-ins that the user has neither named again nor trusts.
 struct UntrustedPluginsError : ConfigError {
   using ConfigError::ConfigError;
 };
@@ -38,9 +38,9 @@ struct PluginTrust {
   bool all = false;                     ///< --trust-plugins, or the user's own plugins.paths
 };
 
-/// The plug-ins to load for a checkpoint whose configuration names `named`: whoever can write a checkpoint must not
-/// decide which code its user runs. Each needs a given file of the same name, which is loaded in its place and must
-/// have the digest that `named` gives, or trust in all. Given files beside these are added. Throws
+/// The plug-ins to load for a checkpoint whose configuration names `named`: a person who can write a checkpoint must
+/// not decide which code its user runs. Each needs a given file of the same name, which is loaded in its place and must
+/// have the digest that `named` gives, or trust in all. Other given files are added. Throws
 /// UntrustedPluginsError with the paths and digests of the others, ConfigError for a trusted one that is not there;
 /// `where` names the checkpoint.
 PluginsConfig trusted_plugins(PluginsConfig const& named, PluginTrust trust, std::string const& where);

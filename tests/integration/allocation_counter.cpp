@@ -1,6 +1,6 @@
 // Counts the allocations of Heddle and Kokkos in a process (LD_PRELOAD), and writes at its end to $ALLOCATIONS.RANK:
 // "small large kokkos": Heddle's allocations below a page and from a page on, and those that Kokkos made. An allocation
-// is of the first module on the stack that is no general library.
+// is of the first module on the stack that is not a general library.
 #include <dlfcn.h>
 #include <execinfo.h>
 

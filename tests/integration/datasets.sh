@@ -61,7 +61,7 @@ expect 0 'resuming after step 6' "$HEDDLE" train run.toml --set data.train=copie
 digest() { "$HEDDLE" inspect "$1" | sed -n 's/^digest: //p'; }
 expect 78 "digest $(digest data/train.h5), but less/train.h5 has $(digest less/train.h5): " \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8
-expect 0 'note: new data, from its beginning: epoch 1' \
+expect 0 'note: new data: training starts with its first sample, epoch 1' \
   "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=8 --new-data
 expect 0 'resuming after step 8' "$HEDDLE" train run.toml --set data.train=less/train.h5 --set train.steps=9
 expect 78 'resuming would mix their orders' "$HEDDLE" train run.toml --set train.steps=10
@@ -102,7 +102,7 @@ rm -r fifo && mkdir fifo && mkfifo fifo/checkpoints
 expect 65 'fifo/checkpoints: is not a directory; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
 rm -r fifo && mkdir fifo && mkfifo fifo/.lock
 expect 78 'run.directory fifo: fifo/.lock: is not a regular file; move it away' "$HEDDLE" train run.toml --set run.directory=fifo
-# Event files for TensorBoard are no condition of a run.
+# A run does not need event files for TensorBoard.
 mkdir events && : > events/tensorboard
 expect 0 'warning: no more event files for TensorBoard in this start: ' "$HEDDLE" train run.toml --set run.directory=events
 

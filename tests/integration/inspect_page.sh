@@ -90,8 +90,8 @@ expect 65 'data: has datasets, not a run; --compare takes the directory of a run
 expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
 expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
 grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log || fail "inspect hides a divergence"
-expect 64 'has one stack, which reads text without a translation' decoder --source one --target eins --html x.html
-expect 64 'has one stack' decoder --pairs pairs.tsv --html x.html
+expect 64 'is decoder-only or encoder-only and reads text without a translation' decoder --source one --target eins --html x.html
+expect 64 'is decoder-only or encoder-only' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html
 expect 65 'nowhere: there is no such directory' run --compare nowhere --html x.html
 [ ! -e x.html ] || fail "a page was written"

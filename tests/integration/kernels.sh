@@ -87,7 +87,7 @@ for cache in run.toml /proc/no/kernels.json; do
   grep -q "^heddle: $cache: " log || fail "$cache is not named"
   ! grep -q '^Peak' listing || fail "it was measured before $cache was looked at"
 done
-cmp -s run.toml before.toml || fail "--benchmark has overwritten a file that is no cache"
+cmp -s run.toml before.toml || fail "--benchmark has overwritten a file that is not a cache"
 
 # The list is that of the configured run.
 "$HEDDLE" kernels --config run.toml --set kernels.gemm=reference --set 'kernels.cache=""' > listing 2> log || fail "the list of a configuration"

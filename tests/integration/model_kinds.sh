@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Models of one stack, from text to what they are for: a decoder continues prompts, an encoder predicts masked tokens.
+# Decoder-only and encoder-only models, from text to what they are for: a decoder continues prompts, an encoder predicts masked tokens.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

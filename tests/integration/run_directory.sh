@@ -73,7 +73,7 @@ cp -rL original copied
 ends 0 "${train[@]}" --set run.directory=copied --set train.steps=40
 [ -L copied/checkpoints/best ] && [ -d copied/checkpoints/best-copied-1 ] || fail "a copied best was not replaced"
 
-# With another validation set the best loss, its mark and early stopping begin anew.
+# With another validation set the best loss, its mark and early stopping start again.
 sed 's/.*/zwölf xylophone/' text/valid.de > odd.de
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en --valid-target odd.de \
   --vocab-model data/vocab.model --out odd

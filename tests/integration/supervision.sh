@@ -103,7 +103,7 @@ exec sleep 100
 SH
 chmod +x lagging
 ends 0 "${run[@]}" --set run.directory=stuck --set train.steps=3 --launcher-ends-within 1 -- ./lagging "$HEDDLE_MPIRUN" -np 2
-grep -q "nobody has trained in stuck for [1-9]* s: ending the launcher" log || fail "a launcher that waits is not ended"
+grep -q "no rank has trained in stuck for [1-9]* s: ending the launcher" log || fail "a launcher that waits is not ended"
 grep -q "the launcher did not end after its ranks, but before that the run was done: ending with 0" log ||
   fail "the reason is not named"
 ! grep -q "starting again" log || fail "a run that was done was started again"

@@ -128,7 +128,7 @@ grep -q 'moved aside to rejected-step-00000030: the run goes back to step 20' lo
 grep -q "resuming after step 20" log || fail "--resume-from 20 began elsewhere"
 same alone back
 
-# Parameters that overflowed are no checkpoint: the good ones stay, and the message offers the way back.
+# Parameters that overflowed are not saved: the good checkpoints stay, and the message offers the way back.
 cp -r two overflown
 train 2 71 --set run.directory=overflown --set optimizer.learning_rate=1e39 --set train.steps=31 --set train.validate_every=0
 grep -q 'holds numbers that are not finite, so this state is not kept.*--resume-from STEP' log || fail "an overflow was kept"

@@ -117,9 +117,9 @@ void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool requ
   syntax.options.add_options()                                                 //
       ("config", required ? config->required() : config, "the configuration")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the file's; can be given again")  //
+       "a key's value in place of the file's; may be repeated")  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
-       "a shared library with kernels and layers, beside those in plugins.paths; can be given again");
+       "a shared library with kernels and layers, in addition to those in plugins.paths; may be repeated");
   syntax.positional.add("config", 1);
 }
 

@@ -55,7 +55,7 @@ struct VerbosityOptions {
   /// Throws UsageError if both were given.
   Verbosity verbosity() const;
 };
-/// Adds -q and, where `more` is given, -v: `less` and `more` say for --help which texts are printed with them.
+/// Adds -q and, where `more` is given, -v: `less` and `more` say for --help what is printed with them.
 void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more = nullptr);
 
 /// A configuration as commands get it.

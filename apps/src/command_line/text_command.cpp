@@ -28,10 +28,10 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; can be given again")  //
+       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
        "a shared library with kernels and layers: one that the model was trained with, which is loaded only if it is "
-       "named here (a file of the same name takes its place), or another one; can be given again")  //
+       "named here (a file of the same name takes its place), or another one; may be repeated")  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
@@ -64,8 +64,8 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
     options.window = lines;
   };
   description.add_options()("window", po::value<std::int64_t>()->value_name("LINES")->notifier(choose),
-                            fmt::format("lines that are read before the first of them is {}; not given: {}, or 1 where "
-                                        "they are typed",
+                            fmt::format("lines that are read before the first of them is {}; default: {}, or 1 "
+                                        "on a terminal",
                                         done, default_window)
                                 .c_str());
   add_invalid_utf8(description, options.invalid_utf8);

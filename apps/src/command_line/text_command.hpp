@@ -21,7 +21,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
 /// TrainedModel::open; standard error names the checkpoints that it skipped.
 std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require);
 
-/// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are words for the help:
+/// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are nouns for the help:
 /// "sentence" and "translation". require_valid checks their values.
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output);
@@ -31,13 +31,13 @@ inline constexpr std::int64_t default_window = 2000;
 /// A text that is read line by line.
 struct TextOptions {
   std::string input = {};                   ///< "": the standard input
-  std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 where somebody types them
+  std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 on a terminal
   InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
 };
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
 
-/// A text, alone or side by side with its references.
+/// The source of lines: a text, or a text and its references, read together.
 class LineSource {
  public:
   /// Opens the texts; `reference` "" is none. Throws DataError if one cannot be opened.
@@ -66,7 +66,7 @@ void require_equal_lines(TextOptions const& options, std::string const& referenc
 /// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
 void warn_of_invalid_lines(LineReader const& reader);
 
-/// A command that makes other lines of the lines of a text, with a model.
+/// A command that turns each line of a text into one or more lines, with a model.
 struct TextCommandOptions {
   TrainedModelOptions model;
   GenerationOptions generation;
@@ -87,10 +87,10 @@ using EncodeLine = std::function<EncodedLine(TrainedModel const&, SourceLine con
 
 struct LineConversion {
   EncodeLine encode;
-  std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< of the next lines, in order
+  std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< takes the next lines, in order
 };
-/// Generates for the lines of a text, of which new ones are read while others are in work. Standard error names each
-/// line that the model could not take whole.
+/// Generates for the lines of a text, of which new ones are read while others are being computed. Standard error names
+/// each line that the model could not take whole.
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
                    LineConversion const& conversion, CommandWords const& words);
 
@@ -98,7 +98,7 @@ struct TextConversion {
   EncodeLine encode;
   std::function<std::string(TrainedModel const&, GeneratedLine const&)> format;  ///< one line or more
 };
-/// The same from the command's input to its output. Throws UsageError, and what opening the model throws, before the
+/// Generates from the command's input to its output. Throws UsageError, and what opening the model throws, before the
 /// output is opened.
 void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
                   TextConversion const& conversion);

@@ -21,14 +21,14 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
        "resume on another dataset than the checkpoint's, from its start")  //
       ("trace", po::value(&options.trace)->value_name("N"),
        "write the first N steps of the first start to trace.json in the run's directory: docs/run-directory.md");
-  add_verbosity(syntax, options.verbosity, "print only warnings and the verdict; log.txt has the rest",
+  add_verbosity(syntax, options.verbosity, "print only warnings and the last lines; log.txt has the rest",
                 "print the whole resolved configuration and all tables, too");
 }
 
 void require_valid(TrainOptions const& options, std::string_view command) {
   if (options.resume_from && (*options.resume_from < 0 || options.fresh)) {
     throw UsageError(
-        fmt::format("{}: --resume-from takes the step of a checkpoint, at least 0, and no --fresh beside it", command));
+        fmt::format("{}: --resume-from takes the step of a checkpoint, at least 0, and excludes --fresh", command));
   }
   if (options.trace < 0) {
     throw UsageError(fmt::format("{}: --trace {}: expected a number of steps, at least 0", command, options.trace));

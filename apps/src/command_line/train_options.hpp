@@ -19,7 +19,7 @@ struct TrainOptions : ConfigOptions {
   bool new_data = false;
   std::int64_t trace = 0;    ///< steps
   bool dry_run = false;      ///< `train` only
-  std::optional<int> ranks;  ///< of a dry run; none: 1
+  std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1
   VerbosityOptions verbosity{};
 };
 
@@ -29,7 +29,7 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options);
 /// Throws UsageError if a value is not valid, or two options exclude each other.
 void require_valid(TrainOptions const& options, std::string_view command);
 
-/// The words after `train` with which a later start resumes in this directory, without options that hold only once.
+/// The arguments after `train` with which a later start resumes in this directory, without options that hold only once.
 /// --new-data stays, because a run that is lost before its first checkpoint on the new data needs it again; after that
 /// it has no effect. With --fresh the directory is named.
 std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::filesystem::path const& directory);

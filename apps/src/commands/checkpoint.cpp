@@ -61,7 +61,7 @@ ExitCode run_checkpoint(Arguments const& arguments) {
   syntax.usage = "list|verify DIRECTORY";
   syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
 losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
-checkpoint's manifest; it answers with exit code 65 where a checkpoint does not verify or there is none.)";
+checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.)";
   syntax.options.add_options()                                                             //
       ("action", po::value(&action)->required()->value_name("list|verify"), "what to do")  //
       ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),            //

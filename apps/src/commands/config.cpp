@@ -33,7 +33,7 @@ about them.)";
       ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")             //
       ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
       ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
-       "the same of one key, \"train.steps\", or of a section, \"train\"; can be given again");
+       "the lines about one key, \"train.steps\", or a section, \"train\"; may be repeated");
   return syntax;
 }
 

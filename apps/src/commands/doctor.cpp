@@ -13,7 +13,7 @@ CommandSyntax doctor_syntax(ExaminedPlaces& places) {
   syntax.name = "doctor";
   syntax.usage = "[DIRECTORY]";
   syntax.summary = R"(Checks what training needs on this machine: MPI, the processor, threads, memory, files and
-Slurm. Each line with FAILED or WARNING is followed by the remedy. DIRECTORY is where runs would be made
+Slurm. Each line with FAILED or WARNING is followed by a fix. DIRECTORY is where runs would be made
 (default: here). Run it in a job, too: a compute node may differ from a login node.
 
 Exit codes: 0 no check failed, there may be warnings; 1 a check failed.)";

@@ -33,9 +33,9 @@ the same order. An empty line is continued, too. Takes the likeliest token at ea
       ("top-p", with_default(generation.sampling.top_p, "X"),
        "draw from the fewest likeliest tokens that have together at least the probability X")  //
       ("seed", with_default(generation.sampling.seed, "N"),
-       "of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
+       "seed of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
-       "put the end token behind each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
+       "put the end token after each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
        "trained on pairs translates in this way")  //
       ("with-prompt", po::bool_switch(&options.with_prompt),
        "write each prompt before its continuation, with --end-prompt and a tab");

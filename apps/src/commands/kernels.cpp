@@ -156,7 +156,7 @@ problems; exits with 78 if one is wrong.)";
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("vocabulary", with_default(options.vocabulary, "PIECES"),
-       "for synthetic sentences, where the configuration has no data.train, and for the list")  //
+       "vocabulary size for the list, and for synthetic sentences where the configuration has no data.train")  //
       ("all", po::bool_switch(&options.all),
        "with --benchmark: also time implementations of speed 0, which takes hours for large models");
   return syntax;

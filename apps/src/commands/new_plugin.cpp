@@ -226,7 +226,7 @@ check and trains. The directory's name is the plug-in's name.)";
   syntax.options.add_options()  //
       ("directory", po::value(&options.directory)->value_name("DIRECTORY")->required(),
        "a new directory; small letters, digits and underscores")  //
-      ("kind", po::value(&options.kind)->value_name(kinds)->required(), "the example to begin with");
+      ("kind", po::value(&options.kind)->value_name(kinds)->required(), "the example to start from");
   syntax.positional.add("directory", 1);
   return syntax;
 }

@@ -53,12 +53,12 @@ says how a plan is made and what it leaves out.)";
   add_config_options(syntax, options, false);
   syntax.options.add_options()  //
       ("trust-plugins", po::bool_switch(&options.trust_plugins),
-       "load plug-ins without checking their kernels and layers")        //
-      ("nodes", with_default(settings.machines.nodes, "N"), "machines")  //
+       "load plug-ins without checking their kernels and layers")               //
+      ("nodes", with_default(settings.machines.nodes, "N"), "number of nodes")  //
       ("ranks-per-node", with_default(settings.machines.ranks_per_node, "R"),
-       "ranks of each")  //
+       "ranks on each node")  //
       ("memory", po::value(&options.memory)->value_name("GIB"),
-       "of a node, for its ranks together (default: what is available here)")  //
+       "memory of a node for all of its ranks (default: what is available here)")  //
       ("network", po::value(&settings.network)->value_name("ALPHA,BETA"),
        "seconds of an empty message and of each byte, or \"measured\" (default: measured, or assumed if it was not)")  //
       ("best", with_default(options.best, "COUNT"), "layouts to list")  //
@@ -70,9 +70,9 @@ says how a plan is made and what it leaves out.)";
        "limit of the time to measure kernels that were not yet timed on this machine (default: 5, with --measure "
        "60)")  //
       ("remeasure", po::bool_switch(&settings.remeasure),
-       "measure kernels again whose times are known, also those that are neither old nor taken on a busy machine")  //
+       "measure all kernels again, also those whose times are known and recent")  //
       ("vocabulary", with_default(settings.vocabulary, "PIECES"),
-       "where data.train is not set")  //
+       "vocabulary size where data.train is not set")  //
       ("measure", po::bool_switch(&options.measure), "measure instead of planning");
   add_verbosity(syntax, options.verbosity,
                 "print only warnings, the list of layouts and the limits that rejected others",
@@ -150,7 +150,7 @@ std::string text_of(std::string const& path) {
   return text;
 }
 
-/// Writes a layout into the user's file; what --set changed beside it is not written.
+/// Writes a layout into the user's file; what --set changed in addition is not written.
 void write_layout(std::string const& path, LayoutChoice const& layout) {
   Config const before = load_config(path);
   Config after = with_layout(before, layout);

@@ -57,11 +57,11 @@ launcher's code, unless the run's report says more; after a signal with 75.)";
        "hosts for {hosts} in the launcher's arguments: a start uses the first on which the launcher can start a "
        "program, as many as {ranks} need; the others are spare")  //
       ("launcher-ends-within", seconds(supervision.launcher_ends_within, "launcher-ends-within"),
-       "a launcher that waits longer after its ranks have ended is ended")  //
+       "kill the launcher if it still runs this long after its ranks have ended")  //
       ("start-within", seconds(supervision.start_within, "start-within"),
-       "if no rank starts to train within this time, the launcher is ended")  //
+       "kill the launcher if no rank starts to train within this time")  //
       ("pause", seconds(supervision.pause, "pause"),
-       "before the second restart without a new step; before the third it is three times as long");
+       "wait this long before the second restart without a new step, and three times as long before the third");
   return syntax;
 }
 

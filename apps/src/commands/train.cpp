@@ -37,13 +37,14 @@ after the step. The keys of RUN.toml: docs/config.md, `heddle config --defaults`
 --explain KEY`.
 
 Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71
-loss or parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong
+loss, gradient or parameters not finite; 75 checkpointed after a signal, the next start resumes; 78 wrong
 configuration; 86 a rank hung; 1 another error.)";
   add_train_options(syntax, options);
   syntax.options.add_options()  //
       ("dry-run", boost::program_options::bool_switch(&options.dry_run),
        "print layout, memory and the time of a step, and start nothing")  //
-      ("ranks", without_default<int>(options.ranks, "N"), "of a dry run, which needs no mpirun; 1 without it");
+      ("ranks", without_default<int>(options.ranks, "N"),
+       "number of ranks of a dry run, which needs no mpirun (default: 1)");
   return syntax;
 }
 

@@ -100,10 +100,10 @@ Finding threads() {
   std::string const space = Runtime::execution_space();
   auto const wanted = variable("OMP_NUM_THREADS");
   if (space == "Serial" && wanted.value_or("") != "1") {
-    return warning(fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN takes {} "
-                               "threads a rank; {} cores are usable",
+    return warning(fmt::format("Kokkos is {}: one rank a core is fastest; OMP_NUM_THREADS is {}, so oneDNN uses {} "
+                               "threads in each rank; {} cores are usable",
                                space, wanted.value_or("not set"), wanted.value_or("all cores as"), cores),
-                   "export OMP_NUM_THREADS=1, and start a rank for each core");
+                   "export OMP_NUM_THREADS=1, and start one rank per core");
   }
   return good(fmt::format("Kokkos is {}, OMP_NUM_THREADS is {}, {} cores are usable", space, wanted.value_or("not set"),
                           cores));

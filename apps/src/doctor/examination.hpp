@@ -16,12 +16,12 @@ struct Finding {
   Kind kind = Kind::good;
   std::string subject = {};  ///< "threads"
   std::string found = {};    ///< the state, as text
-  std::string remedy = {};   ///< of a failed check or a warning; otherwise empty
+  std::string remedy = {};   ///< what would fix a failed check or a warning; otherwise empty
 };
 
 /// The places to examine; tests have their own.
 struct ExaminedPlaces {
-  std::filesystem::path root = "/";           ///< of proc and sys
+  std::filesystem::path root = "/";           ///< the directory that has proc and sys
   std::filesystem::path directory = ".";      ///< in which runs would be made
   std::filesystem::path memory = "/dev/shm";  ///< shared memory, for messages between ranks and copies of state
 };
@@ -29,7 +29,7 @@ struct ExaminedPlaces {
 /// Examines this machine: starts neither MPI nor Kokkos' threads, writes only a file in `directory`, and removes it.
 std::vector<Finding> examine(ExaminedPlaces const& places);
 
-/// A line for each finding, those that are not good with their remedy, then "1 of 9 checks failed, 2 warnings.".
+/// A line for each finding, those that are not good with a fix, then "1 of 9 checks failed, 2 warnings.".
 std::string describe(std::vector<Finding> const& findings);
 
 /// ExitCode::failure where a check failed, else done; warnings do not count.

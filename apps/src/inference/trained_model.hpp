@@ -25,7 +25,7 @@ struct TrainedModelOptions {
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
-  bool trust_plugins = false;          ///< those that the checkpoint names are loaded, and none is checked
+  bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};

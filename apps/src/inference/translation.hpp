@@ -10,7 +10,7 @@ namespace heddle {
 
 /// A sentence to translate. One that is too long for the model loses its end; one with only white space has no tokens.
 EncodedLine encode_source(TrainedModel const& model, std::string const& text);
-/// A prompt to continue, with the end token behind it if `end`. One that leaves too little room for a continuation
+/// A prompt to continue, with the end token after it if `end`. One that leaves too little room for a continuation
 /// loses its start.
 EncodedLine encode_prompt(TrainedModel const& model, std::string const& text, bool end);
 

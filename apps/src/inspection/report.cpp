@@ -52,7 +52,8 @@ void require_targets_are_read(HtmlReportOptions const& options, Config const& co
       std::ranges::any_of(options.sentences, [](SentenceText const& text) { return text.target.has_value(); });
   if (given && config.model.stacks.size() == 1 && !reads_pairs) {
     throw UsageError(
-        "inspect: the model has one stack, which reads text without a translation; give --source without --target, "
+        "inspect: the model is decoder-only or encoder-only and reads text without a translation; give --source "
+        "without --target, "
         "and --pairs with lines without a tab");
   }
 }
@@ -101,7 +102,7 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
     if (!options.sentences.empty()) {
       throw;
     }
-    notes.push_back(fmt::format("the model cannot be computed with here: {}", error.what()));
+    notes.push_back(fmt::format("the model cannot be run here: {}", error.what()));
   }
 }
 

@@ -13,7 +13,7 @@ namespace heddle {
 struct HtmlReportOptions {
   std::string path;                                  ///< a run's directory, a checkpoint's, a dataset's, or a dataset
   std::vector<std::filesystem::path> datasets = {};  ///< at `path`; empty: it has none
-  std::string which = "last";                        ///< of a run's checkpoints
+  std::string which = "last";                        ///< which of a run's checkpoints: best or last
   std::string compare = {};                          ///< another run's directory; empty: none
   std::vector<SentenceText> sentences = {};          ///< empty: some of the validation data
   std::vector<std::string> words = {};               ///< whose neighbours are shown; empty: some of the vocabulary's

@@ -26,13 +26,13 @@ namespace {
 
 constexpr int min_rounds = 3;
 constexpr int max_rounds = 20;
-constexpr double enough_seconds = 0.2;  ///< of each implementation, after min_rounds
-constexpr double max_seconds = 1;       ///< of all together, after which no round starts
+constexpr double enough_seconds = 0.2;  ///< limit for each implementation, after min_rounds
+constexpr double max_seconds = 1;       ///< limit for all together, after which no round starts
 
 /// Equal calls of a training step.
 struct TimedCall {
   std::string name;     ///< the method and its extents: "forward, 4096 x 512 x 2048"
-  Cost cost;            ///< of one call
+  Cost cost;            ///< cost of one call
   double count = 0;     ///< the number of such calls in a step
   TimesByName seconds;  ///< the shortest time of a call
 };

@@ -25,7 +25,7 @@ struct Line {
   CheckResult const* result = nullptr;
 };
 
-/// The columns start behind the longest problem.
+/// The columns start after the longest problem.
 void print_lines(std::vector<Line> const& lines) {
   std::size_t width = 0;
   for (Line const& line : lines) {

@@ -44,7 +44,7 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-/// Sets a key, or adds it behind the section's last line that is not blank.
+/// Sets a key, or adds it after the section's last line that is not blank.
 void set(std::vector<std::string>& lines, std::string const& section, std::string const& key,
          std::string const& value) {
   auto const begin = std::ranges::find_if(lines, [&](std::string const& line) { return section_of(line) == section; });

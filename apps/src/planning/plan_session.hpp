@@ -57,7 +57,7 @@ class PlanSession {
   Execution& execution_;
   PlanSettings settings_;
   Communicator world_;
-  std::filesystem::path cache_;  ///< of measured times; empty: none
+  std::filesystem::path cache_;  ///< file of measured times; empty: none
   ModelDescription model_;
   std::unique_ptr<PlannedData> data_;
   NetworkModel network_ = NetworkModel::assumed();

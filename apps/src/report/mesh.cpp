@@ -86,7 +86,7 @@ struct Line {
   std::int64_t last = 0;
   std::string host;
   std::int64_t stage = 0;
-  std::vector<std::string> cells = {};  ///< of the columns behind rank and host
+  std::vector<std::string> cells = {};  ///< cells of the columns after rank and host
 };
 
 std::string describe_range(std::int64_t begin, std::int64_t end) {
@@ -193,7 +193,7 @@ class RankTable {
 
   json::object const& layout_;
   std::vector<std::string> heads_{"rank", "host"};
-  std::vector<std::string> keys_;  ///< of the columns behind these two
+  std::vector<std::string> keys_;  ///< keys of the columns after these two
   std::vector<Line> lines_;
 };
 
@@ -220,7 +220,7 @@ std::string warn_of_spread_groups(std::size_t size, std::vector<std::string> con
     auto const begin = hosts.begin() + static_cast<std::ptrdiff_t>(first);
     std::set<std::string> const names(begin, begin + static_cast<std::ptrdiff_t>(size));
     if (names.size() > 1 && spread++ == 0) {
-      example = fmt::format("that of ranks {} to {} lies on {}", first, first + size - 1, fmt::join(names, ", "));
+      example = fmt::format("ranks {} to {} are on {}", first, first + size - 1, fmt::join(names, ", "));
     }
   }
   return spread == 0 ? ""

@@ -19,7 +19,7 @@ boost::json::object mesh_to_json(Config const& config, ModelDescription const& m
 struct MeshText {
   std::string line;     ///< sizes, hosts and modes
   std::string table;    ///< stages with their layers and shares of the cost, then ranks; "" for one rank
-  std::string warning;  ///< of tensor groups that span hosts; "" where none does
+  std::string warning;  ///< a warning of tensor groups that span hosts; "" where none does
 };
 /// Describes the result of mesh_to_json. Each rank has a line with its host, coordinates, chunks of every sequence,
 /// heads, columns and parts of the vocabularies; with more than 64 ranks, adjacent ranks on one host and stage share

@@ -19,8 +19,8 @@
 namespace heddle {
 
 /// A training run's report on its ranks: the mesh, their memory, the traffic of their groups, and how well they were
-/// used. The constructor and `end` are collective over the world; texts are the same on every rank and end with a line
-/// break.
+/// used. The constructor and `end` are collective over the world; strings are the same on every rank and end with a
+/// line break.
 class RunReport {
  public:
   struct Setup {

@@ -79,7 +79,7 @@ std::string speed_line(boost::json::object const& report) {
   return text + "; report.json and log.txt have more\n";
 }
 
-/// The remedy where the same command would find nothing to do.
+/// The change after which the same command trains on.
 std::string to_go_further(Ending const& ending) {
   return ending.step >= ending.steps ? "raise train.steps" : "raise train.early_stopping";
 }

@@ -32,7 +32,7 @@ struct Ending {
   std::optional<BestBleu> best_bleu = {};  ///< none where BLEU was not measured
   std::filesystem::path directory;
   std::filesystem::path checkpoint;       ///< the newest
-  std::string command;                    ///< that resumes; see command_line
+  std::string command;                    ///< the command that resumes; see command_line
   std::vector<std::string> plugins = {};  ///< libraries that the model needs
 };
 

@@ -9,7 +9,7 @@ namespace heddle {
 
 /// The amount of text on the terminal; files of a run get all of it.
 enum class Verbosity : std::uint8_t {
-  quiet,    ///< warnings and the verdict
+  quiet,    ///< warnings and the last lines of a run
   normal,   ///< also a short start, progress and notes
   verbose,  ///< also the whole configuration and all tables
 };
@@ -18,7 +18,7 @@ enum class Verbosity : std::uint8_t {
 /// for "".
 void warn(std::string const& message);
 
-/// The same for each of warnings_about(config).
+/// Prints each of warnings_about(config) as `warn` does.
 void print_warnings(Config const& config);
 /// Prints "note: NOTE" lines to the standard output.
 void print_notes(std::vector<std::string> const& notes);

@@ -24,13 +24,13 @@ class RunLog {
 
   /// Writes a warning: on the standard error and into log.txt.
   void warn(std::string const& message);
-  /// Writes into log.txt and on the standard output, also with -q: the verdict, and what a user must know.
+  /// Writes into log.txt and on the standard output, also with -q: the last lines of a run, and what a user must know.
   void notice(std::string const& text) { write(text, Verbosity::quiet); }
   /// Writes into log.txt and, except with -q, on the standard output.
   void info(std::string const& text) { write(text, Verbosity::normal); }
   /// Writes into log.txt, and with -v on the standard output.
   void debug(std::string const& text) { write(text, Verbosity::verbose); }
-  /// With -v writes on the standard output only: a text that another file of the run has.
+  /// With -v writes on the standard output only: what another file of the run has, too.
   void print_verbose(std::string const& text);
   /// Writes the progress line, with date and time; into log.txt, and where there is no terminal, only if `due`.
   void progress(std::string const& text, bool due);

@@ -21,8 +21,8 @@ std::optional<boost::json::object> parse_metrics_line(std::string line);
 /// The line's step; -1 where it has none.
 std::int64_t step_of(std::optional<boost::json::object> const& line);
 
-/// The newest step that metrics or checkpoints of the run show, -1 if there are none. Of files and directories that
-/// cannot be read nothing is shown: errors of the file system are not thrown.
+/// The newest step that metrics or checkpoints of the run show, -1 if there are none. Files and directories that cannot
+/// be read show nothing: errors of the file system are not thrown.
 std::int64_t newest_step(std::filesystem::path const& run_directory);
 
 /// Tells two report.json apart: each is a new file under that name, and times of files may be coarse.

@@ -39,11 +39,11 @@ struct AttentionEntropy {
 struct ValidationResult {
   double loss = 0;  ///< unsmoothed, per target token, natural log
   std::optional<double> bleu{};
-  std::optional<double> accuracy{};  ///< of masked tokens
+  std::optional<double> accuracy{};  ///< accuracy on masked tokens
   std::string translations{};        ///< some of them, beside their references, in Markdown; "" without BLEU
   LayerNorms norms{};
   // On rank 0, with BLEU and where they can be computed:
-  std::vector<NamedImage> attention{};  ///< of the first short pair, one image for each cross-attention sublayer
+  std::vector<NamedImage> attention{};  ///< images of the first short pair, one for each cross-attention sublayer
   std::string attention_tokens{};       ///< their rows and columns, in Markdown
   /// On rank 0, where they can be computed: of every attention sublayer, on a few short samples.
   std::vector<AttentionEntropy> entropies{};

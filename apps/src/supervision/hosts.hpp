@@ -19,7 +19,7 @@ struct Host {
 std::vector<int> parse_ranks(std::string const& text);
 /// "n1:4,n2:4", as mpirun's --host has it; a host without a number has one slot. Throws UsageError.
 std::vector<Host> parse_hosts(std::string const& text);
-/// The same form.
+/// The text that parse_hosts reads.
 std::string to_string(std::vector<Host> const& hosts);
 int slots_of(std::vector<Host> const& hosts);
 

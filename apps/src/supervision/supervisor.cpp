@@ -32,13 +32,13 @@ void say(std::string const& text) {
   std::cerr << "heddle run: " << text << std::endl;
 }
 
-/// Heddle's own codes that a restart would not change.
+/// Whether the code is one of Heddle's own that a restart would not change.
 bool is_certain(ProcessEnd const& end) {
   static std::set<int> const codes{64, 65, 71, 75, 78};
   return end.signal == 0 && codes.contains(end.code);
 }
 
-/// Also codes of a launcher that was asked to end, although the run's report may say more.
+/// Whether a restart would not change the code: Heddle's own codes, and those of a launcher that was asked to end.
 bool is_final(ProcessEnd const& end) {
   static std::set<int> const codes{128 + SIGINT, 128 + SIGTERM};
   return is_certain(end) || (end.signal == 0 && codes.contains(end.code));
@@ -93,19 +93,20 @@ class Supervisor {
   int run();
 
  private:
-  /// The launcher's words, with these hosts and this number of ranks, and then `command`.
+  /// The launcher's arguments, with these hosts and this number of ranks, and then `command`.
   std::vector<std::string> launch(Placement const& placement, std::vector<std::string> const& command) const;
   /// The hosts on which the launcher can start a program.
   std::vector<Host> usable_hosts() const;
   /// Chooses among the usable hosts, and with them the number of ranks; waits while they are too few for any number.
   /// False if a signal came first.
   bool choose_hosts();
-  /// Ends a launcher whose ranks do not start to train, or that waits although nobody trains in the directory any more.
+  /// Ends a launcher whose ranks do not start to train, or that waits although no rank trains in the directory any
+  /// more.
   void watch_launcher(ChildProcess const& child);
   /// Whether this start has taken the directory's lock; nothing where that is not known: where the file system fails,
   /// or has no locks.
   std::optional<bool> has_locked() const;
-  /// First asks the launcher to end what it can in order; the next time, kills it.
+  /// Asks the launcher to end its ranks; called again, kills it.
   void end_launcher(ChildProcess const& child, std::string const& reason, std::string const& message);
   /// Waits until no process trains in the directory, or that is not known; false if a signal came first. Before the
   /// first start it waits only for ranks that are about to end: `heddle train` itself refuses a directory in which
@@ -132,7 +133,7 @@ class Supervisor {
   Placement placement_;                       ///< of this start
   bool trained_ = false;                      ///< a start has begun to train
   std::optional<ReportStamp> report_before_;  ///< this start
-  std::optional<std::string> last_holder_;    ///< of the directory before this start; nothing if that is not known
+  std::optional<std::string> last_holder_;  ///< the directory's holder before this start; nothing if that is not known
   std::chrono::steady_clock::time_point started_;
   std::optional<std::chrono::steady_clock::time_point> given_up_since_;  ///< the directory, by this start
   std::string ended_because_;  ///< why the launcher was ended; empty if it was not
@@ -236,7 +237,7 @@ void Supervisor::watch_launcher(ChildProcess const& child) {
   given_up_since_ = given_up_since_.value_or(now);
   if (now - *given_up_since_ >= supervision_.launcher_ends_within) {
     end_launcher(child, "the launcher did not end after its ranks",
-                 fmt::format("nobody has trained in {} for {:.0f} s: ending the launcher, which still waits",
+                 fmt::format("no rank has trained in {} for {:.0f} s: ending the launcher, which still waits",
                              supervision_.directory.string(), seconds_of(now - *given_up_since_)));
   }
 }

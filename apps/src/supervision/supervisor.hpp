@@ -12,25 +12,26 @@
 
 namespace heddle {
 
-/// Stand in the launcher's arguments for the number of ranks and the hosts, "n1:4,n2:4".
+/// Placeholders in the launcher's arguments for the number of ranks and for the hosts, "n1:4,n2:4".
 inline constexpr std::string_view ranks_place = "{ranks}";
 inline constexpr std::string_view hosts_place = "{hosts}";
 
 /// A training run that is started again when a rank, a launcher or a node is lost, or a rank hangs.
 struct Supervision {
-  std::vector<std::string> launcher;  ///< "mpirun", "-np", "8"; {ranks} and {hosts} in a word stand for those below
+  std::vector<std::string>
+      launcher;  ///< "mpirun", "-np", "8"; {ranks} and {hosts} in an argument stand for those below
   std::vector<std::string> training;  ///< the command that it launches: "heddle", "train", …
-  /// Further words of that command until a start has begun to train: options that hold only once.
+  /// More arguments of that command until a start has begun to train: options that hold only once.
   std::vector<std::string> at_first;
   std::vector<int> ranks;                   ///< the numbers to try, largest first; empty: the hosts' slots
   std::vector<Host> hosts;                  ///< in the order in which they are used; more than needed are spare
-  std::filesystem::path directory;          ///< of the run
+  std::filesystem::path directory;          ///< the run's directory
   std::optional<std::int64_t> resume_from;  ///< the step to which `at_first` goes back
   /// A launcher that has not ended this long after its ranks have released the run's directory is ended.
   std::chrono::milliseconds launcher_ends_within{30000};
   /// If no rank locks the run's directory within this time, the launcher is ended.
   std::chrono::milliseconds start_within{600000};
-  /// Before the second restart without a new step; before the third it is three times as long.
+  /// The time to wait before the second restart without a new step, and three times as long before the third.
   std::chrono::milliseconds pause{10000};
 };
 

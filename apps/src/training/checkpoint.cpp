@@ -58,7 +58,7 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
       }
     }
   }
-  // Parameters that the checkpoint lacks stay: whoever reads them reports that, together with the other ranks.
+  // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with the other ranks.
   std::erase_if(slices, [&](TensorSlice const& slice) {
     return checkpoint.contains(slice.name) && !checkpoint.tensor(slice.name).find(slice.key);
   });

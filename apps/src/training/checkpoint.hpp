@@ -22,7 +22,7 @@ std::string shortened(std::vector<std::string> const& names);
 std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet const& parameters,
                                     DistributedOptimizer const& optimizer);
 
-/// Messages about what the optimizer keeps of `tensors` and the checkpoint lacks: it starts at zero.
+/// Messages about optimizer state of `tensors` that the checkpoint lacks: it starts at zero.
 std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors);
 
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that

@@ -176,7 +176,7 @@ std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointConte
     }
     if (!memory_failed_) {
       CommitResult& problem = results.emplace_back();
-      problem.notes.push_back(fmt::format("note: {}; if the next ones fail, too, that is not printed", error.what()));
+      problem.notes.push_back(fmt::format("note: {}; further failures of this kind are not printed", error.what()));
     }
     memory_failed_ = true;
     return std::nullopt;

@@ -17,7 +17,7 @@ class Initialization {
   struct Setup {
     Config const& config;
     WholeModel const& model;
-    std::string const& source_model;  ///< of the vocabulary of this run's data
+    std::string const& source_model;  ///< the vocabulary of this run's data
     std::string const& target_model;
   };
 

@@ -8,9 +8,9 @@
 
 namespace heddle {
 
-/// Notices a loss that has risen far above its best and stays there: training that has gone astray, from which no later
-/// checkpoint leads back. Looks at means over `window` steps. Checkpoints keep its history: a run that resumes judges
-/// its loss as if it had not been interrupted.
+/// Notices a loss that has risen far above its best and stays there: training has diverged, and no later checkpoint
+/// leads back. Looks at means over `window` steps. Checkpoints keep its history: a run that resumes judges its loss as
+/// if it had not been interrupted.
 class LossWatch {
  public:
   static constexpr std::size_t window = 20;

@@ -5,7 +5,7 @@
 namespace heddle {
 
 /// Makes SIGUSR1, SIGTERM and SIGINT request a checkpoint and an orderly end instead of killing the process, during its
-/// lifetime. A second SIGTERM or SIGINT kills. One at a time.
+/// lifetime. A second SIGTERM or SIGINT kills the process. At most one object exists at a time.
 class StopSignal {
  public:
   StopSignal();

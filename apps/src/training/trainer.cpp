@@ -179,7 +179,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
       found->fetch(own_slices(*found, engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
       if (is_rank_zero()) {
-        report_on_stderr(fmt::format("not from memory: {}", error.what()));
+        report_on_stderr(fmt::format("the checkpoint in memory cannot be used: {}", error.what()));
       }
       found = checkpoints_.newest_on_disk(report_on_stderr);
       if (found) {
@@ -228,7 +228,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
       ++own.epoch;
       own.position = 0;
     }
-    log_.info(fmt::format("note: new data, from its beginning: epoch {}", cursor_.front().epoch));
+    log_.info(fmt::format("note: new data: training starts with its first sample, epoch {}", cursor_.front().epoch));
   }
   restore_losses(checkpoint);
   reader_->seek(cursor_);

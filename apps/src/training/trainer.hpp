@@ -35,13 +35,13 @@ struct TrainerSetup {
   ParallelState const& parallel;
   Execution& execution;
   Watch& watch;
-  std::filesystem::path directory;  ///< of the run; made once the configuration and the data have been checked
+  std::filesystem::path directory;  ///< the run's; made once the configuration and the data have been checked
   std::string instruction_set;      ///< a description of the kernels'
   std::string command;              ///< the whole command line
-  std::string resume_command;       ///< that resumes: without options that hold only once
-  StepTimes& times;                 ///< of the world's communicator
+  std::string resume_command;       ///< the command line that resumes: without options that hold only once
+  StepTimes& times;                 ///< measures the world's communicator
   StepTrace* trace = nullptr;       ///< observes the kernels; null: nothing is traced
-  std::int64_t clock_offset = 0;    ///< of this rank, see write_trace
+  std::int64_t clock_offset = 0;    ///< this rank's, see write_trace
 };
 
 /// One training run: batches, steps, validation, checkpoints. Made and run by all ranks together.
@@ -74,7 +74,7 @@ class Trainer {
   void resume_or_start();
   void open_log();
 
-  /// The checkpoint from which the run continues, checked and with everything that this rank reads at hand.
+  /// The checkpoint from which the run continues, checked, with everything that this rank reads on its host.
   std::optional<Checkpoint> find_checkpoint();
   void restore(Checkpoint const& checkpoint);
   /// Forgets what was measured on other data than this start has.
@@ -94,7 +94,7 @@ class Trainer {
   /// For a signal during the next step: where the run is, and where the same command resumes.
   std::string stop_notice() const;
   StepReport train_step();
-  /// The same, recorded while the run is traced: a validation between two steps is not.
+  /// Makes a step and records it while the run is traced; a validation between two steps is not recorded.
   StepReport traced_step();
   MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
@@ -128,7 +128,7 @@ class Trainer {
   TrainerSetup setup_;
   Config const& config_;
   std::optional<TrainingData> data_;
-  std::string valid_digest_;  ///< of what state_.best_valid_loss was measured on; "": unknown
+  std::string valid_digest_;  ///< digest of the data that state_.best_valid_loss is of; "": unknown
   std::optional<Mixture> mixture_;
   std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;
@@ -142,7 +142,7 @@ class Trainer {
   MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;                   ///< rank 0's
-  bool warned_of_attention_ = false;       ///< that it is uniform
+  bool warned_of_attention_ = false;       ///< a warning said that attention is uniform
   std::optional<RunDirectory> directory_;  ///< rank 0's
   RunLog log_;
   std::optional<TrainingLog> training_log_;  ///< rank 0's

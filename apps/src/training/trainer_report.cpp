@@ -34,8 +34,8 @@ void Trainer::print_start() {
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
     log_.info(fmt::format(
-        "note: train.deterministic deals out about {} micro-batches a step, fewer than the {} data ranks; lower "
-        "train.micro_batch_tokens to occupy them all",
+        "note: with train.deterministic a step has about {} micro-batches, fewer than the {} data ranks; lower "
+        "train.micro_batch_tokens so that every rank has some",
         readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
   log_.info(fmt::format(
@@ -59,7 +59,7 @@ void Trainer::write_report() const {
 std::string Trainer::stop_notice() const {
   std::int64_t const saved = std::max(checkpoints_.committed_step(), checkpoints_.memory_step());
   std::string const newest =
-      saved < 0 ? "until then there is none, and the next start begins from scratch"
+      saved < 0 ? "until then there is none, and the next start trains from scratch"
                 : fmt::format("the newest one until then is of step {} in {}; the next start resumes from it",
                               readable_count(saved),
                               checkpoints_.committed_step() == saved ? checkpoints_.directory().string() : "memory");

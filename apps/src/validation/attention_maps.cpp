@@ -158,7 +158,7 @@ std::optional<std::string> uniform_attention(std::span<AttentionEntropy const> e
           "model {}. Such a run seldom recovers: start again with norm = \"pre\", a lower learning rate, a longer "
           "warm-up or clip_norm",
           cross ? "cross-attention" : "encoder's self-attention", min,
-          cross ? "writes without reading the source" : "does not tell the source's tokens apart");
+          cross ? "writes without reading the source" : "does not distinguish the source's tokens");
     }
   }
   return std::nullopt;

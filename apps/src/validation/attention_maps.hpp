@@ -35,7 +35,7 @@ bool has_attention_maps(ParallelState const& parallel);
 
 /// The weights of a model's attention sublayers, in the order of a forward pass.
 struct AttentionView {
-  std::vector<AttentionMap> maps;           ///< of the pack's first pair, one for each cross-attention sublayer
+  std::vector<AttentionMap> maps;           ///< maps of the pack's first pair, one for each cross-attention sublayer
   std::vector<AttentionEntropy> entropies;  ///< without sublayers whose queries see one key at most or have prefixes
 };
 /// Observes attention in the samples of `pack`, with the targets' own tokens as the decoder's input and without

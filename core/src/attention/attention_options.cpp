@@ -10,9 +10,9 @@ namespace heddle {
 
 namespace {
 
-/// "PLACE = "linear" does not go together with WHAT": the start of a message.
+/// "PLACE = "linear" cannot be combined with WHAT": the start of a message.
 std::string not_with_linear_scores(LayerOptions const& options, std::string const& what) {
-  return fmt::format("{} = \"linear\" does not go together with {}", options.place("score"), what);
+  return fmt::format("{} = \"linear\" cannot be combined with {}", options.place("score"), what);
 }
 
 /// The configurations in which both attention layers are checked.
@@ -61,9 +61,8 @@ std::optional<std::string> uneven_in_ulysses(std::string const& key, std::int64_
     return std::nullopt;
   }
   return fmt::format(
-      "{} = {}: in ulysses each context rank computes some of the heads, and the {} of a rank (that / "
-      "parallel.tensor) cannot be divided among parallel.context = {}, which may be {}, or set "
-      "parallel.context_mode = \"ring\"",
+      "{} = {}: in ulysses each context rank computes some of a tensor rank's heads, {} here, which "
+      "cannot be divided among parallel.context = {}, which may be {}, or set parallel.context_mode = \"ring\"",
       key, count, heads, use.context, divisors_in_words(heads));
 }
 
@@ -102,7 +101,7 @@ void require_window(LayerOptions const& options, std::string const& option) {
   }
 }
 
-/// Throws ConfigError where masks or positions do not go together with linear scores.
+/// Throws ConfigError where masks or positions cannot be combined with linear scores.
 void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   if (options.text("score", "") != "linear") {
     return;
@@ -115,7 +114,7 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
   if (act_in_attention(keys.positions)) {
     throw ConfigError(not_with_linear_scores(
-        options, fmt::format("{} = \"{}\", which acts on scores; \"sinusoidal\", \"learned\" and \"none\" would do",
+        options, fmt::format("{} = \"{}\", which acts on scores; expected \"sinusoidal\", \"learned\" or \"none\"",
                              keys.place("positions"), name_of(keys.positions))));
   }
 }
@@ -169,7 +168,7 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
     }
     if (keys.attention_dropout > 0) {
       throw ConfigError(not_with_linear_scores(
-          options, fmt::format("{} = {}; 0 would do", keys.place("attention_dropout"), keys.attention_dropout)));
+          options, fmt::format("{} = {}; expected 0", keys.place("attention_dropout"), keys.attention_dropout)));
     }
   } else if (score == "additive") {
     scores.kind = ScoreKind::additive;
@@ -186,8 +185,8 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
   require_window(options, "global_tokens");
   if (options.has("window")) {
     if (mask == "prefix") {
-      throw ConfigError(fmt::format("{} does not go together with mask = \"prefix\"; leave out one of them",
-                                    options.place("window")));
+      throw ConfigError(
+          fmt::format("{} cannot be combined with mask = \"prefix\"; leave out one of them", options.place("window")));
     }
     std::int64_t const window = options.integer("window", 0);
     AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);
@@ -207,18 +206,18 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
 
 LayerTraits attention_traits() {
   return {.options =
-              {{.name = "kv_heads", .meaning = "heads of keys and values; not given: heads", .min = 1, .max = 4096},
-               {.name = "head_dim", .meaning = "columns of a head; not given: d_model / heads", .min = 1, .max = 65536},
+              {{.name = "kv_heads", .meaning = "heads of keys and values; default: heads", .min = 1, .max = 4096},
+               {.name = "head_dim", .meaning = "columns of a head; default: d_model / heads", .min = 1, .max = 65536},
                {.name = "query_key_norm",
                 .type = OptionDescription::Type::boolean,
-                .meaning = "a norm on each head's queries and one on its keys; not given: false"},
+                .meaning = "a norm on each head's queries and one on its keys; default: false"},
                {.name = "score",
                 .type = OptionDescription::Type::string,
-                .meaning = "of a query and a key; not given: scaled_dot_product",
+                .meaning = "how a query and a key give a score; default: scaled_dot_product",
                 .choices = {"scaled_dot_product", "dot_product", "additive", "linear"}},
                {.name = "soft_cap",
                 .type = OptionDescription::Type::number,
-                .meaning = "scores s become soft_cap * tanh(s / soft_cap); not given or 0: no cap"}},
+                .meaning = "scores s become soft_cap * tanh(s / soft_cap); default: 0, no cap"}},
           .attends = true,
           .cost = [](ModelConfig const& keys, LayerOptions const& options,
                      LayerLoad const& load) { return cost_under(AttentionMask::bidirectional(), keys, options, load); },
@@ -231,20 +230,21 @@ LayerTraits self_attention_traits() {
   traits.takes_positions = true;
   traits.options.push_back({.name = "mask",
                             .type = OptionDescription::Type::string,
-                            .meaning = "keys that a token sees; not given: causal in the decoder",
+                            .meaning = "keys that a token sees; default: causal in the decoder",
                             .choices = {"causal", "bidirectional", "prefix"}});
   traits.options.push_back({.name = "window",
-                            .meaning = "tokens on a side that a token sees besides itself; not given: all",
+                            .meaning = "tokens on a side that a token sees besides itself; default: all",
                             .min = 0,
                             .max = 1048576});
   traits.options.push_back({.name = "block",
-                            .meaning = "tokens in a block, in which a window then counts; not given: 1",
+                            .meaning = "tokens in a block, in which a window then counts; default: 1",
                             .min = 1,
                             .max = 65536});
-  traits.options.push_back({.name = "global_tokens",
-                            .meaning = "first tokens that see all and are seen by all, beside a window; not given: 0",
-                            .min = 0,
-                            .max = 65536});
+  traits.options.push_back(
+      {.name = "global_tokens",
+       .meaning = "first tokens that see all and are seen by all, in addition to a window; default: 0",
+       .min = 0,
+       .max = 65536});
   traits.trials.push_back({.name = "a window", .options = {{"window", std::int64_t{1}}}});
   traits.trials.push_back(
       {.name = "blocks and a global token",

@@ -51,11 +51,11 @@ class RotaryPositions final : public AttentionPositions {
 
   void add_layer(LayerSpec const& spec, std::int64_t /*heads*/, std::int64_t head_dim) override {
     if (head_dim % 2 != 0) {
-      throw ConfigError(fmt::format(
-          "{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; an even head_dim "
-          "would do",
-          spec.options.has("head_dim") ? spec.options.place("head_dim") : spec.model.place("heads"), spec.name,
-          head_dim));
+      throw ConfigError(
+          fmt::format("{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; expected an "
+                      "even head_dim",
+                      spec.options.has("head_dim") ? spec.options.place("head_dim") : spec.model.place("heads"),
+                      spec.name, head_dim));
     }
     Tensor& table = tables_[head_dim];
     if (table.empty()) {

@@ -95,7 +95,7 @@ ContextAttention::Activations ContextAttention::ulysses_forward(Task const& task
   if (call.heads % ranks != 0 || call.kv_heads % ranks != 0) {
     throw ConfigError(fmt::format(
         "parallel.context_mode = \"ulysses\" splits a rank's heads, {} ({} of keys), over "
-        "parallel.context = {} ranks, which must divide them; parallel.context_mode = \"ring\" needs no such thing",
+        "parallel.context = {} ranks, which must divide them; parallel.context_mode = \"ring\" splits no heads",
         call.heads, call.kv_heads > 0 ? call.kv_heads : call.heads, ranks));
   }
   std::int64_t const width = call.q.dim(1) / ranks;

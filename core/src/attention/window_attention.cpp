@@ -174,7 +174,7 @@ class WindowExchange {
   ContextAttention::Task const& task_;
   TensorOps& tensor_ops_;
   std::vector<std::int64_t> send_rows_, receive_rows_;  ///< for and from each rank
-  std::vector<Integers> asked_;                         ///< of each own row: its place among those for a rank, or -1
+  std::vector<Integers> asked_;                         ///< the place of each own row among those for a rank, or -1
   Tensor sent_;                                         ///< own rows, rank after rank
   Tensor order_, places_;                               ///< the received row of each key, and the inverse
   Sequences keys_;

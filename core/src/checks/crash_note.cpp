@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array fatal_signals{SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 
-// A handler sees nothing but objects of static storage: the text of the CrashNote that lives, and the actions that it
+// A handler can only use objects of static storage: the text of the CrashNote that lives, and the actions that it
 // replaced.
 std::atomic<char const*> current_text = nullptr;
 std::array<struct sigaction, fatal_signals.size()> previous_actions;

@@ -30,7 +30,7 @@ bool supports(Kernel const& kernel, AnyTrial const& trial) {
   try {
     return trial.supported_by(kernel);
   } catch (std::exception const& error) {
-    throw Error(fmt::format("supports() throws, which must answer true or false: {}", error.what()));
+    throw Error(fmt::format("supports() throws, but must return true or false: {}", error.what()));
   }
 }
 
@@ -38,7 +38,7 @@ bool supports(Kernel const& kernel, AnyTrial const& trial) {
 struct Made {
   TrialTensors tensors;
   AnyTrial trial;
-  std::vector<Values> upstreams;  ///< of each output, before the calls; empty: none
+  std::vector<Values> upstreams;  ///< the upstream gradient of each output, before the calls; empty: none
 
   Made(NamedTrial const& named, DType dtype) : trial(make_trial(named, tensors, dtype)) {
     for (TrialOutput const& output : trial.outputs) {

@@ -184,7 +184,7 @@ class GradientCheck {
 };
 
 /// Hypotheses decoded token by token after their first step, which has the tokens of a prompt: two of them, then two
-/// more which enter later, then some of both in another order, one of which goes on with a copy of another's past.
+/// more which enter later, then some of both in another order, one of which continues from a copy of another's cache.
 class DecodeCheck {
  public:
   DecodeCheck(Bench& bench, Execution& execution)
@@ -213,7 +213,7 @@ class DecodeCheck {
 
  private:
   using Integers = std::vector<std::int32_t>;
-  static constexpr std::int32_t length = 4;  ///< of each sequence, with its start token
+  static constexpr std::int32_t length = 4;  ///< length of each sequence, with its start token
   static constexpr std::int32_t sequences = 4;
   static constexpr std::int32_t capacity = 6;  ///< token rows of a hypothesis's place
 

@@ -9,7 +9,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t column = 34;  ///< of a comment beside its key
+constexpr std::size_t column = 34;  ///< where the comment of a key starts
 constexpr std::size_t width = 120;
 
 struct KeyValue {

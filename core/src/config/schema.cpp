@@ -227,7 +227,8 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
 
 void add_paths(ConfigTree& tree, Config& config) {
   Keys const run = add_section(tree, "run", "one training run");
-  run.free("directory", config.run.directory, any(), "for checkpoints, metrics and the resolved configuration");
+  run.free("directory", config.run.directory, any(),
+           "directory of checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`");
   OptionDescription const files{.one_or_several = true};
   data.free("train", config.data.train, files, "training dataset, in one or several files");
@@ -251,18 +252,20 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("positions", model.positions, "see Positions");
   keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
   keys.identity("rotary_base", model.rotary_base, above_zero(),
-                "of rotary: pair i of p turns by base^(-i / p) per token");
+                "rotary positions: pair i of p turns by base^(-i / p) per token");
   keys.identity("max_distance", model.max_distance, between(1, max_width),
-                "of relative positions; larger distances are clipped to it");
+                "maximum relative distance; larger ones are clipped to it");
   keys.identity("position_buckets", model.position_buckets, between(4, max_width),
-                "of relative_buckets: number of ranges of distances");
+                "number of ranges of distances in relative_buckets");
   keys.identity("scale_embedding", model.scale_embedding, "multiply embeddings by the root of d_model");
   keys.identity("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
   keys.identity("output_bias", model.output_bias, "a bias for each token's logit");
   keys.identity("max_length", model.max_length, between(2, max_width),
                 "maximum sentence length in tokens, including EOS");
-  keys.identity("encoder_sublayers", model.encoder.sublayers, non_empty(), "of each encoder layer, by registered name");
-  keys.identity("decoder_sublayers", model.decoder.sublayers, non_empty(), "of each decoder layer, by registered name");
+  keys.identity("encoder_sublayers", model.encoder.sublayers, non_empty(),
+                "sublayers of each encoder layer, by registered name");
+  keys.identity("decoder_sublayers", model.decoder.sublayers, non_empty(),
+                "sublayers of each decoder layer, by registered name");
   tree.tables.back().others = ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
   tree.tables.back().inner_tables =
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
@@ -283,15 +286,15 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.key("batch_tokens", train.batch_tokens, between(1, max_tokens),
            "tokens in a global batch; each pair counts its longer side");
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
-            "tokens computed at once; if not given, at most batch_tokens");
-  keys.key("precision", train.precision, "of activations; bfloat16 keeps float32 master weights");
+            "tokens computed at once; default: at most batch_tokens");
+  keys.key("precision", train.precision, "dtype of activations; parameters stay float32");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
-  keys.key("task", train.task, any(), "registered name (see usage.md); if not given, by model.stacks");
+  keys.key("task", train.task, any(), "registered name (see usage.md); default: the task of model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
-  keys.key("noise", train.noise, "of denoising: sentinels for spans as in T5, or one <mask> for each as in BART");
-  keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "of denoising: mean tokens of a masked span");
-  keys.identity("seed", train.seed, between(0, 9007199254740992.0), "of initial weights, batch order and dropout");
+  keys.key("noise", train.noise, "denoising with sentinels for spans as in T5, or one <mask> for each as in BART");
+  keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "mean tokens of a masked span in denoising");
+  keys.identity("seed", train.seed, between(0, 9007199254740992.0), "seed of initial weights, batch order and dropout");
   keys.free("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
   keys.free("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
   keys.free("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
@@ -304,7 +307,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("initialize_from", train.initialize_from, any(),
             "a run, its checkpoints or one checkpoint, with whose parameters a new run starts");
   keys.free("initialize_missing", train.initialize_missing, any(),
-            "patterns of parameters that start new if they are missing there; * matches any text");
+            "patterns of parameters that may be missing there and then start new; * matches any text");
   keys.free("initialize_rename", train.initialize_rename, any(),
             "\"THERE -> HERE\": names of parameters, with one * or none on both sides");
   keys.free("check_every_steps", train.check_every_steps, at_least(0),
@@ -315,8 +318,9 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
 
 void add_group(Keys const& keys, ParameterGroup& group) {
   keys.key("parameters", group.parameters, non_empty(), "patterns of parameter names; * matches any text");
-  keys.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0), "times the schedule's learning rate");
-  keys.key("weight_decay", group.rule.weight_decay, at_least(0), "if not given: optimizer.weight_decay");
+  keys.key("learning_rate_factor", group.rule.learning_rate_factor, at_least(0),
+           "factor of the schedule's learning rate");
+  keys.key("weight_decay", group.rule.weight_decay, at_least(0), "their decay; default: optimizer.weight_decay");
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
   keys.key("name", group.rule.name, any(), "update rule; \"\": optimizer.name");
 }
@@ -372,7 +376,7 @@ void add_parallel(ConfigTree& tree, ParallelConfig& parallel) {
 }
 
 void add_checkpoint(ConfigTree& tree, CheckpointConfig& checkpoint) {
-  Keys const keys = add_section(tree, "checkpoint", "in DIRECTORY/checkpoints");
+  Keys const keys = add_section(tree, "checkpoint", "checkpoints in run.directory");
   keys.free("every_steps", checkpoint.every_steps, at_least(0),
             "steps between checkpoints; 0: only at the end and on SIGUSR1");
   keys.free("keep", checkpoint.keep, at_least(2), "newest checkpoints that are kept");
@@ -422,7 +426,7 @@ std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack) {
   keys.key("attention_dropout", model.attention_dropout, below_one(), "on attention weights");
   keys.key("activation_dropout", model.activation_dropout, below_one(), "inside the feed-forward sublayers");
   keys.identity("norm_kind", model.norm_kind, non_empty(),
-                "of every norm: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
+                "kind of all norms: layer (LayerNorm), rms (RMSNorm, which has no bias), or a plug-in's");
   keys.identity("norm_epsilon", model.norm_epsilon, above_zero(),
                 "added to the variance or mean square before the root");
   keys.free("recompute", model.recompute, "activations to recompute in the backward pass");

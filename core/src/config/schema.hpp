@@ -18,7 +18,7 @@ struct ConfigKey {
 struct ConfigTable {
   std::string path;     ///< "model.decoder.layer.4-6"
   std::string header;   ///< its line in a file: [model.decoder.layer."4-6"]
-  std::string meaning;  ///< of a section
+  std::string meaning;  ///< the meaning of a section
   std::vector<ConfigKey> keys = {};
   KeyPlaces* places = nullptr;  ///< records where its keys were given
   /// Makes a key that `keys` does not list; none for a name that cannot be one.

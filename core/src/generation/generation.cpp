@@ -143,7 +143,7 @@ class Generation::Search {
     return make_source_pack(sources, model_.ids.source, &pack_memory_);
   }
 
-  /// One step of sentences that are all new or all not. Those that are done leave the list.
+  /// One step of sentences that are all new or all not. Sentences that are done leave the list.
   void decode(LayerContext& context, std::list<Sentence>& sentences, Tensor const& encoder_output,
               std::vector<Generated>& done) {
     ArenaScope const scope(arena_);

@@ -14,7 +14,7 @@
 namespace heddle {
 
 struct LiveHypothesis {
-  std::int64_t place = 0;   ///< of its sentence's beam_size places in the caches
+  std::int64_t place = 0;   ///< which of its sentence's beam_size places in the caches it has
   std::int64_t parent = 0;  ///< the place of the hypothesis that it extends; its past is copied where it is another
   std::vector<std::int32_t> tokens;
   double log_probability = 0;
@@ -45,7 +45,7 @@ struct Sentence {
 /// Ranges of a cache's rows that are taken by sentences.
 class CachePlaces {
  public:
-  /// The first of `rows` rows that nobody has: where they fit first.
+  /// The first of `rows` free rows, at the first place where they fit.
   std::int64_t take(std::int64_t rows) {
     std::int64_t begin = 0;
     for (auto const& [other, end] : taken_) {

@@ -71,7 +71,7 @@ void require_positions_taken(ModelConfig const& model, std::string const& name,
   if (act_in_attention(model.positions) && !layers.empty() && !taken) {
     throw ConfigError(
         fmt::format("{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
-                    "\"sinusoidal\", \"learned\" and \"none\" need none",
+                    "\"sinusoidal\", \"learned\" and \"none\" need no such sublayer",
                     model.place("positions"), name_of(model.positions), name));
   }
 }

@@ -14,7 +14,7 @@ namespace {
 /// The best way to cut the first layers into parts.
 struct Cut {
   double highest = std::numeric_limits<double>::infinity();
-  double squares = 0;           ///< of the parts' costs: decides between equally good cuts
+  double squares = 0;           ///< the sum of squares of the parts' costs, which decides between equally good cuts
   std::int64_t last_begin = 0;  ///< where the last part begins
 
   bool operator<(Cut const& other) const {
@@ -89,9 +89,9 @@ void require_enough_layers(ModelDescription const& model, ParallelConfig const& 
   throw ConfigError(
       interleaved
           ? fmt::format("{} = {} with parallel.pipeline_schedule = \"interleaved\" needs as many layers in each stack, "
-                        "and there are {}; {} or less would do, or \"1f1b\" with {} or less",
+                        "and there are {}; expected {} or less, or \"1f1b\" with {} or less",
                         place, parallel.pipeline, model.describe(), max, model.layers())
-          : fmt::format("{} = {} is more stages than {}; {} or less would do", place, parallel.pipeline,
+          : fmt::format("{} = {} is more stages than {}; expected {} or less", place, parallel.pipeline,
                         model.describe(), max));
 }
 

@@ -137,7 +137,7 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
     auto const axis = static_cast<std::size_t>(spec.shard.axis);
     int const parts = mesh_.size(spec.shard.mesh_axis);
     if (extents.at(axis) < parts) {
-      throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; at most {} would do",
+      throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; expected at most {}",
                                     spec.name, spec.shape.to_string(), axis, spec.shard.mesh_axis.name(), parts,
                                     extents[axis]));
     }

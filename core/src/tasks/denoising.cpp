@@ -61,7 +61,7 @@ class SequenceRandom {
   TextShape const& shape_;
 };
 
-/// Tokens of a sequence that can be masked: all but the end token behind it, which the samples have in any case.
+/// Tokens of a sequence that can be masked: all except the end token after it, which the samples have in any case.
 std::int64_t text_tokens(TextShape const& shape) {
   return shape.length - (shape.complete ? 1 : 0);
 }
@@ -125,8 +125,8 @@ class Denoising : public TextTask {
   double rate_;
   double span_length_;
   SideIds ids_;
-  std::uint64_t key_;       ///< of the spans' lengths
-  std::uint64_t kept_key_;  ///< of the runs between them
+  std::uint64_t key_;       ///< key of the spans' random lengths
+  std::uint64_t kept_key_;  ///< key of the random lengths between them
 };
 
 /// Each span is a sentinel in the source; the target has, for each, the sentinel and its tokens (T5: Raffel et al.

@@ -6,8 +6,8 @@ namespace heddle {
 namespace {
 
 /// Sequences whose tokens are predicted one after another: row i reads token i - 1, the first row the start token. With
-/// prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"), the tokens behind
-/// the prefix are predicted; the start token counts to the prefix.
+/// prefixes of random lengths, uniform from 1 to the sequence's (Raffel et al. 2020, "prefix LM"), the tokens after the
+/// prefix are predicted; the start token counts to the prefix.
 class NextTokens final : public TextTask {
  public:
   explicit NextTokens(TextTaskSpec const& spec)
@@ -41,7 +41,7 @@ class NextTokens final : public TextTask {
 
   std::int32_t begin_;
   bool prefixes_;
-  std::uint64_t key_;  ///< of prefixes
+  std::uint64_t key_;  ///< key of the random lengths of prefixes
 };
 
 class LanguageModel final : public Task {

@@ -83,7 +83,7 @@ struct PackSlab {
 struct PackMemory::Buffers {
   HostRows rows;
   Integers scratch, order, from_whole, to_whole;
-  std::vector<PackSlab> slabs;  ///< of all packs that were alive at once
+  std::vector<PackSlab> slabs;  ///< the slabs of all packs that were alive at once
 };
 
 PackMemory::PackMemory() : buffers_(std::make_unique<Buffers>()) {}

@@ -23,10 +23,10 @@ struct Variant {
   ScoreKind score = ScoreKind::dot_product;
   double soft_cap = 0;
   double dropout = 0;
-  std::int64_t bias_radius = -1;  ///< of the bias by distance; below 0: none
+  std::int64_t bias_radius = -1;  ///< largest distance of the bias; below 0: there is no bias
   bool positions = false;         ///< positions are given and have gaps
   bool accumulate = false;
-  bool state = false;  ///< of linear scores; forward only
+  bool state = false;  ///< linear scores with a state; forward only
 };
 
 std::vector<Variant> variants() {

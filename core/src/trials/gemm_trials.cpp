@@ -79,7 +79,7 @@ std::vector<Variant> variants() {
     all.push_back({.size = small, .transpose_b = true, .bias = true, .float32_b = b, .float32_c = c});
     all.push_back({.size = small, .transpose_a = true, .accumulate = true, .float32_b = b, .float32_c = c});
   }
-  // A rest of 31 elements behind a block of 32, and rows that no tile of 16 divides: a library's code for the matrix
+  // A rest of 31 elements after a block of 32, and rows that no tile of 16 divides: a library's code for the matrix
   // registers of CPUs failed here.
   Sizes const rest{39, 112, 63};
   all.push_back({.size = rest, .transpose_b = true, .bias = true});

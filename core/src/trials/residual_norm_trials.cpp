@@ -114,7 +114,7 @@ struct Tensors {
                                                               : grad_normalized;
   }
 
-  /// As backward requires it: without a branch the residual is the sum.
+  /// The sum as backward requires it: without a branch it is the residual.
   ResidualNormOutput backward_output() const {
     ResidualNormOutput result = output;
     result.sum = output.sum.empty() ? call.residual : output.sum;

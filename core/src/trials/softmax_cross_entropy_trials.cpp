@@ -12,7 +12,7 @@ struct Variant {
   char const* name;
   std::int64_t rows, vocabulary;
   double smoothing;
-  double range;           ///< of the logits
+  double range;           ///< range of the logits
   bool weighted = false;  ///< rows have weights, and some are ignored
   bool one_pass = false;  ///< losses_and_gradient
   double z_loss = 0;

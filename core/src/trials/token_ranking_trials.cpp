@@ -18,7 +18,7 @@ namespace {
 struct Variant {
   char const* name;
   std::int64_t rows, columns, count;
-  double range;                  ///< of the logits
+  double range;                  ///< range of the logits
   std::int64_t first_token = 0;  ///< the end is token 9
   std::int64_t distinct = 0;     ///< logits in a row, which repeat; 0: as many as columns
   std::int64_t guards = 0;       ///< elements between rows

@@ -28,7 +28,7 @@ struct MessageBlock {
 /// Limits that are the same on both ends of a message.
 struct MessageRules {
   std::int64_t elements_per_call;
-  std::int64_t elements_while_computing;  ///< of reductions that progress while ranks compute
+  std::int64_t elements_while_computing;  ///< limit of reductions that progress while ranks compute
   int largest_tag;
 };
 

@@ -272,7 +272,7 @@ class Planner::Estimate {
   Planner& planner_;
   LayoutChoice layout_;
   Load load_;
-  double full_tokens_;  ///< of the rehearsed micro-batch, on all context ranks
+  double full_tokens_;  ///< tokens of the rehearsed micro-batch, on all context ranks
   double scale_;  ///< tokens of a micro-batch, of the rank that has the most, divided by those of the rehearsed pack
   std::array<GroupPlace, traffic_groups> places_;
 };

@@ -23,8 +23,8 @@ namespace {
 
 constexpr int max_rounds = 9;  ///< of two micro-batches and an update; the first of several warms up
 constexpr int min_rounds = 3;
-constexpr double enough_seconds = 1.5;  ///< of rounds beyond the minimum
-constexpr double enough_share = 0.1;    ///< of the time that is left
+constexpr double enough_seconds = 1.5;  ///< limit of rounds beyond the minimum
+constexpr double enough_share = 0.1;    ///< limit of those rounds, as a share of the time that is left
 constexpr std::int64_t max_elements = std::int64_t{64} << 20;
 
 /// Wall time and the processor time of this process. Where kernels have several threads the latter is the longer one.

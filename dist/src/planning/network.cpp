@@ -138,7 +138,7 @@ LinkModel measured(Communicator const& group, MeasuredVerb const& verb, Call con
     std::int64_t const elements = count * group.size();  // equal parts
     Tensor const tensor = Tensor::allocate(verb.dtype, {elements});
     Tensor const received = Tensor::allocate(verb.dtype, {elements});
-    // Written anew each time, as kernels do: otherwise a rank could read what its core still holds.
+    // The tensor is written again each time, as kernels do: otherwise a rank could read what its core still holds.
     std::vector<std::byte> const zeros(static_cast<std::size_t>(tensor.bytes()));
     double const seconds = median_seconds(
         group, [&] { copy_from_host(tensor, zeros.data()); }, [&] { call(tensor, received); });

@@ -14,7 +14,7 @@ SimulatedPipeline simulate_pipeline(std::vector<StageTimes> const& stages, std::
     actions.push_back(training_actions({stage, count, parts}, micro_batches));
   }
   int const virtual_stages = count * parts;
-  // The times at which outputs are at hand, by pass, virtual stage and micro-batch; below 0: not yet computed.
+  // The times at which outputs are available, by pass, virtual stage and micro-batch; below 0: not yet computed.
   std::vector<double> arrivals(static_cast<std::size_t>(2 * virtual_stages * micro_batches), -1.0);
   auto const arrival = [&](Pass pass, int virtual_stage, std::int64_t micro_batch) -> double& {
     std::int64_t const row = static_cast<std::int64_t>(pass) * virtual_stages + virtual_stage;

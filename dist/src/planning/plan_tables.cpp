@@ -15,9 +15,9 @@ std::string mebibytes(std::int64_t bytes) {
 }
 
 constexpr std::string_view memory_format = " {:>10} {:>10} {:>10} {:>10} {:>11} {:>10}";
-/// The columns of a table of MemoryUse behind the labels.
+/// The columns of a table of MemoryUse after the labels.
 std::string const memory_heads =
-    fmt::format(memory_format, "parameters", "gradients", "state", "kernels", "activations", "together");
+    fmt::format(memory_format, "parameters", "gradients", "state", "kernels", "activations", "total");
 
 std::string memory_numbers(MemoryUse const& use) {
   return fmt::format(memory_format, mebibytes(use.parameters), mebibytes(use.gradients), mebibytes(use.state),
@@ -136,7 +136,7 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
   }
   if (!plan.best.empty()) {
     text +=
-        fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "of a node");
+        fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "node memory");
   }
   for (std::size_t index = 0; index < plan.best.size(); ++index) {
     LayoutPlan const& each = plan.best[index];

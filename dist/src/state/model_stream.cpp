@@ -13,7 +13,7 @@ struct LocalPart {
   IndexRange elements;      ///< in the stage's buffers
   std::int64_t run = 1;     ///< elements that are also adjacent in the whole tensor
   std::int64_t stride = 1;  ///< the distance there between the starts of such runs
-  std::int64_t offset = 0;  ///< of the first one
+  std::int64_t offset = 0;  ///< offset of the first one
 
   /// The number of its elements that are before index `whole` of the whole tensor. They are in the same order there.
   std::int64_t before(std::int64_t whole) const {
@@ -47,7 +47,7 @@ IndexRange common(IndexRange const& left, IndexRange const& right) {
 
 /// Consecutive elements of one rank's buffers, all in one chunk.
 struct ModelStream::Piece {
-  int rank;  ///< of the world
+  int rank;  ///< rank in the world
   IndexRange elements;
   LocalPart part;
 

@@ -39,7 +39,7 @@ struct StepTimes::State {
   struct Call {
     Verb verb = Verb::barrier;
     std::int64_t bytes = -1;
-    int peer = -1;  ///< of a message: the other rank in the group
+    int peer = -1;  ///< the other rank of a message, in the group
     WorkKind kind = WorkKind::communication;
 
     static Call of(VerbCall const& call, WorkKind kind = WorkKind::communication) {

@@ -21,9 +21,9 @@ struct WatchedGroup {
 struct WatchedCall {
   WatchedGroup const* group = nullptr;
   char const* name = "";      ///< a literal
-  std::int64_t sequence = 0;  ///< of the group's collectives; of messages, of this rank's messages there
+  std::int64_t sequence = 0;  ///< number among the group's collectives or, for a message, this rank's messages there
   std::int64_t elements = 0;
-  int peer = -1;  ///< of a message: the other rank in the world
+  int peer = -1;  ///< the other rank of a message, in the world
 
   bool operator==(WatchedCall const&) const = default;
 };
@@ -51,7 +51,7 @@ struct RankStatus {
   std::int64_t sequence = 0;  ///< this and the next two: see WatchedCall
   std::int64_t elements = 0;
   int peer = -1;
-  int members = 0;  ///< of the group; listed below if they are not too many
+  int members = 0;  ///< members of the group; listed below if they are not too many
   std::array<int, max_members> member{};
   int groups = 0;
   std::array<Entered, max_groups> entered{};
@@ -88,7 +88,7 @@ class Activity {
   std::atomic<std::uint64_t> events_ = 0;
   std::atomic<std::uint64_t> polls_ = 0;
 
-  mutable std::mutex mutex_;  ///< of all below: locked by the working thread to write, by others to read
+  mutable std::mutex mutex_;  ///< for all below: locked by the working thread to write, by others to read
   char const* phase_ = "starting";
   std::int64_t step_ = 0;
   bool finishes_ = false;

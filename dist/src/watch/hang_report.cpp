@@ -19,7 +19,7 @@ using Statuses = std::vector<std::optional<RankStatus>>;
 struct Place {
   std::uint64_t group = 0;
   std::int64_t sequence = 0;
-  int peer = -1;  ///< of a message: the rank that is waited for
+  int peer = -1;  ///< for a message, the rank that is waited for
   std::string name;
 
   auto operator<=>(Place const&) const = default;

@@ -21,7 +21,7 @@ class Inquiry {
 
   Inquiry(double limit_seconds, int ranks, int own);
 
-  /// Whether the silence of a rank means something; at first true of all.
+  /// Whether the silence of a rank is evidence of a hang; at first true of all.
   void set_reachable(int rank, bool reachable) { reachable_[static_cast<std::size_t>(rank)] = reachable; }
   bool reaches_all() const;
   /// A rank has answered.

@@ -11,7 +11,7 @@
 namespace heddle {
 
 /// Whether the ranks reach each other through the side channel, found out by questions at the start: if a firewall
-/// closes UDP, a missing answer is no evidence of a hang.
+/// closes UDP, a missing answer is not evidence of a hang.
 class Reachability {
  public:
   explicit Reachability(SideChannel const& channel);

@@ -13,7 +13,7 @@
 
 namespace heddle {
 
-/// Small messages between the ranks beside MPI: UDP datagrams, because they need no connection to a rank that is
+/// Small messages between the ranks without MPI: UDP datagrams, because they need no connection to a rank that is
 /// stopped or gone, and nothing except its addresses is kept for each rank. A message may be lost or arrive twice.
 /// Datagrams without the job's random number are ignored.
 class SideChannel {

@@ -92,7 +92,7 @@ struct Watch::State {
   std::uint64_t last_polls = 0;
   std::optional<Clock::time_point> last_poll;
   double elapsed = 0;  ///< since the start, without time in which this process was stopped
-  double idle = 0;     ///< the same since the last event
+  double idle = 0;     ///< such seconds since the last event
   double trust_until = 0;
   std::optional<Inquiry> inquiry;
   bool reachability_known = false;
@@ -104,7 +104,7 @@ struct Watch::State {
 RankStatus Watch::State::own_status() const {
   RankStatus status = activity->status();
   status.idle_seconds = idle;
-  // Unlike a rank that computes, one that rests between polls does so all the time.
+  // A rank that sleeps between polls waits all the time, unlike one that computes.
   status.waits = status.waits || (last_poll && Clock::now() - *last_poll < Seconds(options.hang_seconds / 2));
   return status;
 }
@@ -138,7 +138,7 @@ void Watch::State::handle(SideChannel::Message const& message) {
     case SideChannel::Kind::question: {
       RankStatus const status = own_status();
       channel->send(message.sender, SideChannel::Kind::status, std::as_bytes(std::span(&status, 1)));
-      // A lower rank that can decide does, as long as it asks.
+      // The lowest rank that can decide and still asks decides: this rank leaves it to that one for a while.
       if (message.sender < channel->rank() && !message.content.empty()) {
         trust_until = elapsed + options.hang_seconds / 4;
       }
@@ -184,7 +184,7 @@ void Watch::State::investigate() {
     case Inquiry::Action::none:
       break;
     case Inquiry::Action::ask: {
-      // Content means that this rank can decide.
+      // A question that has content says that this rank can decide.
       std::vector<std::byte> const content(inquiry->reaches_all() ? 1 : 0);
       for (int rank = 0; rank < channel->size(); ++rank) {
         if (rank != channel->rank()) {

@@ -65,8 +65,8 @@ auto reader_of(hdf5::Object const& object) {
   };
 }
 
-/// Throws DataError for numbers that no training leaves. The digests of a checkpoint are not a signature: whoever can
-/// write to its directory can write other numbers and the manifest that belongs to them.
+/// Throws DataError for numbers that no training leaves. The digests of a checkpoint are not a signature: anyone who
+/// can write to its directory can write other numbers and the manifest that belongs to them.
 void check_training(TrainingState const& state, std::string const& where) {
   if (std::min({state.step, state.epoch, state.position, state.tokens, state.best_step,
                 state.validations_without_improvement}) < 0) {
@@ -98,7 +98,7 @@ void check_training(TrainingState const& state, std::string const& where) {
 /// A state file that is being read.
 struct Reading {
   hdf5::File const& file;
-  std::int64_t version;  ///< of the field
+  std::int64_t version;  ///< version of the field
   std::vector<std::int64_t> const& file_bytes;
 };
 
@@ -289,7 +289,7 @@ struct Field {
   std::string name;
   std::int64_t version;  ///< the one that is written; older ones are read, too
   bool may_be_absent;    ///< there may be nothing to write
-  bool optional;         ///< whoever does not know this version may do without
+  bool optional;         ///< a reader that does not know this version may leave it out
   /// Returns false if there is nothing to write.
   std::function<bool(hdf5::File& file, CheckpointIndex const& index)> write;
   std::function<void(Reading const& from, CheckpointIndex& index)> read;

@@ -84,7 +84,7 @@ std::string problem_of(fs::path const& directory, CheckpointStore::Check check,
   }
 }
 
-/// True if a leftover has not changed for a day: then nobody is still writing it, even without file locks.
+/// True if a leftover has not changed for a day: then no process is still writing it, even without file locks.
 bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
 }

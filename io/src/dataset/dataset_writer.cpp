@@ -83,7 +83,7 @@ class Column {
   std::optional<hdf5::Array> array_;
 };
 
-/// A column and the digests of its blocks, the array beside it.
+/// A column, and the array with the digests of its blocks.
 class ProtectedColumn {
  public:
   ProtectedColumn(hdf5::Group& group, std::string const& name, std::string const& digests, hdf5::ElementType type)

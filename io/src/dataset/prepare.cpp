@@ -86,7 +86,7 @@ class ProgressLine {
 
   std::ostream& out_;
   std::string what_;
-  int64_t bytes_;  ///< of the text; 0: unknown
+  int64_t bytes_;  ///< bytes of the text; 0: unknown
   bool interactive_;
   Clock::time_point next_ = Clock::now() + interval();
 };

@@ -42,7 +42,7 @@ class ProtectedArray {
   virtual void check(std::span<std::uint8_t const> block, std::int64_t first) const = 0;
 
   hdf5::Array values_;
-  std::vector<std::uint8_t> digests_;  ///< of the blocks, as they were at opening
+  std::vector<std::uint8_t> digests_;  ///< digests of the blocks, as they were at opening
   std::int64_t size_;
   std::int64_t block_length_;
 };

@@ -37,7 +37,7 @@ GroupMember member(Mesh const& mesh, MeshAxis axis) {
   return {mesh.coordinate(axis), mesh.size(axis)};
 }
 
-/// As micro_batch_cut, without communicators.
+/// The result of micro_batch_cut, for a rank of a mesh that need not run.
 MicroBatchCut cut_of(TrainConfig const& train, Mesh const& mesh) {
   MicroBatchCut cut{.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)};
   if (!train.deterministic) {

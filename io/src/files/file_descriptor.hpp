@@ -31,9 +31,9 @@ class FileDescriptor {
   int descriptor_;
 };
 
-/// Opens a regular file, for reading or with these flags of open(). Symbolic links are not followed: whoever can write
-/// to the directory could otherwise choose a file elsewhere that is overwritten; and a FIFO is not waited for. Throws
-/// DataError for both and where it cannot be opened for reading, Error where it cannot be opened for writing.
+/// Opens a regular file, for reading or with these flags of open(). Symbolic links are not followed: anyone who can
+/// write to the directory could otherwise choose a file elsewhere that is overwritten; and a FIFO is not waited for.
+/// Throws DataError for both and where it cannot be opened for reading, Error where it cannot be opened for writing.
 FileDescriptor open_regular(std::filesystem::path const& path, int flags = O_RDONLY);
 
 /// Creates a file and opens it for writing. Throws Error if it exists or cannot be made.

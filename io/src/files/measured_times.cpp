@@ -40,7 +40,7 @@ std::string lines_of(json::value const& value, std::string const& indent) {
 /// Throws for numbers that no measurement gives: below `min` or not finite.
 void require_numbers(double number, double min) {
   if (!(number >= min && number <= max_number)) {
-    throw std::out_of_range("a number that is no measurement");
+    throw std::out_of_range("a number that is not a measurement");
   }
 }
 
@@ -108,7 +108,7 @@ MeasuredTimes parse_measured_times(std::string_view text, std::string const& sou
     if (whole.at("format").as_string() != format_name) {
       throw std::invalid_argument("another format");
     }
-    static_cast<void>(whole.at("machines"));  // throws where it is missing: all but the kernels' times is optional
+    static_cast<void>(whole.at("machines"));  // throws where it is missing: all except the kernels' times is optional
     constexpr double above_zero = std::numeric_limits<double>::min();
     MeasuredTimes times{.kernels = member<decltype(times.kernels)>(whole, "machines", above_zero),
                         .calls = calls_of(member<CallNumbers>(whole, "calls", 0))};

@@ -56,7 +56,7 @@ void use_byte_driver(hid_t access, FileState& state);
 /// Throws the first error of a write to the file.
 void check_written(FileState const& state);
 
-/// Throws DataError for a file with anything but groups and plainly stored datasets: see allow_list.cpp.
+/// Throws DataError for a file with anything other than groups and plainly stored datasets: see allow_list.cpp.
 void check_allow_list(hid_t file, std::string const& path, std::int64_t file_bytes);
 
 }  // namespace heddle::hdf5

@@ -18,7 +18,7 @@ class SpreadFiles {
  public:
   struct Place {
     Hosts hosts;
-    std::filesystem::path directory;  ///< of the checkpoint on this host; empty: it has none
+    std::filesystem::path directory;  ///< the checkpoint on this host; empty: it has none
     std::filesystem::path scratch;    ///< a new directory on this host, for blocks from others
   };
 

@@ -13,7 +13,7 @@ namespace heddle {
 /// first rank that failed. `action` may not be collective. Collective over `group`.
 void together(Communicator const& group, std::function<void()> const& action);
 
-/// As `together`, for an action of rank 0.
+/// Runs `action` on rank 0; otherwise as `together`.
 void on_rank_0(Communicator const& group, std::function<void()> const& action);
 
 /// The first error of a rank that cannot stop at once, because others wait for what it sends.

@@ -68,14 +68,14 @@ class Message {
     append_little_endian(content_, std::bit_cast<std::uint32_t>(value));
     return *this;
   }
-  /// Also a string or another message.
+  /// A field of bytes, a string or another message.
   Message& bytes(int field, std::string_view value) {
     key(field, 2);
     varint(value.size());
     content_ += value;
     return *this;
   }
-  /// Packed.
+  /// A packed field of numbers.
   Message& numbers(int field, std::span<double const> values) {
     std::string packed;
     for (double const value : values) {

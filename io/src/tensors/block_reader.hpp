@@ -17,7 +17,7 @@ inline std::shared_ptr<BlockCache> make_block_cache() {
 }
 
 /// A file of a checkpoint, read in whole blocks, each of which is compared with its digest in the memory from which it
-/// is then used: nobody gets a byte that was not verified. Throws DataError for a block that is not as the manifest
+/// is then used: no byte is used that was not verified. Throws DataError for a block that is not as the manifest
 /// states, and for one that cannot be read.
 class BlockReader final : public hdf5::ByteStore {
  public:

@@ -14,7 +14,7 @@ namespace heddle {
 
 /// The files that write_tensor_files writes, and how.
 struct TensorWriting {
-  std::vector<int> const& writers;  ///< of the files, in their order: ascending
+  std::vector<int> const& writers;  ///< the ranks that write the files, in their order: ascending
   TensorFiles const& planned;
   std::filesystem::path directory;  ///< each writer's own
   bool durable = true;              ///< files are synced to the disk and read back

@@ -95,7 +95,7 @@ class TextBytes {
 
   FileDescriptor file_;
   Kind kind_ = Kind::unknown;
-  std::array<unsigned char, 1 << 16> input_{};  ///< of which [begin_, end_) are not used yet
+  std::array<unsigned char, 1 << 16> input_{};  ///< the bytes [begin_, end_) are not used yet
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::int64_t position_ = 0;

@@ -4,9 +4,9 @@
 
 #include "tiles.hpp"
 
-/// The parts of scores beside inner products: additive scores, the cap and biases, forward and backward side by side,
-/// for a block of queries and one of keys. Tiles of scores are [keys, queries]; their columns are filled up to the next
-/// multiple of tile_columns.
+/// The parts of scores other than inner products: additive scores, the cap and biases, forward and backward side by
+/// side, for a block of queries and one of keys. Tiles of scores are [keys, queries]; their columns are filled up to
+/// the next multiple of tile_columns.
 namespace heddle::kernels {
 
 /// tanh x, in float32 with a relative error of about 10^-6: a large cap multiplies the error of a small argument.

@@ -250,7 +250,7 @@ class BackwardHeads {
     prefetch(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
   }
 
-  /// The same for additive scores, in tiles.
+  /// Adds the contributions of a block of queries and a block of keys with additive scores, in tiles.
   void give_additive(Block queries, Block keys, Tile<float> grad_q) {
     lanes::multiply<group_vectors<Element>>(lanes::Product<float>{weights_.plain(), grad_output_, queries.count},
                                             keys.count, stride_, ToTile{grad_v_});

@@ -19,9 +19,10 @@ struct AttentionView {
 
   Rows<Element> q, k, v;
   std::int32_t const *query_begin, *query_length, *key_begin, *key_length;
-  std::int32_t const *query_position, *key_position;  ///< of each row; null: rows of a sequence are consecutive
-  std::int32_t const* prefix_length;                  ///< of each sequence, for a prefix mask
-  Rows<Real> bias, score_weight;                      ///< unset where the call has none
+  std::int32_t const *query_position,
+      *key_position;                  ///< position of each row; null: rows of a sequence are consecutive
+  std::int32_t const* prefix_length;  ///< prefix of each sequence, for a prefix mask
+  Rows<Real> bias, score_weight;      ///< unset where the call has none
   std::int64_t bias_reach;
   std::int64_t count, heads, head_dim, query_blocks;
   std::int64_t sharing;  ///< heads that share a head of keys and values
@@ -332,7 +333,7 @@ struct AttentionHead {
   }
 };
 
-/// The tensors of Attention::backward beside the call; those of parameters are in SharedGradients.
+/// The tensors of Attention::backward that the call does not have, except gradients of parameters: SharedGradients.
 template <class Element>
 struct BackwardRows {
   Rows<Element> output, grad_output, grad_q, grad_k, grad_v;

@@ -25,9 +25,9 @@ KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> 
 }
 
 /// The table's gradient: rows sorted by their token are cut into pieces of equal length, so that a frequent token is
-/// the work of many teams. A piece adds tokens that lie only in it to the table. Of a token that it shares with its
-/// neighbours it keeps a partial sum: of its first token, which started before it, in `partial` [piece][0]; of its last
-/// one, which starts in it and continues behind it, in [piece][1].
+/// the work of many teams. A piece adds tokens that lie only in it to the table. For a token that it shares with its
+/// neighbours it keeps a partial sum: for its first token, which started before it, in `partial` [piece][0]; for its
+/// last one, which starts in it and continues after it, in [piece][1].
 template <class Element>
 struct TableGradient {
   using Real = kernels::ArithmeticType<Element>;
@@ -84,7 +84,7 @@ struct TableGradient {
     }
   }
 
-  /// Whether the piece's last token starts in it and continues behind it: the piece adds that token's partial sums.
+  /// Whether the piece's last token starts in it and continues after it: the piece adds that token's partial sums.
   KOKKOS_INLINE_FUNCTION bool adds_shared_sums(std::int64_t piece) const {
     std::int64_t const last = token(end(piece) - 1);
     return of.has(last) && token(end(piece)) == last && token(begin(piece) - 1) != last;

@@ -231,7 +231,7 @@ class OneDnnGemm final : public Gemm {
     }
   }
 
-  /// For float32 b beside bfloat16 a, where no packed copy of b is worth keeping: rounds b first.
+  /// Multiplies bfloat16 a by float32 b, where no packed copy of b is worth keeping: rounds b first.
   void multiply_rounded(Execution& execution, GemmCall const& call) {
     ArenaScope const scope(execution.scratch);
     GemmCall rounded = call;
@@ -387,7 +387,7 @@ class OneDnnGemm final : public Gemm {
   bool threads_limited_ = false;
   LruCache<MatmulKey, Matmul> primitives_{max_primitives};
   std::size_t code_budget_ = code_budget();
-  std::size_t code_bytes_ = 0;  ///< of the primitives made since all were freed
+  std::size_t code_bytes_ = 0;  ///< code of the primitives made since all were freed
   PackedWeights<PackedWeight> weights_;
 };
 

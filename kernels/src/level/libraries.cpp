@@ -5,8 +5,8 @@
 
 #include "compiled.hpp"
 
-// The build has a shared library for each instruction set, beside the core library. Each keeps all of its inline
-// functions to itself, so that code for a newer processor is never used where an older one is required.
+// The build has a shared library for each instruction set, in the directory of the core library. Each keeps all of its
+// inline functions to itself, so that code for a newer processor is never used where an older one is required.
 
 namespace heddle {
 

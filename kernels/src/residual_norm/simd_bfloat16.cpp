@@ -298,7 +298,7 @@ struct BackwardCall {
   Tensor const& grad_normalized;
   Tensor const& grad_sum;
   ResidualNormGradients const& gradients;
-  std::int64_t rows;                                      ///< of a block
+  std::int64_t rows;                                      ///< rows of a block
   float* grad_weight = data_of<float>(gradients.weight);  ///< of the first block, to which its sums are added; or null
   float* grad_bias = data_of<float>(gradients.bias);
   std::int64_t stride = 0;  ///< from a block's weight gradients to the next one's

@@ -15,7 +15,7 @@ struct NormView {
   Real const* bias;
   Rows<Element> sum, normalized;
   Real* mean;
-  Real* reciprocal;  ///< of the deviation
+  Real* reciprocal;  ///< 1 / deviation
   DropoutRule dropout;
   std::int64_t rows, columns;
   NormRule<Real> rule;

@@ -25,8 +25,8 @@ template <class Real>
 struct LossRule {
   Real smoothing;
   Real z_loss;
-  Real share;          ///< of one entry of the vocabulary: 1 / its size
-  Real scale;          ///< of the gradient
+  Real share;          ///< share of one entry of the vocabulary: 1 / its size
+  Real scale;          ///< factor of the gradient
   Real wanted_of_all;  ///< scaled, of every entry, and the target's addition to it
   Real wanted_of_target;
 

@@ -12,7 +12,7 @@ struct RankingView {
   Rows<Element const> logits;
   std::int64_t columns;
   std::int64_t first_token;
-  std::int64_t end_column;  ///< of the end, which may lie outside of the columns
+  std::int64_t end_column;  ///< column of the end token, which may lie outside of the columns
   double* table;
   std::int64_t count;
 

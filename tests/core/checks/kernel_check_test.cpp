@@ -330,7 +330,7 @@ TEST_F(KernelCheckTest, SupportsThatThrowsIsAFault) {
   auto const found =
       faults<Activation>(std::make_shared<PickyActivation>([](DType) -> bool { throw Error("not today"); }));
   ASSERT_FALSE(found.empty());
-  EXPECT_EQ(found.front().fault, "supports() throws, which must answer true or false: not today");
+  EXPECT_EQ(found.front().fault, "supports() throws, but must return true or false: not today");
 }
 
 TEST_F(KernelCheckTest, TheReferenceIsComparedWithCentralDifferences) {

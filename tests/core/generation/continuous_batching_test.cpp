@@ -88,7 +88,7 @@ TEST(ContinuousBatchingSteps, OthersEnterWhereASentenceIsDone) {
     in_batches += longest_of_batch;
   }
   EXPECT_LE(steps, all / at_once + longest);
-  EXPECT_GT(in_batches, all / at_once + longest) << "the sentences are no test";
+  EXPECT_GT(in_batches, all / at_once + longest) << "the sentences do not test this";
 }
 
 TEST(ContinuousBatchingSteps, UploadOnce) {

@@ -123,7 +123,7 @@ TEST(Layout, UlyssesNeedsHeadsForEveryContextRank) {
   Config config = config_with(1, 1, 4, 2);
   EXPECT_EQ(refused(config, 8), "accepted");
   config.parallel.context_mode = ContextMode::ulysses;
-  EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("the 2 of a rank"), HasSubstr("parallel.context = 4")));
+  EXPECT_THAT(refused(config, 8), AllOf(HasSubstr("heads, 2 here"), HasSubstr("parallel.context = 4")));
 }
 
 TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
@@ -169,7 +169,7 @@ TEST(Layout, OptionsThatCannotBeSplitAreNamedWithLayoutsThatWork) {
   EXPECT_THAT(
       refused(one_key_head, 2),
       AllOf(HasSubstr("run.toml:8:1: model.decoder.layer.3.cross_attention.kv_heads = 1: in ulysses each context "
-                      "rank computes some of the heads"),
+                      "rank computes some of a tensor rank's heads"),
             HasSubstr("parallel.context_mode = \"ring\""), HasSubstr("with 2 ranks, these layouts work: parallel.")));
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 2, 1), 2), "accepted");
   EXPECT_EQ(refused(with_option("self_attention.window", 8, 1, 2), 2), "accepted");

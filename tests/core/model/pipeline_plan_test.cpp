@@ -159,10 +159,10 @@ TEST(PipelinePlan, RefusesWhatCannotBeCut) {
   auto const planning = [](ModelConfig const& model, ParallelConfig const& parallel) {
     return [=] { static_cast<void>(plan_pipeline(description_of(model), parallel, 100)); };
   };
-  EXPECT_THAT(planning(model_of(2, 3), stages_of(6)), ThrowsMessage<ConfigError>(HasSubstr("5 or less would do")));
+  EXPECT_THAT(planning(model_of(2, 3), stages_of(6)), ThrowsMessage<ConfigError>(HasSubstr("expected 5 or less")));
   EXPECT_THAT(planning(model_of(2, 4), interleaved(3)),
-              ThrowsMessage<ConfigError>(HasSubstr("2 or less would do, or \"1f1b\" with 6 or less")));
-  EXPECT_THAT(planning(model_of(4, 2), interleaved(3)), ThrowsMessage<ConfigError>(HasSubstr("2 or less would do")));
+              ThrowsMessage<ConfigError>(HasSubstr("expected 2 or less, or \"1f1b\" with 6 or less")));
+  EXPECT_THAT(planning(model_of(4, 2), interleaved(3)), ThrowsMessage<ConfigError>(HasSubstr("expected 2 or less")));
   EXPECT_THAT(planning(model_of(2, 2), stages_of(2, {1, 2, 1})),
               ThrowsMessage<ConfigError>(HasSubstr("stage_layers = [1, 2, 1] cannot be followed: parallel.pipeline = 2 "
                                                    "takes the layers of each stage: 2 of them")));

@@ -290,7 +290,7 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
   EXPECT_THAT(linear("", ", soft_cap = 2.0"), refused("soft_cap"));
   EXPECT_THAT(linear("positions = \"rotary\"", ""), refused("model.positions = \"rotary\""));
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { score = \"linear\" }"),
-              refused("model.attention_dropout = 0.1; 0 would do"));
+              refused("model.attention_dropout = 0.1; expected 0"));
 }
 
 TEST(Variants, AKernelThatLacksAVariantIsRefusedWithTheLayer) {

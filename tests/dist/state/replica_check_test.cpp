@@ -289,7 +289,7 @@ TEST_F(ReplicaCheckTest, WhatOnlyTheOwnerKeepsIsComparedWithWhatItsUpdateLeft) {
                   testing::AllOf(HasSubstr(kind + name), HasSubstr("on rank " + std::to_string(world_.size() - 1)),
                                  HasSubstr("1 of its tensors")));
       load_other_state(model);
-      EXPECT_NO_THROW(compare()) << "a state that was loaded is no damage";
+      EXPECT_NO_THROW(compare()) << "a state that was loaded is not damage";
       model.step(3, 2);
       EXPECT_NO_THROW(compare());
     }

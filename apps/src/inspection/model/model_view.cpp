@@ -15,7 +15,7 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t max_weights = 6'000'000;  ///< of a page: 16 MB of text
+constexpr std::size_t max_weights = 6'000'000;  ///< maximum weights on a page: 16 MB of text
 constexpr std::int64_t longest_continuation = 40;
 
 char const* name_of(Side side) {

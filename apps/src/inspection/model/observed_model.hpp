@@ -14,7 +14,7 @@ std::vector<double> rotary_table(std::int64_t positions, std::int64_t head_dim, 
 /// A model's attention sublayers and positions, as a forward pass used them.
 struct ObservedModel {
   std::vector<AttentionSublayer> sublayers;
-  std::vector<ObservedAttention> calls;  ///< of the sublayers
+  std::vector<ObservedAttention> calls;  ///< calls of the sublayers
   std::vector<Tensor> added;             ///< EmbeddingCall::positions, one for each stack; empty tensors: none
 };
 

@@ -57,7 +57,7 @@ std::int64_t head_columns(ModelConfig const& model) {
       .head_dim;
 }
 
-/// The note beside a bias of distances up to `reach`, which is drawn up to `drawn`.
+/// The note about a bias of distances up to `reach`, which is drawn up to `drawn`.
 std::string bias_note(std::int64_t reach, std::int64_t drawn, std::int64_t max_length, bool causal) {
   std::string note = "added to the scores of each head by the distance of key and query";
   if (drawn < reach) {

@@ -20,7 +20,7 @@ struct MetricSeries {
     bool operator==(Stretch const&) const = default;
   };
 
-  std::vector<double> steps;  ///< of the finite values
+  std::vector<double> steps;  ///< the steps of the finite values
   std::vector<double> values;
   std::vector<Stretch> not_finite = {};  ///< ascending
 
@@ -39,7 +39,7 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 
 /// The content of a metrics.jsonl.
 struct RunMetrics {
-  /// Every number beside the step, by its key; those of attention_entropy as "attention_entropy.PATH".
+  /// Every number except the step, by its key; those of attention_entropy as "attention_entropy.PATH".
   std::map<std::string, MetricSeries> series;
   std::int64_t unreadable = 0;  ///< lines that are not a JSON object with a step: torn by a kill
 };

@@ -49,7 +49,7 @@ void advise_huge_pages(void* begin, std::size_t bytes);
 /// Takes the pages of the block's first `bytes` from the system now; their content stays.
 void take_pages(ArenaBlock const& block, std::size_t bytes);
 
-/// Copies to kernels' memory behind the kernels of `execution`, or behind all kernels if it is null; then returns when
+/// Copies to kernels' memory after the kernels of `execution`, or after all kernels if it is null; then returns when
 /// the copy is done.
 void copy_in(void* to, void const* from_host, std::size_t bytes, Execution const* execution);
 /// Copies from kernels' memory in the same order; returns when the copy is done.

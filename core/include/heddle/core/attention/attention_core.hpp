@@ -13,7 +13,7 @@ namespace heddle {
 /// Sizes of an attention layer: heads and columns of all ranks.
 struct AttentionSizes {
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  ///< of keys and values: query head i uses head i / (heads / kv_heads)
+  std::int64_t kv_heads = 0;  ///< heads of keys and values: query head i uses head i / (heads / kv_heads)
   std::int64_t head_dim = 0;
 
   std::int64_t query_columns() const { return heads * head_dim; }
@@ -42,7 +42,7 @@ class AttentionCore {
   struct Activations {
     Tensor q, k, v, output;
     ContextAttention::Activations kernel;  ///< the kernel's call, with queries and keys as normalized, and its results
-    Norm::Activations q_norm, k_norm;      ///< of [tokens * heads, head_dim], where there are such norms
+    Norm::Activations q_norm, k_norm;      ///< activations of [tokens * heads, head_dim], where there are such norms
   };
   /// Queries are tokens of the stack's side. The result's tensors come from the arena. Where the stack's positions are
   /// rotations, q and k are rotated in place.
@@ -95,7 +95,7 @@ class AttentionCore {
   ContextAttention context_attention_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::optional<Norm> query_norm_, key_norm_;
-  Parameter* score_weight_ = nullptr;  ///< of additive scores
+  Parameter* score_weight_ = nullptr;  ///< the weight of additive scores; null for other scores
 };
 
 /// Registers self_attention and cross_attention.

@@ -8,7 +8,7 @@ namespace heddle {
 
 /// The effect of positions inside the self-attention of a stack: a rotation of queries and keys, a bias of their
 /// scores, or both. A stack owns one, and its layers share it (LayerSpec::positions); each of them calls add_layer when
-/// it is built. Cross-attention takes none. Every function but the constructors is called by AttentionCore.
+/// it is built. Cross-attention takes none. AttentionCore calls every function except the constructors.
 class AttentionPositions {
  public:
   virtual ~AttentionPositions() = default;
@@ -37,7 +37,7 @@ class AttentionPositions {
 /// The description that a stack's positions are made from.
 struct AttentionPositionsSpec {
   LayerSpec const& stack;   ///< its name, and the keys of the stack
-  std::int64_t heads = 0;   ///< of the stack's first layer that takes positions
+  std::int64_t heads = 0;   ///< heads of the stack's first layer that takes positions
   std::vector<int> stages;  ///< pipeline stages with such layers, ascending; empty: one
 };
 

@@ -49,7 +49,7 @@ constexpr DType statistics_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
 
-/// The type of parameters and their gradients beside activations of `dtype`: float64 for float64, else float32.
+/// The type of parameters and their gradients for activations of `dtype`: float64 for float64, else float32.
 constexpr DType parameter_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }

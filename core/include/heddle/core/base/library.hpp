@@ -8,8 +8,8 @@ namespace heddle {
 /// same ones.
 std::string abi_tag();
 
-/// The function `name` of the shared library `file` that lies beside libheddle_core.so; it stays loaded for the life of
-/// the process. Throws ConfigError where there is none.
+/// The function `name` of the shared library `file` in the directory of libheddle_core.so; it stays loaded for the life
+/// of the process. Throws ConfigError where there is none.
 void* function_beside_core(std::string const& file, char const* name);
 
 }  // namespace heddle

@@ -16,7 +16,7 @@ std::string in_groups(std::string number);
 std::string readable_count(std::integral auto count) {
   return in_groups(std::to_string(count));
 }
-/// The same for the nearest whole number.
+/// The nearest whole number as text, its digits in groups of three.
 std::string readable_count(std::floating_point auto count) {
   return in_groups(std::to_string(static_cast<long long>(count + (count < 0 ? -0.5 : 0.5))));
 }
@@ -29,7 +29,7 @@ std::string counted(std::integral auto count, char const* thing) {
 /// "12,345.6": with `decimals` decimals.
 std::string readable_decimal(double number, int decimals);
 
-/// "1.5 GiB", or "2.3 MiB" of less.
+/// A size as text: "1.5 GiB", or "2.3 MiB" for sizes below a GiB.
 std::string readable_size(std::int64_t bytes);
 
 /// "2h05m", "3m20s" or "4.2 s"; `seconds` is not negative.

@@ -27,7 +27,7 @@ struct CheckResult {
   std::string problem;         ///< its description
   double output_error = 0;     ///< the largest |actual - expected| / (1 + |expected|)
   double gradient_error = 0;   ///< the largest error of a gradient, in the same form
-  double tolerance = 0;        ///< of both
+  double tolerance = 0;        ///< the limit for both errors
   std::string fault = {};      ///< what is wrong, "" if nothing is
   std::string not_run = {};    ///< the reason why nothing was checked, "" if something was
 

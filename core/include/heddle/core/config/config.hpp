@@ -126,7 +126,7 @@ struct CheckpointConfig {
 
 struct PluginsConfig {
   std::vector<std::string> paths;
-  std::vector<std::string> sha256;  ///< of the files, in the order of paths; "": any file; empty: any files
+  std::vector<std::string> sha256;  ///< digests in the order of paths; "": any file; empty: any files
 
   bool operator==(PluginsConfig const&) const = default;
 };

@@ -25,7 +25,7 @@ inline constexpr std::array<std::string_view, 7> value_names<Positions>{
     "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
 
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
-/// of its attention sublayers, or all but the layer's input.
+/// of its attention sublayers, or all except the layer's input.
 enum class Recompute : std::uint8_t { none, attention, layer };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", "attention", "layer"};
@@ -33,7 +33,7 @@ inline constexpr std::array<std::string_view, 3> value_names<Recompute>{"none", 
 /// Keys of some layers of a stack: `[model.STACK.layer."4-6"]`.
 struct LayerOverride {
   IndexRange layers;      ///< counted from 0, where the file counts from 1
-  Settings settings;      ///< as StackConfig::settings, and "sublayers"
+  Settings settings;      ///< settings named as in StackConfig, and "sublayers"
   std::string name = {};  ///< the range as it was given, "4-6", for messages; not part of its value
 
   bool operator==(LayerOverride const& other) const { return layers == other.layers && settings == other.settings; }
@@ -43,8 +43,8 @@ struct LayerOverride {
 /// ("activation"), or after a sublayer and its option ("self_attention.kv_heads").
 struct StackConfig {
   std::int64_t layers = 6;
-  std::vector<std::string> sublayers;         ///< of each layer: names in the layer registry
-  Settings settings = {};                     ///< of all its layers
+  std::vector<std::string> sublayers;         ///< the sublayers of each layer: names in the layer registry
+  Settings settings = {};                     ///< settings of all its layers
   std::vector<LayerOverride> overrides = {};  ///< ascending, without overlaps
 
   bool operator==(StackConfig const&) const = default;
@@ -75,10 +75,10 @@ struct ModelConfig {
   bool embedding_norm = false;
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
-  PairLayout position_layout = PairLayout::interleaved;  ///< of sinusoidal and rotary positions
+  PairLayout position_layout = PairLayout::interleaved;  ///< pairs of columns in sinusoidal and rotary positions
   double rotary_base = 10000;
-  std::int64_t max_distance = 128;     ///< of relative positions, with buckets or without
-  std::int64_t position_buckets = 32;  ///< of relative_buckets
+  std::int64_t max_distance = 128;     ///< maximum relative distance, with buckets or without
+  std::int64_t position_buckets = 32;  ///< number of ranges of distances in relative_buckets
   bool biases = true;
   bool scale_embedding = true;
   bool tie_embeddings = true;

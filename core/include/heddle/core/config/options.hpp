@@ -40,7 +40,7 @@ struct OptionDescription {
   std::string name = {};
   Type type = Type::integer;
   std::string meaning = {};
-  double min = 0;  ///< of numbers and of each integer in a list
+  double min = 0;  ///< lower bound of numbers and of each integer in a list
   double max = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};
   bool above_min = false;       ///< min itself is not accepted

@@ -32,12 +32,12 @@ struct SearchStep {
   struct Extension {
     std::size_t parent = 0;  ///< among the sentence's live hypotheses, in the order of the step that made them live
     std::int32_t token = 0;
-    double log_probability = 0;  ///< of all tokens
+    double log_probability = 0;  ///< the sum over all tokens
     Fate fate = Fate::dropped;
   };
-  std::int64_t number = 0;                 ///< of the source
+  std::int64_t number = 0;                 ///< the number of the source
   std::int64_t length = 0;                 ///< tokens of its live hypotheses before the step, without the prompt
-  std::vector<Extension> extensions = {};  ///< that were ranked, the likeliest first
+  std::vector<Extension> extensions = {};  ///< the ranked extensions, the likeliest first
 };
 
 /// Is notified of every step of every sentence, before it is decided whether the sentence is done.
@@ -70,7 +70,7 @@ struct Hypothesis {
 
 /// The result for a source.
 struct Generated {
-  std::int64_t number = 0;  ///< as it was added
+  std::int64_t number = 0;  ///< the number with which it was added
   /// At most n_best, the best score first; fewer only if the vocabulary does not yield that many.
   std::vector<Hypothesis> hypotheses;
 };

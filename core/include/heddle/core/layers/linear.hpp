@@ -53,8 +53,8 @@ class Linear {
   TensorRegion region_;
   ParameterBlock& weight_;
   ParameterBlock* bias_;  ///< null: there is none
-  std::int64_t inputs_;   ///< of this rank
-  std::int64_t outputs_;  ///< of this rank, all parts
+  std::int64_t inputs_;   ///< inputs of this rank
+  std::int64_t outputs_;  ///< outputs of this rank, of all parts
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
 };

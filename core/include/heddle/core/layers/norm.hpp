@@ -35,7 +35,7 @@ class Norm {
 
   struct Input {
     Tensor residual;  ///< [rows, columns]
-    Tensor branch{};  ///< as residual, or empty
+    Tensor branch{};  ///< [rows, columns], or empty
     Dropout dropout{};
   };
   /// The values that backward needs. `output.sum` is the residual where there is no branch; `output.normalized` is

@@ -35,10 +35,10 @@ struct LayerUse {
 
 /// The work that a layer's cost is asked for.
 struct LayerLoad {
-  double tokens = 1;    ///< of the stack, and as many of its encoder output
+  double tokens = 1;    ///< tokens of the stack, and as many of its encoder output
   double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
   DType dtype = DType::float32;
-  Side side = Side::source;  ///< of the stack, whatever the caller says; the target's tokens are causal by default
+  Side side = Side::source;  ///< the stack's side, whatever the caller says; the target's tokens are causal by default
 };
 
 /// A configuration by which a layer is checked (checks/check.hpp).
@@ -50,7 +50,7 @@ struct LayerTrial {
 
 /// All that a layer declares before it is built.
 struct LayerTraits {
-  std::vector<OptionDescription> options = {};  ///< those that the configuration may give it
+  std::vector<OptionDescription> options = {};  ///< the options that the configuration may give it
   LayerCapabilities capabilities = {};
   /// The sublayer applies LayerSpec::positions. A stack whose positions act in attention needs such a sublayer.
   bool takes_positions = false;

@@ -10,14 +10,15 @@
 
 namespace heddle {
 
-/// An event of a trace, in nanoseconds of this process's steady clock. Texts are numbers of StepTrace::texts.
+/// An event of a trace, in nanoseconds of this process's steady clock. Strings are given by their numbers in
+/// StepTrace::texts.
 struct TraceEvent {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t number = -1;  ///< of a pass: the micro-batch; of communication: bytes
-  std::int32_t place = -1;   ///< of a pass: the part; of a message: the other rank in the world
-  std::uint32_t name = 0;    ///< a text
-  std::uint32_t detail = 0;  ///< a text: a kernel's extents, the group of communication
+  std::int64_t number = -1;  ///< the micro-batch of a pass; the bytes of communication
+  std::int32_t place = -1;   ///< the part of a pass; for a message the other rank in the world
+  std::uint32_t name = 0;    ///< number of a string
+  std::uint32_t detail = 0;  ///< number of a string: a kernel's extents, the group of communication
   WorkKind kind = WorkKind::step;
   Direction direction = Direction::forward;
 };
@@ -33,14 +34,14 @@ class StepTrace final : public KernelObserver, public WorkObserver {
   void record(bool on) { recording_ = on; }
   bool recording() const { return recording_; }
   std::vector<TraceEvent> const& events() const { return events_; }
-  /// The texts that events refer to; the first one is empty.
+  /// The strings that events refer to; the first one is empty.
   std::vector<std::string> const& texts() const { return texts_; }
 
   void begin(Work const& work) override;
   void end() noexcept override;
   void observe(Execution& execution, KernelCall const& call) override;
 
-  /// A piece of reading or communication, by the caller's clock; `event` without its texts.
+  /// A piece of reading or communication, by the caller's clock; `event` without its strings.
   void add(TraceEvent event, std::string_view name, std::string_view detail);
 
   static std::int64_t now();

@@ -14,7 +14,7 @@ struct TimedWork {
   double first_seconds = 0;  ///< of the first call after an update, which packs weights again
   double spread = 0;         ///< share by which the median of the rounds was above the minimum
   double measured_at = 0;    ///< seconds since 1970; 0: not known
-  double load = 0;           ///< of each core during the measurement, by processes other than those that measured
+  double load = 0;           ///< load of each core by other processes during the measurement
 
   bool operator==(TimedWork const&) const = default;
 };

@@ -16,7 +16,7 @@ struct SublayerDescription {
   std::shared_ptr<ModelConfig const> keys;  ///< its layer's
   LayerOptions options;
   LayerTraits traits;
-  Side side = Side::source;  ///< of its stack
+  Side side = Side::source;  ///< the stack's side
 
   Cost cost(LayerLoad const& load) const;
   /// The reason, with the layer and the key, why it does not support this use; null where it does.
@@ -93,8 +93,8 @@ ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& r
 /// can.
 std::optional<std::string> no_translation_reason(ModelDescription const& model);
 
-/// Throws ConfigError where the model cannot translate.
-/// `wanted_by` begins the message: the key or the command that asks for translations. `remedy` ends it: "; or …".
+/// Throws ConfigError where the model cannot translate. `wanted_by` begins the message: the key or the command that
+/// asks for translations. `remedy`, which says what would help, ends it: "; or …".
 void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy = "");
 
 }  // namespace heddle

@@ -43,7 +43,7 @@ class Model {
   Tensor logits(LayerContext& context) const;
 
   /// The stack before the last over the pack → encoder output [its tokens, d_model] on every stage, from the arena;
-  /// empty for a model of one stack. Collective over the tensor and pipeline groups, like decode.
+  /// empty for a decoder-only or encoder-only model. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
   /// A step's new tokens, hypothesis after hypothesis.
@@ -89,7 +89,7 @@ class Model {
 
   Communicator pipeline_;
   Communicator tensor_;
-  std::size_t stacks_;  ///< of the model
+  std::size_t stacks_;  ///< number of stacks of the model
   bool needs_prefixes_;
   std::optional<std::string> no_generation_reason_;
   std::int64_t target_vocabulary_;

@@ -29,7 +29,7 @@ struct ActivationCall {
   /// For backward: forward's output, if the caller kept it (or empty). For a function such as relu, whose derivative
   /// follows from its output, it also shows which elements were dropped, without random numbers.
   Tensor output{};
-  Tensor gate{};  ///< as input, or empty
+  Tensor gate{};  ///< [tokens, d_ff], or empty
 
   ActivationProblem problem() const { return {input.dtype(), function, !gate.empty()}; }
 };

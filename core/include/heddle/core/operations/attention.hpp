@@ -20,7 +20,7 @@ enum class MaskKind : std::uint8_t {
 struct AttentionMask {
   MaskKind kind = MaskKind::bidirectional;
   std::int64_t left = 0;   ///< in a window or blocks
-  std::int64_t right = 0;  ///< as `left`
+  std::int64_t right = 0;  ///< keys or blocks after its own position, in a window or blocks
   std::int64_t block = 1;  ///< positions in a block
   /// The number of global tokens of a window or blocks mask: tokens at positions below it see all keys and are seen by
   /// all queries, except for keys that a causal mask hides (Beltagy et al. 2020; Zaheer et al. 2020, without their
@@ -90,7 +90,7 @@ struct AttentionProblem {
   /// True if each head has its own keys and values.
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
-/// False where linear scores, which are no exponentials, are combined with a cap, a bias, dropout or a mask that is
+/// False where linear scores, which are not exponentials, are combined with a cap, a bias, dropout or a mask that is
 /// neither bidirectional nor causal, and where other scores have a state. No implementation supports that.
 bool is_defined(AttentionProblem const& problem);
 /// Describes the problem, for messages.
@@ -100,7 +100,7 @@ std::string timing_key(AttentionProblem const& problem);
 /// The pairs of a query and a key that see each other in a sequence of `length` tokens which attend to each other, and
 /// which has no prefix.
 double visible_pairs(AttentionMask const& mask, std::int64_t length);
-/// The size of a call, beside its problem.
+/// The size of a call, which its problem does not have.
 struct AttentionExtents {
   double queries = 0;       ///< query tokens
   double keys = 0;          ///< key tokens
@@ -121,7 +121,7 @@ Cost backward_cost(AttentionProblem const& problem, AttentionExtents const& exte
 struct AttentionCall {
   Tensor q;  ///< [query tokens, heads * head_dim], rows may be strided
   Tensor k;  ///< [key tokens, kv_heads * head_dim], rows may be strided
-  Tensor v;  ///< as k
+  Tensor v;  ///< [key tokens, kv_heads * head_dim], rows may be strided
   Sequences queries;
   Sequences keys;
   std::int64_t heads = 0;

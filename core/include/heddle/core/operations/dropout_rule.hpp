@@ -44,7 +44,7 @@ KOKKOS_INLINE_FUNCTION void for_each_of_chunk(std::int64_t count, Body const& bo
   }
 }
 
-/// The same for all columns of a row.
+/// Calls `body(i)` for 0 ≤ i < columns, chunk by chunk, as for_each_of_chunk.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void for_each_column(std::int64_t columns, Body const& body) {
   for (std::int64_t begin = 0; begin < columns; begin += dropout_chunk) {
@@ -181,7 +181,7 @@ struct DropoutRule {
       skipped = 0;
     }
   }
-  /// The same for all `columns` columns of the row.
+  /// Calls `visit(begin, end, multipliers)` for consecutive chunks of all `columns` columns of the row.
   template <class Real, class Visit>
   KOKKOS_INLINE_FUNCTION void for_each_chunk(std::int64_t row, std::int64_t columns, Visit const& visit) const {
     for_each_chunk<Real>(row, 0, columns, visit);

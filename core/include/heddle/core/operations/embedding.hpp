@@ -10,8 +10,8 @@
 namespace heddle {
 
 struct EmbeddingProblem {
-  DType dtype = DType::float32;        ///< of the output
-  DType table_dtype = DType::float32;  ///< of the tables and their gradients
+  DType dtype = DType::float32;        ///< dtype of the output
+  DType table_dtype = DType::float32;  ///< dtype of the tables and their gradients
   std::int64_t d_model = 0;
 };
 /// Describes the problem, for messages.

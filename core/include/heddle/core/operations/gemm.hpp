@@ -7,9 +7,9 @@
 namespace heddle {
 
 struct GemmProblem {
-  DType dtype = DType::float32;         ///< of a
+  DType dtype = DType::float32;         ///< dtype of a
   DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
-  DType output_dtype = DType::float32;  ///< of c
+  DType output_dtype = DType::float32;  ///< dtype of c
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
 };

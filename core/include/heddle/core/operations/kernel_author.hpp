@@ -13,7 +13,7 @@
 /// work items.
 namespace heddle::kernels {
 
-/// The name of a parallel loop: a text that Kokkos would allocate, and that only a profiling tool reads.
+/// The name of a parallel loop: a string that Kokkos would allocate, and that only a profiling tool reads.
 inline char const* loop_name(char const* name) {
   return Kokkos::Tools::profileLibraryLoaded() ? name : "";
 }

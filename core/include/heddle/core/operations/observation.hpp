@@ -16,7 +16,7 @@ namespace heddle {
 
 /// Memory that a kernel keeps after a call: a packed copy of a weight, for example (see Kernel::kept_bytes).
 struct KeptMemory {
-  std::string name;  ///< the same for calls that keep the same memory
+  std::string name;  ///< name of the memory, the same for calls that keep the same
   std::size_t bytes = 0;
 };
 
@@ -25,7 +25,7 @@ struct CallDescription {
   std::string_view direction;    ///< the method; of a GEMM, the product of a Linear: "input gradient"
   std::string_view variant;      ///< the optional parts that it computes or leaves out, "" or for example "added"
   std::string extents;           ///< "4096 x 512 x 2048"
-  DType dtype = DType::float32;  ///< of the activations
+  DType dtype = DType::float32;  ///< dtype of the activations
   Cost cost;
   KeptMemory kept = {};
 };

@@ -55,7 +55,7 @@ struct ColumnGroup {
     }
     return result;
   }
-  /// The same of a row that may be null: a group of `otherwise`.
+  /// The group of a row, as Real; where the row is null, every element is `otherwise`.
   template <class Real, class Element>
   KOKKOS_INLINE_FUNCTION GroupValues<Real> load_or(Real otherwise, Element const* row) const {
     if (row != nullptr) {

@@ -20,7 +20,7 @@ struct Rotation {
   /// [positions, w] in statistics_dtype, w even: columns 2i and 2i + 1 of a position's row are the cosine and the sine
   /// of pair i's angle.
   Tensor table;
-  PairLayout layout = PairLayout::interleaved;  ///< of the pairs in w columns
+  PairLayout layout = PairLayout::interleaved;  ///< which of the w columns are pairs
   bool back = false;                            ///< by the negative angles
 };
 

@@ -8,7 +8,7 @@
 namespace heddle {
 
 struct TokenRankingProblem {
-  DType dtype = DType::float32;       ///< of the logits
+  DType dtype = DType::float32;       ///< dtype of the logits
   std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
 };
 /// Describes the problem, for messages.
@@ -27,7 +27,9 @@ struct RankingColumns {
   static constexpr std::int64_t log_sum_exp = 0;  ///< log Σ exp(logit)
   static constexpr std::int64_t end = 1;          ///< the end's log-probability; -infinity where it is elsewhere
   static constexpr std::int64_t tokens = 2;       ///< `count` global ids, the likeliest first; -1: there is none
-  std::int64_t log_probabilities() const { return tokens + count; }  ///< of these; -infinity where there is none
+  std::int64_t log_probabilities() const {
+    return tokens + count;
+  }  ///< log-probabilities of these; -infinity where there is none
   std::int64_t width() const { return tokens + 2 * count; }
 };
 

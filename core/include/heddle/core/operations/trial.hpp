@@ -89,7 +89,7 @@ struct TrialOutput {
 struct TrialGradient {
   std::string name;
   Tensor variable;     ///< the input whose gradient it is
-  Tensor value;        ///< as the variable
+  Tensor value;        ///< the gradient, in the shape of the variable
   double already = 0;  ///< the number that the gradient is added to: TrialTensors::start for sums()
 };
 

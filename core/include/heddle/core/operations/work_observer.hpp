@@ -22,8 +22,8 @@ struct Work {
   WorkKind kind = WorkKind::layer;
   std::string_view name;  ///< must live until the end of the piece; of waiting: "pipeline.receive", group and verb
   Direction direction = Direction::forward;
-  std::int64_t micro_batch = -1;  ///< of a pass
-  int part = 0;                   ///< of a pass
+  std::int64_t micro_batch = -1;  ///< the micro-batch of a pass
+  int part = 0;                   ///< the part of a pass
 };
 
 /// Is notified of the start and the end of each piece of work by the thread that does it. Pieces end in the reverse

@@ -70,7 +70,7 @@ struct Parameter {
 struct ParameterBlock {
   std::vector<Parameter*> members;
   Tensor value;     ///< [elements of all members], in their order
-  Tensor gradient;  ///< as value; empty if all members are frozen
+  Tensor gradient;  ///< the gradients, [elements of all members], in the same order; empty if all members are frozen
 
   /// The number of elements that this rank holds.
   std::int64_t size() const;

@@ -13,7 +13,7 @@ void require_plugin_file(std::string const& path);
 /// Loads the shared library at `path`, which is never unloaded, and lets it register its kernels and layers; their
 /// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: no such file, not a
 /// shared library, no plug-in (an entry point is missing: see entry.hpp), another ABI tag, a name that is taken, or no
-/// libheddle_checks.so beside libheddle_core.so. The registries are then unchanged.
+/// libheddle_checks.so in the directory of libheddle_core.so. The registries are then unchanged.
 void load_plugin(std::string const& path, Registries& registries);
 
 /// Checks every implementation and layer that the plug-in at `path` has registered (check_kernel, check_layer). Throws

@@ -42,7 +42,7 @@ struct TextShape {
 };
 
 struct TextSequence : TextShape {
-  std::int32_t number = 0;  ///< of the sample
+  std::int32_t number = 0;  ///< the number of the sample
   std::vector<std::int32_t> tokens;
 };
 
@@ -73,7 +73,7 @@ struct TextTaskSpec {
   std::vector<std::int32_t> sentinels;  ///< ids of <extra_id_0>, <extra_id_1>, …
   std::int64_t vocabulary = 0;
   bool prefixes = false;              ///< samples have prefixes (ModelDescription::needs_prefixes)
-  std::optional<std::uint64_t> seed;  ///< of random numbers; none: those of validation, which no key changes
+  std::optional<std::uint64_t> seed;  ///< seed of random numbers; none: those of validation, which no key changes
   std::string where;                  ///< place_of_task, the start of a message
   std::string dataset;                ///< the text's name, for messages
 
@@ -82,7 +82,7 @@ struct TextTaskSpec {
 };
 
 /// A task that a model learns: which samples it makes of a dataset, which of their rows have a loss, and what
-/// validation measures beside the loss.
+/// validation measures besides the loss.
 class Task {
  public:
   Task() = default;

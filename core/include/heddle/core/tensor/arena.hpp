@@ -25,7 +25,7 @@ class Arena {
   Arena(Arena const&) = delete;
   Arena& operator=(Arena const&) = delete;
 
-  /// 64 GiB of address space; on a device 4 GiB of memory.
+  /// The capacity where no plan gives one: 64 GiB of address space; on a device 4 GiB of memory.
   static std::size_t default_capacity(Kind kind = Kind::memory);
 
   /// A tensor, uninitialised, 64-byte aligned, valid until `release` goes below it. Throws if the block is full or

@@ -20,7 +20,7 @@ struct DeviceWork {
   std::int64_t copies_to_device = 0;
   std::int64_t copies_to_host = 0;
   std::int64_t fences = 0;       ///< waits of the host, those of copies not counted
-  std::int64_t allocations = 0;  ///< of device memory
+  std::int64_t allocations = 0;  ///< allocations of device memory
 };
 
 /// The requests since the last reset. Nothing unless the build emulates a device (HEDDLE_EMULATE_DEVICE).

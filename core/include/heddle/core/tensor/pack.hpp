@@ -108,7 +108,7 @@ struct SentencePair {
 struct TokenSequence {
   std::int32_t sample = 0;
   std::vector<std::int32_t> input;
-  std::vector<std::int32_t> output;  ///< as many; below 0: the row predicts nothing
+  std::vector<std::int32_t> output;  ///< one for each row; below 0: the row predicts nothing
   std::int32_t prefix = 0;           ///< tokens at the start that all tokens see under a prefix mask
 };
 
@@ -157,7 +157,7 @@ class PackMemory {
 
 /// Builds a pack; with a split over several ranks it is this rank's part.
 Pack make_pack(PackTokens const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
-/// The same from sentence pairs or from sequences of one side, as fill_tokens takes them.
+/// Builds a pack from sentence pairs or from sequences of one side, as fill_tokens takes them.
 Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 

@@ -10,7 +10,7 @@ namespace heddle {
 
 /// Real tokens of a global batch over all ranks, end tokens included.
 struct BatchTokens {
-  std::int64_t target = 0;  ///< those that rows are to predict
+  std::int64_t target = 0;  ///< tokens that rows are to predict
   std::int64_t all = 0;     ///< source and target
   /// The sum of the weights of the rows that are to predict a token (RowTargets); 0: each has the weight 1.
   double weight = 0;
@@ -38,7 +38,7 @@ class MicroBatchSource {
 
 /// The way in which a rank's micro-batches are cut from a global batch.
 struct MicroBatchCut {
-  std::int64_t max_tokens = 4096;  ///< of a micro-batch; a longer sample is a micro-batch by itself
+  std::int64_t max_tokens = 4096;  ///< maximum of a micro-batch; a longer sample is a micro-batch by itself
   GroupMember data{};              ///< whose contiguous share is taken; one rank: the whole batch
   bool equal = false;              ///< micro-batches of about equal tokens, which suit pipeline stages best
   GroupMember context{};           ///< whose part of each micro-batch is given

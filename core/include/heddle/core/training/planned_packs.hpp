@@ -12,7 +12,7 @@ namespace heddle {
 
 /// The samples of an epoch, as far as they limit micro-batches. A sample counts its longer side.
 struct SampleBounds {
-  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< of all samples
+  std::int64_t tokens = std::numeric_limits<std::int64_t>::max();  ///< tokens of all samples
   std::int64_t longest = 0;  ///< tokens of the longest sample; 0: model.max_length
   std::int64_t typical = 0;  ///< tokens of a usual sample; 0: model.max_length
 };
@@ -29,7 +29,7 @@ struct PlannedPacks {
   std::vector<Pack> training{};  ///< the micro-batches that need the most memory: this context rank's rows
   std::vector<std::int64_t> micro_batches{1};  ///< numbers of a step's micro-batches on this data rank
   std::int64_t step_tokens = 0;                ///< maximum of a step on this data rank, counted as in SampleBounds
-  std::vector<Pack> validation{};              ///< as `training`; empty: nothing is validated
+  std::vector<Pack> validation{};              ///< the largest micro-batches of validation; empty: nothing is validated
   /// Instead of `training`: the micro-batches of each step, in order, where it matters which of them are in flight
   /// together. `validation` then has all of its micro-batches, too.
   std::vector<std::vector<Pack>> steps{};

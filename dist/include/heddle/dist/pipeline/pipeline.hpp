@@ -30,9 +30,9 @@ GroupMember row_split_of(ParallelState const& parallel);
 
 /// The maximum bytes that each of a pipeline's arenas held; arenas of a kind are in the order of their first use.
 struct PipelineMemory {
-  std::vector<std::size_t> activations;  ///< of forward passes whose backward pass is still to come
+  std::vector<std::size_t> activations;  ///< bytes of forward passes whose backward pass is still to come
   std::vector<std::size_t> messages;     ///< inputs, and outputs of a backward or an evaluating pass
-  std::size_t temporary = 0;             ///< of one backward pass alone
+  std::size_t temporary = 0;             ///< bytes of one backward pass alone
 
   std::size_t total() const;
 };

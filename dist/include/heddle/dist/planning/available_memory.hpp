@@ -13,8 +13,8 @@ namespace heddle {
 struct AvailableMemory {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  std::int64_t host = unlimited;   ///< of the machine; unlimited: unknown
-  std::int64_t group = unlimited;  ///< of the control group with the tightest limit
+  std::int64_t host = unlimited;   ///< memory of the machine; unlimited: unknown
+  std::int64_t group = unlimited;  ///< memory of the control group with the tightest limit
   std::string group_name{};        ///< empty: no limit
 };
 
@@ -27,7 +27,7 @@ AvailableMemory available_memory(std::filesystem::path const& root = "/");
 std::int64_t peak_resident_bytes();
 
 /// Throws ConfigError on every rank if the ranks of a machine, or of a control group, need more memory (with the
-/// margin) than is available there; names the place, how many ranks share it, the plan's parts and remedies.
+/// margin) than is available there; names the place, how many ranks share it, the plan's parts and what would help.
 /// Collective over `world`; no rank may have taken the planned memory before.
 void require_memory(Communicator const& world, MemoryNeed const& needed, AvailableMemory const& available);
 

@@ -35,7 +35,7 @@ std::string distrust(TimedWork const& work, double now);
 /// beyond them they are in proportion to the cost; a kind that was never measured takes the rate of its family.
 class KernelTimes {
  public:
-  /// Replaces a time of the same kind and cost. Of two times that were taken on a busy machine, the shorter one stays;
+  /// Replaces a time of the same kind and cost. If both times were taken on a busy machine, the shorter one stays;
   /// one that was taken on a quiet machine is replaced by one of a busy machine only if it was forgotten.
   void add(std::string const& kind, TimedWork const& work);
   /// Makes times unknown for `knows` until they are added again: the times that `distrust` names, or all.

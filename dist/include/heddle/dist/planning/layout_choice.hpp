@@ -28,7 +28,7 @@ struct LayoutChoice {
 Config with_layout(Config config, LayoutChoice const& layout);
 /// The layout that a configuration asks for on `ranks` ranks. Throws as make_mesh does.
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks);
-/// The number of things in a layout that can go wrong or be slower than planned: 2 for each axis beside data, 1 for
+/// The number of things in a layout that can go wrong or be slower than planned: 2 for each axis other than data, 1 for
 /// each switch.
 int complexity(LayoutChoice const& layout);
 /// "tensor 2 sequence-parallel × pipeline 4 interleaved × data 8, optimizer sharded, micro-batches of 4,096".

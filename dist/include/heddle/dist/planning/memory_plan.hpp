@@ -21,7 +21,7 @@ struct MemoryUse {
   std::int64_t gradients = 0;
   std::int64_t state = 0;        ///< of the optimizer
   std::int64_t kernels = 0;      ///< memory that kernels keep between calls, mainly packed copies of weights
-  std::int64_t activations = 0;  ///< of micro-batches in flight, messages, a backward pass: PipelineMemory
+  std::int64_t activations = 0;  ///< memory of micro-batches in flight, messages, a backward pass: PipelineMemory
 
   std::int64_t total() const { return parameters + gradients + state + kernels + activations; }
   bool operator==(MemoryUse const&) const = default;
@@ -100,7 +100,7 @@ MemoryUse measure_memory(TrainingEngine& engine);
 struct MemoryReport {
   MemoryUse predicted;
   MemoryUse measured;
-  std::int64_t resident = 0;  ///< of the process
+  std::int64_t resident = 0;  ///< resident memory of the process
 };
 
 /// Tables in MiB: the prediction, and the measured memory below it. Adjacent ranks with equal numbers share a line

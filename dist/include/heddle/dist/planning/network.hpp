@@ -15,7 +15,7 @@ namespace heddle {
 /// The α–β model of a message (Hockney 1994): n bytes take latency + n * seconds_per_byte.
 struct LinkModel {
   double latency = 0;           ///< seconds
-  double seconds_per_byte = 0;  ///< of one rank's traffic
+  double seconds_per_byte = 0;  ///< for one rank's traffic
 
   double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   bool operator==(LinkModel const&) const = default;
@@ -25,7 +25,7 @@ struct LinkModel {
 /// ⌈log₂ n⌉ latencies, as in a tree, an all-to-all n - 1, and moves a share of the bytes: of an all-reduce 2 (n - 1) /
 /// n, of an all-gather or a reduce-scatter (n - 1) / n, which is what a ring sends (Patarasuk & Yuan 2009).
 struct NetworkModel {
-  /// The links that have times of their own. Those of collectives are per step, and per byte that moves.
+  /// The links that have times of their own. The times of collectives are per step, and per byte that moves.
   enum Link : std::size_t {
     message,  ///< point to point
     all_reduce,
@@ -34,7 +34,7 @@ struct NetworkModel {
     bfloat16_reduce_scatter,
     all_gather,  ///< also broadcast
     all_to_all,
-    reduction,  ///< of gradients: non-blocking, in buckets; measured as an all-reduce
+    reduction,  ///< sums of gradients: non-blocking, in buckets; measured as an all-reduce
   };
   /// The links' names in files and tables.
   static constexpr std::array<std::string_view, 8> link_names{
@@ -46,7 +46,7 @@ struct NetworkModel {
   Links between_nodes{};
   std::string source{};  ///< a description of where the numbers come from
 
-  /// The same α and β for every link and place.
+  /// A network with one α and one β for every link and place.
   static NetworkModel uniform(double latency, double seconds_per_byte, std::string source);
   /// Guesses for a node's memory and a usual cluster network.
   static NetworkModel assumed();

@@ -23,13 +23,14 @@ struct PlanRequest {
   Registries const& registries;
   VocabularySizes vocabulary;
   Machines machines;
-  BatchSamples const& samples;    ///< at least one batch
-  std::int64_t batch_tokens = 0;  ///< of a global batch: train.batch_tokens, or all of the data's if these are fewer
-  std::int64_t longest_sequence = 0;  ///< of the data
+  BatchSamples const& samples;  ///< at least one batch
+  std::int64_t batch_tokens =
+      0;  ///< tokens of a global batch: train.batch_tokens, or all of the data's if these are fewer
+  std::int64_t longest_sequence = 0;  ///< the longest sequence of the data, in tokens
   NetworkModel const& network;
   KernelTimes const& times;
-  double reading_seconds_per_token = 0;                        ///< of making micro-batches
-  KernelRates rates{};                                         ///< of kernels that `times` does not know
+  double reading_seconds_per_token = 0;                        ///< seconds per token of making micro-batches
+  KernelRates rates{};                                         ///< rates of kernels that `times` does not know
   std::optional<std::int64_t> bucket_elements = std::nullopt;  ///< none: GradientReducer::bucket_for
 };
 
@@ -37,23 +38,23 @@ struct PlanRequest {
 struct GroupTraffic {
   std::string name;  ///< "tensor"
   GroupPlace place{};
-  std::int64_t bytes = 0;  ///< as Traffic counts them
-  double seconds = 0;      ///< of messages, whether or not computation overlaps them
+  std::int64_t bytes = 0;  ///< payload bytes, as Traffic counts them
+  double seconds = 0;      ///< seconds of messages, whether or not computation overlaps them
 };
 
 /// A layout with what a run would need.
 struct LayoutPlan {
   LayoutChoice layout;
-  std::vector<MemoryUse> stages{};  ///< of the largest rank of each stage
-  std::int64_t node_bytes = 0;      ///< of the node whose ranks need most: MemoryNeed::total
-  std::int64_t micro_batches = 0;   ///< of a data rank in a step
+  std::vector<MemoryUse> stages{};  ///< memory of the largest rank of each stage
+  std::int64_t node_bytes = 0;      ///< memory of the node whose ranks need most: MemoryNeed::total
+  std::int64_t micro_batches = 0;   ///< micro-batches of a data rank in a step
   double step_seconds = 0;
   double kernel_seconds = 0;  ///< of the busiest stage: passes and update
   double reading_seconds = 0;
   double bubble = 0;  ///< idle share of the pipeline's passes
   std::vector<GroupTraffic> groups{};
-  double assumed_share = 0;  ///< of kernel_seconds: kernels that were never measured
-  double spread = 0;         ///< of kernel_seconds: the mean of TimedWork::spread
+  double assumed_share = 0;  ///< share of kernel_seconds for kernels that were never measured
+  double spread = 0;         ///< share of kernel_seconds by which they scatter: the mean of TimedWork::spread
 
   /// The share by which step_seconds may be wrong: estimates of measured kernels are within about a twentieth.
   double error() const;
@@ -104,7 +105,7 @@ class Planner {
   RankWork const& work(LayoutChoice const& layout, int stage);
 
  private:
-  class Estimate;  ///< of the times, the traffic and the memory of one layout
+  class Estimate;  ///< estimates the times, the traffic and the memory of one layout
 
   /// A micro-batch of usual size: the last context rank's part, and all its tokens on both sides.
   struct TypicalPack {
@@ -115,13 +116,13 @@ class Planner {
   /// The micro-batches of a data rank in a step.
   struct Load {
     std::int64_t micro_batches = 1;
-    double tokens = 0;  ///< of all of them, on both sides
+    double tokens = 0;  ///< tokens of all of them, on both sides
   };
   /// Seconds of kernels.
   struct KernelSeconds {
     double usual = 0;
     double first_extra = 0;  ///< that the first such pass after an update takes longer
-    double assumed = 0;      ///< of `usual`: kernels that were never measured
+    double assumed = 0;      ///< part of `usual` for kernels that were never measured
     double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
   };
   /// The seconds of a stage's passes, by part.
@@ -137,7 +138,7 @@ class Planner {
   RankWork const& layer_work(LayoutChoice const& layout, std::int64_t layer);
   PricedWork const& priced(RankWork const& work);
   KernelSeconds seconds_of(std::vector<KernelCalls> const& kernels) const;
-  /// As `estimate`, without node_bytes.
+  /// The result of `estimate` without node_bytes.
   LayoutPlan times_of(LayoutChoice const& layout);
   /// Layouts whose memory may suffice, the fastest first.
   std::vector<LayoutPlan> estimate_all(std::vector<LayoutChoice> const& layouts, std::vector<Rejection>& rejections);
@@ -161,8 +162,8 @@ std::string describe_plan(LayoutPlan const& plan);
 std::string describe_best(Plan const& plan, std::int64_t batch_tokens);
 /// The reasons why no layout of the machines' ranks fits, and what would help: "no layout of 64 ranks fits: …".
 std::string describe_refusal(Plan const& plan, Machines const& machines);
-/// One line for each number of nodes: tokens per second, their efficiency beside the fewest nodes that a layout fits
-/// into, and the time and node-hours of a run of `steps`.
+/// One line for each number of nodes: tokens per second, their efficiency relative to the fewest nodes that a layout
+/// fits into, and the time and node-hours of a run of `steps`.
 std::string describe_nodes(std::vector<NodesPlan> const& plans, std::int64_t batch_tokens, std::int64_t steps);
 
 }  // namespace heddle

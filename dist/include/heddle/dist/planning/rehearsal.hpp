@@ -27,7 +27,7 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
 /// Equal calls of a kernel.
 struct KernelCalls {
   std::string kind;
-  Cost cost;  ///< of one call
+  Cost cost;  ///< cost of one call
   double calls = 0;
 };
 
@@ -123,7 +123,7 @@ RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int st
 
 /// Equal layers of a part.
 struct LayerGroup {
-  RankWork const* layer = nullptr;  ///< of one of them, rehearsed as a stage of its own
+  RankWork const* layer = nullptr;  ///< the work of one of them, rehearsed as a stage of its own
   std::int64_t count = 0;
 };
 

@@ -12,7 +12,7 @@ namespace heddle {
 struct LayerNorms {
   std::vector<std::string> layers;  ///< in the model's order
   std::vector<double> parameters;
-  std::vector<double> gradients;  ///< of the last step's reduced gradient, before clipping; of frozen parameters 0
+  std::vector<double> gradients;  ///< norms of the last step's reduced gradient before clipping, 0 if frozen
 };
 
 /// The same on every rank; each number counts once. Collective over the world.

@@ -40,8 +40,8 @@ class ModelStream final : public TensorStream {
   std::vector<StreamedTensor> tensors_;
   std::vector<Source> sources_;          ///< of tensors_
   std::vector<BufferParts> parts_;       ///< [stage]: how the replicas divide the state; empty if they do not
-  std::vector<Transfer> sends_;          ///< of this round
-  std::vector<Transfer> earlier_sends_;  ///< of the round before
+  std::vector<Transfer> sends_;          ///< sends of this round
+  std::vector<Transfer> earlier_sends_;  ///< sends of the round before
   Tensor received_;
   std::vector<float> staged_;
 };

@@ -13,7 +13,7 @@ struct ParameterDescription {
   std::string name;
   Shape shape;  ///< global
   ShardSpec shard;
-  std::vector<int> stages;              ///< that hold it, ascending; at least one
+  std::vector<int> stages;              ///< the stages that hold it, ascending; at least one
   IndexRange place;                     ///< in the stage's buffers
   bool trained = true;                  ///< it has a gradient
   bool whole = false;                   ///< one replica owns its state: PlacedParameter::whole

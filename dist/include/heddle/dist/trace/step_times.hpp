@@ -19,7 +19,7 @@ class StepTimes final : public WorkObserver {
   struct Seconds {
     std::int64_t steps = 0;
     double all = 0;
-    double first = 0;  ///< of the first step alone
+    double first = 0;  ///< seconds of the first step alone
     double communicating = 0;
     double data = 0;  ///< reading and packing of samples
 

@@ -26,8 +26,8 @@ class TrainingEngine {
     ParallelState const& parallel;
     Execution& execution;
     VocabularySizes vocabulary;
-    DType dtype = DType::float32;      ///< of activations; parameters are float32 beside bfloat16
-    WorkObserver* observer = nullptr;  ///< of passes, layers and waiting; null: none
+    DType dtype = DType::float32;      ///< dtype of activations; with bfloat16 parameters are float32
+    WorkObserver* observer = nullptr;  ///< observes passes, layers and waiting; null: none
     /// The size of a bucket of gradients, of which each rank sends every other replica its part; none:
     /// GradientReducer::bucket_for.
     std::optional<std::int64_t> bucket_elements = std::nullopt;

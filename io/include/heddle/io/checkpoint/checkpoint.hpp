@@ -19,7 +19,7 @@ namespace heddle {
 /// and step.
 struct TrainingState {
   std::int64_t step = 0;      ///< optimizer steps done
-  std::int64_t epoch = 0;     ///< of the next batch
+  std::int64_t epoch = 0;     ///< the epoch of the next batch
   std::int64_t position = 0;  ///< the next sentence pair in that epoch's order
   std::int64_t tokens = 0;    ///< real source and target tokens seen so far
   std::uint64_t seed = 0;
@@ -33,7 +33,7 @@ struct TrainingState {
 struct LossHistory {
   static constexpr std::size_t max_recent = 1000;
 
-  std::vector<double> recent = {};  ///< of the latest steps, oldest first; at most max_recent
+  std::vector<double> recent = {};  ///< losses of the latest steps, oldest first; at most max_recent
   double best_mean = 0;             ///< the lowest mean over such a window
   std::int64_t best_step = 0;       ///< its last step; 0: there was none yet
   std::int64_t risen_steps = 0;     ///< the latest steps whose mean was far above it
@@ -46,10 +46,10 @@ struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
   std::string source_model, target_model;  ///< SentencePiece models' bytes
-  std::string instruction_set = {};        ///< of the kernels that computed it: "x86-64-v4"; empty: unknown
+  std::string instruction_set = {};        ///< "x86-64-v4": what the kernels that computed it used; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
-  std::string cursor = {};                 ///< of a mixture's corpora; empty: state.epoch and state.position
+  std::string cursor = {};                 ///< places in a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
 
   /// Throws DataError if the models cannot be used.
@@ -59,7 +59,7 @@ struct CheckpointContents {
 /// A tensor and its place in a checkpoint. Its name has no '/': "encoder.layers.0.self_attention.q.weight".
 struct TensorInfo : StreamedTensor {
   std::size_t file = 0;               ///< the number of its file
-  std::vector<std::int64_t> offsets;  ///< of its arrays' bytes in the file, in the order of the keys
+  std::vector<std::int64_t> offsets;  ///< where its arrays' bytes start in the file, in the order of the keys
 
   std::int64_t elements() const;
   /// The bytes of all its arrays.
@@ -99,14 +99,14 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& k
 /// The keys of the arrays that a reader wants; empty: all.
 using WantedKeys = std::vector<std::string>;
 
-/// A checkpoint directory that has been verified against its manifest, open for reading. What is read later is verified
-/// again, in the memory in which it is then used.
+/// A checkpoint directory that has been verified against its manifest, open for reading. Bytes that are read later are
+/// verified again, in the memory in which it is then used.
 class Checkpoint {
  public:
   /// Verifies the state file and every block with arrays of the wanted keys (with all keys: every byte of the
-  /// checkpoint), then opens. A wanted key that a tensor lacks is no error. Throws DataError with the name of the file
-  /// and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an error.
-  /// Collective over `world`.
+  /// checkpoint), then opens. A wanted key that a tensor lacks is not an error. Throws DataError with the name of the
+  /// file and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an
+  /// error. Collective over `world`.
   static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self(),
                          WantedKeys const& keys = {});
 

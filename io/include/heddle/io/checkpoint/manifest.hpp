@@ -16,7 +16,7 @@ inline constexpr char const* checkpoint_format_name = "heddle-checkpoint";
 inline constexpr std::int64_t checkpoint_format_version = 4;
 inline constexpr std::int64_t oldest_checkpoint_format_version = 3;
 
-/// Throws DataError unless `version` can be read; the message starts with `where` and names the remedy.
+/// Throws DataError unless `version` can be read; the message starts with `where` and says what would help.
 void require_format_version(std::string const& where, std::int64_t version);
 
 inline constexpr char const* manifest_file_name = "MANIFEST.json";

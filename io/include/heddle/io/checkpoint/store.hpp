@@ -21,9 +21,6 @@ std::string checkpoint_directory_name(std::int64_t step);
 /// The step of such a name; nothing for any other name.
 std::optional<std::int64_t> checkpoint_step(std::string const& directory_name);
 
-/// A number of writers: one on each host.
-inline constexpr std::int64_t one_on_each_host = 0;
-
 struct CommitResult {
   std::filesystem::path directory;
   bool already_there = false;      ///< a verified checkpoint of this step existed and was kept
@@ -76,9 +73,9 @@ class CheckpointStore {
   std::filesystem::path const& directory() const { return directory_; }
 
   /// Writes a checkpoint so that after a crash at any moment it is either complete and verified or absent, and then
-  /// prunes old ones (never `best`). Tensors go from the ranks that hold them to `writers` ranks, or
-  /// one on each host; everything else is rank 0's. Throws Error on failure, with ExitCode::loss_not_finite for numbers
-  /// that must not be kept; older checkpoints are then unchanged.
+  /// prunes old ones (never `best`). Tensors go from the ranks that hold them to `writers` ranks (0: one on each host);
+  /// everything else is rank 0's. Throws Error on failure, with ExitCode::loss_not_finite for numbers that must not be
+  /// kept; older checkpoints are then unchanged.
   CommitResult commit(Communicator const& world, CheckpointContents const& contents, TensorStream& tensors,
                       std::int64_t writers, Observer const& observe = {});
 
@@ -106,8 +103,8 @@ class CheckpointStore {
   std::optional<std::int64_t> newest_step() const;
 
   /// The newest checkpoint whose bytes all verify; each newer one is reported with the reason why it does not. Nothing
-  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies. Those that do not
-  /// verify are neither counted nor removed when this object prunes.
+  /// if there are no checkpoints; throws DataError (exit 65) if there are some and none verifies. Checkpoints that do
+  /// not verify are neither counted nor removed when this object prunes.
   std::optional<Checkpoint> newest_verified(Report const& report, Communicator const& world = Communicator::self());
 
   /// Opens the checkpoint of `step`. Throws DataError if it does not verify or there is none.

@@ -13,7 +13,7 @@ namespace heddle {
 /// The samples of one optimizer step, over all ranks.
 struct GlobalBatch {
   std::vector<SampleId> samples{};  ///< an element's index here is its sample number
-  std::vector<SampleCost> costs{};  ///< of `samples`
+  std::vector<SampleCost> costs{};  ///< costs of `samples`
   BatchTokens tokens{};
 
   /// Appends a sample of the mixture with its cost, and counts its tokens.
@@ -33,14 +33,14 @@ class SampleStream {
   Corpus const& corpus() const { return corpus_; }
   /// The next sample of this epoch; null at its end.
   Sample const* peek();
-  /// Goes behind the sample that peek has shown.
+  /// Moves past the sample that peek has shown.
   void take() { ++place_; }
   void start_next_epoch() { enter(epoch_ + 1, 0); }
 
   std::int64_t epoch() const { return epoch_; }
   /// See SampleCursor.
   std::int64_t position() const { return window_ << 32 | place_; }
-  /// The epochs behind the cursor, the last one in part: 2.25. A window counts by its samples, not by their tokens.
+  /// The epochs before the cursor, the last one in part: 2.25. A window counts by its samples, not by their tokens.
   double epochs() const;
   /// Reads one window. Throws DataError for a position outside the epoch.
   void seek(std::int64_t epoch, std::int64_t position);
@@ -70,7 +70,7 @@ class BatchPlanner {
   /// Throws DataError if a source has no sample in its first epoch that is short enough.
   BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t seed);
 
-  /// Returns the batch at the cursor and moves the cursor behind it. It has at least one sample. The batches of a
+  /// Returns the batch at the cursor and moves the cursor past it. It has at least one sample. The batches of a
   /// single source never span two epochs. Throws DataError if an epoch has no usable sample.
   GlobalBatch next();
 
@@ -79,7 +79,7 @@ class BatchPlanner {
   /// Moves the cursor: sources that `cursor` does not name start at their beginning. Throws DataError for a position
   /// outside the epoch.
   void seek(MixtureCursor const& cursor);
-  /// The epochs behind the cursor, the last one in part: 2.25; of a mixture the mean by weight.
+  /// The epochs before the cursor, the last one in part: 2.25; of a mixture the mean by weight.
   double epochs() const;
   /// The totals of the first epoch.
   SampleTotals const& totals() const { return totals_; }
@@ -88,7 +88,7 @@ class BatchPlanner {
   /// A source and what its share has earned.
   struct Share {
     SampleStream stream;
-    std::int64_t weight = 0;  ///< of a sample: weights and credits count in parts of one
+    std::int64_t weight = 0;  ///< its weight, in parts of a sample, in which credits count, too
     std::int64_t credit = 0;
   };
   Share& next_share();

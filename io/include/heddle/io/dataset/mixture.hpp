@@ -13,7 +13,7 @@ namespace heddle {
 /// A sample of a mixture.
 struct SampleId {
   std::int32_t corpus = 0;  ///< number of its source in the mixture
-  std::int64_t epoch = 0;   ///< of that source
+  std::int64_t epoch = 0;   ///< the epoch of its source
   std::int64_t index = 0;   ///< in the epoch
 
   auto operator<=>(SampleId const&) const = default;
@@ -22,7 +22,7 @@ struct SampleId {
 /// A source of samples in a mixture.
 struct Corpus {
   std::shared_ptr<SampleSource const> samples;
-  std::string name = {};  ///< of [data.corpus."NAME"]; "": the only one
+  std::string name = {};  ///< the NAME of [data.corpus."NAME"]; "": the only one
   double weight = 1;      ///< its share of the samples, relative to the others'
 };
 
@@ -57,7 +57,7 @@ struct SampleCursor {
   std::string corpus = {};  ///< the source's name
   std::int64_t epoch = 0;
   std::int64_t position = 0;  ///< 2^32 times the window, plus the usable samples of the window that are behind
-  std::int64_t credit = 0;    ///< what its share has earned beyond the samples that were drawn, in parts of a sample
+  std::int64_t credit = 0;    ///< samples that its share has earned and not drawn, in parts of a sample
 
   bool operator==(SampleCursor const&) const = default;
 };

@@ -19,7 +19,7 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> text;        ///< in place of source and target: one document or sentence a line
   std::optional<std::filesystem::path> valid_text;  ///< only with text
 
-  int64_t vocabulary_size = 10000;  ///< of each vocabulary where they are separate
+  int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
   int64_t sentinels = 0;  ///< pieces for masked spans in the vocabulary of a text (TokenizerTraining)
   bool separate_vocabularies = false;
@@ -27,7 +27,7 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of all texts; skip: such a line or pair is left out
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: such a line or pair is left out
   int64_t samples_per_file = 0;                  ///< max samples in a file of the training dataset; 0: all in one
   /// Receives train.h5 (or train-00001.h5, train-00002.h5 …), valid.h5 and vocab.model (or vocab.source.model and
   /// vocab.target.model).
@@ -41,8 +41,8 @@ struct PreparedText {
   int64_t empty = 0;                    ///< left out: a side without a token
   int64_t too_long = 0;                 ///< left out: a side with more than max_length tokens
   int64_t invalid = 0;                  ///< not UTF-8 on a side: left out, or replaced by U+FFFD
-  std::array<int64_t, 2> tokens{};      ///< of the source and the target, or of the text
-  std::array<int64_t, 2> max_tokens{};  ///< of a sentence or line
+  std::array<int64_t, 2> tokens{};      ///< tokens of the source and the target, or of the text
+  std::array<int64_t, 2> max_tokens{};  ///< maximum tokens of a sentence or line
   int64_t unknown_tokens = 0;           ///< on both sides together
 };
 

@@ -20,7 +20,7 @@ namespace heddle {
 struct SampleTotals {
   std::int64_t usable = 0;    ///< samples of at most max_length tokens on their longer side
   std::int64_t left_out = 0;  ///< the others
-  std::int64_t tokens = 0;    ///< of the usable samples, each counting its longer side
+  std::int64_t tokens = 0;    ///< tokens of the usable samples, each counting its longer side
   std::int64_t longest = 0;   ///< the longest usable sample's tokens on its longer side
 
   double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
@@ -111,14 +111,14 @@ class DatasetSamples final : public SampleSource {
 struct SampleUse {
   bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
-  CorpusConfig corpus = {};  ///< of samples that are mixed with others
+  CorpusConfig corpus = {};  ///< the corpus of samples that are mixed with others
 
   /// The seed of order and masks; none: not random. Corpora of a mixture have different ones.
   std::optional<std::uint64_t> seed(TrainConfig const& train) const;
 };
 
 /// The samples that a task makes of a dataset: of pairs as the task says, or of lines. Keeps a reference to the
-/// dataset. Throws ConfigError, naming the task, the dataset and a remedy, where the two do not fit.
+/// dataset. Throws ConfigError, naming the task, the dataset and what would help, where the two do not fit.
 std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
                                           SampleUse const& use);
 

@@ -7,7 +7,7 @@ namespace heddle {
 
 struct SyntheticText {
   std::int64_t vocabulary = 10000;  ///< pieces, at least 4
-  std::int64_t tokens = 1650;       ///< of a micro-batch: the sum of its pairs' longer sides, ends included
+  std::int64_t tokens = 1650;       ///< tokens of a micro-batch: the sum of its pairs' longer sides, ends included
   std::int64_t micro_batches = 8;
   std::int64_t shortest = 10;  ///< tokens of a sentence, end included; lengths are uniform ...
   std::int64_t longest = 50;   ///< ... up to this

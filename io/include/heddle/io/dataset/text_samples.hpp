@@ -46,8 +46,8 @@ class MemoryLines final : public TextLines {
 struct TextRule {
   std::unique_ptr<TextTask const> task;
   std::int32_t end = 0;
-  std::int64_t max_length = 0;        ///< of a sequence, in tokens
-  std::optional<std::uint64_t> seed;  ///< of the lines' order; none: the text's order
+  std::int64_t max_length = 0;        ///< maximum length of a sequence, in tokens
+  std::optional<std::uint64_t> seed;  ///< seed of the lines' order; none: the text's order
 };
 
 /// Samples of lines. Lines, each with its end token, are joined into sequences within a window: a sequence takes the

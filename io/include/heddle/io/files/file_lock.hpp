@@ -27,7 +27,7 @@ class FileLock {
   /// Takes the lock, in place of one that this object holds, unless other holders exclude it (busy) or the file system
   /// has no locks. Throws Error on any other failure.
   Result try_take(Kind kind);
-  /// As try_take, but waits for other holders.
+  /// Takes the lock as try_take does, but waits for other holders.
   Result take(Kind kind);
 
   /// False once the path names no file, or another than the one that was opened; true if that cannot be found out now.

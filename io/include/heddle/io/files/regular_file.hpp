@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-/// Access to the files of a run's directory. Symbolic links are not followed, because whoever can write to the
+/// Access to the files of a run's directory. Symbolic links are not followed, because anyone who can write to the
 /// directory could otherwise choose a file elsewhere that Heddle overwrites or reads. FIFOs are not waited for.
 namespace heddle {
 

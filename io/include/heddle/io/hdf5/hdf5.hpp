@@ -87,7 +87,7 @@ struct FileState {
   std::shared_ptr<ByteStore> bytes;
   bool writable = false;
   bool close_failed = false;                 ///< a handle's destructor could not write its data; File::close reports it
-  std::exception_ptr write_error = nullptr;  ///< of the first write that failed; see byte_stores.cpp
+  std::exception_ptr write_error = nullptr;  ///< error of the first write that failed; see byte_stores.cpp
 };
 
 /// Owns one HDF5 identifier. Its destructor never throws; a failed close is recorded in the file's state.
@@ -184,7 +184,7 @@ class Array : public Object {
     write_bytes({reinterpret_cast<std::uint8_t const*>(values.data()), values.size_bytes()});
   }
 
-  /// The same for the bytes of the elements, whatever their type: bytes = those of `count` indices.
+  /// Reads the bytes of `count` indices of the first axis from `begin` on, whatever the type of the elements.
   void read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::uint8_t>& bytes) const;
   void write_bytes(std::span<std::uint8_t const> bytes) { write_rows(0, bytes); }
   /// Extends the first axis by whole rows; only for datasets made with create_extendible_array.
@@ -222,13 +222,13 @@ class Group : public Object {
   Array create_array(std::string const& name, ElementType type, Extents const& shape) {
     return create_array(name, type, shape, {}, false);
   }
-  /// As above, and writes it.
+  /// Makes a contiguous array of fixed shape and writes it.
   template <Element T>
   void write_array(std::string const& name, Extents const& shape, std::span<T const> values) {
     create_array(name, element_type_of<T>(), shape).write(values);
   }
-  /// Chunked; starts with no rows and grows along the first axis by Array::append. `chunk[0]` is a chunk's number of
-  /// rows, `chunk[1..]` are the extents of a row (a 1-D dataset of tokens: `{65536}`).
+  /// Makes a chunked array, which starts with no rows and grows along the first axis by Array::append. `chunk[0]` is a
+  /// chunk's number of rows, `chunk[1..]` are the extents of a row (a 1-D dataset of tokens: `{65536}`).
   Array create_extendible_array(std::string const& name, ElementType type, Extents const& chunk) {
     Extents shape = chunk;
     shape.at(0) = 0;
@@ -267,7 +267,7 @@ class File : public Group {
 
   /// Opens read-only. Checks the whole file against the allow-list first (see allow_list.cpp).
   static File open(std::filesystem::path const& path);
-  /// The same for a file whose bytes are elsewhere; `name` is for messages.
+  /// Opens a file whose bytes are given, in the same way; `name` is for messages.
   static File open(std::shared_ptr<ByteStore> bytes, std::string const& name);
 
   /// Writes everything out. Throws Error if that fails, DataError if objects of this file are still open.

@@ -18,7 +18,7 @@ struct Hosts;
 struct MemoryCheckpoint {
   std::filesystem::path directory;  ///< on this rank's host
   Manifest manifest;
-  std::vector<int> writers;  ///< of the files of tensors, in their order
+  std::vector<int> writers;  ///< the ranks that wrote the files of tensors, in their order
 };
 
 /// The checkpoints of one run in the memory of its hosts: files of the ordinary format, below a directory of each host
@@ -30,7 +30,7 @@ class MemoryStore {
   struct Place {
     std::filesystem::path root;  ///< checkpoint.memory_directory
     std::filesystem::path run;   ///< the run's directory, by its one true name
-    std::string identity;        ///< of that directory, 16 characters: another one for one that was made again
+    std::string identity;        ///< 16 characters that change if the directory is made again
   };
 
   /// `place` is rank 0's. Changes nothing.

@@ -15,7 +15,7 @@ class TextBytes;
 enum class InvalidUtf8 : std::uint8_t {
   fail,     ///< an error that names file, line and byte
   replace,  ///< U+FFFD takes the place of each ill-formed sequence
-  skip      ///< replaced, too: whoever reads the lines leaves out those that are `repaired()`
+  skip      ///< replaced, too: the reader of the lines leaves out those that are `repaired()`
 };
 
 /// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory, and
@@ -55,7 +55,7 @@ class LineReader {
   /// Whether the latest line was one of them.
   bool repaired() const noexcept { return repaired_; }
 
-  /// Whether somebody types the text.
+  /// Whether the text comes from a terminal.
   bool is_terminal() const;
 
  private:

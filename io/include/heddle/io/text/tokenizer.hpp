@@ -20,7 +20,7 @@ struct TokenizerTraining {
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
   int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< of the texts; skip: such lines are not learned from
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are not learned from
   int64_t sample_bytes =
       int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
 };
