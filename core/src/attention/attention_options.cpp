@@ -63,7 +63,7 @@ std::optional<std::string> uneven_in_ulysses(std::string const& key, std::int64_
   return fmt::format(
       "{} = {}: in ulysses each context rank computes some of a tensor rank's heads, {} here, which "
       "cannot be divided among parallel.context = {}, which may be {}, or set parallel.context_mode = \"ring\"",
-      key, count, heads, use.context, divisors_in_words(heads));
+      key, count, heads, use.context, list_divisors(heads));
 }
 
 /// Heads are shared by the ranks of the tensor group and, in ulysses, by those of the context group.
@@ -147,13 +147,13 @@ AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& opti
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
     throw ConfigError(fmt::format("{}; heads may be {}, or any number where the layer's attention has a head_dim",
-                                  uneven_heads(keys), divisors_in_words(keys.d_model)));
+                                  uneven_heads(keys), list_divisors(keys.d_model)));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
   if (heads % sizes.kv_heads != 0) {
     throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; it may be {}",
-                                  options.place("kv_heads"), sizes.kv_heads, heads, divisors_in_words(heads)));
+                                  options.place("kv_heads"), sizes.kv_heads, heads, list_divisors(heads)));
   }
   return sizes;
 }

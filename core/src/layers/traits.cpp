@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <heddle/core/layers/traits.hpp>
 #include <heddle/core/operations/gemm.hpp>
+#include <heddle/core/parallel/mesh.hpp>
 
 namespace heddle {
 
@@ -19,20 +19,14 @@ std::optional<std::string> uneven_over_tensor(std::string const& key, std::int64
     return std::nullopt;
   }
   return fmt::format("{} = {} cannot be divided among parallel.tensor = {}, which may be {}", key, count, use.tensor,
-                     divisors_in_words(count));
+                     list_divisors(count));
 }
 
-std::string divisors_in_words(std::int64_t whole) {
-  constexpr std::int64_t max = 128;
-  std::vector<std::int64_t> found;
-  for (std::int64_t number = 1; number <= std::min(whole, max); ++number) {
-    if (whole % number == 0) {
-      found.push_back(number);
-    }
-  }
-  std::string const last = std::to_string(found.back());
-  found.pop_back();
-  return found.empty() ? last : fmt::format("{} and {}", fmt::join(found, ", "), last);
+std::string list_divisors(std::int64_t number) {
+  std::vector<int> divisors = divisors_of(static_cast<int>(number));
+  std::string const last = std::to_string(divisors.back());
+  divisors.pop_back();
+  return divisors.empty() ? last : fmt::format("{} and {}", fmt::join(divisors, ", "), last);
 }
 
 }  // namespace heddle

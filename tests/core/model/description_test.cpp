@@ -165,7 +165,7 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(
       described("[model.decoder]\nheads = 7"),
       ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "
-                                           "heads may be 1, 2, 4, 8, 16, 32, 64 and 128, or any "
+                                           "heads may be 1, 2, 4, 8, 16, 32, 64, 128, 256 and 512, or any "
                                            "number where the layer's attention has a head_dim")));
   EXPECT_THAT(
       described("[model]\nd_model = 18"),

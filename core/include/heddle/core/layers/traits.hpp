@@ -73,7 +73,7 @@ Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t output
 /// null where they share it evenly.
 std::optional<std::string> uneven_over_tensor(std::string const& key, std::int64_t count, LayerUse const& use);
 
-/// "1, 2, 4 and 8": the numbers that divide `whole`, at most 128 being looked at.
-std::string divisors_in_words(std::int64_t whole);
+/// The numbers that divide `number`: "1, 2, 4 and 8".
+std::string list_divisors(std::int64_t number);
 
 }  // namespace heddle
