@@ -81,8 +81,6 @@ Layout layout_of(std::string const& text, int ranks) {
   Layout layout;
   std::map<std::string, bool*> const switches{{"sequence_parallel", &layout.sequence_parallel},
                                               {"shard_optimizer", &layout.shard_optimizer}};
-  std::map<std::string, int*> const sizes{
-      {"pipeline", &layout.sizes[0]}, {"context", &layout.sizes[2]}, {"tensor", &layout.sizes[3]}};
   std::istringstream items(text);
   for (std::string item; std::getline(items, item, ',');) {
     auto const equals = item.find('=');
@@ -90,8 +88,9 @@ Layout layout_of(std::string const& text, int ranks) {
     std::string const number = equals == std::string::npos ? "" : item.substr(equals + 1);
     bool const counts =
         !number.empty() && number.size() < 6 && number.find_first_not_of("0123456789") == std::string::npos;
-    if (sizes.contains(key) && counts && std::stoi(number) > 0) {
-      *sizes.at(key) = std::stoi(number);
+    bool const is_axis = key == "pipeline" || key == "context" || key == "tensor";
+    if (is_axis && counts && std::stoi(number) > 0) {
+      layout.shape = layout.shape.with(MeshAxis(key), std::stoi(number));
     } else if (switches.contains(item)) {
       *switches.at(item) = true;
     } else if (item == "interleaved") {
@@ -105,7 +104,7 @@ Layout layout_of(std::string const& text, int ranks) {
                       text, item));
     }
   }
-  layout.sizes[1] = std::max(ranks / (layout.sizes[0] * layout.sizes[2] * layout.sizes[3]), 1);
+  layout.shape = layout.shape.with(MeshAxis::data, std::max(ranks / layout.ranks(), 1));
   return layout;
 }
 

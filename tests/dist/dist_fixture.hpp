@@ -15,10 +15,8 @@ namespace heddle {
 /// A test that every rank runs, with a fresh world for each test.
 class DistTest : public testing::Test {
  protected:
-  Mesh mesh_of(std::array<int, mesh_axes> const& sizes) const { return {sizes, world_.rank(), world_.size()}; }
-  ParallelState state_of(std::array<int, mesh_axes> const& sizes) const {
-    return make_parallel_state(world_, mesh_of(sizes));
-  }
+  Mesh mesh_of(MeshShape const& shape) const { return {shape, world_.rank(), world_.size()}; }
+  ParallelState state_of(MeshShape const& shape) const { return make_parallel_state(world_, mesh_of(shape)); }
 
   MpiSession session_;
   Communicator world_ = session_.world();
@@ -41,9 +39,8 @@ inline std::string error_of(auto const& action) {
 }
 
 /// Layouts of `ranks` ranks, pipeline × data × context × tensor, that use each axis alone and several together.
-inline std::vector<std::array<int, mesh_axes>> layouts_of(int ranks) {
-  std::vector<std::array<int, mesh_axes>> layouts{
-      {ranks, 1, 1, 1}, {1, ranks, 1, 1}, {1, 1, ranks, 1}, {1, 1, 1, ranks}};
+inline std::vector<MeshShape> layouts_of(int ranks) {
+  std::vector<MeshShape> layouts{{ranks, 1, 1, 1}, {1, ranks, 1, 1}, {1, 1, ranks, 1}, {1, 1, 1, ranks}};
   if (ranks % 2 == 0) {
     layouts.push_back({1, ranks / 2, 1, 2});
     layouts.push_back({2, ranks / 2, 1, 1});
@@ -55,14 +52,14 @@ inline std::vector<std::array<int, mesh_axes>> layouts_of(int ranks) {
 }
 
 /// Every layout of `ranks` ranks; of more than 4, those of one axis and those of three.
-inline std::vector<std::array<int, mesh_axes>> all_layouts_of(int ranks) {
-  std::vector<std::array<int, mesh_axes>> layouts;
+inline std::vector<MeshShape> all_layouts_of(int ranks) {
+  std::vector<MeshShape> layouts;
   for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
     for (int data = 1; pipeline * data <= ranks; ++data) {
       for (int context = 1; pipeline * data * context <= ranks; ++context) {
         int const tensor = ranks / (pipeline * data * context);
-        std::array const layout{pipeline, data, context, tensor};
-        int const max = std::ranges::max(layout);
+        MeshShape const layout(pipeline, data, context, tensor);
+        int const max = std::max({pipeline, data, context, tensor});
         if (pipeline * data * context * tensor == ranks && (ranks <= 4 || max == 2 || max == ranks)) {
           layouts.push_back(layout);
         }

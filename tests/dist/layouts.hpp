@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <compare>
 #include <cstdlib>
 #include <heddle/core/config/config.hpp>
@@ -83,31 +84,26 @@ inline std::vector<Layout> layouts_on(int ranks) {
   char const* const torture = std::getenv("HEDDLE_TORTURE");
   int const max_size = ranks <= 4 || (torture != nullptr && std::string_view(torture) == "big") ? 4 : 2;
   std::vector<Layout> layouts;
-  auto const add_switches = [&](Layout const& sizes) {
-    auto const& [pipeline, data, context, tensor] = sizes.sizes;
+  auto const add_switches = [&](Layout const& plain) {
     for (int bits = 0; bits < 16; ++bits) {
-      Layout layout = sizes;
+      Layout layout = plain;
       layout.sequence_parallel = (bits & 1) != 0;
       layout.context_mode = (bits & 2) != 0 ? ContextMode::ulysses : ContextMode::ring;
       layout.pipeline_schedule =
           (bits & 4) != 0 ? PipelineSchedule::interleaved : PipelineSchedule::one_forward_one_backward;
       layout.shard_optimizer = (bits & 8) != 0;
-      bool const idle = (layout.sequence_parallel && tensor == 1) || ((bits & 2) != 0 && context == 1) ||
-                        ((bits & 4) != 0 && pipeline == 1) || (layout.shard_optimizer && data * context == 1);
+      bool const idle = (layout.sequence_parallel && plain.size(MeshAxis::tensor) == 1) ||
+                        ((bits & 2) != 0 && plain.size(MeshAxis::context) == 1) ||
+                        ((bits & 4) != 0 && plain.size(MeshAxis::pipeline) == 1) ||
+                        (layout.shard_optimizer && plain.replicas() == 1);
       if (!idle) {
         layouts.push_back(layout);
       }
     }
   };
-  for (int pipeline = 1; pipeline <= max_size; ++pipeline) {
-    for (int data = 1; data <= max_size; ++data) {
-      for (int context = 1; context <= max_size; ++context) {
-        for (int tensor = 1; tensor <= max_size; ++tensor) {
-          if (pipeline * data * context * tensor == ranks) {
-            add_switches({.sizes = {pipeline, data, context, tensor}});
-          }
-        }
-      }
+  for (MeshShape const& shape : shapes_of(ranks)) {
+    if (std::ranges::all_of(shape.axes(), [&](MeshShape::Axis const& axis) { return axis.size <= max_size; })) {
+      add_switches({.shape = shape});
     }
   }
   return layouts;
@@ -115,7 +111,7 @@ inline std::vector<Layout> layouts_on(int ranks) {
 
 /// The groups and switches of a layout; collective over `world`, all of whose ranks it uses.
 inline ParallelState parallel_of(Layout const& layout, Communicator const& world) {
-  ParallelState parallel = make_parallel_state(world, Mesh(layout.sizes, world.rank(), world.size()));
+  ParallelState parallel = make_parallel_state(world, Mesh(layout.shape, world.rank(), world.size()));
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
   return parallel;

@@ -86,7 +86,7 @@ ExitCode dry_run(DryRun const& run) {
       {.machines = {.nodes = 1, .ranks_per_node = number_of_ranks}, .network = {}, .keep_times = false});
   ModelDescription const& model = session.model();
   LayoutChoice const layout = layout_of(config, model, number_of_ranks);
-  Mesh const mesh(layout.sizes, 0, number_of_ranks);
+  Mesh const mesh(layout.shape, 0, number_of_ranks);
   require_long_enough(config, model, mesh, number_of_ranks, session.data().totals().longest);
   std::vector<std::string> const hosts(static_cast<std::size_t>(number_of_ranks), host_name());
   bool const quiet = verbosity == Verbosity::quiet;

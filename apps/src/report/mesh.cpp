@@ -19,13 +19,12 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 constexpr std::size_t max_lines = 64;
 
 json::object layout_of(Config const& config, Mesh const& mesh, std::size_t ranks) {
   json::object object{{"ranks", ranks}};
-  for (MeshAxis const axis : axes) {
-    object[name_of(axis)] = mesh.size(axis);
+  for (auto const& [axis, size] : mesh.shape().axes()) {
+    object[axis.name()] = size;
   }
   ParallelConfig const& parallel = config.parallel;
   object["pipeline_schedule"] = name_of(parallel.pipeline_schedule);
@@ -62,8 +61,8 @@ json::array stages_of(Config const& config, ModelDescription const& model, Vocab
 json::object rank_of(ModelConfig const& model, Mesh const& place, VocabularySizes const& vocabulary,
                      std::string const& host) {
   json::object object{{"rank", place.rank()}, {"host", host}};
-  for (MeshAxis const axis : axes) {
-    object[name_of(axis)] = place.coordinate(axis);
+  for (auto const& [axis, size] : place.shape().axes()) {
+    object[axis.name()] = place.coordinate(axis);
   }
   auto const part = [&](std::int64_t count) {
     return to_json(share(count, place.coordinate(MeshAxis::tensor), place.size(MeshAxis::tensor)));
@@ -143,7 +142,7 @@ class RankTable {
   }
 
  private:
-  std::int64_t size(MeshAxis axis) const { return layout_.at(name_of(axis)).to_number<std::int64_t>(); }
+  std::int64_t size(MeshAxis axis) const { return layout_.at(axis.name()).to_number<std::int64_t>(); }
 
   void add(MeshAxis axis, std::vector<std::string> const& heads, std::vector<std::string> const& keys) {
     if (size(axis) > 1) {
@@ -235,11 +234,9 @@ std::string warn_of_spread_groups(std::size_t size, std::vector<std::string> con
 
 json::object mesh_to_json(Config const& config, ModelDescription const& model, Mesh const& mesh,
                           VocabularySizes const& vocabulary, std::vector<std::string> const& hosts) {
-  std::array<int, mesh_axes> const sizes{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data),
-                                         mesh.size(MeshAxis::context), mesh.size(MeshAxis::tensor)};
   json::array ranks;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    Mesh const place(sizes, static_cast<int>(rank), static_cast<int>(hosts.size()));
+    Mesh const place(mesh.shape(), static_cast<int>(rank), static_cast<int>(hosts.size()));
     ranks.emplace_back(rank_of(config.model, place, vocabulary, hosts[rank]));
   }
   return {{"layout", layout_of(config, mesh, hosts.size())},
@@ -258,10 +255,11 @@ MeshText describe_mesh(json::object const& mesh) {
   if (hosts.size() == 1) {
     return {.line = fmt::format("one rank on {}\n", hosts.front()), .table = "", .warning = ""};
   }
-  auto const size = [&](MeshAxis axis) { return layout.at(name_of(axis)).to_number<std::size_t>(); };
+  auto const size = [&](MeshAxis axis) { return layout.at(axis.name()).to_number<std::size_t>(); };
   std::vector<std::string> sizes;
-  for (MeshAxis const axis : axes) {
-    sizes.push_back(fmt::format("{} {}", name_of(axis), size(axis)));
+  MeshShape const known;
+  for (auto const& [axis, one] : known.axes()) {
+    sizes.push_back(fmt::format("{} {}", axis.name(), size(axis)));
   }
   std::string line =
       fmt::format("{} ranks on {}: {}", readable_count(hosts.size()), describe_hosts(hosts), fmt::join(sizes, " × "));

@@ -13,15 +13,6 @@ namespace heddle {
 
 namespace {
 
-/// The ranks that the layout asks for; parallel.data = "auto" is 1.
-int ranks_of(ParallelConfig const& parallel) {
-  std::int64_t product = 1;
-  for (int const size : {parallel.pipeline, std::max(1, parallel.data), parallel.context, parallel.tensor}) {
-    product = std::min<std::int64_t>(product * size, std::numeric_limits<int>::max());
-  }
-  return static_cast<int>(product);
-}
-
 /// The names of the model's parameters, on one rank, which needs an implementation of all that it computes.
 std::vector<std::string> parameter_names(Config config, Registries const& registries, VocabularySizes const& sizes) {
   constexpr std::int64_t short_sentences = 16;
@@ -76,7 +67,8 @@ void check_config(Config config, Registries const& registries) {
   settle_rules(config.optimizer, registries.kernels);
   settle_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
-  make_mesh(config, model, 0, ranks_of(config.parallel));
+  MeshShape const shape = shape_of(config.parallel);
+  make_mesh(config, model, 0, shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks());
   // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.
   constexpr std::int64_t usual_vocabulary = 8000;
   std::exception_ptr problem;

@@ -16,7 +16,7 @@
 namespace heddle {
 namespace {
 
-/// Reads a document's values into the members of a tree.
+// Reads a document's values into the members of a tree.
 class ConfigReader {
  public:
   explicit ConfigReader(ConfigTree& tree) : tree_(tree) {}

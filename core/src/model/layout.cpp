@@ -10,50 +10,34 @@ namespace heddle {
 
 namespace {
 
-using Sizes = std::array<int, mesh_axes>;
-
-int size_of_axis(Sizes const& sizes, MeshAxis axis) {
-  return sizes[static_cast<std::size_t>(axis)];
-}
-
-constexpr int uncountable = std::numeric_limits<int>::max();
-
-/// The ranks that a layout needs, or `uncountable`.
-int product_of(Sizes const& sizes) {
-  std::int64_t product = 1;
-  for (int const size : sizes) {
-    product = std::min<std::int64_t>(product * size, uncountable);
-  }
-  return static_cast<int>(product);
-}
-
 /// Names a layer and the key that it cannot be used with.
-std::string layers_problem(Config const& config, ModelDescription const& model, Sizes const& sizes) {
-  auto const reason = model.unsupported_reason({.tensor = size_of_axis(sizes, MeshAxis::tensor),
-                                                .context = size_of_axis(sizes, MeshAxis::context),
+std::string layers_problem(Config const& config, ModelDescription const& model, MeshShape const& shape) {
+  auto const reason = model.unsupported_reason({.tensor = shape.size(MeshAxis::tensor),
+                                                .context = shape.size(MeshAxis::context),
                                                 .context_mode = config.parallel.context_mode,
                                                 .sequence_parallel = config.parallel.sequence_parallel});
   return reason.value_or("");
 }
 
-std::string context_problem(Config const& config, Sizes const& sizes, std::int64_t longest) {
-  int const context = size_of_axis(sizes, MeshAxis::context);
+std::string context_problem(Config const& config, MeshShape const& shape, std::int64_t longest) {
+  int const context = shape.size(MeshAxis::context);
   return context <= longest ? ""
                             : fmt::format("{} = {} ranks would share the tokens of sequences that have at most {}",
                                           config.parallel.places.of("context"), context, longest);
 }
 
 /// The layout needs another number of ranks than run. Begins with the first size that was given.
-std::string ranks_problem(ParallelConfig const& parallel, Sizes const& sizes, int ranks) {
+std::string ranks_problem(ParallelConfig const& parallel, MeshShape const& shape, int ranks) {
   std::string place;
-  for (char const* const key : {"pipeline", "data", "context", "tensor"}) {
+  for (auto const& [axis, size] : shape.axes()) {
+    std::string const key(axis.name());
     if (place.empty() && parallel.places.given(key)) {
       place = parallel.places.of(key) + ": ";
     }
   }
-  int const product = product_of(sizes);
-  return fmt::format("{}the layout pipeline {} × data {} × context {} × tensor {} needs {}{} {}, but {} {}", place,
-                     sizes[0], sizes[1], sizes[2], sizes[3], product == uncountable ? "at least " : "", product,
+  int const product = shape.ranks();
+  return fmt::format("{}the layout {} needs {}{} {}, but {} {}", place, shape.to_string(),
+                     product == std::numeric_limits<int>::max() ? "at least " : "", product,
                      product == 1 ? "rank" : "ranks", ranks, ranks == 1 ? "runs" : "run");
 }
 
@@ -68,11 +52,11 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
   return "";
 }
 
-[[noreturn]] void refuse(Config const& config, ModelDescription const& model, Sizes const& wanted, int ranks,
+[[noreturn]] void refuse(Config const& config, ModelDescription const& model, MeshShape const& wanted, int ranks,
                          std::string const& reason, std::int64_t longest_sequence) {
   auto const nearest = [&](Config const& tried) {
-    return nearest_layouts(wanted, ranks, [&](Sizes const& sizes) {
-      return layout_problem(tried, model, sizes, longest_sequence).empty();
+    return nearest_shapes(wanted, ranks, [&](MeshShape const& shape) {
+      return layout_problem(tried, model, shape, longest_sequence).empty();
     });
   };
   auto layouts = nearest(config);
@@ -86,43 +70,54 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
   std::string const of_ranks = ranks == 1 ? "1 rank" : fmt::format("{} ranks", ranks);
   throw ConfigError(layouts.empty() ? fmt::format("{}; no layout of {} works for this model", reason, of_ranks)
                                     : fmt::format("{}; with {}, these layouts work{}: {}", reason, of_ranks, without,
-                                                  list_layouts(layouts)));
+                                                  list_shapes(layouts)));
 }
 
 }  // namespace
 
-std::string layout_problem(Config const& config, ModelDescription const& model, Sizes const& sizes,
+std::string layout_problem(Config const& config, ModelDescription const& model, MeshShape const& shape,
                            std::int64_t longest_sequence) {
-  std::string problem = layers_problem(config, model, sizes);
+  std::string problem = layers_problem(config, model, shape);
   if (problem.empty()) {
-    problem = context_problem(config, sizes, longest_sequence);
+    problem = context_problem(config, shape, longest_sequence);
   }
-  return problem.empty() ? pipeline_problem(config, model, size_of_axis(sizes, MeshAxis::pipeline)) : problem;
+  return problem.empty() ? pipeline_problem(config, model, shape.size(MeshAxis::pipeline)) : problem;
+}
+
+MeshShape shape_of(ParallelConfig const& parallel) {
+  MeshShape shape;
+  for (auto const& [axis, size] : parallel_axes) {
+    shape = shape.with(axis, parallel.*size);
+  }
+  return shape;
+}
+
+void set_shape(ParallelConfig& parallel, MeshShape const& shape) {
+  for (auto const& [axis, size] : parallel_axes) {
+    parallel.*size = shape.size(axis);
+  }
 }
 
 Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, int ranks) {
   ParallelConfig const& parallel = config.parallel;
-  Sizes const wanted{parallel.pipeline, parallel.data, parallel.context, parallel.tensor};
-  Sizes sizes{parallel.pipeline, 1, parallel.context, parallel.tensor};
-  int& data = sizes[static_cast<std::size_t>(MeshAxis::data)];
-  data = parallel.data > 0 ? parallel.data : std::max(1, ranks / product_of(sizes));
-  std::string problem = layout_problem(config, model, sizes, config.model.max_length);
-  if (problem.empty() && product_of(sizes) != ranks) {
-    problem = ranks_problem(parallel, sizes, ranks);
+  MeshShape const wanted = shape_of(parallel);
+  int const others = wanted.with(MeshAxis::data, 1).ranks();
+  MeshShape const shape = parallel.data > 0 ? wanted : wanted.with(MeshAxis::data, std::max(1, ranks / others));
+  std::string problem = layout_problem(config, model, shape, config.model.max_length);
+  if (problem.empty() && shape.ranks() != ranks) {
+    problem = ranks_problem(parallel, shape, ranks);
   }
   if (!problem.empty()) {
     refuse(config, model, wanted, ranks, problem, config.model.max_length);
   }
-  return {sizes, rank, ranks};
+  return {shape, rank, ranks};
 }
 
 void require_long_enough(Config const& config, ModelDescription const& model, Mesh const& mesh, int ranks,
                          std::int64_t longest_sequence) {
-  Sizes const sizes{mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
-                    mesh.size(MeshAxis::tensor)};
-  std::string const problem = context_problem(config, sizes, longest_sequence);
+  std::string const problem = context_problem(config, mesh.shape(), longest_sequence);
   if (!problem.empty()) {
-    refuse(config, model, sizes, ranks, problem, longest_sequence);
+    refuse(config, model, mesh.shape(), ranks, problem, longest_sequence);
   }
 }
 
@@ -147,7 +142,7 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
          fmt::format("model.positions is not {}", fmt::join(names, " or ")));
   };
   auto const note_axis = [&](bool set, MeshAxis axis, std::string const& key) {
-    note(set && mesh.size(axis) == 1, parallel.places, key, fmt::format("parallel.{} is 1", name_of(axis)));
+    note(set && mesh.size(axis) == 1, parallel.places, key, fmt::format("parallel.{} is 1", axis.name()));
   };
   note_positions(model.max_distance != defaults.max_distance, "max_distance",
                  {Positions::relative, Positions::relative_buckets});
@@ -167,8 +162,8 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");
-  note(parallel.shard_optimizer && mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) == 1, parallel.places,
-       "shard_optimizer", "parallel.data and parallel.context are 1");
+  note(parallel.shard_optimizer && mesh.shape().size(replica_axes()) == 1, parallel.places, "shard_optimizer",
+       "parallel.data and parallel.context are 1");
   return notes;
 }
 

@@ -356,21 +356,33 @@ Communicator Communicator::split(int color, int key, std::string const& name) co
   return part->size() == 1 ? self() : Communicator(std::move(part));
 }
 
+ParallelState::ParallelState(Communicator world, Mesh mesh, MakeGroup make_group)
+    : mesh(std::move(mesh)), world(std::move(world)), make_group_(std::move(make_group)) {
+  pipeline = group({MeshAxis::pipeline});
+  data = group({MeshAxis::data});
+  context = group({MeshAxis::context});
+  tensor = group({MeshAxis::tensor});
+  replicas = group(replica_axes());
+}
+
+Communicator ParallelState::group(MeshAxes const& axes) const {
+  MeshGroup const group = mesh.group(axes);
+  if (group.size == 1) {
+    return Communicator::self();
+  }
+  auto const known = groups_->find(group.name);
+  return known != groups_->end() ? known->second : groups_->emplace(group.name, make_group_(group)).first->second;
+}
+
+ParallelState ParallelState::view(MeshShape const& shape) const {
+  ParallelState state(world, Mesh(shape, mesh.rank(), world.size()), make_group_);
+  state.sequence_parallel = sequence_parallel;
+  state.context_mode = context_mode;
+  return state;
+}
+
 ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {
-  auto const group = [&](MeshAxis axis) {
-    return world.split(mesh.color(axis), mesh.coordinate(axis), std::string(name_of(axis)));
-  };
-  auto const at = [&](MeshAxis outer, MeshAxis inner) {
-    return mesh.coordinate(outer) * mesh.size(inner) + mesh.coordinate(inner);
-  };
-  return {.mesh = mesh,
-          .world = world,
-          .pipeline = group(MeshAxis::pipeline),
-          .data = group(MeshAxis::data),
-          .context = group(MeshAxis::context),
-          .tensor = group(MeshAxis::tensor),
-          .replicas =
-              world.split(at(MeshAxis::pipeline, MeshAxis::tensor), at(MeshAxis::data, MeshAxis::context), "replicas")};
+  return {world, mesh, [world](MeshGroup const& group) { return world.split(group.first, group.place, group.name); }};
 }
 
 }  // namespace heddle

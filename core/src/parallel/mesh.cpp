@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/mesh.hpp>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -10,7 +11,9 @@ namespace heddle {
 
 namespace {
 
-/// The distance of a layout from the wanted one, its criteria in order of importance.
+constexpr int uncountable = std::numeric_limits<int>::max();
+
+/// The distance of a shape from the wanted one, its criteria in order of importance.
 struct Distance {
   int changes = 0;
   double factor = 1;
@@ -19,22 +22,150 @@ struct Distance {
   auto operator<=>(Distance const&) const = default;
 };
 
-Distance distance(std::array<int, mesh_axes> const& wanted, std::array<int, mesh_axes> const& layout) {
+Distance distance(MeshShape const& wanted, MeshShape const& shape) {
   Distance result;
-  for (std::size_t axis = 0; axis < mesh_axes; ++axis) {
-    auto const [smaller, larger] = std::minmax(wanted[axis], layout[axis]);
+  for (auto const& [axis, size] : shape.axes()) {
+    int const before = wanted.size(axis);
+    auto const [smaller, larger] = std::minmax(before, size);
     if (smaller == 0 || smaller == larger) {
       continue;
     }
     double const factor = static_cast<double>(larger) / smaller;
     ++result.changes;
     result.factor *= factor;
-    result.factor_outside_data *= static_cast<MeshAxis>(axis) == MeshAxis::data ? 1 : factor;
+    result.factor_outside_data *= axis == MeshAxis::data ? 1 : factor;
   }
   return result;
 }
 
+bool contains(MeshAxes const& axes, MeshAxis axis) {
+  return std::ranges::find(axes, axis) != axes.end();
+}
+
 }  // namespace
+
+MeshAxes const& replica_axes() {
+  static MeshAxes const axes{MeshAxis::data, MeshAxis::context};
+  return axes;
+}
+
+MeshShape::MeshShape() {
+  std::ranges::transform(known_axes, std::back_inserter(axes_), [](MeshAxis axis) { return Axis{axis, 1}; });
+}
+
+MeshShape::MeshShape(int pipeline, int data, int context, int tensor)
+    : MeshShape(MeshShape()
+                    .with(MeshAxis::pipeline, pipeline)
+                    .with(MeshAxis::data, data)
+                    .with(MeshAxis::context, context)
+                    .with(MeshAxis::tensor, tensor)) {}
+
+int MeshShape::size(MeshAxis axis) const {
+  auto const found = std::ranges::find(axes_, axis, &Axis::axis);
+  return found == axes_.end() ? 1 : found->size;
+}
+
+int MeshShape::size(MeshAxes const& axes) const {
+  int product = 1;
+  for (auto const& [axis, size] : axes_) {
+    product *= contains(axes, axis) ? size : 1;
+  }
+  return product;
+}
+
+int MeshShape::ranks() const {
+  std::int64_t product = 1;
+  for (auto const& [axis, size] : axes_) {
+    product = std::min<std::int64_t>(product * size, uncountable);
+  }
+  return static_cast<int>(product);
+}
+
+MeshShape MeshShape::with(MeshAxis axis, int size) const {
+  MeshShape changed = *this;
+  auto const found = std::ranges::find(changed.axes_, axis, &Axis::axis);
+  if (found == changed.axes_.end()) {
+    throw Error(fmt::format("the mesh {} has no axis {}", to_string(), axis.name()));
+  }
+  found->size = size;
+  return changed;
+}
+
+MeshShape MeshShape::divided(MeshAxis outer, MeshAxis inner, int size) const {
+  MeshShape finer = *this;
+  auto const found = std::ranges::find(finer.axes_, outer, &Axis::axis);
+  bool const taken = std::ranges::find(axes_, inner, &Axis::axis) != axes_.end();
+  if (found == finer.axes_.end() || taken || size < 1 || found->size % size != 0) {
+    throw Error(fmt::format("the axis {} of the mesh {} cannot be divided by an axis {} of {}", outer.name(),
+                            to_string(), inner.name(), size));
+  }
+  found->size /= size;
+  finer.axes_.insert(found + 1, {inner, size});
+  return finer;
+}
+
+int MeshShape::coordinate(MeshAxis axis, int rank) const {
+  return place({axis}, rank);
+}
+
+int MeshShape::place(MeshAxes const& axes, int rank) const {
+  int place = 0;
+  int stride = 1;  // of places
+  for (auto each = axes_.rbegin(); each != axes_.rend(); ++each) {
+    if (contains(axes, each->axis)) {
+      place += stride * (rank % each->size);
+      stride *= each->size;
+    }
+    rank /= each->size;
+  }
+  return place;
+}
+
+int MeshShape::rank_at(MeshAxes const& axes, int place, int rank) const {
+  int moved = 0;
+  int stride = 1;  // of ranks
+  for (auto each = axes_.rbegin(); each != axes_.rend(); ++each) {
+    bool const moves = contains(axes, each->axis);
+    moved += stride * ((moves ? place : rank) % each->size);
+    stride *= each->size;
+    place = moves ? place / each->size : place;
+    rank /= each->size;
+  }
+  return moved;
+}
+
+std::string MeshShape::to_string() const {
+  std::string text;
+  for (auto const& [axis, size] : axes_) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " × ", axis.name(), size);
+  }
+  return text;
+}
+
+Mesh::Mesh(MeshShape shape, int rank, int ranks) : shape_(std::move(shape)), rank_(rank) {
+  for (auto const& [axis, size] : shape_.axes()) {
+    if (size < 1) {
+      throw ConfigError(fmt::format("parallel.{} = {} must be at least 1", axis.name(), size));
+    }
+  }
+  if (int const product = shape_.ranks(); product != ranks) {
+    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run", to_string(),
+                                  product == uncountable ? "at least " : "", product, ranks));
+  }
+}
+
+MeshGroup Mesh::group(MeshAxes const& axes) const {
+  MeshGroup group{.name = {},
+                  .first = shape_.rank_at(axes, 0, rank_),
+                  .place = shape_.place(axes, rank_),
+                  .size = shape_.size(axes)};
+  for (auto const& [axis, size] : shape_.axes()) {
+    if (contains(axes, axis)) {
+      group.name += fmt::format("{}{}", group.name.empty() ? "" : " × ", axis.name());
+    }
+  }
+  return group;
+}
 
 std::vector<int> divisors_of(int number) {
   std::vector<int> divisors;
@@ -46,72 +177,51 @@ std::vector<int> divisors_of(int number) {
   return divisors;
 }
 
-Mesh::Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks) : sizes_(sizes), rank_(rank) {
-  constexpr std::int64_t uncountable = std::numeric_limits<int>::max();
-  std::int64_t product = 1;
-  for (std::size_t axis = 0; axis < mesh_axes; ++axis) {
-    if (sizes[axis] < 1) {
-      throw ConfigError(
-          fmt::format("parallel.{} = {} must be at least 1", name_of(static_cast<MeshAxis>(axis)), sizes[axis]));
+std::vector<MeshShape> shapes_of(int ranks) {
+  MeshShape const one;
+  std::vector<MeshShape> shapes{one};
+  for (auto each = one.axes().rbegin(); each != one.axes().rend(); ++each) {
+    if (each->axis == MeshAxis::data) {
+      continue;
     }
-    product = std::min(product * sizes[axis], uncountable);
-  }
-  if (product != ranks) {
-    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run", to_string(),
-                                  product == uncountable ? "at least " : "", product, ranks));
-  }
-}
-
-int Mesh::coordinate(MeshAxis axis) const {
-  int stride = 1;
-  for (std::size_t inner = mesh_axes - 1; inner > static_cast<std::size_t>(axis); --inner) {
-    stride *= sizes_[inner];
-  }
-  return rank_ / stride % size(axis);
-}
-
-int Mesh::color(MeshAxis axis) const {
-  int color = 0;
-  for (std::size_t other = 0; other < mesh_axes; ++other) {
-    if (other != static_cast<std::size_t>(axis)) {
-      color = color * sizes_[other] + coordinate(static_cast<MeshAxis>(other));
-    }
-  }
-  return color;
-}
-
-std::string Mesh::to_string() const {
-  return fmt::format("pipeline {} × data {} × context {} × tensor {}", sizes_[0], sizes_[1], sizes_[2], sizes_[3]);
-}
-
-std::vector<std::array<int, mesh_axes>> nearest_layouts(
-    std::array<int, mesh_axes> const& wanted, int ranks,
-    std::function<bool(std::array<int, mesh_axes> const&)> const& works, std::size_t count) {
-  std::vector<std::pair<Distance, std::array<int, mesh_axes>>> found;
-  for (int const pipeline : divisors_of(ranks)) {
-    for (int const data : divisors_of(ranks / pipeline)) {
-      for (int const context : divisors_of(ranks / pipeline / data)) {
-        std::array const layout{pipeline, data, context, ranks / pipeline / data / context};
-        if (works(layout)) {
-          found.emplace_back(distance(wanted, layout), layout);
-        }
+    std::vector<MeshShape> longer;
+    for (MeshShape const& shape : shapes) {
+      for (int const size : divisors_of(ranks / shape.ranks())) {
+        longer.push_back(shape.with(each->axis, size));
       }
+    }
+    shapes = std::move(longer);
+  }
+  for (MeshShape& shape : shapes) {
+    shape = shape.with(MeshAxis::data, ranks / shape.ranks());
+  }
+  return shapes;
+}
+
+std::vector<MeshShape> nearest_shapes(MeshShape const& wanted, int ranks,
+                                      std::function<bool(MeshShape const&)> const& works, std::size_t count) {
+  std::vector<std::pair<Distance, MeshShape>> found;
+  for (MeshShape& shape : shapes_of(ranks)) {
+    if (works(shape)) {
+      found.emplace_back(distance(wanted, shape), std::move(shape));
     }
   }
   std::ranges::sort(found);
   found.resize(std::min(count, found.size()));
-  std::vector<std::array<int, mesh_axes>> layouts;
-  for (auto const& [distance_here, layout] : found) {
-    layouts.push_back(layout);
+  std::vector<MeshShape> shapes;
+  for (auto& [distance_here, shape] : found) {
+    shapes.push_back(std::move(shape));
   }
-  return layouts;
+  return shapes;
 }
 
-std::string list_layouts(std::span<std::array<int, mesh_axes> const> layouts) {
+std::string list_shapes(std::span<MeshShape const> shapes) {
   std::string text;
-  for (auto const& sizes : layouts) {
-    text += fmt::format("{}parallel.pipeline = {}, data = {}, context = {}, tensor = {}", text.empty() ? "" : "; or ",
-                        sizes[0], sizes[1], sizes[2], sizes[3]);
+  for (MeshShape const& shape : shapes) {
+    text += text.empty() ? "parallel." : "; or parallel.";
+    for (auto const& [axis, size] : shape.axes()) {
+      text += fmt::format("{}{} = {}", &axis == &shape.axes().front().axis ? "" : ", ", axis.name(), size);
+    }
   }
   return text;
 }

@@ -138,7 +138,7 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
     int const parts = mesh_.size(spec.shard.mesh_axis);
     if (extents.at(axis) < parts) {
       throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; at most {} would do",
-                                    spec.name, spec.shape.to_string(), axis, name_of(spec.shard.mesh_axis), parts,
+                                    spec.name, spec.shape.to_string(), axis, spec.shard.mesh_axis.name(), parts,
                                     extents[axis]));
     }
     IndexRange const held = share(extents[axis], mesh_.coordinate(spec.shard.mesh_axis), parts);
@@ -193,7 +193,7 @@ void ParameterSet::arrange() {
 }
 
 std::int64_t ParameterSet::divisible() const {
-  return alignment_elements * mesh_.size(MeshAxis::data) * mesh_.size(MeshAxis::context);
+  return alignment_elements * mesh_.shape().size(replica_axes());
 }
 
 void ParameterSet::place(Group const& group) {

@@ -124,8 +124,7 @@ class CallTimer final : public KernelObserver {
 /// A configuration without pipeline and replicas, whose work one rank does here. A rank with many elements keeps one
 /// layer of each kind.
 Config measured_config(KernelMeasurement const& measurement, LayoutChoice layout, std::int64_t elements) {
-  layout.sizes[static_cast<std::size_t>(MeshAxis::pipeline)] = 1;
-  layout.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
+  layout.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
   layout.shard_optimizer = false;
   Config config = with_layout(measurement.config, layout);
   config.train.deterministic = false;
@@ -260,7 +259,7 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   auto const begin = SteadyClock::now();
   std::int64_t const elements = [&] {
     LayoutChoice alone = layout;
-    alone.sizes = {1, 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
+    alone.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
     return rehearse_stage(with_layout(measurement.config, alone), alone, 0, measurement.vocabulary,
                           measurement.registries, pack)
         .parameters;

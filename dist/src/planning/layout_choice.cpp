@@ -10,28 +10,12 @@ namespace heddle {
 
 namespace {
 
-using Sizes = std::array<int, mesh_axes>;
-
 /// A pipeline gains little from more micro-batches than this for each stage.
 constexpr std::int64_t max_per_stage = 16;
 /// The minimum of a context rank's tokens of the longest sequence.
 constexpr std::int64_t min_context_tokens = 16;
 /// Larger micro-batches than this make no kernel faster; a larger one is tried only if it is configured.
 constexpr std::int64_t max_micro_batch_tokens = 16384;
-
-/// Every division of the ranks over the four axes.
-std::vector<Sizes> divisions(int ranks) {
-  std::vector<Sizes> all;
-  for (int const tensor : divisors_of(ranks)) {
-    for (int const context : divisors_of(ranks / tensor)) {
-      int const others = ranks / tensor / context;
-      for (int const pipeline : divisors_of(others)) {
-        all.push_back({pipeline, others / pipeline, context, tensor});
-      }
-    }
-  }
-  return all;
-}
 
 /// Sizes of micro-batches: the configured one, and halves of a data rank's share of a batch. Each has at least
 /// model.max_length tokens, so that every sentence fits.
@@ -58,9 +42,9 @@ std::vector<std::int64_t> micro_batch_sizes(Config const& config, LayoutChoice c
   return sizes;
 }
 
-/// The layouts with these sizes, with every combination of switches that has an effect.
-std::vector<LayoutChoice> variants_of(Sizes const& sizes, ModelDescription const& model) {
-  std::vector<LayoutChoice> variants{{.sizes = sizes}};
+/// The layouts of this shape, with every combination of switches that has an effect.
+std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription const& model) {
+  std::vector<LayoutChoice> variants{{.shape = shape}};
   auto const also = [&](bool has_effect, auto const& change) {
     for (std::size_t index = 0, before = variants.size(); has_effect && index < before; ++index) {
       LayoutChoice changed = variants[index];
@@ -95,17 +79,16 @@ std::string too_few_tokens(Config const& config, LayoutChoice const& layout, std
 std::string limit_of(Config const& config, ModelDescription const& model, LayoutChoice const& layout,
                      std::int64_t longest) {
   auto const refused = [&](LayoutChoice const& part) {
-    return !layout_problem(with_layout(config, part), model, part.sizes, longest).empty();
+    return !layout_problem(with_layout(config, part), model, part.shape, longest).empty();
   };
   auto const alone = [&](MeshAxis axis) {
     LayoutChoice part = layout;
-    part.sizes = {1, 1, 1, 1};
-    part.sizes[static_cast<std::size_t>(axis)] = layout.size(axis);
+    part.shape = MeshShape().with(axis, layout.size(axis));
     return part;
   };
   for (MeshAxis const axis : {MeshAxis::tensor, MeshAxis::context, MeshAxis::pipeline}) {
     if (refused(alone(axis))) {
-      return fmt::format("the model does not support this parallel.{}", name_of(axis));
+      return fmt::format("the model does not support this parallel.{}", axis.name());
     }
   }
   return "the model does not support this combination of axes";
@@ -119,10 +102,7 @@ Config with_layout(Config config, LayoutChoice const& layout) {
   if (parallel.pipeline != layout.size(MeshAxis::pipeline) || parallel.pipeline_schedule != layout.pipeline_schedule) {
     parallel.stage_layers.clear();
   }
-  parallel.pipeline = layout.size(MeshAxis::pipeline);
-  parallel.data = layout.size(MeshAxis::data);
-  parallel.context = layout.size(MeshAxis::context);
-  parallel.tensor = layout.size(MeshAxis::tensor);
+  set_shape(parallel, layout.shape);
   parallel.sequence_parallel = layout.sequence_parallel;
   parallel.context_mode = layout.context_mode;
   parallel.pipeline_schedule = layout.pipeline_schedule;
@@ -132,9 +112,7 @@ Config with_layout(Config config, LayoutChoice const& layout) {
 }
 
 LayoutChoice layout_of(Config const& config, ModelDescription const& model, int ranks) {
-  Mesh const mesh = make_mesh(config, model, 0, ranks);
-  return {.sizes = {mesh.size(MeshAxis::pipeline), mesh.size(MeshAxis::data), mesh.size(MeshAxis::context),
-                    mesh.size(MeshAxis::tensor)},
+  return {.shape = make_mesh(config, model, 0, ranks).shape(),
           .sequence_parallel = config.parallel.sequence_parallel,
           .context_mode = config.parallel.context_mode,
           .pipeline_schedule = config.parallel.pipeline_schedule,
@@ -159,7 +137,7 @@ std::string describe(LayoutChoice const& layout) {
   std::vector<std::string> axes;
   auto const axis = [&](MeshAxis which, bool noted, std::string_view note) {
     if (layout.size(which) > 1) {
-      axes.push_back(fmt::format("{} {}{}", name_of(which), layout.size(which), noted ? note : ""));
+      axes.push_back(fmt::format("{} {}{}", which.name(), layout.size(which), noted ? note : ""));
     }
   };
   axis(MeshAxis::tensor, layout.sequence_parallel, " sequence-parallel");
@@ -184,9 +162,9 @@ void reject(std::vector<Rejection>& rejections, std::string const& limit, std::s
 LayoutCandidates list_layouts(Config const& config, ModelDescription const& model, Machines const& machines,
                               std::int64_t longest_sequence, std::int64_t batch_tokens) {
   LayoutCandidates found;
-  for (Sizes const& sizes : divisions(machines.ranks())) {
-    for (LayoutChoice layout : variants_of(sizes, model)) {
-      std::string const problem = layout_problem(with_layout(config, layout), model, layout.sizes, longest_sequence);
+  for (MeshShape const& shape : shapes_of(machines.ranks())) {
+    for (LayoutChoice layout : variants_of(shape, model)) {
+      std::string const problem = layout_problem(with_layout(config, layout), model, layout.shape, longest_sequence);
       if (!problem.empty()) {
         reject(found.rejections, limit_of(config, model, layout, longest_sequence), problem);
         continue;

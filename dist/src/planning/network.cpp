@@ -14,10 +14,14 @@ namespace heddle {
 
 namespace {
 
-/// A group whose ranks are `stride` apart, in blocks of `stride * size` ranks.
-GroupPlace place_of(int size, int stride, Machines const& machines) {
-  int const block = stride * size;
-  bool const inside = size == 1 || machines.ranks_per_node % block == 0 || machines.ranks() <= machines.ranks_per_node;
+/// The groups along adjacent axes.
+GroupPlace place_of(MeshShape const& shape, MeshAxes const& axes, Machines const& machines) {
+  int const size = shape.size(axes);
+  if (size == 1) {
+    return {};
+  }
+  int const stride = shape.rank_at(axes, 1, 0);  // from one rank of a group to the next
+  bool const inside = machines.ranks_per_node % (stride * size) == 0 || machines.ranks() <= machines.ranks_per_node;
   GroupPlace place{size, inside, 1};
   if (!inside) {
     // The node's ranks that are not in one group with each other send through the same network.
@@ -47,16 +51,13 @@ NetworkModel NetworkModel::assumed() {
 }
 
 std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines) {
-  int const tensor = layout.size(MeshAxis::tensor);
-  int const context = layout.size(MeshAxis::context);
-  int const data = layout.size(MeshAxis::data);
-  int const pipeline = layout.size(MeshAxis::pipeline);
-  return {place_of(layout.ranks(), 1, machines),
-          place_of(pipeline, data * context * tensor, machines),
-          place_of(data, context * tensor, machines),
-          place_of(context, tensor, machines),
-          place_of(tensor, 1, machines),
-          place_of(data * context, tensor, machines)};
+  auto const place = [&](MeshAxes const& axes) { return place_of(layout.shape, axes, machines); };
+  return {place({MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor}),
+          place({MeshAxis::pipeline}),
+          place({MeshAxis::data}),
+          place({MeshAxis::context}),
+          place({MeshAxis::tensor}),
+          place(replica_axes())};
 }
 
 double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,

@@ -52,7 +52,7 @@ std::int64_t max_node_bytes(std::vector<MemoryNeed> const& ranks, Machines const
 
 /// The stage of a rank.
 std::size_t stage_of(int rank, LayoutChoice const& layout) {
-  return static_cast<std::size_t>(rank / (layout.ranks() / layout.size(MeshAxis::pipeline)));
+  return static_cast<std::size_t>(layout.shape.coordinate(MeshAxis::pipeline, rank));
 }
 
 void reject_too_large(LayoutPlan const& plan, Machines const& machines, std::vector<Rejection>& rejections) {
@@ -155,7 +155,7 @@ RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
       return composed(layout, parts);
     }
     LayoutChoice alone = layout;  // only the number of replicas matters
-    alone.sizes[static_cast<std::size_t>(MeshAxis::data)] = 1;
+    alone.shape = alone.shape.with(MeshAxis::data, 1);
     return rehearse_stage(with_layout(request_.config, alone), alone, stage, request_.vocabulary, request_.registries,
                           typical(layout).pack);
   });
@@ -180,7 +180,7 @@ RankWork const& Planner::layer_work(LayoutChoice const& layout, std::int64_t lay
   return cached(layer_works_, key_of(layout) + signature(model_, {{layer, layer + 1}}), [&] {
     // A pipeline with a stage for each layer.
     LayoutChoice alone = layout;
-    alone.sizes = {static_cast<int>(model_.layers()), 1, layout.size(MeshAxis::context), layout.size(MeshAxis::tensor)};
+    alone.shape = layout.shape.with(MeshAxis::pipeline, static_cast<int>(model_.layers())).with(MeshAxis::data, 1);
     alone.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
     Config config = with_layout(request_.config, alone);
     config.parallel.stage_layers.assign(static_cast<std::size_t>(model_.layers()), 1);
@@ -215,7 +215,7 @@ std::vector<MemoryNeed> Planner::memory_of_ranks(LayoutChoice const& layout, boo
     int const planned =
         layout.ranks() <= max_ranks_planned ? rank : rehearsed_rank(layout, static_cast<int>(stage_of(rank, layout)));
     ranks.push_back(cached(known, planned, [&]() -> MemoryNeed {
-      Mesh const mesh(layout.sizes, planned, layout.ranks());
+      Mesh const mesh(layout.shape, planned, layout.ranks());
       PlannedPacks const packs =
           first_batches ? request_.samples.of_batches(config, mesh) : request_.samples.largest(config, mesh);
       return plan_memory(config, mesh, request_.vocabulary, request_.registries, packs);

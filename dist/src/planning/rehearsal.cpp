@@ -35,21 +35,11 @@ class IdleBackend : public CommunicatorBackend {
 }  // namespace
 
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config) {
-  auto const group = [](int rank, int size) {
+  auto const communicator = [](int rank, int size) {
     return size == 1 ? Communicator::self() : Communicator(std::make_shared<IdleBackend>(rank, size));
   };
-  auto const along = [&](MeshAxis axis) { return group(mesh.coordinate(axis), mesh.size(axis)); };
-  ParallelState state;
-  state.mesh = mesh;
-  state.world = group(mesh.rank(), mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::data) *
-                                       mesh.size(MeshAxis::context) * mesh.size(MeshAxis::tensor));
-  state.pipeline = along(MeshAxis::pipeline);
-  state.data = along(MeshAxis::data);
-  state.context = along(MeshAxis::context);
-  state.tensor = along(MeshAxis::tensor);
-  state.replicas =
-      group(mesh.coordinate(MeshAxis::data) * mesh.size(MeshAxis::context) + mesh.coordinate(MeshAxis::context),
-            mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context));
+  ParallelState state(communicator(mesh.rank(), mesh.shape().ranks()), mesh,
+                      [communicator](MeshGroup const& group) { return communicator(group.place, group.size); });
   state.sequence_parallel = config.sequence_parallel;
   state.context_mode = config.context_mode;
   return state;
@@ -133,7 +123,7 @@ class StageRehearsal {
                  Registries const& registries, Pack const& pack)
       : config_(config),
         pack_(pack),
-        rank_(config, Mesh(layout.sizes, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {}
+        rank_(config, Mesh(layout.shape, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {}
 
   RankWork run() {
     RankWork work;
@@ -233,8 +223,9 @@ void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
 }  // namespace
 
 int rehearsed_rank(LayoutChoice const& layout, int stage) {
-  int const group = layout.size(MeshAxis::context) * layout.size(MeshAxis::tensor);
-  return stage * layout.size(MeshAxis::data) * group + group - 1;
+  MeshAxes const inner{MeshAxis::context, MeshAxis::tensor};
+  MeshShape const& shape = layout.shape;
+  return shape.rank_at({MeshAxis::pipeline}, stage, shape.rank_at(inner, shape.size(inner) - 1, 0));
 }
 
 RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,

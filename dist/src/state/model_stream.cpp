@@ -93,22 +93,25 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
 
 std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, int receiver) const {
   auto const& [stage, parameter] = sources_[chunk.tensor];
-  int const tensor_ranks = parallel_.mesh.size(MeshAxis::tensor);
-  int const replicas = parallel_.replicas.size();
+  MeshShape const& shape = parallel_.mesh.shape();
+  int const tensor_ranks = shape.size(MeshAxis::tensor);
+  int const replicas = shape.size(replica_axes());
   bool const split = is_split(parameter->shard);
   std::vector<Piece> found;
   for (int turn = 0; turn < (split ? tensor_ranks : 1); ++turn) {
-    int const tensor_rank = split ? turn : receiver % tensor_ranks;
+    int const tensor_rank = split ? turn : shape.coordinate(MeshAxis::tensor, receiver);
     LocalPart const part = local_part(*parameter, tensor_rank, tensor_ranks);
     IndexRange const wanted{part.elements.begin + part.before(chunk.elements.begin),
                             part.elements.begin + part.before(chunk.elements.end)};
     auto const add = [&, stage = stage](int replica, IndexRange const& elements) {
       if (elements.begin < elements.end) {
-        found.push_back({(stage * replicas + replica) * tensor_ranks + tensor_rank, elements, part});
+        int const same_stage = shape.rank_at({MeshAxis::pipeline}, stage, receiver);
+        int const same_part = shape.rank_at({MeshAxis::tensor}, tensor_rank, same_stage);
+        found.push_back({shape.rank_at(replica_axes(), replica, same_part), elements, part});
       }
     };
     if (parts_.empty() || chunk.key == 0) {
-      add(receiver / tensor_ranks % replicas, wanted);
+      add(shape.place(replica_axes(), receiver), wanted);
       continue;
     }
     BufferParts const& parts = parts_[static_cast<std::size_t>(stage)];

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
+#include <heddle/core/model/layout.hpp>
 
 #include "golden_model.hpp"
 
@@ -14,13 +15,10 @@ using testing::Not;
 
 constexpr VocabularySizes vocabulary{1000, 1000, true};
 
-std::string mesh_text(std::array<int, mesh_axes> const& sizes, std::vector<std::string> const& hosts,
+std::string mesh_text(MeshShape const& sizes, std::vector<std::string> const& hosts,
                       VocabularySizes const& sizes_of_vocabulary = vocabulary) {
   Config config;
-  config.parallel.pipeline = sizes[0];
-  config.parallel.data = sizes[1];
-  config.parallel.context = sizes[2];
-  config.parallel.tensor = sizes[3];
+  set_shape(config.parallel, sizes);
   config.parallel.sequence_parallel = true;
   Mesh const mesh(sizes, 0, static_cast<int>(hosts.size()));
   MeshText const text =

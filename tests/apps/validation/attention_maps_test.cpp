@@ -200,7 +200,7 @@ TEST(AttentionMapTest, EachWeightIsASquare) {
 
 TEST(AttentionMapTest, RanksThatHaveAPartOfTheModelOrOfASentenceHaveNone) {
   // The mesh of four ranks is pipeline x data x context x tensor.
-  auto const has = [](std::array<int, mesh_axes> const& sizes, int rank) {
+  auto const has = [](MeshShape const& sizes, int rank) {
     return has_attention_maps(idle_parallel_state(Mesh(sizes, rank, 4), {}));
   };
   bool const on_host = kernel_memory_space() == MemorySpace::host;

@@ -136,12 +136,12 @@ TEST(Layout, ALayerThatDoesNotDeclareAnAxisIsNamedWithIt) {
   add("whole", {.tensor = false});
   add("rows", {.sequence = false});
   add("long", {.context = false});
-  auto const problem = [&](char const* layer, std::array<int, 4> const& sizes, bool sequence_parallel = false) {
+  auto const problem = [&](char const* layer, MeshShape const& shape, bool sequence_parallel = false) {
     Config config = config_with(1, 1, 1, 1);
     config.parallel.sequence_parallel = sequence_parallel;
     config.model.decoder.overrides = {
         {{1, 2}, {{"sublayers", {std::vector<std::string>{"self_attention", layer}, ""}}}}};
-    return layout_problem(config, describe_model(config.model, layers), sizes, 64);
+    return layout_problem(config, describe_model(config.model, layers), shape, 64);
   };
   EXPECT_EQ(problem("whole", {1, 2, 2, 1}), "");
   EXPECT_THAT(problem("whole", {1, 1, 1, 2}),

@@ -4,7 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <map>
-#include <set>
 
 namespace heddle {
 namespace {
@@ -14,7 +13,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 constexpr std::array axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
-constexpr std::array<int, mesh_axes> sizes{2, 3, 2, 2};
+MeshShape const sizes{2, 3, 2, 2};
 constexpr int ranks = 24;
 
 TEST(MeshTest, OneRankIsTheDefault) {
@@ -23,7 +22,7 @@ TEST(MeshTest, OneRankIsTheDefault) {
   for (MeshAxis const axis : axes) {
     EXPECT_EQ(mesh.size(axis), 1);
     EXPECT_EQ(mesh.coordinate(axis), 0);
-    EXPECT_EQ(mesh.color(axis), 0);
+    EXPECT_EQ(mesh.group({axis}).first, 0);
   }
 }
 
@@ -38,26 +37,49 @@ TEST(MeshTest, TensorIsTheInnermostAxis) {
   }
 }
 
-TEST(MeshTest, RanksOfOneColorDifferOnlyAlongTheAxis) {
-  for (MeshAxis const axis : axes) {
-    std::map<int, std::set<int>> coordinates_by_color;
+TEST(MeshTest, AGroupHasTheRanksThatDifferOnlyAlongItsAxes) {
+  std::vector<MeshAxes> const sets{{},
+                                   {MeshAxis::pipeline},
+                                   {MeshAxis::data},
+                                   {MeshAxis::context},
+                                   {MeshAxis::tensor},
+                                   {MeshAxis::context, MeshAxis::data},
+                                   {MeshAxis::pipeline, MeshAxis::tensor},
+                                   {axes.begin(), axes.end()}};
+  for (MeshAxes const& set : sets) {
+    std::map<int, std::vector<int>> members;  // by their group's first rank
     for (int rank = 0; rank < ranks; ++rank) {
-      Mesh const mesh(sizes, rank, ranks);
-      EXPECT_TRUE(coordinates_by_color[mesh.color(axis)].insert(mesh.coordinate(axis)).second)
-          << "two ranks of one colour share the coordinate along " << name_of(axis);
-      for (int other = 0; other < ranks; ++other) {
-        Mesh const there(sizes, other, ranks);
-        bool differs_elsewhere = false;
-        for (MeshAxis const another : axes) {
-          differs_elsewhere |= another != axis && mesh.coordinate(another) != there.coordinate(another);
-        }
-        EXPECT_EQ(mesh.color(axis) == there.color(axis), !differs_elsewhere);
+      MeshGroup const group = Mesh(sizes, rank, ranks).group(set);
+      EXPECT_EQ(group.size, sizes.size(set));
+      EXPECT_EQ(group.place, std::ssize(members[group.first]));
+      EXPECT_EQ(sizes.rank_at(set, group.place, group.first), rank);
+      members[group.first].push_back(rank);
+      for (MeshAxis const axis : axes) {
+        bool const inside = std::ranges::find(set, axis) != set.end();
+        EXPECT_TRUE(inside || sizes.coordinate(axis, rank) == sizes.coordinate(axis, group.first)) << axis.name();
       }
     }
-    for (auto const& [color, coordinates] : coordinates_by_color) {
-      EXPECT_EQ(static_cast<int>(coordinates.size()), Mesh(sizes, 0, ranks).size(axis));
+    for (auto const& [first, group] : members) {
+      EXPECT_EQ(first, group.front());
+      EXPECT_EQ(std::ssize(group), sizes.size(set));
     }
   }
+}
+
+TEST(MeshTest, AnAxisIsDividedByAnother) {
+  MeshAxis const expert("expert");
+  MeshShape const whole(2, 6, 1, 2);
+  MeshShape const divided = whole.divided(MeshAxis::data, expert, 3);
+  EXPECT_EQ(divided.to_string(), "pipeline 2 × data 2 × expert 3 × context 1 × tensor 2");
+  EXPECT_EQ(divided.ranks(), whole.ranks());
+  for (int rank = 0; rank < whole.ranks(); ++rank) {
+    EXPECT_EQ(divided.place({MeshAxis::data, expert}, rank), whole.coordinate(MeshAxis::data, rank));
+    EXPECT_EQ(divided.coordinate(expert, rank), whole.coordinate(MeshAxis::data, rank) % 3);
+  }
+  EXPECT_THROW(whole.divided(MeshAxis::data, expert, 4), Error);
+  EXPECT_THROW(whole.divided(MeshAxis::data, MeshAxis::tensor, 2), Error);
+  EXPECT_THROW(whole.with(expert, 2), Error);
+  EXPECT_THROW(MeshAxis("a name of sixteen"), std::length_error);
 }
 
 TEST(MeshTest, ALayoutThatDoesNotFitTheRanksIsAnError) {
@@ -81,39 +103,39 @@ TEST(MeshTest, ALayoutOfMoreRanksThanCanBeCountedDoesNotFitEither) {
       ThrowsMessage<ConfigError>(HasSubstr("at least 2147483647 ranks")));
 }
 
-using Layout = std::array<int, mesh_axes>;
+using Layout = MeshShape;
 
 bool any(Layout const& /*layout*/) {
   return true;
 }
 
 TEST(NearestLayoutsTest, ChangeFewAxesByLittleAndDataFirst) {
-  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 8, any, 1), ElementsAre(Layout{2, 2, 1, 2}));
+  EXPECT_THAT(nearest_shapes({2, 2, 1, 2}, 8, any, 1), ElementsAre(Layout{2, 2, 1, 2}));
   // One axis changes by a factor of 2, data before others; only then one axis by more, or two axes.
-  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 4, any, 4),
+  EXPECT_THAT(nearest_shapes({2, 2, 1, 2}, 4, any, 4),
               ElementsAre(Layout{2, 1, 1, 2}, Layout{1, 2, 1, 2}, Layout{2, 2, 1, 1}, Layout{1, 1, 1, 4}));
   // No single change makes 8 ranks 6; 3/2 · 2 is the smallest pair of changes.
-  EXPECT_THAT(nearest_layouts({2, 2, 1, 2}, 6, any, 3),
+  EXPECT_THAT(nearest_shapes({2, 2, 1, 2}, 6, any, 3),
               ElementsAre(Layout{2, 1, 1, 3}, Layout{3, 1, 1, 2}, Layout{1, 3, 1, 2}));
 }
 
 TEST(NearestLayoutsTest, LeaveOpenWhatWasLeftOpen) {
-  EXPECT_THAT(nearest_layouts({2, 0, 1, 1}, 12, any, 1), ElementsAre(Layout{2, 6, 1, 1}));
-  EXPECT_THAT(nearest_layouts({1, 0, 1, 4}, 6, any, 2), ElementsAre(Layout{1, 2, 1, 3}, Layout{1, 1, 1, 6}));
+  EXPECT_THAT(nearest_shapes({2, 0, 1, 1}, 12, any, 1), ElementsAre(Layout{2, 6, 1, 1}));
+  EXPECT_THAT(nearest_shapes({1, 0, 1, 4}, 6, any, 2), ElementsAre(Layout{1, 2, 1, 3}, Layout{1, 1, 1, 6}));
 }
 
 TEST(NearestLayoutsTest, NameOnlyWhatWorks) {
-  auto const heads_divide = [](Layout const& layout) { return 4 % layout[3] == 0; };
-  auto const nearest = nearest_layouts({1, 1, 1, 8}, 8, heads_divide, 100);
+  auto const heads_divide = [](Layout const& layout) { return 4 % layout.size(MeshAxis::tensor) == 0; };
+  auto const nearest = nearest_shapes({1, 1, 1, 8}, 8, heads_divide, 100);
   EXPECT_EQ(nearest.front(), (Layout{1, 2, 1, 4}));
   EXPECT_EQ(nearest.size(), 19U);  // of the 20 ways to write 8 as four factors, all but tensor = 8
   EXPECT_TRUE(std::ranges::all_of(nearest, heads_divide));
-  EXPECT_TRUE(nearest_layouts({1, 1, 1, 8}, 8, [](Layout const&) { return false; }).empty());
+  EXPECT_TRUE(nearest_shapes({1, 1, 1, 8}, 8, [](Layout const&) { return false; }).empty());
 }
 
 TEST(NearestLayoutsTest, AreListedAsTheConfigWritesThem) {
   std::vector<Layout> const layouts{{1, 2, 1, 4}, {2, 1, 1, 4}};
-  EXPECT_EQ(list_layouts(layouts),
+  EXPECT_EQ(list_shapes(layouts),
             "parallel.pipeline = 1, data = 2, context = 1, tensor = 4; "
             "or parallel.pipeline = 2, data = 1, context = 1, tensor = 4");
 }

@@ -84,14 +84,13 @@ std::vector<double> own_rows(std::vector<double> const& whole, Pack const& pack,
 
 /// The axis by which a layout of two ranks splits a model, as the tables of variants name it.
 std::string model_axis(Layout const& layout) {
-  auto const& [pipeline, data, context, tensor] = layout.sizes;
-  if (tensor > 1) {
+  if (layout.size(MeshAxis::tensor) > 1) {
     return layout.sequence_parallel ? "sequence" : "tensor";
   }
-  if (context > 1) {
+  if (layout.size(MeshAxis::context) > 1) {
     return layout.context_mode == ContextMode::ring ? "ring" : "ulysses";
   }
-  return pipeline > 1 ? "pipeline" : "data";
+  return layout.size(MeshAxis::pipeline) > 1 ? "pipeline" : "data";
 }
 
 class LayoutsTest : public DistTest {
@@ -168,7 +167,8 @@ TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
 // ranks have many layouts: each trains one kind, in turn.
 TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
   auto layouts = layouts_on(world_.size());
-  std::erase_if(layouts, [](Layout const& layout) { return layout.shard_optimizer != (layout.sizes[1] > 1); });
+  std::erase_if(layouts,
+                [](Layout const& layout) { return layout.shard_optimizer != (layout.size(MeshAxis::data) > 1); });
   std::vector<Variant> const variants = other_variants();
   std::size_t const at_once = world_.size() > 2 ? 1 : variants.size();
   std::set<std::pair<std::size_t, std::string>> axes;  // by which each kind was split

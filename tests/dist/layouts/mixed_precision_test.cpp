@@ -58,9 +58,10 @@ Trajectory train(Layout const& layout, Communicator const& world, DType dtype,
 std::vector<Layout> layouts_of_two(int ranks) {
   std::vector<Layout> layouts;
   for (Layout const& layout : layouts_on(ranks)) {
-    bool const sequence_parallel = layout.sizes[3] > 1;
-    if (*std::max_element(layout.sizes.begin(), layout.sizes.end()) <= 2 && !layout.shard_optimizer &&
-        layout.sequence_parallel == sequence_parallel) {
+    bool const sequence_parallel = layout.size(MeshAxis::tensor) > 1;
+    bool const small =
+        std::ranges::all_of(layout.shape.axes(), [](MeshShape::Axis const& axis) { return axis.size <= 2; });
+    if (small && !layout.shard_optimizer && layout.sequence_parallel == sequence_parallel) {
       layouts.push_back(layout);
     }
   }

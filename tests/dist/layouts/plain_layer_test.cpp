@@ -81,7 +81,7 @@ TEST_F(PlainLayerTest, ALayerThatIsNotSplitTrainsAsOnOneRank) {
   Values const expected = trained({}, ParallelState(), nullptr);
   for (Layout const& layout : layouts_on(world_.size())) {
     SCOPED_TRACE(describe(layout));
-    if (layout.sizes[0] <= 2) {  // the stacks have two layers each
+    if (layout.size(MeshAxis::pipeline) <= 2) {  // the stacks have two layers each
       trained(layout, parallel_of(layout, world_), &expected);
     }
   }
@@ -92,7 +92,7 @@ TEST_F(PlainLayerTest, ALayerIsNeverComputedInAWayThatItDoesNotDeclare) {
   config.model.encoder.layers = config.model.decoder.layers = 1;
   config.model.decoder.settings = {{"self_attention.kv_heads", {std::int64_t{1}, "run.toml:1:1"}}};
   TestBench bench(config.model, DType::float64, KernelChoices{});
-  ParallelState const parallel = parallel_of({.sizes = {1, 1, 1, world_.size()}}, world_);
+  ParallelState const parallel = parallel_of({.shape = {1, 1, 1, world_.size()}}, world_);
   std::string const message = error_of([&] {
     TrainingEngine({config, bench.registries(), parallel, bench.execution(), vocabulary, DType::float64});
   });

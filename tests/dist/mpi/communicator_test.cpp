@@ -154,9 +154,9 @@ TEST_F(CommunicatorTest, MeshGroupsHoldTheRanksAlongTheirAxis) {
       EXPECT_EQ(group.size(), mesh.size(axis));
       EXPECT_EQ(group.rank(), mesh.coordinate(axis));
       // Among a group's members only this axis' coordinate differs, so all of them have the colour of its first.
-      Tensor const color = tensor_of(std::vector<std::int32_t>{mesh.color(axis)});
+      Tensor const color = tensor_of(std::vector<std::int32_t>{mesh.group({axis}).first});
       group.broadcast(color, 0);
-      EXPECT_EQ(to_host<std::int32_t>(color)[0], mesh.color(axis));
+      EXPECT_EQ(to_host<std::int32_t>(color)[0], mesh.group({axis}).first);
       check_verbs_of<float>(group);
     };
     check(state.pipeline, MeshAxis::pipeline);

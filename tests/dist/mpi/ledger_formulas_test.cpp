@@ -238,7 +238,7 @@ TEST_F(LedgerFormulasTest, AStepMovesWhatTheFormulasSay) {
   for (std::size_t index = 0; index < layouts.size(); ++index) {
     Layout const& layout = layouts[index];
     SCOPED_TRACE(describe(layout));
-    std::int64_t const stages = layout.sizes[0];
+    std::int64_t const stages = layout.size(MeshAxis::pipeline);
     std::array<Layers, 3> const models{{{stages, stages}, {stages + 1, stages}, {stages, stages + 1}}};
     for (std::size_t model = 0; model < models.size(); ++model) {
       if (world_.size() <= 2 || model == index % models.size()) {
@@ -266,7 +266,7 @@ TEST_F(LedgerFormulasTest, RecomputedLayersRepeatTheMessagesOfTheirForwardPass) 
     }
     Recompute const recompute = index % 2 == 0 ? Recompute::attention : Recompute::layer;
     SCOPED_TRACE(describe(layout) + ", recompute " + std::string(name_of(recompute)));
-    LedgerRun run({layout.sizes[0], layout.sizes[0], recompute}, layout, world_);
+    LedgerRun run({layout.size(MeshAxis::pipeline), layout.size(MeshAxis::pipeline), recompute}, layout, world_);
     expect_equal(run.measured(), run.expected());
   }
 }
@@ -282,7 +282,7 @@ TEST_F(LedgerFormulasTest, ALayerMovesWhatTheFormulasSay) {
   for (Layout const& layout : layouts_on(world_.size())) {
     // A norm's gradient is summed in one operation for all layers, and its place decides which rank does it in ZeRO-1;
     // the test of the whole step covers that.
-    if (layout.sizes[0] > 1 || (layout.sequence_parallel && layout.shard_optimizer)) {
+    if (layout.size(MeshAxis::pipeline) > 1 || (layout.sequence_parallel && layout.shard_optimizer)) {
       continue;
     }
     SCOPED_TRACE(describe(layout));

@@ -41,7 +41,7 @@ class UpdateRulesTest : public DistTest {
     std::vector<WholeTensor> const expected = run_steps(alone, 2, 3, false);
     ASSERT_FALSE(written == expected);
     for (auto const& layout : all_layouts_of(world_.size())) {
-      if (layout[3] > 1 && !with_tensor) {
+      if (layout.size(MeshAxis::tensor) > 1 && !with_tensor) {
         continue;
       }
       for (bool const shard : {false, true}) {

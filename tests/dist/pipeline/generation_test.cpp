@@ -89,7 +89,7 @@ void expect_equal(Translations const& actual, Translations const& expected) {
 template <class Check>
 void for_each_layout(Communicator const& world, Check const& check) {
   for (Layout const& layout : layouts_on(world.size())) {
-    if (layout.sizes[1] == 1 && layout.sizes[2] == 1) {
+    if (layout.size(MeshAxis::data) == 1 && layout.size(MeshAxis::context) == 1) {
       SCOPED_TRACE(describe(layout));
       check(layout);
     }

@@ -44,7 +44,7 @@ class MemoryPlanTest : public DistTest {
     TrainingEngine engine({config, bench.registries(), parallel, bench.execution(), vocabulary});
     engine.parameters().initialize(1);
     auto const make = [&](std::int64_t index) { return ragged_pack(index, engine.context()); };
-    std::int64_t const count = config.train.deterministic ? micro_batches * layout.sizes[1] : micro_batches;
+    std::int64_t const count = config.train.deterministic ? micro_batches * layout.size(MeshAxis::data) : micro_batches;
     TestMicroBatches const batch(count, make, 1000);
     engine.accumulate(batch, 0);
     if (config.train.validate_every > 0) {
@@ -108,7 +108,7 @@ TEST_F(MemoryPlanTest, PredictsWhatIsMeasured) {
     config.model.recompute = Recompute::layer;
     MemoryReport const recomputed = compare(config, layout);
     expect_close(recomputed);
-    if (layout.sizes[0] == 1) {  // in a pipeline the cut may be another one
+    if (layout.size(MeshAxis::pipeline) == 1) {  // in a pipeline the cut may be another one
       EXPECT_LT(recomputed.measured.activations, kept.measured.activations);
     }
   }
@@ -143,7 +143,7 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
 }
 
 TEST_F(MemoryPlanTest, PredictsDeterministicSteps) {
-  Layout const layout{.sizes = {1, world_.size(), 1, 1}};
+  Layout const layout{.shape = {1, world_.size(), 1, 1}};
   Config config = config_of(layout);
   config.train.deterministic = true;
   expect_close(compare(config, layout));
@@ -156,8 +156,7 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
     config.train.micro_batch_tokens = micro_batch;
     Registries registries;
     register_built_in_layers(registries.layers);
-    auto const& [pipeline, data, context, tensor] = layout.sizes;
-    Mesh const mesh(layout.sizes, rank, pipeline * data * context * tensor);
+    Mesh const mesh(layout.shape, rank, layout.ranks());
     return plan_memory(config, mesh, vocabulary, registries, full_packs(config, mesh)).use;
   };
   MemoryUse const one = plan({}, 0);
@@ -165,20 +164,20 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   EXPECT_EQ(plan({}, 0, 200).parameters, one.parameters);
   EXPECT_LT(plan({}, 0, 200).activations, one.activations * 6 / 10);
 
-  MemoryUse const context = plan({.sizes = {1, 1, 4, 1}}, 2);
+  MemoryUse const context = plan({.shape = {1, 1, 4, 1}}, 2);
   EXPECT_EQ(context.parameters, one.parameters);
   EXPECT_LT(context.activations, one.activations * 4 / 10);
 
-  MemoryUse const tensor = plan({.sizes = {1, 1, 1, 4}}, 3);
+  MemoryUse const tensor = plan({.shape = {1, 1, 1, 4}}, 3);
   EXPECT_LT(tensor.parameters, one.parameters * 3 / 10);
-  EXPECT_LT(plan({.sizes = {1, 1, 1, 4}, .sequence_parallel = true}, 3).activations, tensor.activations * 8 / 10);
+  EXPECT_LT(plan({.shape = {1, 1, 1, 4}, .sequence_parallel = true}, 3).activations, tensor.activations * 8 / 10);
 
-  MemoryUse const sharded = plan({.sizes = {1, 8, 1, 1}, .shard_optimizer = true}, 5);
+  MemoryUse const sharded = plan({.shape = {1, 8, 1, 1}, .shard_optimizer = true}, 5);
   EXPECT_NEAR(static_cast<double>(sharded.state) / static_cast<double>(one.state), 1.0 / 8, 0.001);
 
   // The first stage keeps more micro-batches in flight, the last one has the logits.
-  EXPECT_GT(plan({.sizes = {4, 1, 1, 1}}, 0).activations, plan({.sizes = {4, 1, 1, 1}}, 3).activations);
-  EXPECT_THROW(plan({.sizes = {16, 1, 1, 1}}, 0), ConfigError);
+  EXPECT_GT(plan({.shape = {4, 1, 1, 1}}, 0).activations, plan({.shape = {4, 1, 1, 1}}, 3).activations);
+  EXPECT_THROW(plan({.shape = {16, 1, 1, 1}}, 0), ConfigError);
 }
 
 TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) {

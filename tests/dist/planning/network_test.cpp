@@ -52,7 +52,7 @@ TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
 }
 
 TEST(NetworkModel, KnowsWhichGroupsCrossNodes) {
-  LayoutChoice const layout{.sizes = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
+  LayoutChoice const layout{.shape = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
   auto const places = group_places(layout, {.nodes = 4, .ranks_per_node = 4});
   GroupPlace const& pipeline = places[TrafficGroup::pipeline];
   GroupPlace const& data = places[TrafficGroup::data];

@@ -77,12 +77,12 @@ class PlannerTest : public DistTest {
       case 1:
         return {Layout{}};
       case 2:
-        return {{.sizes = {2, 1, 1, 1}}, {.sizes = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved},
-                {.sizes = {1, 2, 1, 1}}, {.sizes = {1, 2, 1, 1}, .shard_optimizer = true},
-                {.sizes = {1, 1, 2, 1}}, {{1, 1, 2, 1}, false, ContextMode::ulysses, plain, true},
-                {.sizes = {1, 1, 1, 2}}, {.sizes = {1, 1, 1, 2}, .sequence_parallel = true}};
+        return {{.shape = {2, 1, 1, 1}}, {.shape = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved},
+                {.shape = {1, 2, 1, 1}}, {.shape = {1, 2, 1, 1}, .shard_optimizer = true},
+                {.shape = {1, 1, 2, 1}}, {{1, 1, 2, 1}, false, ContextMode::ulysses, plain, true},
+                {.shape = {1, 1, 1, 2}}, {.shape = {1, 1, 1, 2}, .sequence_parallel = true}};
       case 4:
-        return {{.sizes = {4, 1, 1, 1}}, {{2, 1, 1, 2}, true, ContextMode::ring, plain, false}};
+        return {{.shape = {4, 1, 1, 1}}, {{2, 1, 1, 2}, true, ContextMode::ring, plain, false}};
       default:
         return {{{2, world_.size() / 8, 2, 2}, true, ContextMode::ring, plain, true}};
     }
@@ -128,7 +128,8 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     engine.step(*batch, 0, 1e-3);
     TrafficByGroup const after = traffic_of(parallel) - before;
     int const stage = parallel.pipeline.rank();
-    expect_equal(expected[static_cast<std::size_t>(world_.rank())].use, measure_memory(engine), layout.sizes[0] > 1);
+    expect_equal(expected[static_cast<std::size_t>(world_.rank())].use, measure_memory(engine),
+                 layout.size(MeshAxis::pipeline) > 1);
     if (world_.rank() != rehearsed_rank(choice, stage)) {
       continue;
     }
@@ -137,10 +138,10 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
                                        {"replicas", after[TrafficGroup::replicas]}}) {
       auto const found = std::ranges::find(plan.groups, name, &GroupTraffic::name);
       std::int64_t const planned = found == plan.groups.end() ? 0 : found->bytes;
-      if (layout.sizes[0] == 1) {
+      if (layout.size(MeshAxis::pipeline) == 1) {
         // Context ranks have unequal parts of a sentence; the plan has the largest.
         EXPECT_NEAR(static_cast<double>(planned), static_cast<double>(all_bytes(ledger)),
-                    layout.sizes[2] > 1 ? 0.01 * static_cast<double>(planned) : 0)
+                    layout.size(MeshAxis::context) > 1 ? 0.01 * static_cast<double>(planned) : 0)
             << name;
       } else {  // the plan has the stage that communicates longest
         EXPECT_GE(planned, all_bytes(ledger)) << name;
@@ -162,7 +163,7 @@ TEST_F(PlannerTest, EstimatesTheMemoryThatTheRunPlans) {
     EXPECT_NEAR(estimated / static_cast<double>(plan.node_bytes), 1, 0.15);
     std::int64_t bytes = 0;
     for (int rank = 0; rank < world_.size(); ++rank) {
-      Mesh const mesh(layout.sizes, rank, world_.size());
+      Mesh const mesh(layout.shape, rank, world_.size());
       MemoryNeed const& planned = ranks[static_cast<std::size_t>(rank)];
       EXPECT_EQ(planned.use, plan_memory(config, mesh, vocabulary, bench_.registries(), full_packs(config, mesh)).use);
       EXPECT_GE(plan.stages[static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipeline))].activations,
@@ -259,19 +260,19 @@ TEST_F(PlannerTest, StageLayersStayWhereTheStagesAndTheScheduleDo) {
   config.parallel.pipeline = 2;
   config.parallel.pipeline_schedule = PipelineSchedule::interleaved;
   config.parallel.stage_layers = {1, 3, 3, 1};
-  LayoutChoice choice = choice_of({.sizes = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
+  LayoutChoice choice = choice_of({.shape = {2, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
   EXPECT_EQ(with_layout(config, choice).parallel.stage_layers, config.parallel.stage_layers);
   choice.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
-  choice = choice_of({.sizes = {4, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
+  choice = choice_of({.shape = {4, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved});
   EXPECT_TRUE(with_layout(config, choice).parallel.stage_layers.empty());
 }
 
 TEST_F(PlannerTest, SimplerLayoutsHaveFewerParts) {
-  EXPECT_EQ(complexity(choice_of({.sizes = {1, 8, 1, 1}})), 0);
-  EXPECT_EQ(complexity(choice_of({.sizes = {1, 8, 1, 1}, .shard_optimizer = true})), 1);
-  EXPECT_EQ(complexity(choice_of({.sizes = {1, 1, 1, 8}, .sequence_parallel = true})), 3);
-  EXPECT_EQ(complexity(choice_of({.sizes = {1, 1, 2, 4}})), 4);
+  EXPECT_EQ(complexity(choice_of({.shape = {1, 8, 1, 1}})), 0);
+  EXPECT_EQ(complexity(choice_of({.shape = {1, 8, 1, 1}, .shard_optimizer = true})), 1);
+  EXPECT_EQ(complexity(choice_of({.shape = {1, 1, 1, 8}, .sequence_parallel = true})), 3);
+  EXPECT_EQ(complexity(choice_of({.shape = {1, 1, 2, 4}})), 4);
 }
 
 TEST_F(PlannerTest, TheTableOfNodesHasSpeedEfficiencyAndTime) {
@@ -323,7 +324,7 @@ TEST_F(PlannerTest, WorkDoesNotDependOnTheLayoutsPlannedBefore) {
   RaggedSamples const samples(true);
   Planner planner = planner_of(config, {}, samples);
   for (int const stages : {12, 8, 6, 5}) {
-    LayoutChoice choice = choice_of({.sizes = {stages, 4, 1, 1}});
+    LayoutChoice choice = choice_of({.shape = {stages, 4, 1, 1}});
     Planner fresh = planner_of(config, {}, samples);
     for (int stage = 0; stage < stages; ++stage) {
       EXPECT_EQ(planner.work(choice, stage).max_holders, fresh.work(choice, stage).max_holders)

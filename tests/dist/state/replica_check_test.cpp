@@ -79,7 +79,7 @@ TEST_F(ReplicaCheckTest, OneFlippedBitOnOneRankIsFoundAndNamed) {
 // gradient is a part of a sum. Replicas compute the same whatever a layer declares.
 TEST_F(ReplicaCheckTest, TensorRanksThatDifferMayLackADeclaration) {
   for (bool const tensor : {true, false}) {
-    Mesh const mesh = mesh_of(tensor ? std::array{1, 1, 1, world_.size()} : std::array{1, world_.size(), 1, 1});
+    Mesh const mesh = mesh_of(tensor ? MeshShape(1, 1, 1, world_.size()) : MeshShape(1, world_.size(), 1, 1));
     ParameterSet parameters(mesh);
     parameters.declare({"whole", {7}, Initializer::normal(1), {}, {}});
     parameters.allocate(DType::float32);

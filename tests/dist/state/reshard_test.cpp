@@ -13,10 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Layout = std::array<int, mesh_axes>;
+using Layout = MeshShape;
 
 int ranks_of(Layout const& layout) {
-  return layout[0] * layout[1] * layout[2] * layout[3];
+  return layout.ranks();
 }
 
 /// The 18 layouts of tensor {1, 2, 4} x pipeline {1, 2} x data {1, 2, 3}.
@@ -48,7 +48,7 @@ class ReshardTest : public CheckpointTest {
   static SyntheticModel model_of(Communicator const& group, Layout const& layout) {
     // Moments are sharded where there are replicas: this too must not show in the files.
     return SyntheticModel(make_parallel_state(group, Mesh(layout, group.rank(), group.size())),
-                          {.shard = layout[1] > 1});
+                          {.shard = layout.size(MeshAxis::data) > 1});
   }
 };
 

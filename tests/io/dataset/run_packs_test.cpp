@@ -68,16 +68,18 @@ TEST(RunPacksTest, NoMicroBatchIsLargerThanItsBound) {
     MemorySamples const samples = random_samples(seed, 300, 40);
     for (std::int64_t const batch_tokens : {30, 250, 1500}) {
       for (std::int64_t const micro_batch_tokens : {16, 100, 4096}) {
-        for (std::array<int, mesh_axes> const sizes : {std::array{1, 1, 1, 1}, {1, 5, 1, 1}, {3, 2, 1, 1}}) {
+        for (MeshShape const& sizes : {MeshShape(1, 1, 1, 1), MeshShape(1, 5, 1, 1), MeshShape(3, 2, 1, 1)}) {
           Config const config = config_of(batch_tokens, micro_batch_tokens);
-          for (int rank = 0; rank < sizes[0] * sizes[1]; ++rank) {
-            Mesh const mesh(sizes, rank, sizes[0] * sizes[1]);
+          for (int rank = 0; rank < sizes.ranks(); ++rank) {
+            Mesh const mesh(sizes, rank, sizes.ranks());
             RunPacks const packs({.config = config, .training = samples, .listed = false});
             std::int64_t const bound = max_rows(packs.largest(config, mesh).training);
             for_each_micro_batch(samples, config, mesh, [&](PackSize const& size) {
               ASSERT_LE(longer(size), bound) << "seed " << seed << ", batch " << batch_tokens << ", micro-batch "
                                              << micro_batch_tokens << ", " << mesh.to_string();
-              beyond_the_mean += longer(size) > std::min((batch_tokens + sizes[1] - 1) / sizes[1], micro_batch_tokens);
+              beyond_the_mean +=
+                  longer(size) > std::min((batch_tokens + sizes.size(MeshAxis::data) - 1) / sizes.size(MeshAxis::data),
+                                          micro_batch_tokens);
             });
           }
         }

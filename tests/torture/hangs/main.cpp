@@ -22,7 +22,7 @@ struct Options {
   std::string_view fault;
   int rank = 0;
   int number = 0;
-  std::array<int, mesh_axes> sizes{};
+  MeshShape shape;
   double hang_seconds = 0;
   bool checked = false;
 };
@@ -71,7 +71,7 @@ void train(Options const& options, MpiSession const& session, Watch& watch) {
   auto const watched = watch.watched(options.checked ? checked(plain) : plain);
   auto const countdown = std::make_shared<int>(0);
   Communicator const world(decorated<FaultyBackend>(watched, countdown));
-  LayoutRun run(all_variants().front(), {.sizes = options.sizes}, world);
+  LayoutRun run(all_variants().front(), {.shape = options.shape}, world);
   bool const faulty = world.rank() == options.rank;
   bool const leaves = faulty && options.fault == "early";
   *countdown = faulty && !leaves ? options.number : 0;
@@ -112,9 +112,8 @@ int main(int count, char** arguments) {
     return 64;
   }
   heddle::Options options{.fault = arguments[1], .rank = std::atoi(arguments[2]), .number = std::atoi(arguments[3])};
-  for (std::size_t axis = 0; axis < options.sizes.size(); ++axis) {
-    options.sizes[axis] = std::atoi(arguments[4 + axis]);
-  }
+  auto const size = [&](int axis) { return std::atoi(arguments[4 + axis]); };
+  options.shape = {size(0), size(1), size(2), size(3)};
   options.hang_seconds = std::atof(arguments[8]);
   options.checked = count > 9;
   return heddle::main_of(options);

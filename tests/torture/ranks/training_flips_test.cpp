@@ -260,9 +260,9 @@ TEST_F(ReplicaFlipsInTraining, WhatIsPromisedIsFoundAndNamed) {
     return;
   }
   for (bool const shard : {false, true}) {
-    attack({.sizes = {1, 2, ranks / 2, 1}, .shard_optimizer = shard});
+    attack({.shape = {1, 2, ranks / 2, 1}, .shard_optimizer = shard});
     if (ranks == 4) {
-      attack({.sizes = {1, 2, 1, 2}, .shard_optimizer = shard});
+      attack({.shape = {1, 2, 1, 2}, .shard_optimizer = shard});
     }
   }
 }

@@ -21,12 +21,6 @@ constexpr std::string_view name_of(Enum value) {
   return index < value_names<Enum>.size() ? value_names<Enum>[index] : "unknown";
 }
 
-/// The axes of the rank grid, outermost first. Tensor neighbours have consecutive ranks, so they are on one node.
-enum class MeshAxis : std::uint8_t { pipeline, data, context, tensor };
-inline constexpr int mesh_axes = 4;
-template <>
-inline constexpr std::array<std::string_view, mesh_axes> value_names<MeshAxis>{"pipeline", "data", "context", "tensor"};
-
 /// The way in which a context group's ranks exchange keys and values.
 enum class ContextMode : std::uint8_t { ring, ulysses };
 template <>

@@ -8,6 +8,7 @@
 #include <heddle/core/config/optimizer_config.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -104,6 +105,13 @@ struct ParallelConfig {
 
   bool operator==(ParallelConfig const&) const = default;
 };
+
+/// The keys that are sizes of the mesh's axes, by the axis' name.
+inline constexpr std::array<std::pair<std::string_view, int ParallelConfig::*>, 4> parallel_axes{
+    {{"pipeline", &ParallelConfig::pipeline},
+     {"data", &ParallelConfig::data},
+     {"context", &ParallelConfig::context},
+     {"tensor", &ParallelConfig::tensor}}};
 
 struct CheckpointConfig {
   std::int64_t every_steps = 1000;  ///< 0: only at the end and on a signal

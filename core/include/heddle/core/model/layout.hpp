@@ -8,14 +8,18 @@
 
 namespace heddle {
 
-/// The reason why this model cannot be spread over a grid of these sizes (pipeline, data, context, tensor); empty
+/// The reason why this model cannot be spread over a mesh of this shape; empty
 /// if it can. Includes a layer that does not declare an axis that is split; the reason names it. `model` describes
 /// config.model. `longest_sequence` counts tokens with the end token: model.max_length, or the longest of the
 /// data.
-std::string layout_problem(Config const& config, ModelDescription const& model, std::array<int, mesh_axes> const& sizes,
+std::string layout_problem(Config const& config, ModelDescription const& model, MeshShape const& shape,
                            std::int64_t longest_sequence);
 
-/// The grid of [parallel], seen by rank `rank` of `ranks`; `data = "auto"` takes the ranks that the other axes leave.
+/// The sizes of [parallel]; data is 0 where it is open.
+MeshShape shape_of(ParallelConfig const& parallel);
+void set_shape(ParallelConfig& parallel, MeshShape const& shape);
+
+/// The mesh of [parallel], seen by rank `rank` of `ranks`; `data = "auto"` takes the ranks that the other axes leave.
 /// Throws ConfigError, with the reason and the nearest layouts that would work, if there is none.
 Mesh make_mesh(Config const& config, ModelDescription const& model, int rank, int ranks);
 

@@ -2,8 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <heddle/core/base/enumerations.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -189,17 +192,37 @@ class Communicator {
 };
 
 /// A rank's place in the world and its groups: passed to all code that depends on ranks.
-struct ParallelState {
+class ParallelState {
+ public:
+  /// Makes the communicator of a group of the mesh.
+  using MakeGroup = std::function<Communicator(MeshGroup const&)>;
+
+  /// One rank.
+  ParallelState() = default;
+  /// Makes the groups below; collective over `world` if `make_group` is.
+  ParallelState(Communicator world, Mesh mesh, MakeGroup make_group);
+
+  /// The ranks that differ from this one only along `axes`, in ascending order. Made by the first call, which is
+  /// collective over the world; copies of this state share it.
+  Communicator group(MeshAxes const& axes) const;
+  /// The same ranks on a mesh of another shape: of a stack, or with an axis that is divided. Collective over the world.
+  ParallelState view(MeshShape const& shape) const;
+
   Mesh mesh;
   Communicator world = Communicator::self();
   Communicator pipeline = Communicator::self();
   Communicator data = Communicator::self();
   Communicator context = Communicator::self();
   Communicator tensor = Communicator::self();
-  /// The ranks that hold the same parameter shards: data × context, data outermost.
-  Communicator replicas = Communicator::self();
-  bool sequence_parallel = false;  ///< the tensor group divides the residual stream's rows
+  Communicator replicas = Communicator::self();  ///< the ranks that hold the same parameter shards: replica_axes
+  bool sequence_parallel = false;                ///< the tensor group divides the residual stream's rows
   ContextMode context_mode = ContextMode::ring;
+
+ private:
+  using Groups = std::map<std::string, Communicator>;
+
+  MakeGroup make_group_;
+  std::shared_ptr<Groups> groups_ = std::make_shared<Groups>();  ///< by name
 };
 
 /// Splits `world` into the mesh's groups; collective over `world`.

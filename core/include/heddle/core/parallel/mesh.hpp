@@ -1,45 +1,132 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <compare>
 #include <functional>
-#include <heddle/core/base/enumerations.hpp>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
 
-/// The grid pipeline × data × context × tensor and one rank's place in it. A value that is passed in.
+/// An axis of a mesh: its name, of at most 15 characters, in the value itself, so that it can be sent to other ranks.
+class MeshAxis {
+ public:
+  constexpr MeshAxis(std::string_view name) {  // NOLINT(google-explicit-constructor): an axis is its name
+    if (name.size() >= characters_.size()) {
+      throw std::length_error("the name of a mesh axis has at most 15 characters");
+    }
+    std::copy(name.begin(), name.end(), characters_.begin());
+  }
+  constexpr std::string_view name() const { return characters_.data(); }
+  constexpr auto operator<=>(MeshAxis const&) const = default;
+
+  /// The axes of Heddle's layers and of [parallel].
+  static MeshAxis const pipeline, data, context, tensor;
+
+ private:
+  std::array<char, 16> characters_{};
+};
+inline constexpr MeshAxis MeshAxis::pipeline{"pipeline"};
+inline constexpr MeshAxis MeshAxis::data{"data"};
+inline constexpr MeshAxis MeshAxis::context{"context"};
+inline constexpr MeshAxis MeshAxis::tensor{"tensor"};
+/// Heddle's axes, the outermost first. Tensor neighbors have consecutive ranks, so they are on one node.
+inline constexpr std::array known_axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
+
+/// A set of axes.
+using MeshAxes = std::vector<MeshAxis>;
+
+/// The axes whose ranks hold the same parameters.
+MeshAxes const& replica_axes();
+
+/// The sizes of a mesh's axes, the outermost first. Ranks are numbered with the last axis fastest. A value.
+class MeshShape {
+ public:
+  struct Axis {
+    MeshAxis axis;
+    int size = 1;
+    auto operator<=>(Axis const&) const = default;
+  };
+
+  /// One rank, with Heddle's axes.
+  MeshShape();
+  MeshShape(int pipeline, int data, int context, int tensor);
+  explicit MeshShape(std::vector<Axis> axes) : axes_(std::move(axes)) {}
+
+  std::vector<Axis> const& axes() const { return axes_; }
+  /// 1 for an axis that the shape does not have.
+  int size(MeshAxis axis) const;
+  /// The product of the axes' sizes.
+  int size(MeshAxes const& axes) const;
+  /// The product of all sizes, at most the largest int.
+  int ranks() const;
+  /// The shape with another size of an axis. Throws Error if it has no such axis.
+  MeshShape with(MeshAxis axis, int size) const;
+  /// The shape of the same ranks in which `outer`'s ranks are groups of `size` along a new axis `inner`.
+  /// Throws Error if there is no `outer`, if `inner` exists, or if `size` does not divide it.
+  MeshShape divided(MeshAxis outer, MeshAxis inner, int size) const;
+
+  int coordinate(MeshAxis axis, int rank) const;
+  /// The place of a rank in its group: the ranks that differ from it only along `axes`, in ascending order.
+  int place(MeshAxes const& axes, int rank) const;
+  /// The rank at a place in the group of `rank` along `axes`.
+  int rank_at(MeshAxes const& axes, int place, int rank) const;
+
+  /// "pipeline 2 × data 1 × context 1 × tensor 4".
+  std::string to_string() const;
+  auto operator<=>(MeshShape const&) const = default;
+
+ private:
+  std::vector<Axis> axes_;
+};
+
+/// A group of ranks that differ only along some axes.
+struct MeshGroup {
+  std::string name;  ///< "tensor", or "data × context"
+  int first = 0;     ///< the group's first rank, which no other group of these axes has
+  int place = 0;     ///< this rank's place in it
+  int size = 1;
+};
+
+/// A shape and one rank's place in it. A value that is passed in.
 class Mesh {
  public:
   Mesh() = default;
-  /// Throws ConfigError where the product of `sizes` is not `ranks`.
-  Mesh(std::array<int, mesh_axes> sizes, int rank, int ranks);
+  /// Throws ConfigError where the product of the sizes is not `ranks`.
+  Mesh(MeshShape shape, int rank, int ranks);
 
-  int size(MeshAxis axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
-  int coordinate(MeshAxis axis) const;
+  MeshShape const& shape() const { return shape_; }
+  int size(MeshAxis axis) const { return shape_.size(axis); }
+  int coordinate(MeshAxis axis) const { return shape_.coordinate(axis, rank_); }
   int rank() const { return rank_; }
-  /// Ranks with the same colour differ only along `axis`: they form its group.
-  int color(MeshAxis axis) const;
-  std::string to_string() const;
+  /// This rank's group along some axes.
+  MeshGroup group(MeshAxes const& axes) const;
+  std::string to_string() const { return shape_.to_string(); }
 
  private:
-  std::array<int, mesh_axes> sizes_{1, 1, 1, 1};
+  MeshShape shape_;
   int rank_ = 0;
 };
 
 /// The divisors of a positive number, ascending.
 std::vector<int> divisors_of(int number);
 
-/// The layouts of `ranks` ranks for which `works` is true, at most `count` of them, nearest to `wanted` first: fewest
-/// axes changed, then the smallest factors between old and new sizes, then changes of data rather than of other axes.
-/// A wanted size of 0 is open: any size there is no change. Empty if no layout works.
-std::vector<std::array<int, mesh_axes>> nearest_layouts(
-    std::array<int, mesh_axes> const& wanted, int ranks,
-    std::function<bool(std::array<int, mesh_axes> const&)> const& works, std::size_t count = 3);
+/// Every shape of Heddle's axes with that number of ranks; data takes the ranks that the other axes leave.
+std::vector<MeshShape> shapes_of(int ranks);
 
-/// The layouts in the form of an error message: "parallel.pipeline = 2, data = 1, context = 1, tensor = 2; or
+/// The shapes of `ranks` ranks for which `works` is true, at most `count` of them, nearest to `wanted` first: fewest
+/// axes changed, then the smallest factors between old and new sizes, then changes of data rather than of other axes.
+/// A wanted size of 0 is open: any size there is no change. Empty if no shape works.
+std::vector<MeshShape> nearest_shapes(MeshShape const& wanted, int ranks,
+                                      std::function<bool(MeshShape const&)> const& works, std::size_t count = 3);
+
+/// The shapes in the form of an error message: "parallel.pipeline = 2, data = 1, context = 1, tensor = 2; or
 /// parallel.…".
-std::string list_layouts(std::span<std::array<int, mesh_axes> const> layouts);
+std::string list_shapes(std::span<MeshShape const> shapes);
 
 }  // namespace heddle

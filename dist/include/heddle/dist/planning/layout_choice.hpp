@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/layout.hpp>
@@ -11,17 +10,17 @@ namespace heddle {
 
 /// The keys that a plan chooses: train.micro_batch_tokens, and the keys of [parallel] that spread a run over ranks.
 struct LayoutChoice {
-  std::array<int, mesh_axes> sizes{1, 1, 1, 1};  ///< pipeline, data, context, tensor
+  MeshShape shape;
   bool sequence_parallel = false;
   ContextMode context_mode = ContextMode::ring;
   PipelineSchedule pipeline_schedule = PipelineSchedule::one_forward_one_backward;
   bool shard_optimizer = false;
   std::int64_t micro_batch_tokens = 4096;
 
-  int size(MeshAxis axis) const { return sizes[static_cast<std::size_t>(axis)]; }
-  int ranks() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+  int size(MeshAxis axis) const { return shape.size(axis); }
+  int ranks() const { return shape.ranks(); }
   /// Ranks with the same parameters.
-  int replicas() const { return size(MeshAxis::data) * size(MeshAxis::context); }
+  int replicas() const { return shape.size(replica_axes()); }
   bool operator==(LayoutChoice const&) const = default;
 };
 
@@ -66,7 +65,7 @@ struct LayoutCandidates {
   std::vector<Rejection> rejections{};
 };
 
-/// Every division of the ranks over the four axes, with the switches that have an effect there and some sizes of
+/// Every division of the ranks over the axes, with the switches that have an effect there and some sizes of
 /// micro-batches. Left out are layouts that the model refuses (layout_problem), tensor groups that span nodes, context
 /// groups whose ranks would have a few tokens of each sequence, and fewer micro-batches than data ranks × pipeline
 /// stages. `longest_sequence`: as layout_problem. `batch_tokens`: of a global batch as the data have it.
