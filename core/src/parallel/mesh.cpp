@@ -25,7 +25,8 @@ struct Distance {
 Distance distance(MeshShape const& wanted, MeshShape const& shape) {
   Distance result;
   for (auto const& [axis, size] : shape.axes()) {
-    auto const [smaller, larger] = std::minmax(wanted.size(axis), size);
+    int const before = wanted.size(axis);
+    auto const [smaller, larger] = std::minmax(before, size);
     if (smaller == 0 || smaller == larger) {
       continue;
     }

@@ -4,6 +4,7 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/kernels/register.hpp>
+#include <numeric>
 
 #include "dist_fixture.hpp"
 
@@ -79,7 +80,8 @@ class Weights {
   std::vector<float> reduced() {
     KernelRegistries registries;
     register_built_in_kernels(registries);
-    Execution execution;
+    Arena scratch;
+    Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
     GradientReducer reducer(parallel_, set_, registries.of<TensorOps>().select("auto", {DType::float32}), execution,
                             {});
     Tensor const loss_sums = Tensor::allocate(DType::float64, {1});
@@ -106,8 +108,7 @@ class Experts {
   explicit Experts(ParallelState const& parallel)
       : parallel_(parallel),
         group_(parallel.group({expert})),
-        weights_(parallel,
-                 {.name = "experts", .shape = {experts * width, width}, .shard = {.axis = 0, .mesh_axis = expert}}) {
+        weights_(parallel, {"experts", {experts * width, width}, Initializer::zeros(), {0, expert}}) {
     Matrix const all(experts * width, width, 3);
     std::int64_t const held = experts / group_.size();
     first_ = held * group_.rank();
@@ -239,8 +240,8 @@ TEST_F(ViewsTest, AStackHasAMeshOfItsOwn) {
   // The first stack has a data rank where the second one has a tensor rank, whose rows are those of both.
   ParallelState const first = state_of({1, ranks(), 1, 1});
   ParallelState const second = first.view({1, ranks() / 2, 1, 2});
-  Weights first_weights(first, {.name = "first", .shape = {width, width}});
-  Weights second_weights(second, {.name = "second", .shape = {width, width}, .shard = {.axis = 0}});
+  Weights first_weights(first, {"first", {width, width}, Initializer::zeros(), {}});
+  Weights second_weights(second, {"second", {width, width}, Initializer::zeros(), {0}});
   Matrix const first_weight(width, width, 1);
   Matrix const second_weight(width, width, 2);  // [outputs, inputs]
   int const half = second.tensor.rank();
