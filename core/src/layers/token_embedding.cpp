@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/tensor/doubles.hpp>
@@ -116,7 +115,6 @@ Tensor TokenEmbedding::normalize_backward(LayerContext& context, Tensor const& g
     drop_->backward(context, activations.dropped, {.sum = grad_output, .residual = grad_output, .branch = grad});
   }
   norm_->backward(context, activations.norm, {.normalized = grad, .residual = grad});
-  norm_->done(context);
   return grad;
 }
 
@@ -128,10 +126,6 @@ void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, Tok
   if (!table_.gradient.empty() || !grad_positions.empty()) {
     embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad), table_.gradient,
                          grad_positions);
-  }
-  context.uses_done(std::array<Parameter const*, 1>{&table_});
-  if (learned_positions_ != nullptr) {
-    context.uses_done(std::array<Parameter const*, 1>{learned_positions_});
   }
 }
 

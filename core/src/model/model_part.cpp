@@ -156,14 +156,19 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
     LayerSpec named = stack_spec(spec, stack);
     named.positions = shared.positions(named, index, range);
     std::optional<TokenEmbedding> embedding;
+    std::size_t const uses_before = spec.parameters.uses().size();
     if (begins) {
       embedding.emplace(named, *embeddings[index]);
     }
+    auto used = spec.parameters.uses_since(uses_before);
     stacks_.push_back({index, stack.side, stack.encoder_side, begins, description.has_exit(index, layers),
-                       std::move(embedding), ResidualStack(named, registry, stack, range), stack.name + ".embedding"});
+                       std::move(embedding), ResidualStack(named, registry, stack, range), stack.name + ".embedding",
+                       std::move(used)});
   }
   if (output != nullptr) {
+    std::size_t const uses_before = spec.parameters.uses().size();
     output_.emplace(stack_spec(spec, description.stacks.back()), *output);
+    output_parameters_ = spec.parameters.uses_since(uses_before);
   }
 }
 
@@ -186,6 +191,7 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
     Stack const& stack = stacks_[index];
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name});
+      ParameterUseScope const use(context, stack.embedding_parameters);
       stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
                                                activations.embeddings[index]);
     }
@@ -196,11 +202,15 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
   }
   if (output_) {
     WorkScope const work(observer_, {WorkKind::layer, "output"});
+    ParameterUseScope const use(context, output_parameters_);
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
     output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
                       activations.grad_hidden);
+    if (training.scale != 0) {
+      context.uses_done(output_parameters_);
+    }
   }
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
@@ -225,8 +235,10 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
     grad = stack.layers.backward(context, grad, activations.stacks[index]);
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name, Direction::backward});
+      ParameterUseScope const use(context, stack.embedding_parameters);
       stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden,
                                 activations.embeddings[index]);
+      context.uses_done(stack.embedding_parameters);
       grad.hidden = Tensor();
     }
   }
@@ -259,10 +271,12 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
 
 Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
   Pack const& pack = context.pack;
-  Saved embedding;
-  Tensor const input =
-      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side), embedding)
-                   : hidden;
+  Tensor input = hidden;
+  if (stack.begins) {
+    ParameterUseScope const use(context, stack.embedding_parameters);
+    Saved embedding;
+    input = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side), embedding);
+  }
   return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
@@ -270,6 +284,7 @@ Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput 
                          std::vector<DecodeCache>& caches) const {
   HiddenStates states = input.previous;
   if (stack.begins) {
+    ParameterUseScope const use(context, stack.embedding_parameters);
     Saved embedding;
     states.hidden = stack.embedding->forward(context, input.tokens, input.rows, embedding);
   }

@@ -41,14 +41,39 @@ struct LayerContext {
   GroupMember row_split{};
   /// Set in the step's last micro-batch if gradients are reduced during the backward pass.
   GradientProgress* gradients = nullptr;
+  /// Called before and after each use of parameters; null: their values are always there.
+  ParameterUse* parameter_use = nullptr;
 
-  /// The layer that owns these parameters has added all its parts of their gradients; its stack reports this.
+  /// The layer that owns these parameters has added all its parts of their gradients; its stack or model part reports
+  /// this.
   void uses_done(std::span<Parameter const* const> parameters) const;
   /// Must be called between pieces of work of a backward pass.
   void progress() const;
   /// The parameter's gradient, to be added to. If it is frozen, memory of the arena with any content: for kernels that
   /// compute small gradients together with others. Products are left out instead: Parameter::gradient is empty.
   Tensor gradient_of(Parameter const& parameter) const;
+};
+
+/// A use of parameters, see ParameterUse.
+class ParameterUseScope {
+ public:
+  ParameterUseScope(LayerContext const& context, std::span<Parameter const* const> parameters)
+      : use_(context.parameter_use), parameters_(parameters) {
+    if (use_ != nullptr) {
+      use_->before_use(parameters_);
+    }
+  }
+  ~ParameterUseScope() {
+    if (use_ != nullptr) {
+      use_->after_use(parameters_);
+    }
+  }
+  ParameterUseScope(ParameterUseScope const&) = delete;
+  ParameterUseScope& operator=(ParameterUseScope const&) = delete;
+
+ private:
+  ParameterUse* use_;
+  std::span<Parameter const* const> parameters_;
 };
 
 /// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses

@@ -62,6 +62,7 @@ class ModelPart {
     std::optional<TokenEmbedding> embedding;
     ResidualStack layers;
     std::string embedding_name;  ///< for observers
+    std::vector<Parameter const*> embedding_parameters = {};
   };
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
@@ -81,7 +82,10 @@ class ModelPart {
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
                 std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.
-  Tensor logits(LayerContext& context, Tensor const& hidden) const { return output_->logits(context, hidden); }
+  Tensor logits(LayerContext& context, Tensor const& hidden) const {
+    ParameterUseScope const use(context, output_parameters_);
+    return output_->logits(context, hidden);
+  }
   std::int64_t first_logit() const { return output_->first_token(); }
 
  private:
@@ -98,6 +102,7 @@ class ModelPart {
   DType dtype_;
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;
+  std::vector<Parameter const*> output_parameters_;
   std::shared_ptr<TensorOps> tensor_ops_;
   WorkObserver* observer_ = nullptr;
 };
