@@ -126,6 +126,7 @@ struct Activations {
   std::vector<Saved> embeddings;  ///< one per stack
   std::vector<Saved> stacks;
   Tensor grad_hidden;  ///< of the last layer's output, from the loss
+  double loss_scale = 0;
 };
 
 }  // namespace
@@ -181,9 +182,13 @@ void ModelPart::observe(WorkObserver* observer) {
 
 HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
                                 OutputLoss::Training const& training) const {
+  LayerContext of_layers = context;
+  of_layers.loss_sums = training.sums;
+  of_layers.loss_scale = training.scale;
   Pack const& pack = context.pack;
   auto& activations = saved.renew<Activations>();
   activations.grad_hidden = Tensor();
+  activations.loss_scale = training.scale;
   activations.embeddings.resize(stacks_.size());
   activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
@@ -195,7 +200,7 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
       stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
                                                activations.embeddings[index]);
     }
-    stream = stack.layers.forward(context, stream, activations.stacks[index]);
+    stream = stack.layers.forward(of_layers, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
       stream = {Tensor(), stream.hidden};
     }
@@ -217,6 +222,8 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
 
 HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
+  LayerContext of_layers = context;
+  of_layers.loss_scale = activations.loss_scale;
   Pack const& pack = context.pack;
   HiddenStates grad = grad_output;
   if (output_) {
@@ -232,7 +239,7 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
       grad.encoder_output = context.arena.allocate(dtype_, {rows, d_model_});
       tensor_ops_->fill(context.execution, grad.encoder_output, 0);
     }
-    grad = stack.layers.backward(context, grad, activations.stacks[index]);
+    grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name, Direction::backward});
       ParameterUseScope const use(context, stack.embedding_parameters);

@@ -43,6 +43,14 @@ struct LayerContext {
   GradientProgress* gradients = nullptr;
   /// Called before and after each use of parameters; null: their values are always there.
   ParameterUse* parameter_use = nullptr;
+  /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
+  /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
+  /// ModelPart sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
+  /// loss is a sum over this rank's tokens, as the cross-entropy is. Stages, data and context ranks are added up,
+  /// tensor ranks are not: each adds the whole loss, and where row_split divides the rows, sums its part over the group
+  /// first. The training loss contains it; validation measures the negative log-likelihood (element 1), which does not.
+  Tensor loss_sums{};
+  double loss_scale = 0;
 
   /// The layer that owns these parameters has added all its parts of their gradients; its stack or model part reports
   /// this.
