@@ -192,6 +192,9 @@ struct LayerSpec {
   std::optional<Side> encoder_side = Side::source;
   /// Shared by the layers of the stack; null where positions do not act in attention.
   std::shared_ptr<AttentionPositions> positions = nullptr;
+  /// For an input that embeds tokens: [vocabulary, d_model], reserved for it and others; it adds its use. Otherwise
+  /// null.
+  Parameter* table = nullptr;
 
   bool has_encoder_output() const { return encoder_side.has_value() && *encoder_side != side; }
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
@@ -201,7 +204,8 @@ struct LayerSpec {
   LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
   /// A part with its own name and keys.
   LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {
-    return {std::move(new_name), side, keys, dtype, kernels, parallel, parameters, options, encoder_side, positions};
+    return {std::move(new_name), side,    keys,         dtype,     kernels, parallel,
+            parameters,          options, encoder_side, positions, table};
   }
 };
 
