@@ -116,13 +116,18 @@ void print_registries(Config const& config, Registries const& registries, Execut
       std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
     }
   }
-  std::cout << "\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n";
-  for (LayerRegistry::Entry const& entry : registries.layers.entries()) {
-    std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
-    for (OptionDescription const& option : entry.traits.options) {
-      std::cout << fmt::format("        {:<17}   {}\n", option.name, option.meaning);
+  auto const print_parts = [](char const* heading, auto const& entries) {
+    std::cout << heading;
+    for (auto const& entry : entries) {
+      std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
+      for (OptionDescription const& option : entry.traits.options) {
+        std::cout << fmt::format("        {:<17}   {}\n", option.name, option.meaning);
+      }
     }
-  }
+  };
+  print_parts("\nLayers, for model.encoder_sublayers and model.decoder_sublayers:\n", registries.layers.entries());
+  print_parts("\nInputs of stacks, for model.encoder_input and model.decoder_input:\n",
+              registries.layers.inputs.entries());
   std::cout << "\nTasks, for train.task:\n";
   for (TaskRegistry::Entry const& entry : registries.tasks.entries()) {
     std::cout << fmt::format("    {:<21}   {}   {}\n", entry.name, entry.origin, entry.task->meaning());
@@ -137,7 +142,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
       "[options]";
   syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
-would run in the configured precision, the layers and the tasks. Without a configuration every key has its default,
+would run in the configured precision, the layers, inputs and tasks. Without a configuration every key has its default,
 the paper's base model. `kernels.OPERATION` in the configuration names one instead of `auto`. With
 --benchmark: times the implementations in a training step of the configured model and keeps the times in
 kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet. With

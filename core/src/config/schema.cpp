@@ -203,7 +203,7 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
 
 void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
   std::string const path = "model." + name;
-  for (std::string const key : {"layers", "sublayers"}) {
+  for (std::string const key : {"layers", "sublayers", "input"}) {
     tree.aliases[fmt::format("{}.{}", path, key)] = fmt::format("{}_{}", path, key);
   }
   add_settings(tree, path, fmt::format("[{}]", path), stack.settings, true);
@@ -266,11 +266,13 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
                 "sublayers of each encoder layer, by registered name");
   keys.identity("decoder_sublayers", model.decoder.sublayers, non_empty(),
                 "sublayers of each decoder layer, by registered name");
+  keys.identity("encoder_input", model.encoder.input, non_empty(), "input of the encoder, by registered name");
+  keys.identity("decoder_input", model.decoder.input, non_empty(), "input of the decoder, by registered name");
   tree.tables.back().others = ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
   tree.tables.back().inner_tables =
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
       "#   [model.decoder]\n"
-      "#   layers = 6                       the same key as decoder_layers; sublayers: decoder_sublayers\n"
+      "#   layers = 6                       the same key as decoder_layers; so are sublayers and input\n"
       "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, norm_epsilon, "
       "recompute\n"
       "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"

@@ -84,6 +84,7 @@ std::vector<std::string> places_of_absent_stacks(ModelConfig const& model) {
     };
     add("layers", (model.*member).layers != usual.layers);
     add("sublayers", (model.*member).sublayers != usual.sublayers);
+    add("input", (model.*member).input != usual.input);
     for (auto const& [name, setting] : settings_of(model.*member, stack, [](auto const&) { return true; })) {
       found.push_back(place_of(setting));
     }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/norm.hpp>
@@ -36,11 +35,13 @@ std::shared_ptr<ResidualNorm> select_kernel(LayerSpec const& spec, Norm::Declara
 Norm::Norm(LayerSpec const& spec, Declaration const& declaration)
     : kind_(spec.model.norm_kind), epsilon_(spec.model.norm_epsilon), kernel_(select_kernel(spec, declaration)) {
   auto const declare = [&](char const* part, Initializer const& initializer) {
-    return &spec.parameters.declare({.name = declaration.name + part,
-                                     .shape = {declaration.columns},
-                                     .initializer = initializer,
-                                     .shard = {},
-                                     .gradient_partial_over = declaration.partial_over});
+    Parameter& declared = spec.parameters.declare({.name = declaration.name + part,
+                                                   .shape = {declaration.columns},
+                                                   .initializer = initializer,
+                                                   .shard = {},
+                                                   .gradient_partial_over = declaration.partial_over});
+    parameters_.push_back(&declared);
+    return &declared;
   };
   weight_ = declare(".weight", Initializer::ones());
   bias_ = problem_of(spec, declaration).bias ? declare(".bias", Initializer::zeros()) : nullptr;
@@ -83,14 +84,6 @@ void Norm::backward(LayerContext& context, Activations const& activations, Gradi
                      .branch = gradients.branch,
                      .weight = weight_ != nullptr ? context.gradient_of(*weight_) : Tensor(),
                      .bias = bias_ != nullptr ? context.gradient_of(*bias_) : Tensor()});
-}
-
-void Norm::done(LayerContext const& context) const {
-  if (bias_ != nullptr) {
-    context.uses_done(std::array<Parameter const*, 2>{weight_, bias_});
-  } else if (weight_ != nullptr) {
-    context.uses_done(std::array<Parameter const*, 1>{weight_});
-  }
 }
 
 }  // namespace heddle

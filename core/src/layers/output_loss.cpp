@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <heddle/core/layers/output_loss.hpp>
 
 namespace heddle {
@@ -151,10 +150,6 @@ void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTarget
   }
   if (with_gradient) {
     region_.leave(context, grad_whole, grad_hidden);
-    context.uses_done(std::array<Parameter const*, 1>{&table_});
-    if (bias_ != nullptr) {
-      context.uses_done(std::array<Parameter const*, 1>{bias_});
-    }
   }
 }
 

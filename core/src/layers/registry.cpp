@@ -3,24 +3,34 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/layers/registry.hpp>
+#include <type_traits>
 
 namespace heddle {
 
-void LayerRegistry::add(std::string name, LayerFactory factory, LayerTraits traits) {
+namespace {
+
+template <class Part>
+constexpr char const* kind = std::is_same_v<Part, Layer> ? "layer" : "input";
+
+}  // namespace
+
+template <class Part, class Traits>
+void PartRegistry<Part, Traits>::add(std::string name, Factory factory, Traits traits) {
   if (name.empty() || !factory) {
-    throw ConfigError(fmt::format("{} registers the layer '{}' without a {}", origin_, name,
+    throw ConfigError(fmt::format("{} registers the {} '{}' without a {}", origin_, kind<Part>, name,
                                   name.empty() ? "name" : "factory: a null pointer"));
   }
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
-      throw ConfigError(
-          fmt::format("the layer name '{}' is taken by {}; each layer needs its own name", name, entry.origin));
+      throw ConfigError(fmt::format("the {0} name '{1}' is taken by {2}; each {0} needs its own name", kind<Part>, name,
+                                    entry.origin));
     }
   }
   entries_.push_back({std::move(name), origin_, std::move(factory), std::move(traits)});
 }
 
-LayerRegistry::Entry const& LayerRegistry::at(std::string const& name, std::string const& place) const {
+template <class Part, class Traits>
+auto PartRegistry<Part, Traits>::at(std::string const& name, std::string const& place) const -> Entry const& {
   std::vector<std::string> names;
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
@@ -28,18 +38,24 @@ LayerRegistry::Entry const& LayerRegistry::at(std::string const& name, std::stri
     }
     names.push_back(entry.name);
   }
-  throw ConfigError(fmt::format("{}: there is no layer \"{}\"; {}", place, name,
-                                nearest_or_all(name, names, ", or a layer of a plug-in in plugins.paths")));
+  std::string const others =
+      fmt::format(", or {} of a plug-in in plugins.paths", std::is_same_v<Part, Layer> ? "a layer" : "an input");
+  throw ConfigError(
+      fmt::format("{}: there is no {} \"{}\"; {}", place, kind<Part>, name, nearest_or_all(name, names, others)));
 }
 
-std::unique_ptr<Layer> LayerRegistry::build(std::string const& name, LayerSpec const& spec) const {
+template <class Part, class Traits>
+std::unique_ptr<Part> PartRegistry<Part, Traits>::build(std::string const& name, LayerSpec const& spec) const {
   Entry const& entry = at(name, spec.name);
-  std::unique_ptr<Layer> layer = entry.factory(spec);
-  if (layer == nullptr) {
-    throw ConfigError(fmt::format("{}: layer '{}' of {} was not made: its function returned a null pointer", spec.name,
-                                  name, entry.origin));
+  std::unique_ptr<Part> part = entry.factory(spec);
+  if (part == nullptr) {
+    throw ConfigError(fmt::format("{}: {} '{}' of {} was not made: its function returned a null pointer", spec.name,
+                                  kind<Part>, name, entry.origin));
   }
-  return layer;
+  return part;
 }
+
+template class PartRegistry<Layer, LayerTraits>;
+template class PartRegistry<StackInput, InputTraits>;
 
 }  // namespace heddle

@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/registry.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 
@@ -35,16 +38,23 @@ Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout, D
   return from_doubles(host, dtype, {length, d_model});
 }
 
+Parameter& table_of(LayerSpec const& spec) {
+  if (spec.table == nullptr) {
+    throw Error(fmt::format("{}: an embedding of tokens needs a table", spec.name));
+  }
+  return *spec.table;
+}
+
 }  // namespace
 
-TokenEmbedding::TokenEmbedding(LayerSpec const& spec, Parameter& table)
+TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
     : dropout_name_(spec.name + ".embedding_dropout"),
       side_(spec.side),
       dtype_(spec.dtype),
       dropout_(spec.model.dropout),
       scale_(spec.model.scale_embedding ? std::sqrt(static_cast<double>(spec.model.d_model)) : 1),
       region_(spec.parallel, spec.side),
-      table_(table),
+      table_(table_of(spec)),
       embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   spec.parameters.add_use(table_);
@@ -116,23 +126,22 @@ Tensor TokenEmbedding::normalize_backward(LayerContext& context, Tensor const& g
     drop_->backward(context, activations.dropped, {.sum = grad_output, .residual = grad_output, .branch = grad});
   }
   norm_->backward(context, activations.norm, {.normalized = grad, .residual = grad});
-  norm_->done(context);
   return grad;
 }
 
-void TokenEmbedding::backward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows,
-                              Tensor const& grad_output, Saved const& saved) const {
+void TokenEmbedding::backward(LayerContext& context, Tensor const& grad_output, Saved const& saved) const {
   ArenaScope const scope(context.arena);
   Tensor const grad = norm_ ? normalize_backward(context, grad_output, saved.get<Activations>()) : grad_output;
   Tensor const grad_positions = learned_positions_ != nullptr ? learned_positions_->gradient : Tensor();
   if (!table_.gradient.empty() || !grad_positions.empty()) {
-    embedding_->backward(context.execution, call(context, tokens, rows), region_.enter(context, grad), table_.gradient,
-                         grad_positions);
+    Pack const& pack = context.pack;
+    embedding_->backward(context.execution, call(context, tokens(pack), pack.rows(side_)), region_.enter(context, grad),
+                         table_.gradient, grad_positions);
   }
-  context.uses_done(std::array<Parameter const*, 1>{&table_});
-  if (learned_positions_ != nullptr) {
-    context.uses_done(std::array<Parameter const*, 1>{learned_positions_});
-  }
+}
+
+void register_token_embedding(LayerRegistry& registry) {
+  registry.inputs.add<TokenEmbedding>("tokens", {.embeds_tokens = true});
 }
 
 }  // namespace heddle

@@ -49,12 +49,17 @@ void require_used(Settings const& settings, std::span<LayerDescription const> la
   }
 }
 
-/// `sublayers` are those of a layer without keys of its own, which a stack without layers would have.
-void require_used(StackConfig const& stack, std::string const& name, std::vector<LayerDescription> const& layers,
-                  std::vector<std::string> const& sublayers) {
-  std::span<LayerDescription const> const all(layers);
-  require_used(stack.settings, all, fmt::format("the {} does", name),
-               layers.empty() ? sublayers : std::vector<std::string>());
+/// `names` are the sublayers of a layer without keys of its own, which a stack without layers would have.
+void require_used(StackConfig const& stack, StackDescription const& description, std::vector<std::string> names) {
+  std::string const& name = description.name;
+  std::span<LayerDescription const> const all(description.layers);
+  if (!all.empty()) {
+    names.clear();
+  }
+  if (!description.input.traits.options.empty()) {
+    names.push_back(description.input.name);
+  }
+  require_used(stack.settings, all, fmt::format("the {} does", name), std::move(names));
   for (LayerOverride const& entry : stack.overrides) {
     auto const [begin, end] = entry.layers;
     auto const some = all.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
@@ -86,6 +91,10 @@ bool holds(IndexRange const& part, std::int64_t layer) {
 }
 
 std::optional<std::string> unsupported_in(StackDescription const& stack, LayerUse const& use) {
+  if (std::string const key = undeclared(stack.input.traits.capabilities, use); !key.empty()) {
+    return fmt::format("{}: the input {} of the {} does not declare support for {}",
+                       stack.keys->place(stack.name + "_input"), stack.input.name, stack.name, key);
+  }
   for (LayerDescription const& layer : stack.layers) {
     for (SublayerDescription const& sublayer : layer.sublayers) {
       if (auto reason = sublayer.unsupported_reason(use)) {
@@ -136,7 +145,15 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
   auto const keys_of = [&](std::int64_t layer) {
     return std::make_shared<ModelConfig const>(layer_config(model, stack, layer));
   };
-  StackDescription description{.name = name, .side = side, .encoder_side = {}, .keys = keys_of(-1), .layers = {}};
+  std::string const& input = (model.*stack).input;
+  StackDescription description{.name = name,
+                               .side = side,
+                               .encoder_side = {},
+                               .keys = keys_of(-1),
+                               .input = {input, layer_options(model.*stack, name, -1, input),
+                                         registry.inputs.at(input, model.place(name + "_input")).traits},
+                               .layers = {}};
+  description.input.options.check(description.input.traits.options);
   for (std::int64_t index = 0; index < (model.*stack).layers; ++index) {
     LayerDescription layer{keys_of(index), {}};
     for (std::string const& sublayer : (*layer.keys.*stack).sublayers) {
@@ -156,7 +173,7 @@ StackDescription describe_stack(ModelConfig const& model, StackKind const& kind,
       layer_options(model.*stack, name, -1, sublayer).check(traits.options);
     }
   }
-  require_used(model.*stack, name, description.layers, (*description.keys.*stack).sublayers);
+  require_used(model.*stack, description, (*description.keys.*stack).sublayers);
   require_positions_taken(model, name, description.layers);
   return description;
 }

@@ -172,6 +172,9 @@ std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabul
     return "";
   }
   std::string const& last = model.stacks.back();
+  if ((model.*stack_kind(model.stacks.front()).config).input != "tokens") {
+    return "";
+  }
   return fmt::format(
       "{} = true with separate vocabularies: {}.embedding.weight is the {}'s embedding and the output projection; the "
       "{} has an embedding of its own, {}.embedding.weight",

@@ -37,8 +37,9 @@ class SharedParameters {
                    PipelinePlan const& plan)
       : spec_(spec), description_(description), vocabulary_(vocabulary), plan_(plan) {}
 
-  /// Tables are declared by their first use on this rank; tied ones share a name.
-  Parameter& embedding(std::size_t stack) const { return declared(table(stack)); }
+  /// Tables are declared by their first use on this rank; tied ones share a name. Null where the stack embeds no
+  /// tokens.
+  Parameter* embedding(std::size_t stack) const { return embeds(stack) ? &declared(table(stack)) : nullptr; }
   Parameter& output() const { return declared(table(description_.stacks.size())); }
 
   /// The positions for the layers `layers` of a stack, counted from its first; null if they take none. `stack_spec` is
@@ -62,6 +63,8 @@ class SharedParameters {
     std::int64_t size = 0;
   };
 
+  bool embeds(std::size_t stack) const { return description_.stacks[stack].input.traits.embeds_tokens; }
+
   /// The table of a stack's embedding, or of the output, whose use follows those of the stacks.
   Table table(std::size_t use) const {
     bool const is_output = use == description_.stacks.size();
@@ -77,7 +80,7 @@ class SharedParameters {
   bool uses_table(IndexRange const& part, std::string const& name) const {
     bool uses = part.end == description_.layers() && table(description_.stacks.size()).name == name;
     for (std::size_t stack = 0; stack < description_.stacks.size(); ++stack) {
-      uses = uses || (description_.has_entry(stack, part) && table(stack).name == name);
+      uses = uses || (embeds(stack) && description_.has_entry(stack, part) && table(stack).name == name);
     }
     return uses;
   }
@@ -108,11 +111,6 @@ LayerSpec stack_spec(LayerSpec const& spec, StackDescription const& stack) {
   return own;
 }
 
-/// The tokens that a side's stack embeds.
-TokenIds const& input_tokens(Pack const& pack, Side side) {
-  return side == Side::source ? pack.source : pack.target_input;
-}
-
 /// The tokens that the rows of a side are to predict.
 RowTargets const& output_tokens(Pack const& pack, Side side) {
   RowTargets const& targets = side == Side::source ? pack.source_output : pack.target_output;
@@ -123,9 +121,10 @@ RowTargets const& output_tokens(Pack const& pack, Side side) {
 }
 
 struct Activations {
-  std::vector<Saved> embeddings;  ///< one per stack
+  std::vector<Saved> inputs;  ///< one per stack
   std::vector<Saved> stacks;
   Tensor grad_hidden;  ///< of the last layer's output, from the loss
+  double loss_scale = 0;
 };
 
 }  // namespace
@@ -138,32 +137,40 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   SharedParameters const shared(spec, description, vocabulary, plan);
   // Tables are declared before everything else.
-  std::vector<Parameter*> embeddings;
+  std::vector<Parameter*> tables;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
     extents_.push_back({description.range(index), stack.side, stack.encoder_side});
-    embeddings.push_back(description.has_entry(index, layers) ? &shared.embedding(index) : nullptr);
+    tables.push_back(description.has_entry(index, layers) ? shared.embedding(index) : nullptr);
   }
   bool const ends_model = layers.end == description.layers();
   Parameter* const output = ends_model ? &shared.output() : nullptr;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
-    bool const begins = embeddings[index] != nullptr;
+    bool const begins = description.has_entry(index, layers);
     IndexRange const range = description.range_in(index, layers);
     if (!begins && range.count() == 0) {
       continue;
     }
     LayerSpec named = stack_spec(spec, stack);
     named.positions = shared.positions(named, index, range);
-    std::optional<TokenEmbedding> embedding;
+    std::unique_ptr<StackInput> input;
+    std::size_t const uses_before = spec.parameters.uses().size();
     if (begins) {
-      embedding.emplace(named, *embeddings[index]);
+      LayerSpec of_input = named;
+      of_input.options = stack.input.options;
+      of_input.table = tables[index];
+      input = registry.inputs.build(stack.input.name, of_input);
     }
+    auto used = spec.parameters.uses_since(uses_before);
     stacks_.push_back({index, stack.side, stack.encoder_side, begins, description.has_exit(index, layers),
-                       std::move(embedding), ResidualStack(named, registry, stack, range), stack.name + ".embedding"});
+                       std::move(input), ResidualStack(named, registry, stack, range), stack.name + ".embedding",
+                       std::move(used)});
   }
   if (output != nullptr) {
+    std::size_t const uses_before = spec.parameters.uses().size();
     output_.emplace(stack_spec(spec, description.stacks.back()), *output);
+    output_parameters_ = spec.parameters.uses_since(uses_before);
   }
 }
 
@@ -176,37 +183,47 @@ void ModelPart::observe(WorkObserver* observer) {
 
 HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
                                 OutputLoss::Training const& training) const {
+  LayerContext of_layers = context;
+  of_layers.loss_sums = training.sums;
+  of_layers.loss_scale = training.scale;
   Pack const& pack = context.pack;
   auto& activations = saved.renew<Activations>();
   activations.grad_hidden = Tensor();
-  activations.embeddings.resize(stacks_.size());
+  activations.loss_scale = training.scale;
+  activations.inputs.resize(stacks_.size());
   activations.stacks.resize(stacks_.size());
   HiddenStates stream = input;
   for (std::size_t index = 0; index < stacks_.size(); ++index) {
     Stack const& stack = stacks_[index];
     if (stack.begins) {
-      WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name});
-      stream.hidden = stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side),
-                                               activations.embeddings[index]);
+      WorkScope const work(observer_, {WorkKind::layer, stack.input_name});
+      ParameterUseScope const use(context, stack.input_parameters);
+      stream.hidden = stack.input->forward(context, activations.inputs[index]);
     }
-    stream = stack.layers.forward(context, stream, activations.stacks[index]);
+    stream = stack.layers.forward(of_layers, stream, activations.stacks[index]);
     if (stack.ends && stack.index + 1 < extents_.size()) {
       stream = {Tensor(), stream.hidden};
     }
   }
   if (output_) {
     WorkScope const work(observer_, {WorkKind::layer, "output"});
+    ParameterUseScope const use(context, output_parameters_);
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
     output_->evaluate(context, stream.hidden, output_tokens(pack, extents_.back().side), training,
                       activations.grad_hidden);
+    if (training.scale != 0) {
+      context.uses_done(output_parameters_);
+    }
   }
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
 HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
+  LayerContext of_layers = context;
+  of_layers.loss_scale = activations.loss_scale;
   Pack const& pack = context.pack;
   HiddenStates grad = grad_output;
   if (output_) {
@@ -222,11 +239,12 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
       grad.encoder_output = context.arena.allocate(dtype_, {rows, d_model_});
       tensor_ops_->fill(context.execution, grad.encoder_output, 0);
     }
-    grad = stack.layers.backward(context, grad, activations.stacks[index]);
+    grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
     if (stack.begins) {
-      WorkScope const work(observer_, {WorkKind::layer, stack.embedding_name, Direction::backward});
-      stack.embedding->backward(context, input_tokens(pack, stack.side), pack.rows(stack.side), grad.hidden,
-                                activations.embeddings[index]);
+      WorkScope const work(observer_, {WorkKind::layer, stack.input_name, Direction::backward});
+      ParameterUseScope const use(context, stack.input_parameters);
+      stack.input->backward(context, grad.hidden, activations.inputs[index]);
+      context.uses_done(stack.input_parameters);
       grad.hidden = Tensor();
     }
   }
@@ -258,11 +276,12 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
 }
 
 Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
-  Pack const& pack = context.pack;
-  Saved embedding;
-  Tensor const input =
-      stack.begins ? stack.embedding->forward(context, input_tokens(pack, stack.side), pack.rows(stack.side), embedding)
-                   : hidden;
+  Tensor input = hidden;
+  if (stack.begins) {
+    ParameterUseScope const use(context, stack.input_parameters);
+    Saved of_input;
+    input = stack.input->forward(context, of_input);
+  }
   return stack.layers.forward(context, {input, {}}, saved).hidden;
 }
 
@@ -270,8 +289,8 @@ Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput 
                          std::vector<DecodeCache>& caches) const {
   HiddenStates states = input.previous;
   if (stack.begins) {
-    Saved embedding;
-    states.hidden = stack.embedding->forward(context, input.tokens, input.rows, embedding);
+    ParameterUseScope const use(context, stack.input_parameters);
+    states.hidden = stack.input->decode(context, input.tokens, input.rows);
   }
   return stack.layers.decode(context, states, step, caches).hidden;
 }

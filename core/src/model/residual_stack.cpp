@@ -33,12 +33,11 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
     layers_.push_back({sublayers_.size(), sublayers_.size() + layer.sublayers.size(), whole});
     for (SublayerDescription const& sublayer : layer.sublayers) {
       std::string const name = fmt::format("{}.layers.{}.{}", spec.name, index, sublayer.name);
-      auto const& uses = spec.parameters.uses();
-      auto const uses_before = static_cast<std::ptrdiff_t>(uses.size());
+      std::size_t const uses_before = spec.parameters.uses().size();
       LayerSpec own_spec = spec.with_keys(name, *layer.keys);
       own_spec.options = sublayer.options;
       auto branch = registry.build(sublayer.name, own_spec);
-      std::vector<Parameter const*> used(uses.begin() + uses_before, uses.end());
+      std::vector<Parameter const*> used = spec.parameters.uses_since(uses_before);
       Norm norm = Norm::of_stream(own_spec, name + ".norm", dropout);
       std::optional<Norm> output_norm;
       if (spec.model.norm == NormPlacement::both) {
@@ -57,6 +56,17 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
   if (pre_ && ends_stack_) {
     final_norm_ = Norm::of_stream(spec, spec.name + ".norm", dropout);
   }
+  for (std::size_t index = 0; index < sublayers_.size(); ++index) {
+    std::vector<Parameter const*>& all = sublayers_[index].parameters;
+    auto const add = [&](std::vector<Parameter const*> const& some) {
+      all.insert(all.end(), some.begin(), some.end());
+    };
+    add(sublayers_[index].used);
+    if (sublayers_[index].output_norm) {
+      add(sublayers_[index].output_norm->parameters());
+    }
+    add(norm_after(index).parameters());
+  }
 }
 
 Norm const& ResidualStack::norm_after(std::size_t index) const {
@@ -73,6 +83,7 @@ ResidualStack::Stream ResidualStack::begin(LayerContext& context, HiddenStates c
     stream.states.encoder_output = encoder_region_.enter(context, input.encoder_output);
   }
   if (pre_) {
+    ParameterUseScope const use(context, first_norm().parameters());
     first = first_norm().forward(context, {stream.residual});
     stream.states.hidden = first.output.normalized;
   }
@@ -111,6 +122,7 @@ void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, St
   activations.sublayers.resize(layer.end - layer.begin);
   for (std::size_t index = layer.begin; index < layer.end; ++index) {
     WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
+    ParameterUseScope const use(context, sublayers_[index].parameters);
     SublayerActivations& own = activations.sublayers[index - layer.begin];
     HiddenStates const branch = run_branch(context, sublayers_[index], stream.states, own);
     stream = join(context, index, stream, branch, own);
@@ -192,6 +204,7 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
     backward_layer(context, layer, gradients, again);
   }
   if (pre_) {
+    ParameterUseScope const use(context, first_norm().parameters());
     first_norm().backward(context, activations.first,
                           {.normalized = gradients.normalized, .sum = gradients.sum, .residual = grad});
     first_norm().done(context);
@@ -209,6 +222,7 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
                                       SublayerActivations const& activations) const {
   Sublayer const& sublayer = sublayers_[index];
   WorkScope const work(observer_, {WorkKind::layer, sublayer.name, Direction::backward});
+  ParameterUseScope const use(context, sublayer.parameters);
   norm_after(index).backward(
       context, activations.joint,
       {.normalized = grad.normalized, .sum = grad.sum, .residual = grad.residual, .branch = grad.branch});
@@ -241,6 +255,7 @@ HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& in
   Stream stream = begin(context, input, first);
   for (std::size_t index = 0; index < sublayers_.size(); ++index) {
     SublayerActivations activations;
+    ParameterUseScope const use(context, sublayers_[index].parameters);
     HiddenStates const branch = sublayers_[index].branch->decode(context, stream.states, step, caches[index]);
     stream = join(context, index, stream, branch, activations);
   }

@@ -71,6 +71,7 @@ void load_plugin(std::string const& path, Registries& registries) {
   auto const set_origin = [&](std::string const& origin) {
     filled.kernels.set_origin(origin);
     filled.layers.set_origin(origin);
+    filled.layers.inputs.set_origin(origin);
     filled.tasks.set_origin(origin);
   };
   set_origin(path);

@@ -245,7 +245,7 @@ class Pipeline::Run {
   bool training_;
   std::map<std::int64_t, MicroBatch> micro_batches_;
   std::deque<Call> posted_;
-  Tensor sums_;  ///< [micro-batches, SoftmaxCrossEntropy::sums_size]; zeros except on the last stage
+  Tensor sums_;  ///< [micro-batches, SoftmaxCrossEntropy::sums_size]: of the output, and of layers with a loss
 };
 
 Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,

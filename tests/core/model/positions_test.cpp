@@ -4,6 +4,7 @@
 #include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/token_embedding.hpp>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -148,13 +149,15 @@ TEST(Sinusoids, InHalvesSinesPrecedeCosines) {
   TestBench bench(config, DType::float64);
   Parameter& table = bench.parameters().reserve(
       {.name = "table", .shape = {11, 8}, .initializer = Initializer::zeros(), .shard = {0}});
-  TokenEmbedding const embedding(bench.spec("encoder", Side::source), table);
+  LayerSpec spec = bench.spec("encoder", Side::source);
+  spec.table = &table;
+  TokenEmbedding const embedding(spec);
   bench.allocate();
   copy_from_doubles(table.value, std::vector<double>(88));
   Pack const pack = make_source_pack(std::vector<std::vector<std::int32_t>>{{5, 9, 3}}, {.end = 2});
   LayerContext context = bench.context(pack);
   Saved saved;
-  auto const rows = values(embedding.forward(context, pack.source, pack.source_rows, saved));
+  auto const rows = values(embedding.forward(context, saved));
   ASSERT_EQ(rows.size(), 32U);
   for (std::size_t index = 0; index < rows.size(); ++index) {
     std::size_t const column = index % 8;

@@ -6,6 +6,7 @@
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/operations/attention.hpp>
 
@@ -167,11 +168,13 @@ TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
     TestBench bench(config, DType::float64);
     Parameter& table = bench.parameters().reserve(
         {.name = "embedding.weight", .shape = {11, 8}, .initializer = Initializer::zeros(), .shard = {0}});
-    TokenEmbedding const embedding(bench.spec("encoder", Side::source), table);
+    LayerSpec spec = bench.spec("encoder", Side::source);
+    spec.table = &table;
+    TokenEmbedding const embedding(spec);
     bench.allocate();
     LayerContext context = bench.context(pack);
     Saved saved;
-    return values(embedding.forward(context, pack.source, pack.source_rows, saved));
+    return values(embedding.forward(context, saved));
   };
   std::vector<double> expected = embedded(false);
   for (double& value : expected) {

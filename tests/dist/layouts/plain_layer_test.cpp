@@ -10,6 +10,7 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "layouts.hpp"
+#include "penalized_projection.hpp"
 #include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 
@@ -39,31 +40,46 @@ class Projection : public Layer {
   Linear linear_;
 };
 
-/// The parameters after two steps, each rank's part of them.
-Values trained(Layout const& layout, ParallelState const& parallel, Values const* compared) {
+struct Trained {
+  Values parameters;  ///< each rank's part of them
+  std::vector<double> losses;
+};
+
+/// Two steps of a model whose layers have `layer`, or what differs from them on one rank.
+Trained trained(Layout const& layout, ParallelState const& parallel, std::string const& layer, Trained const* compared,
+                bool deterministic = false) {
   Config config = tiny_config(layout);
+  config.train.deterministic = deterministic;
   config.model.encoder.layers = config.model.decoder.layers = 2;
   config.model.dropout = 0.1;
-  config.model.encoder.sublayers = {"self_attention", "projection"};
-  config.model.decoder.sublayers = {"self_attention", "cross_attention", "projection"};
+  config.model.encoder.sublayers = {"self_attention", layer};
+  config.model.decoder.sublayers = {"self_attention", "cross_attention", layer};
   config.train.seed = 3;
   TestBench bench(config.model, DType::float64, KernelChoices{});
   Registries registries = bench.registries();
   registries.layers.add("projection", [](LayerSpec const& spec) { return std::make_unique<Projection>(spec); });
+  register_penalized_projection(registries.layers, 0.2);
   TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary, DType::float64});
   engine.parameters().initialize(config.train.seed);
   std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
+  Trained result;
   for (int step = 0; step < 2; ++step) {
-    bool const works = parallel.data.rank() == 0;
-    auto const make = [&](std::int64_t) { return make_pack(pairs, test_ids, engine.context()); };
-    engine.step(TestMicroBatches(works ? 1 : 0, make, 9), step, 0.01);
+    // Deterministic steps know all micro-batches.
+    IndexRange const mine =
+        deterministic ? IndexRange{0, 2} : share(std::ssize(pairs), parallel.data.rank(), parallel.data.size());
+    auto const make = [&](std::int64_t index) {
+      return make_pack(std::span(pairs).subspan(static_cast<std::size_t>(mine.begin + index), 1), test_ids,
+                       engine.context());
+    };
+    double const loss = engine.step(TestMicroBatches(mine.count(), make, 9), step, 0.01).loss;
+    result.losses.push_back(loss);
+    EXPECT_NEAR(loss, compared == nullptr ? loss : compared->losses[static_cast<std::size_t>(step)], 1e-10 * loss);
   }
-  Values result;
   for (Parameter const& parameter : engine.parameters().all()) {
-    result[parameter.spec.name] = values(parameter.value);
+    auto actual = values(parameter.value);
+    result.parameters[parameter.spec.name] = actual;
     if (compared != nullptr) {
-      auto expected = local_part(compared->at(parameter.spec.name), parameter);
-      auto actual = result[parameter.spec.name];
+      auto expected = local_part(compared->parameters.at(parameter.spec.name), parameter);
       if (parameter.spec.name.ends_with(".k.bias")) {
         // A key's bias does not affect the softmax: its updates are only rounding, which is compared with 1.
         expected.push_back(1);
@@ -78,11 +94,25 @@ Values trained(Layout const& layout, ParallelState const& parallel, Values const
 class PlainLayerTest : public DistTest {};
 
 TEST_F(PlainLayerTest, ALayerThatIsNotSplitTrainsAsOnOneRank) {
-  Values const expected = trained({}, ParallelState(), nullptr);
+  Trained const expected = trained({}, ParallelState(), "projection", nullptr);
   for (Layout const& layout : layouts_on(world_.size())) {
     SCOPED_TRACE(describe(layout));
     if (layout.size(MeshAxis::pipeline) <= 2) {  // the stacks have two layers each
-      trained(layout, parallel_of(layout, world_), &expected);
+      trained(layout, parallel_of(layout, world_), "projection", &expected);
+    }
+  }
+}
+
+/// Stages, data and context ranks add their parts of an auxiliary loss, each tensor rank the whole.
+TEST_F(PlainLayerTest, AnAuxiliaryLossIsTheSameInEveryLayout) {
+  Trained const expected = trained({}, ParallelState(), "penalized", nullptr);
+  EXPECT_GT(expected.losses.front(), 1.05 * trained({}, ParallelState(), "projection", nullptr).losses.front());
+  for (Layout const& layout : layouts_on(world_.size())) {
+    for (bool const deterministic : {false, true}) {
+      SCOPED_TRACE(describe(layout) + (deterministic ? ", deterministic" : ""));
+      if (layout.size(MeshAxis::pipeline) <= 2) {
+        trained(layout, parallel_of(layout, world_), "penalized", &expected, deterministic);
+      }
     }
   }
 }

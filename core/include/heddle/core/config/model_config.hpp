@@ -44,7 +44,8 @@ struct LayerOverride {
 struct StackConfig {
   std::int64_t layers = 6;
   std::vector<std::string> sublayers;         ///< the sublayers of each layer: names in the layer registry
-  Settings settings = {};                     ///< settings of all its layers
+  std::string input = "tokens";               ///< the name of a registered input
+  Settings settings = {};                     ///< settings of all its layers, and options of its input
   std::vector<LayerOverride> overrides = {};  ///< ascending, without overlaps
 
   bool operator==(StackConfig const&) const = default;

@@ -41,14 +41,47 @@ struct LayerContext {
   GroupMember row_split{};
   /// Set in the step's last micro-batch if gradients are reduced during the backward pass.
   GradientProgress* gradients = nullptr;
+  /// Called before and after each use of parameters; null: their values are always there.
+  ParameterUse* parameter_use = nullptr;
+  /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
+  /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
+  /// ModelPart sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
+  /// loss is a sum over this rank's tokens, as the cross-entropy is. Stages, data and context ranks are added up,
+  /// tensor ranks are not: each adds the whole loss, and where row_split divides the rows, sums its part over the group
+  /// first. The training loss contains it; validation measures the negative log-likelihood (element 1), which does not.
+  Tensor loss_sums{};
+  double loss_scale = 0;
 
-  /// The layer that owns these parameters has added all its parts of their gradients; its stack reports this.
+  /// The layer that owns these parameters has added all its parts of their gradients; its stack or model part reports
+  /// this.
   void uses_done(std::span<Parameter const* const> parameters) const;
   /// Must be called between pieces of work of a backward pass.
   void progress() const;
   /// The parameter's gradient, to be added to. If it is frozen, memory of the arena with any content: for kernels that
   /// compute small gradients together with others. Products are left out instead: Parameter::gradient is empty.
   Tensor gradient_of(Parameter const& parameter) const;
+};
+
+/// A use of parameters, see ParameterUse.
+class ParameterUseScope {
+ public:
+  ParameterUseScope(LayerContext const& context, std::span<Parameter const* const> parameters)
+      : use_(context.parameter_use), parameters_(parameters) {
+    if (use_ != nullptr) {
+      use_->before_use(parameters_);
+    }
+  }
+  ~ParameterUseScope() {
+    if (use_ != nullptr) {
+      use_->after_use(parameters_);
+    }
+  }
+  ParameterUseScope(ParameterUseScope const&) = delete;
+  ParameterUseScope& operator=(ParameterUseScope const&) = delete;
+
+ private:
+  ParameterUse* use_;
+  std::span<Parameter const* const> parameters_;
 };
 
 /// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses
@@ -159,6 +192,9 @@ struct LayerSpec {
   std::optional<Side> encoder_side = Side::source;
   /// Shared by the layers of the stack; null where positions do not act in attention.
   std::shared_ptr<AttentionPositions> positions = nullptr;
+  /// For an input that embeds tokens: [vocabulary, d_model], reserved for it and others; it adds its use. Otherwise
+  /// null.
+  Parameter* table = nullptr;
 
   bool has_encoder_output() const { return encoder_side.has_value() && *encoder_side != side; }
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
@@ -168,7 +204,8 @@ struct LayerSpec {
   LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
   /// A part with its own name and keys.
   LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {
-    return {std::move(new_name), side, keys, dtype, kernels, parallel, parameters, options, encoder_side, positions};
+    return {std::move(new_name), side,    keys,         dtype,     kernels, parallel,
+            parameters,          options, encoder_side, positions, table};
   }
 };
 

@@ -32,6 +32,7 @@ class Norm {
   /// Only the sum, where no norm follows: nothing is normalized, no parameter declared.
   static Norm none(LayerSpec const& spec, double dropout) { return {spec, dropout}; }
   bool present() const { return weight_ != nullptr; }
+  std::vector<Parameter const*> const& parameters() const { return parameters_; }
 
   struct Input {
     Tensor residual;  ///< [rows, columns]
@@ -56,8 +57,8 @@ class Norm {
   /// Parameter gradients +=.
   void backward(LayerContext& context, Activations const& activations, Gradients const& gradients) const;
   /// Reports that the parameters' gradients are final. Call it once after backward, unless the norm belongs to a
-  /// branch, whose stack reports it.
-  void done(LayerContext const& context) const;
+  /// branch or an input, whose stack or model part reports it.
+  void done(LayerContext const& context) const { context.uses_done(parameters_); }
 
  private:
   Norm(LayerSpec const& spec, double dropout);
@@ -66,6 +67,7 @@ class Norm {
   double epsilon_;
   Parameter* weight_ = nullptr;  ///< null: no norm
   Parameter* bias_ = nullptr;    ///< null: none
+  std::vector<Parameter const*> parameters_;
   std::shared_ptr<ResidualNorm> kernel_;
 };
 

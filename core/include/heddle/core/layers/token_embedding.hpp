@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/layers/norm.hpp>
+#include <heddle/core/layers/stack_input.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -8,27 +9,32 @@
 
 namespace heddle {
 
-/// Computes dropout(sqrt(d_model) * table[id] + position): the start of a stack's stream (Vaswani et al. 2017,
-/// §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where model.positions
-/// is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al. 2019), and that
-/// norm is NAME.embedding_norm. The vocabulary is split over the tensor group: each rank looks its tokens up, and the
-/// stream is the sum of the ranks' rows, so both calls are collective over that group.
-class TokenEmbedding {
+/// The input "tokens": dropout(sqrt(d_model) * table[id] + position) of a pack's source or target input (Vaswani et al.
+/// 2017, §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where
+/// model.positions is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al.
+/// 2019), and that norm is NAME.embedding_norm. The vocabulary is split over the tensor group: each rank looks its
+/// tokens up, and the stream is the sum of the ranks' rows, so both calls are collective over that group.
+class TokenEmbedding final : public StackInput {
  public:
-  /// `table` [vocabulary, d_model] may be shared. Learned positions are declared as NAME.positions.weight.
-  TokenEmbedding(LayerSpec const& spec, Parameter& table);
+  /// Learned positions are declared as NAME.positions.weight. Throws Error where the spec has no table.
+  explicit TokenEmbedding(LayerSpec const& spec);
 
-  /// [stream rows, d_model] from the arena.
-  Tensor forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Saved& saved) const;
-  /// Adds to the gradients of the table, of learned positions and of the norm. `grad_output` is overwritten.
-  void backward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Tensor const& grad_output,
-                Saved const& saved) const;
+  Tensor forward(LayerContext& context, Saved& saved) const override {
+    return forward(context, tokens(context.pack), context.pack.rows(side_), saved);
+  }
+  void backward(LayerContext& context, Tensor const& grad_output, Saved const& saved) const override;
+  Tensor decode(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const override {
+    Saved saved;
+    return forward(context, tokens, rows, saved);
+  }
 
  private:
   struct Activations {
     Norm::Activations norm;
     Norm::Activations dropped;  ///< the sum of zeros and dropout(normalized), where dropout is active
   };
+  TokenIds const& tokens(Pack const& pack) const { return side_ == Side::source ? pack.source : pack.target_input; }
+  Tensor forward(LayerContext& context, TokenIds const& tokens, TokenRows const& rows, Saved& saved) const;
   Tensor embed(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const;
   Tensor normalize(LayerContext& context, Tensor const& embedded, Saved& saved) const;
   /// The gradient of normalize's input.

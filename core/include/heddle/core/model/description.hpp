@@ -39,19 +39,27 @@ struct LayerDescription {
   bool takes_positions() const;
 };
 
+/// The input of a stack: its name in the configuration and its entry among the registered inputs.
+struct InputDescription {
+  std::string name;
+  LayerOptions options;
+  InputTraits traits;
+};
+
 /// A sequence of layers over one side's tokens: one of stack_kinds.
 struct StackDescription {
   std::string name;
   Side side = Side::source;
   std::optional<Side> encoder_side;         ///< the side of the stack before this one; none for the first
   std::shared_ptr<ModelConfig const> keys;  ///< [model] as it holds for the stack itself
+  InputDescription input;
   std::vector<LayerDescription> layers;
 
   std::int64_t count() const { return static_cast<std::int64_t>(layers.size()); }
 };
 
-/// Describes the layers of a stack. Throws ConfigError, naming file, line and key, for an option that a layer does not
-/// declare or a wrong value, and for a layer that is not registered.
+/// Describes the input and the layers of a stack. Throws ConfigError, naming file, line and key, for an option that an
+/// input or a layer does not declare or a wrong value, and for one that is not registered.
 StackDescription describe_stack(ModelConfig const& model, StackKind const& kind, LayerRegistry const& registry);
 
 /// A model: stacks of layers, one after another. Each stack but the first has the output of the one before it as its

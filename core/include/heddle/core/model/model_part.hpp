@@ -2,7 +2,7 @@
 
 #include <deque>
 #include <heddle/core/layers/output_loss.hpp>
-#include <heddle/core/layers/token_embedding.hpp>
+#include <heddle/core/layers/stack_input.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/model/residual_stack.hpp>
@@ -18,7 +18,7 @@ struct VocabularySizes {
   bool joint = false;
 };
 
-/// A contiguous range of the one list of layers, with the embedding of a stack whose entry it has, and output
+/// A contiguous range of the one list of layers, with the input of a stack whose entry it has, and output
 /// projection and loss where it has the last layer. From part to part travel, inside a stack, `hidden` (its stream)
 /// and, where the stack has one, `encoder_output` (the output of the stack before it); between two stacks, only
 /// `encoder_output`.
@@ -45,7 +45,7 @@ class ModelPart {
   /// Tensors from the arena for the gradient that the next part sends back.
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
-  /// Notifies of each layer, with embeddings and output; null: nobody.
+  /// Notifies of each layer, with inputs and output; null: nobody.
   void observe(WorkObserver* observer);
 
   IndexRange const& layers() const { return layers_; }
@@ -57,11 +57,12 @@ class ModelPart {
     std::size_t index = 0;  ///< in the model
     Side side = Side::source;
     std::optional<Side> encoder_side;
-    bool begins = false;  ///< the stack's entry is here: its embedding
+    bool begins = false;  ///< the stack's entry is here: its input
     bool ends = false;
-    std::optional<TokenEmbedding> embedding;
+    std::unique_ptr<StackInput> input;
     ResidualStack layers;
-    std::string embedding_name;  ///< for observers
+    std::string input_name;  ///< for observers
+    std::vector<Parameter const*> input_parameters = {};
   };
   /// The stack of that index; null if this part has no layer of it.
   Stack const* stack(std::size_t index) const;
@@ -81,7 +82,10 @@ class ModelPart {
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
                 std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.
-  Tensor logits(LayerContext& context, Tensor const& hidden) const { return output_->logits(context, hidden); }
+  Tensor logits(LayerContext& context, Tensor const& hidden) const {
+    ParameterUseScope const use(context, output_parameters_);
+    return output_->logits(context, hidden);
+  }
   std::int64_t first_logit() const { return output_->first_token(); }
 
  private:
@@ -98,6 +102,7 @@ class ModelPart {
   DType dtype_;
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;
+  std::vector<Parameter const*> output_parameters_;
   std::shared_ptr<TensorOps> tensor_ops_;
   WorkObserver* observer_ = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,10 @@ class ParameterSet {
   Parameter const* find(std::string const& name) const;
   /// The parameters in the order in which layers were built (that of the forward pass), one entry for each use.
   std::vector<Parameter const*> const& uses() const { return uses_; }
+  /// The parameters of the uses after the first `before`: those of a layer that was built since.
+  std::vector<Parameter const*> uses_since(std::size_t before) const {
+    return {uses_.begin() + static_cast<std::ptrdiff_t>(before), uses_.end()};
+  }
   /// The parameters with a gradient in the order of their places.
   std::vector<Parameter const*> trained() const;
   /// The elements of a buffer, padding included; padding is and stays zero.
@@ -153,6 +158,22 @@ class GradientProgress {
   virtual void use_done(Parameter const& parameter) = 0;
   /// Moves the communication in progress on. Layers call it between pieces of work.
   virtual void progress() = 0;
+};
+
+/// Gathers values before a model computes with them, so that a rank need not hold them otherwise (as ZeRO-3 does:
+/// Rajbhandari et al. 2020). A use is an input, a sublayer with the norms that follow it, the norm before a stack's
+/// first sublayer, or the output, in one pass: forward, backward (with a second forward pass of a sublayer that is
+/// recomputed by itself; that of a whole layer is uses of its own) or decode. Uses never overlap. For each micro-batch
+/// all ranks of a stage have the same uses in the same order, but data ranks may have different numbers of
+/// micro-batches.
+class ParameterUse {
+ public:
+  virtual ~ParameterUse() = default;
+  /// Must fill the parameters' values, where they were before: tensors that refer to them are kept from the forward to
+  /// the backward pass. A parameter may occur twice. If it throws, after_use is not called.
+  virtual void before_use(std::span<Parameter const* const> parameters) = 0;
+  /// The values may be lost until the next use. Also called when the pass throws.
+  virtual void after_use(std::span<Parameter const* const> parameters) noexcept = 0;
 };
 
 }  // namespace heddle

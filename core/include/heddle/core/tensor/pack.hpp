@@ -29,6 +29,9 @@ struct TokenRows {
   /// int32 [sequences.count]: tokens at the start of each sequence that all its tokens see under a prefix mask.
   /// Empty where no sequence has a prefix.
   Tensor prefix_length{};
+  /// [tokens, width], floating-point: a vector for each row, for the input of a stack that is not tokens. Empty: there
+  /// are none.
+  Tensor features{};
 };
 
 /// The tokens' ids, and the rows sorted by id (stable): the embedding's gradient is then a sum over segments.

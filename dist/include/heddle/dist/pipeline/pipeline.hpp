@@ -55,11 +55,12 @@ class Pipeline {
   Pipeline& operator=(Pipeline const&) = delete;
 
   /// Computes forward and backward of every micro-batch; parameter gradients +=, one micro-batch after the other.
-  /// Returns the micro-batches' loss sums on the last stage, zeros elsewhere, in kernels' memory, so that nothing waits
-  /// for the kernels: [micro-batches, SoftmaxCrossEntropy::sums_size] in float64, valid until the next call. Collective
-  /// over the pipeline, tensor and context groups.
+  /// Returns the micro-batches' loss sums, in kernels' memory, so that nothing waits for the kernels: [micro-batches,
+  /// SoftmaxCrossEntropy::sums_size] in float64, valid until the next call. They are those of the last stage's output
+  /// and of this stage's layers that have a loss of their own. Collective over the pipeline, tensor and context groups.
   Tensor train(MicroBatchSource const& source, PipelineStep const& step);
-  /// Fetches each micro-batch's loss sums, computed without dropout; step.loss.scale is not read. Otherwise as train.
+  /// Fetches each micro-batch's loss sums on the last stage, zeros elsewhere, computed without dropout; step.loss.scale
+  /// is not read. Otherwise as train.
   std::vector<LossSums> evaluate(MicroBatchSource const& source, PipelineStep const& step);
 
   PipelineMemory peak_memory() const;
