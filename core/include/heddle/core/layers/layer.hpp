@@ -211,7 +211,7 @@ struct LayerSpec {
 
 /// The dropout of one place in the model, for all of a side's rows; inactive outside training.
 Dropout make_dropout(LayerContext const& context, double rate, std::string_view name, Side side);
-/// The same for the rows of the residual stream that this rank holds.
+/// The dropout of one place in the model, for the rows of the residual stream that this rank holds.
 Dropout make_stream_dropout(LayerContext const& context, double rate, std::string_view name, Side side);
 
 }  // namespace heddle

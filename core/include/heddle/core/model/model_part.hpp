@@ -45,7 +45,7 @@ class ModelPart {
   /// Tensors from the arena for the gradient that the next part sends back.
   HiddenStates allocate_grad_output(LayerContext& context) const { return allocate_boundary(context, layers_.end); }
 
-  /// Notifies of each layer, with inputs and output; null: nobody.
+  /// Notifies of each layer, with inputs and output; null: no observer.
   void observe(WorkObserver* observer);
 
   IndexRange const& layers() const { return layers_; }

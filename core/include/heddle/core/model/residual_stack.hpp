@@ -40,7 +40,7 @@ class ResidualStack {
   /// Decodes the step's new tokens; `caches` has one entry per sublayer (`make_caches`).
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       std::vector<DecodeCache>& caches) const;
-  /// Notifies of each sublayer, forward and backward, with the norm after it; null: nobody.
+  /// Notifies of each sublayer, forward and backward, with the norm after it; null: no observer.
   void observe(WorkObserver* observer) { observer_ = observer; }
   std::vector<DecodeCache> make_caches() const { return std::vector<DecodeCache>(sublayers_.size()); }
 

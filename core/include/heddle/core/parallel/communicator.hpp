@@ -57,7 +57,7 @@ class TransferBackend {
 };
 
 /// A message or a collective in flight: a value that is moved, not copied. It keeps its tensors' handles, but the
-/// owner of borrowed memory must outlive it; until it is done, nobody may write what it sends or read what it
+/// owner of borrowed memory must outlive it; until it is done, no code may write what it sends or read what it
 /// receives. If it is destroyed unfinished it waits, except while an exception passes: the other rank may then never
 /// come, so the transfer is left to MPI.
 class Transfer {
@@ -133,8 +133,8 @@ class Communicator {
   /// For decorators, such as a watch; null for one rank without MPI.
   std::shared_ptr<CommunicatorBackend> const& backend() const { return backend_; }
 
-  /// The same group and ledger, for verbs that wait only for the kernels of `execution`, which must outlive the
-  /// result.
+  /// A communicator of the same group and ledger, for verbs that wait only for the kernels of `execution`, which must
+  /// outlive the result.
   Communicator after(Execution const& execution) const;
 
   /// All-reduce in place: every rank ends with the reduction over the ranks.
@@ -183,7 +183,7 @@ class Communicator {
  private:
   /// Counts the call, stages its tensors and carries it out; done for a call that does not start.
   Transfer run(VerbCall const& call) const;
-  /// The same for a message, which it checks.
+  /// Checks a message and runs it.
   Transfer message(VerbCall const& call) const;
 
   std::shared_ptr<CommunicatorBackend> backend_;
@@ -205,7 +205,7 @@ class ParallelState {
   /// The ranks that differ from this one only along `axes`, in ascending order. Made by the first call, which is
   /// collective over the world; copies of this state share it.
   Communicator group(MeshAxes const& axes) const;
-  /// The same ranks on a mesh of another shape: of a stack, or with an axis that is divided. Collective over the world.
+  /// This world on a mesh of another shape: of a stack, or with an axis that is divided. Collective over the world.
   ParallelState view(MeshShape const& shape) const;
 
   Mesh mesh;

@@ -38,7 +38,7 @@ class TensorStream {
   TensorStream& operator=(TensorStream const&) = delete;
   virtual ~TensorStream() = default;
 
-  /// The same on every rank.
+  /// Equal on every rank.
   virtual std::vector<StreamedTensor> const& tensors() const = 0;
   /// Starts to send the elements of the chunk that this rank provides, if any.
   virtual void send(TensorChunk const& chunk, int receiver) = 0;

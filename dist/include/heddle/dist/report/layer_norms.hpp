@@ -15,7 +15,7 @@ struct LayerNorms {
   std::vector<double> gradients;  ///< norms of the last step's reduced gradient before clipping, 0 if frozen
 };
 
-/// The same on every rank; each number counts once. Collective over the world.
+/// Equal on every rank; each number counts once. Collective over the world.
 LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
                        DistributedOptimizer const& optimizer, TensorOps& operations, Execution& execution);
 
