@@ -22,7 +22,7 @@ struct Options {
   std::string_view fault;
   int rank = 0;
   int number = 0;
-  MeshShape shape;
+  MeshShape shape = {};
   double hang_seconds = 0;
   bool checked = false;
 };
