@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 export XDG_CACHE_HOME=$work/cache
 # A model of some 20 MiB: the tables have tenths of a MiB.
-sed -i 's/^\[train\]/[parallel] # the layout\ntensor = 1  # heads\n[train]/; s/^steps = 60/steps = 8/; s/^warmup_steps = 20/warmup_steps = 4/
+sed -i 's/^\[train\]/[parallel] # the layout\ntensor = 4  # heads\n[train]/; s/^steps = 60/steps = 8/; s/^warmup_steps = 20/warmup_steps = 4/
   s/^d_model = 32/d_model = 256/; s/^d_ff = 48/d_ff = 512/' run.toml
 cp run.toml original.toml
 plan=("$HEDDLE" plan run.toml --measure-seconds 0.3)
