@@ -164,6 +164,7 @@ MeshGroup Mesh::group(MeshAxes const& axes) const {
       group.name += fmt::format("{}{}", group.name.empty() ? "" : " × ", axis.name());
     }
   }
+  group.name = std::ranges::is_permutation(axes, replica_axes()) ? "replicas" : group.name;
   return group;
 }
 

@@ -87,7 +87,7 @@ class MeshShape {
 
 /// A group of ranks that differ only along some axes.
 struct MeshGroup {
-  std::string name;  ///< "tensor", or "data × context"
+  std::string name;  ///< "tensor", "pipeline × tensor", or "replicas" for replica_axes
   int first = 0;     ///< the group's first rank, which no other group of these axes has
   int place = 0;     ///< this rank's place in it
   int size = 1;
