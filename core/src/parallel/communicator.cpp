@@ -356,8 +356,8 @@ Communicator Communicator::split(int color, int key, std::string const& name) co
   return part->size() == 1 ? self() : Communicator(std::move(part));
 }
 
-ParallelState::ParallelState(Communicator world, Mesh mesh, MakeGroup make_group)
-    : mesh(std::move(mesh)), world(std::move(world)), make_group_(std::move(make_group)) {
+ParallelState::ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup make_group)
+    : mesh(std::move(own_mesh)), world(std::move(all_ranks)), make_group_(std::move(make_group)) {
   pipeline = group({MeshAxis::pipeline});
   data = group({MeshAxis::data});
   context = group({MeshAxis::context});

@@ -199,8 +199,8 @@ class ParallelState {
 
   /// One rank.
   ParallelState() = default;
-  /// Makes the groups below; collective over `world` if `make_group` is.
-  ParallelState(Communicator world, Mesh mesh, MakeGroup make_group);
+  /// Makes the groups below; collective over all ranks if `make_group` is.
+  ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup make_group);
 
   /// The ranks that differ from this one only along `axes`, in ascending order. Made by the first call, which is
   /// collective over the world; copies of this state share it.
