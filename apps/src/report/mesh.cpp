@@ -257,8 +257,7 @@ MeshText describe_mesh(json::object const& mesh) {
   }
   auto const size = [&](MeshAxis axis) { return layout.at(axis.name()).to_number<std::size_t>(); };
   std::vector<std::string> sizes;
-  MeshShape const known;
-  for (auto const& [axis, one] : known.axes()) {
+  for (MeshAxis const axis : known_axes) {
     sizes.push_back(fmt::format("{} {}", axis.name(), size(axis)));
   }
   std::string line =

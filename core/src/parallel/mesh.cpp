@@ -105,7 +105,13 @@ MeshShape MeshShape::divided(MeshAxis outer, MeshAxis inner, int size) const {
 }
 
 int MeshShape::coordinate(MeshAxis axis, int rank) const {
-  return place({axis}, rank);
+  for (auto each = axes_.rbegin(); each != axes_.rend(); ++each) {
+    if (each->axis == axis) {
+      return rank % each->size;
+    }
+    rank /= each->size;
+  }
+  return 0;
 }
 
 int MeshShape::place(MeshAxes const& axes, int rank) const {

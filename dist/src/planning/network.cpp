@@ -52,7 +52,7 @@ NetworkModel NetworkModel::assumed() {
 
 std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines) {
   auto const place = [&](MeshAxes const& axes) { return place_of(layout.shape, axes, machines); };
-  return {place({MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor}),
+  return {place({known_axes.begin(), known_axes.end()}),
           place({MeshAxis::pipeline}),
           place({MeshAxis::data}),
           place({MeshAxis::context}),

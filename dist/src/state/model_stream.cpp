@@ -97,16 +97,16 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   int const tensor_ranks = shape.size(MeshAxis::tensor);
   int const replicas = shape.size(replica_axes());
   bool const split = is_split(parameter->shard);
+  int const same_stage = shape.rank_at({MeshAxis::pipeline}, stage, receiver);
   std::vector<Piece> found;
   for (int turn = 0; turn < (split ? tensor_ranks : 1); ++turn) {
     int const tensor_rank = split ? turn : shape.coordinate(MeshAxis::tensor, receiver);
     LocalPart const part = local_part(*parameter, tensor_rank, tensor_ranks);
     IndexRange const wanted{part.elements.begin + part.before(chunk.elements.begin),
                             part.elements.begin + part.before(chunk.elements.end)};
-    auto const add = [&, stage = stage](int replica, IndexRange const& elements) {
+    int const same_part = shape.rank_at({MeshAxis::tensor}, tensor_rank, same_stage);
+    auto const add = [&](int replica, IndexRange const& elements) {
       if (elements.begin < elements.end) {
-        int const same_stage = shape.rank_at({MeshAxis::pipeline}, stage, receiver);
-        int const same_part = shape.rank_at({MeshAxis::tensor}, tensor_rank, same_stage);
         found.push_back({shape.rank_at(replica_axes(), replica, same_part), elements, part});
       }
     };

@@ -187,7 +187,7 @@ void SpreadFiles::fetch(Blocks const& needed) {
   });
 }
 
-/// In each round each rank asks for at most one block.
+/// Exchanges blocks in rounds; each rank asks for at most one block in a round.
 void SpreadFiles::exchange(std::vector<BlockCopy> const& own) {
   BlockExchange exchange(
       world_, manifest_, [&](std::size_t file) -> BlockReader& { return *readers_[file]; }, place_.scratch);

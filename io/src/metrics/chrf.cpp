@@ -35,7 +35,7 @@ void ChrfCounter::add(std::string const& hypothesis, std::string const& referenc
     for (auto const& [ngram, count] : count_ngrams(hypothesis_characters, n + 1)) {
       auto const found = expected.find(ngram);
       totals_[n].matches += found == expected.end() ? 0 : std::min(count, found->second);
-      // As in sacreBLEU, an order for which the reference is too short does not count.
+      // An order for which the reference is too short does not count, as in sacreBLEU.
       totals_[n].hypothesis += expected.empty() ? 0 : count;
     }
     for (auto const& [ngram, count] : expected) {

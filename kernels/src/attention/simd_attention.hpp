@@ -4,7 +4,8 @@
 #include "simd_forward.hpp"
 #include "support/factories.hpp"
 
-/// In an unnamed namespace, so that each element type's file has its own copy, which the compiler may inline.
+/// The kernels are in an unnamed namespace, so that each element type's file has its own copy, which the compiler may
+/// inline.
 namespace heddle::simd_attention {
 namespace {
 

@@ -59,7 +59,8 @@ Parts parts_of(GemmProblem const& problem, std::int64_t threads) {
     Parts const parts{of_rows, std::min(max / of_rows, panels)};
     std::int64_t const rows = quotient_up(problem.m, of_rows);
     std::int64_t const columns = quotient_up(panels, parts.of_columns);
-    // In quarters of a row of a tile: the products, and the reading or packing of the rows of a and the panels of b.
+    // The time of the products, and of reading or packing the rows of a and the panels of b, in quarters of a tile's
+    // row.
     std::int64_t const time = 4 * rows * columns + rows + 16 * columns;
     if (of_rows == 1 || time < min_time) {
       best = parts;
