@@ -106,7 +106,7 @@ struct ParallelConfig {
   bool operator==(ParallelConfig const&) const = default;
 };
 
-/// The keys that are sizes of the mesh's axes, by the axis' name.
+/// The keys that are sizes of the mesh's axes, by the axis's name.
 inline constexpr std::array<std::pair<std::string_view, int ParallelConfig::*>, 4> parallel_axes{
     {{"pipeline", &ParallelConfig::pipeline},
      {"data", &ParallelConfig::data},

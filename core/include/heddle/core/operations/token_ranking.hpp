@@ -27,9 +27,8 @@ struct RankingColumns {
   static constexpr std::int64_t log_sum_exp = 0;  ///< log Σ exp(logit)
   static constexpr std::int64_t end = 1;          ///< the end's log-probability; -infinity where it is elsewhere
   static constexpr std::int64_t tokens = 2;       ///< `count` global ids, the likeliest first; -1: there is none
-  std::int64_t log_probabilities() const {
-    return tokens + count;
-  }  ///< log-probabilities of these; -infinity where there is none
+  /// The column of the tokens' log-probabilities; -infinity where there is no token.
+  std::int64_t log_probabilities() const { return tokens + count; }
   std::int64_t width() const { return tokens + 2 * count; }
 };
 

@@ -8,7 +8,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -35,7 +34,7 @@ inline constexpr MeshAxis MeshAxis::pipeline{"pipeline"};
 inline constexpr MeshAxis MeshAxis::data{"data"};
 inline constexpr MeshAxis MeshAxis::context{"context"};
 inline constexpr MeshAxis MeshAxis::tensor{"tensor"};
-/// Heddle's axes, the outermost first. Tensor neighbors have consecutive ranks, so they are on one node.
+/// Heddle's axes, the outermost first. Tensor neighbours have consecutive ranks, so they are on one node.
 inline constexpr std::array known_axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 
 /// A set of axes.
@@ -56,7 +55,6 @@ class MeshShape {
   /// One rank, with Heddle's axes.
   MeshShape();
   MeshShape(int pipeline, int data, int context, int tensor);
-  explicit MeshShape(std::vector<Axis> axes) : axes_(std::move(axes)) {}
 
   std::vector<Axis> const& axes() const { return axes_; }
   /// 1 for an axis that the shape does not have.
@@ -71,6 +69,7 @@ class MeshShape {
   /// Throws Error if there is no `outer`, if `inner` exists, or if `size` does not divide it.
   MeshShape divided(MeshAxis outer, MeshAxis inner, int size) const;
 
+  /// The place of a rank along an axis; 0 for an axis that the shape does not have.
   int coordinate(MeshAxis axis, int rank) const;
   /// The place of a rank in its group: the ranks that differ from it only along `axes`, in ascending order.
   int place(MeshAxes const& axes, int rank) const;
