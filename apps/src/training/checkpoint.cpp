@@ -208,12 +208,16 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 }
 
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
+  Schedule const schedule = config.optimizer.schedule;
+  bool const only_longer = schedule == Schedule::inverse_sqrt || schedule == Schedule::constant;
+  bool another_run = false;
   std::vector<std::string> messages;
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {
     messages.push_back(fmt::format("changed since the checkpoint: {} = {}, before {}", difference.key, difference.after,
                                    difference.before));
+    another_run = another_run || difference.key != "train.steps" || !only_longer;
   }
-  if (!messages.empty()) {
+  if (another_run) {
     messages.push_back(fmt::format("note: from step {} on this is another run than the one that was started",
                                    readable_count(checkpoint.state().step + 1)));
   }
