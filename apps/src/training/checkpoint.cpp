@@ -67,8 +67,10 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
 
 std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors) {
   std::map<std::string, std::vector<std::string>> lacking;
+  std::map<std::string, std::size_t> wanted;
   for (StreamedTensor const& tensor : tensors) {
     for (std::string const& key : tensor.keys) {
+      ++wanted[key];
       if (!checkpoint.tensor(tensor.name).find(key)) {
         lacking[key].push_back(tensor.name);
       }
@@ -76,7 +78,10 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   }
   std::vector<std::string> messages;
   for (auto const& [key, names] : lacking) {
-    messages.push_back(fmt::format("note: {} is not in the checkpoint and starts at zero: {}", key, shortened(names)));
+    bool const all = names.size() == wanted[key] && names.size() > 1;
+    messages.push_back(fmt::format(
+        "note: {} is not in the checkpoint and starts at zero: {}", key,
+        all ? fmt::format("all {} parameters that keep it", readable_count(names.size())) : shortened(names)));
   }
   return messages;
 }
