@@ -33,6 +33,8 @@ mistake 64 '--source is missing' prepare --target text/train.de --out new
 mistake 64 'ten' prepare --source text/train.en --target text/train.de --out new --vocab-size ten
 mistake 64 'the largest possible is' prepare --source text/train.en --target text/train.de --out new --vocab-size 30000
 mistake 64 'too small' prepare --source text/train.en --target text/train.de --out new --vocab-size 6
+mistake 64 'sentinels is -4; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels -4
+mistake 64 'sentinels is 101; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels 101
 mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
 mistake 64 'replace it with --overwrite' demo-data --out text
 mistake 64 'last' translate --checkpoint run --which newest

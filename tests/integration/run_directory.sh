@@ -95,6 +95,7 @@ ends 0 "${train[@]}" --set run.directory=original --set train.steps=25 --set dat
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=26 --set model.recompute=layer \
   --set model.decoder.layer.1.recompute=none --set train.micro_batch_tokens=128
 ! grep -q "changed since the checkpoint: .*\(recompute\|micro_batch_tokens\)" log || fail "a free key is named"
+! grep -q "is another run" log || fail "a longer run with inverse_sqrt is another run"
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=27 --set model.dropout=0.2
 grep -q "changed since the checkpoint: model.dropout = 0.2, before 0.1" log || fail "the change is not named"
 grep -q "note: from step 27 on this is another run" log || fail "another run is not named"

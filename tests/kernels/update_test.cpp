@@ -178,5 +178,14 @@ TEST_F(UpdateTest, ARuleIsNamedAndItsOptionsAreChecked) {
   EXPECT_THAT([&] { options("beta1", "x"); }, ThrowsMessage<ConfigError>(HasSubstr("is the string \"x\"")));
 }
 
+TEST_F(UpdateTest, ARuleWhoseStateNoCheckpointCanKeepIsRefused) {
+  for (std::string const key : {"", "value", ".momentum", "new/momentum"}) {
+    EXPECT_THAT([&] { implementation_prefix(registries_, {.name = "new", .state = {key}}); },
+                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("expected a key of its own for each")))
+        << key;
+  }
+  EXPECT_NO_THROW(implementation_prefix(registries_, {.name = "new", .state = {"new.momentum"}}));
+}
+
 }  // namespace
 }  // namespace heddle::testing_support

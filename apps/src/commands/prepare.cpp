@@ -37,7 +37,8 @@ encoder-only and decoder-only ones from --text.)";
       ("vocab-type", with_default(prepared.vocabulary_type, "bpe|unigram"),
        "kind of vocabulary")  //
       ("sentinels", with_default(prepared.sentinels, "N"),
-       "special pieces <extra_id_0> … in the vocabulary of --text, for train.noise = \"spans\"; 100 are usual")  //
+       "special pieces <extra_id_0> … in a new vocabulary, for denoising with train.noise = \"spans\"; 100 are "
+       "usual")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),

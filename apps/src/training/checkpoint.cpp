@@ -67,8 +67,10 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
 
 std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors) {
   std::map<std::string, std::vector<std::string>> lacking;
+  std::map<std::string, std::size_t> wanted;
   for (StreamedTensor const& tensor : tensors) {
     for (std::string const& key : tensor.keys) {
+      ++wanted[key];
       if (!checkpoint.tensor(tensor.name).find(key)) {
         lacking[key].push_back(tensor.name);
       }
@@ -76,7 +78,10 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
   }
   std::vector<std::string> messages;
   for (auto const& [key, names] : lacking) {
-    messages.push_back(fmt::format("note: {} is not in the checkpoint and starts at zero: {}", key, shortened(names)));
+    bool const all = names.size() == wanted[key] && names.size() > 1;
+    messages.push_back(fmt::format(
+        "note: {} is not in the checkpoint and starts at zero: {}", key,
+        all ? fmt::format("all {} parameters that keep it", readable_count(names.size())) : shortened(names)));
   }
   return messages;
 }
@@ -208,12 +213,16 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 }
 
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
+  Schedule const schedule = config.optimizer.schedule;
+  bool const only_longer = schedule == Schedule::inverse_sqrt || schedule == Schedule::constant;
+  bool another_run = false;
   std::vector<std::string> messages;
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {
     messages.push_back(fmt::format("changed since the checkpoint: {} = {}, before {}", difference.key, difference.after,
                                    difference.before));
+    another_run = another_run || difference.key != "train.steps" || !only_longer;
   }
-  if (!messages.empty()) {
+  if (another_run) {
     messages.push_back(fmt::format("note: from step {} on this is another run than the one that was started",
                                    readable_count(checkpoint.state().step + 1)));
   }

@@ -153,9 +153,11 @@ std::string explain_config(std::string const& name) {
   if (near.empty() && !meant.empty()) {
     near.push_back(meant);
   }
-  throw UsageError(fmt::format("there is no key or section {}; {}", name,
-                               near.empty() ? std::string("`heddle config --defaults` shows all")
-                                            : fmt::format("did you mean {}?", fmt::join(near, " or "))));
+  throw UsageError(
+      fmt::format("there is no key or section {}; {}{}", name,
+                  near.empty() ? std::string("`heddle config --defaults` shows all")
+                               : fmt::format("did you mean {}?", fmt::join(near, " or ")),
+                  name.starts_with("optimizer.") ? " `heddle kernels` lists the update rules with their options" : ""));
 }
 
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {

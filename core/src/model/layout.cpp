@@ -159,6 +159,12 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   note_task(config.train.mask_rate != usual.mask_rate, "mask_rate", "the task masks no tokens");
   note_task(config.train.noise != usual.noise, "noise", "the task masks no spans");
   note_task(config.train.span_length != usual.span_length, "span_length", "the task masks no spans");
+  auto const note_start = [&](std::vector<std::string> const& patterns, std::string const& key) {
+    note(!patterns.empty() && config.train.initialize_from.empty(), config.train.places, key,
+         "train.initialize_from is empty");
+  };
+  note_start(config.train.initialize_missing, "initialize_missing");
+  note_start(config.train.initialize_rename, "initialize_rename");
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");

@@ -34,6 +34,19 @@ class ObservedUpdate final : public ObservedKernel<Update> {
   }
 };
 
+/// Throws ConfigError for a key under which a checkpoint cannot keep a tensor beside a parameter's value.
+void require_storable_state(RuleDefinition const& rule) {
+  for (std::string const& key : rule.state) {
+    if (key.empty() || key == "value" || key.front() == '.' || key.find('/') != key.npos ||
+        std::ranges::count(rule.state, key) > 1) {
+      throw ConfigError(fmt::format(
+          "the update rule {} keeps a tensor under the key \"{}\"; expected a key of its own for each, such "
+          "as \"{}.momentum\"",
+          rule.name, key, rule.name));
+    }
+  }
+}
+
 }  // namespace
 
 std::string describe(UpdateProblem const& problem) {
@@ -82,6 +95,7 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
     throw ConfigError(fmt::format("{} = \"{}\": there is no such update rule; {}", place, name,
                                   nearest_or_all(name, names, ", or a rule of a plug-in in plugins.paths")));
   }
+  require_storable_state(*found);
   return *found;
 }
 
@@ -91,6 +105,7 @@ std::string implementation_prefix(KernelRegistries const& registries, RuleDefini
     throw ConfigError(
         fmt::format("{} registers an update rule '{}'; each needs a name of its own", registries.origin(), rule.name));
   }
+  require_storable_state(rule);
   return registries.origin() == "built-in" ? "" : rule.name + ".";
 }
 

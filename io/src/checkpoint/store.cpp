@@ -454,10 +454,10 @@ std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
 }
 
 std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointStore::Check check) {
-  if (!is_one_checkpoint(place)) {
+  if (!is_one_checkpoint(place) || !fs::exists(place)) {
     return store_at(place).list(check);
   }
-  fs::path const directory = fs::exists(place) ? fs::canonical(place) : place;
+  fs::path const directory = fs::canonical(place);
   auto const step = checkpoint_step(directory.filename().string());
   return {{step.value_or(0), directory, bytes_below(directory), false, problem_of(directory, check)}};
 }

@@ -30,8 +30,10 @@ Samples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int
   return usable;
 }
 
-[[noreturn]] void throw_all_left_out(std::string const& where, SampleSource const& samples, std::int64_t max_length) {
-  throw DataError(fmt::format("{}all {} are longer than model.max_length = {}", where, samples.describe(), max_length));
+[[noreturn]] void throw_all_left_out(std::string const& where, Corpus const& corpus, std::int64_t max_length) {
+  throw DataError(fmt::format("{}{}all {} are longer than model.max_length = {}",
+                              corpus.name.empty() ? "" : fmt::format("data.corpus.{}: ", corpus.name), where,
+                              corpus.samples->describe(), max_length));
 }
 
 std::vector<std::int64_t> longer_sides(std::vector<SampleCost> const& costs) {
@@ -126,7 +128,7 @@ BatchPlanner::BatchPlanner(Mixture mixture, Limits const& limits, std::uint64_t 
   double sum = 0;
   for (Corpus const& corpus : mixture_.corpora()) {
     if (corpus.samples->totals(0, limits.max_length).usable == 0) {
-      throw_all_left_out("", *corpus.samples, limits.max_length);
+      throw_all_left_out("", corpus, limits.max_length);
     }
     sum += corpus.weight;
   }
@@ -147,8 +149,7 @@ SampleStream::Sample const* BatchPlanner::peek(Share& share, bool in_epoch) {
     share.stream.start_next_epoch();
     sample = share.stream.peek();
     if (sample == nullptr) {
-      throw_all_left_out(fmt::format("epoch {}: ", share.stream.epoch()), *share.stream.corpus().samples,
-                         limits_.max_length);
+      throw_all_left_out(fmt::format("epoch {}: ", share.stream.epoch()), share.stream.corpus(), limits_.max_length);
     }
   }
   return sample;

@@ -359,6 +359,10 @@ void check(PrepareOptions const& options) {
     throw UsageError(fmt::format("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
                                  options.vocabulary_size));
   }
+  if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {
+    throw UsageError(fmt::format("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are",
+                                 options.sentinels, options.vocabulary_size));
+  }
 }
 
 /// The files in the directory that this command may have written.

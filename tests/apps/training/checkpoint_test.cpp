@@ -113,6 +113,10 @@ TEST_F(StoredConfigTest, StateThatIsNotStoredStartsAtZeroAndIsNamed) {
   EXPECT_THAT(new_state(stored, {{name, {8}}}), testing::IsEmpty());
   EXPECT_THAT(new_state(stored, {{name, {8}, {value_key, "lion.momentum"}}}),
               testing::ElementsAre("note: lion.momentum is not in the checkpoint and starts at zero: " + name));
+  std::string const other = stored.tensors().back().name;
+  EXPECT_THAT(
+      new_state(stored, {{name, {8}, {value_key, "m"}}, {other, {8}, {value_key, "m"}}}),
+      testing::ElementsAre("note: m is not in the checkpoint and starts at zero: all 2 parameters that keep it"));
 }
 
 }  // namespace

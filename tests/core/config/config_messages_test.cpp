@@ -119,6 +119,7 @@ TEST(ExplainConfig, KeysAndSectionsAreExplained) {
   auto const refusal = [](char const* name) { return message_of<UsageError>([&] { explain_config(name); }); };
   EXPECT_THAT(refusal("train.stepz"), HasSubstr("did you mean train.steps?"));
   EXPECT_THAT(refusal("model.decoder.activatoin"), HasSubstr("there is no key or section"));
+  EXPECT_THAT(refusal("optimizer.momentum"), HasSubstr("`heddle kernels` lists the update rules with their options"));
   EXPECT_THAT(refusal("keep"), HasSubstr("did you mean checkpoint.keep?"));
 }
 

@@ -100,12 +100,14 @@ TEST(Layout, KeysWithoutEffectAreNoted) {
   register_tasks(tasks);
   Config const config =
       parse_config("[model]\nstacks = [\"decoder\"]\nmax_distance = 9\n[model.encoder]\ndropout = 0.2\n", "run.toml",
-                   {"parallel.sequence_parallel=true", "train.mask_rate=0.2"});
+                   {"parallel.sequence_parallel=true", "train.mask_rate=0.2", "train.initialize_missing=[\"*\"]"});
   EXPECT_THAT(keys_without_effect(config, mesh_of(config, 0, 1), tasks.of(config)),
               ElementsAre("run.toml:5:1: model.encoder.dropout has no effect: model.stacks does not name its stack",
                           "run.toml:3:1: model.max_distance has no effect where model.positions is not \"relative\" or "
                           "\"relative_buckets\"",
                           "--set train.mask_rate=0.2: train.mask_rate has no effect where the task masks no tokens",
+                          "--set train.initialize_missing=[\"*\"]: train.initialize_missing has no effect where "
+                          "train.initialize_from is empty",
                           "--set parallel.sequence_parallel=true: parallel.sequence_parallel has no effect where "
                           "parallel.tensor is 1"));
   EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1), tasks.of(Config())).empty());

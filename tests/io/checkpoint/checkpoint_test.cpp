@@ -475,6 +475,7 @@ TEST_F(CheckpointTest, ListsTheCheckpointsOfWhateverPlaceTheUserNames) {
   fs::remove(run_ / "checkpoints/step-00000001/MANIFEST.json");
   EXPECT_THAT(list_checkpoints(run_ / "checkpoints/step-00000001", Check::sizes).at(0).problem, HasSubstr("MANIFEST"));
   EXPECT_THROW(list_checkpoints(run_ / "nowhere", Check::sizes), DataError);
+  EXPECT_THROW(list_checkpoints(run_ / "checkpoints/step-00000009", Check::sizes), DataError);
   fs::create_directories(run_ / "empty");
   EXPECT_THAT(list_checkpoints(run_ / "empty", Check::sizes), IsEmpty());
 }

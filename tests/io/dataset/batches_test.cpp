@@ -182,6 +182,10 @@ TEST(BatchPlannerTest, WhereNoPairIsShortEnoughItThrows) {
   ChangingSamples const samples;
   EXPECT_THAT([&] { BatchPlanner(samples, {.batch_tokens = 40, .max_length = 1}, 5); },
               ThrowsMessage<DataError>(HasSubstr("all 30 sentence pairs are longer than model.max_length = 1")));
+  Mixture const mixture(std::vector<Corpus>{
+      {.samples = std::shared_ptr<SampleSource const>(std::shared_ptr<void>(), &samples), .name = "news"}});
+  EXPECT_THAT([&] { BatchPlanner(mixture, {.batch_tokens = 40, .max_length = 1}, 5); },
+              ThrowsMessage<DataError>(HasSubstr("data.corpus.news: all 30 sentence pairs")));
   EXPECT_TRUE(all_samples(samples, 1).samples.empty());
 }
 

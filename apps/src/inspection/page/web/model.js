@@ -82,8 +82,8 @@ function show_norms() {
   if (runs.length === 0) {
     return;
   }
-  const node = section('norms', 'Norms', 'The sizes of parameters and of their last update, which Adam’s moments give. By layer: the square root of the sum of squares of all its parameters.');
   const updates = runs.some((run) => run.norms.some((each) => each.update !== undefined));
+  const node = section('norms', 'Norms', `The sizes of parameters${updates ? ' and of their last update, which Adam’s moments give' : ''}. By layer: the square root of the sum of squares of all its parameters.`);
   node.append(html('div', {class: 'grid wide'}, norm_bars('Parameters by layer', runs, 'norm'), updates ? norm_bars('Last update by layer', runs, 'update') : null),
     legend(runs.length > 1 ? runs.map((run) => [run.name, run.colour]) : []));
   const holder = html('div');

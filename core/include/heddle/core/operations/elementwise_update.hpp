@@ -1,9 +1,11 @@
 #pragma once
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/row_lanes.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <string>
 #include <utility>
 
 /// The header for authors of update rules that update each element by itself, in Heddle and in plug-ins. A rule is one
@@ -141,10 +143,16 @@ class ElementwiseUpdate final : public Update {
 }  // namespace kernels
 
 /// Registers the implementations of a rule: Heddle's own as parts of `reference`, `kokkos` and `teams`, a plug-in's as
-/// NAME.reference, NAME.kokkos and NAME.teams. Throws ConfigError where a rule of that name is registered.
+/// NAME.reference, NAME.kokkos and NAME.teams. Throws ConfigError where a rule of that name is registered, or where the
+/// definition's state is not the class's.
 template <class Rule>
 void add_elementwise_rule(KernelRegistries& registries, RuleDefinition const& rule) {
   static_assert(Rule::state_tensors <= std::tuple_size_v<RuleState>);
+  if (rule.state.size() != Rule::state_tensors) {
+    throw ConfigError(
+        "the update rule " + rule.name + " names " + std::to_string(rule.state.size()) +
+        " tensors in RuleDefinition::state, but its class has state_tensors = " + std::to_string(Rule::state_tensors));
+  }
   std::string const prefix = implementation_prefix(registries, rule);
   KernelRegistry<Update>& registry = registries.of<Update>();
   registry.add_part(prefix + "reference", 0,

@@ -103,7 +103,7 @@ std::vector<RuleDefinition> update_rules(KernelRegistries const& registries);
 RuleDefinition rule_definition(KernelRegistries const& registries, std::string const& name, std::string const& place);
 
 /// The start of the names of a new rule's implementations: nothing for Heddle's own, "NAME." for a plug-in's. Throws
-/// ConfigError where the rule's name is empty or taken.
+/// ConfigError where the rule's name is empty or taken, or a key of its state cannot be one in a checkpoint.
 std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule);
 
 /// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,

@@ -21,7 +21,7 @@ struct PrepareOptions {
 
   int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
-  int64_t sentinels = 0;  ///< pieces for masked spans in the vocabulary of a text (TokenizerTraining)
+  int64_t sentinels = 0;  ///< pieces for masked spans in a new vocabulary (TokenizerTraining)
   bool separate_vocabularies = false;
   std::optional<std::filesystem::path> source_model;  ///< an existing SentencePiece model instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
