@@ -37,9 +37,16 @@ deeper=("${start[@]}" --set model.encoder_layers=2 --set model.d_ff=64)
 ends 78 "${train[@]}" --set run.directory=third "${deeper[@]}"
 grep -q "has no values for .* of this run's .* parameters: .*\[32, 48\] there, \[32, 64\] here" log || fail "shapes are not named"
 [ ! -e third ] || fail "a refused run left its directory"
-ends 0 "${train[@]}" --set run.directory=third "${deeper[@]}" \
-  --set 'train.initialize_missing=["*.feed_forward.*", "encoder.layers.0.*"]' \
-  --set 'train.initialize_rename=["encoder.layers.0.* -> encoder.layers.1.*"]'
+mv log refusal
+ends 78 "${train[@]}" --dry-run --set run.directory=third "${deeper[@]}"
+[ "$(grep "has no values for" log)" = "$(grep "has no values for" refusal)" ] || fail "a dry run does not refuse what a run refuses"
+deeper+=(--set 'train.initialize_missing=["*.feed_forward.*", "encoder.layers.0.*"]'
+  --set 'train.initialize_rename=["encoder.layers.0.* -> encoder.layers.1.*"]')
+ends 0 "${train[@]}" --dry-run --set run.directory=third "${deeper[@]}"
+grep "^parameters from\|^start new\|^left there" log > promised
+ends 0 "${train[@]}" --set run.directory=third "${deeper[@]}"
+grep "^parameters from\|^start new\|^left there" log | diff promised - || fail "the dry run printed something else"
+[ -s promised ] || fail "the dry run does not print what would be taken"
 grep -q "under another name; .* start new" log && grep -q "^start new: .*encoder.layers.0.self_attention" log ||
   fail "what starts new is not named"
 h5diff "$(state first 10)/tensors-00000.h5" "$(state third 1)/tensors-00000.h5" \
@@ -49,6 +56,8 @@ h5diff "$(state first 10)/tensors-00000.h5" "$(state third 1)/tensors-00000.h5" 
 # Another vocabulary.
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
   --valid-target text/valid.de --vocab-size 100 --out other
+ends 65 "${train[@]}" --dry-run --set run.directory=fourth "${start[@]}" --set data.train=other/train.h5
+grep -q "was trained with another vocabulary" log || fail "a dry run does not refuse the vocabulary"
 ends 65 "${train[@]}" --set run.directory=fourth "${start[@]}" --set data.train=other/train.h5
 grep -q "was trained with another vocabulary than data.train has.*--vocab-model" log || fail "the vocabulary is not refused"
 echo "initialize: all as promised"

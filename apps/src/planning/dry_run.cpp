@@ -15,6 +15,8 @@
 #include "report/run_words.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
+#include "training/config_check.hpp"
+#include "training/initialization.hpp"
 
 namespace heddle {
 
@@ -52,12 +54,28 @@ std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, boo
   return largest;
 }
 
+/// Checks train.initialize_from as a start does, and prints what the run would take from there.
+void print_initialization(DryRun const& run, PlanSession const& session) {
+  WholeModel const model = whole_model(run.config, run.registries, session.data().vocabulary());
+  Vocabulary const& vocabulary = session.data().data()->vocabulary();
+  Initialization const planned({run.config, model, vocabulary.source.model(), vocabulary.target.model()},
+                               Communicator::self());
+  if (run.options.verbosity.verbosity() != Verbosity::quiet) {
+    for (std::string const& message : planned.describe()) {
+      fmt::print("{}\n", message);
+    }
+  }
+}
+
 void print_checkpoint(DryRun const& run, PlanSession const& session) {
   CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
   auto const note = [](std::string const& message) { fmt::print("note: {}\n", message); };
   auto const found = run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
   if (!found) {
     std::string const& from = run.config.train.initialize_from;
+    if (!from.empty()) {
+      print_initialization(run, session);
+    }
     fmt::print("It would start in {}{}\n", run.directory.string(),
                from.empty() ? "" : " with the parameters of " + from);
     return;

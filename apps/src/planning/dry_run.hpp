@@ -21,10 +21,10 @@ struct DryRun {
 };
 
 /// Prints what a run on the options' number of ranks would do: its layout, what each rank holds, memory, communication,
-/// the time of a step, and the checkpoint from which it would resume; if quiet only whether the memory suffices and the
-/// checkpoint, if verbose also the configuration. Opens the data and verifies the checkpoint; starts and writes
-/// nothing. Throws what training would throw for the configuration, the data and the checkpoint, and if a single rank
-/// needs more memory than this machine has.
+/// the time of a step, and the checkpoint from which it would resume or whose parameters it would take; if quiet only
+/// whether the memory suffices and the checkpoint, if verbose also the configuration. Opens the data and verifies the
+/// checkpoint; starts and writes nothing. Throws what training would throw for the configuration, the data and the
+/// checkpoint, and if a single rank needs more memory than this machine has.
 ExitCode dry_run(DryRun const& run);
 
 }  // namespace heddle

@@ -1,5 +1,7 @@
 #include "config_check.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <heddle/core/base/error.hpp>
@@ -11,13 +13,8 @@
 
 namespace heddle {
 
-namespace {
-
-/// The names of the model's parameters, on one rank, which needs an implementation of all that it computes.
-std::vector<std::string> parameter_names(Config config, Registries const& registries, VocabularySizes const& sizes) {
-  constexpr std::int64_t short_sentences = 16;
+WholeModel whole_model(Config config, Registries const& registries, VocabularySizes const& sizes) {
   config.parallel = {};
-  config.model.max_length = std::min(config.model.max_length, short_sentences);  // tables of positions are computed
   Mesh const mesh({1, 1, 1, 1}, 0, 1);
   ParallelState const parallel = idle_parallel_state(mesh, config.parallel);
   ParameterSet parameters(mesh);
@@ -28,14 +25,9 @@ std::vector<std::string> parameter_names(Config config, Registries const& regist
                      .parallel = parallel,
                      .parameters = parameters},
                     registries.layers, sizes);
-  std::vector<std::string> names;
-  for (Parameter const& parameter : parameters.all()) {
-    names.push_back(parameter.spec.name);
-  }
-  return names;
+  parameters.arrange();
+  return WholeModel::gather(ParallelState(), parameters);
 }
-
-}  // namespace
 
 void settle_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
@@ -69,12 +61,14 @@ void check_config(Config config, Registries const& registries) {
   ModelDescription const model = describe_trainable(config, registries);
   MeshShape const shape = shape_of(config.parallel);
   make_mesh(config, model, 0, shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks());
+  constexpr std::int64_t short_sentences = 16;
+  config.model.max_length = std::min(config.model.max_length, short_sentences);  // tables of positions are computed
   // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.
   constexpr std::int64_t usual_vocabulary = 8000;
   std::exception_ptr problem;
   for (bool const joint : {true, false}) {
     try {
-      auto const names = parameter_names(config, registries, {usual_vocabulary, usual_vocabulary, joint});
+      auto const names = whole_model(config, registries, {usual_vocabulary, usual_vocabulary, joint}).names();
       require_patterns_match(config.optimizer, names);
       require_some_trained(config.optimizer, names);
       return;

@@ -3,6 +3,8 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/description.hpp>
+#include <heddle/core/model/model_part.hpp>
+#include <heddle/dist/state/whole_model.hpp>
 
 namespace heddle {
 
@@ -11,6 +13,10 @@ void settle_validate_bleu(Config& config, Registries const& registries);
 
 /// Describes a model that can be trained and, if [train] asks for BLEU, translate. Throws ConfigError for any other.
 ModelDescription describe_trainable(Config const& config, Registries const& registries);
+
+/// The model's parameters on one rank, which needs an implementation of all that the model computes; their memory is
+/// not allocated. Throws ConfigError as building the model does. Kokkos must be initialised.
+WholeModel whole_model(Config config, Registries const& registries, VocabularySizes const& sizes);
 
 /// Checks a configuration as training does, as far as neither data nor ranks are needed: the kernels' names, the layers
 /// with their options and keys, the layout, an implementation for all that the model computes, the patterns of

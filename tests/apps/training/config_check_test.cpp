@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <map>
+#include <string>
 
 #include "golden_model.hpp"
 
@@ -50,6 +52,17 @@ TEST(CheckConfig, PatternsMayMatchTheNamesOfJointOrOfSeparateVocabularies) {
   EXPECT_THAT(checked(group("decoder.embeding.weight", true)), HasSubstr("which no parameter's name matches"));
   EXPECT_EQ(checked(group("*", false)), "accepted");
   EXPECT_THAT(checked(group("*", true)), HasSubstr("every parameter of the model is frozen"));
+}
+
+TEST(WholeModelOfAConfiguration, HasTheShapesOfTheTrainedModel) {
+  Config const config = parse_config("", "run.toml", {"model.positions=learned", "model.max_length=300"});
+  TestBench bench(config.model, DType::float32, KernelChoices());
+  std::map<std::string, std::string> shapes;
+  whole_model(config, bench.registries(), {70, 60, false}).for_each_parameter([&](ParameterDescription const& each) {
+    shapes[each.name] = each.shape.to_string();
+  });
+  EXPECT_EQ(shapes["encoder.positions.weight"], Shape({300, config.model.d_model}).to_string());
+  EXPECT_EQ(shapes["decoder.embedding.weight"], Shape({60, config.model.d_model}).to_string());
 }
 
 }  // namespace
