@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 #include <map>
 #include <set>
 #include <span>
@@ -31,6 +32,42 @@ bool same_samples(Config const& before, Config const& after, Task const& task) {
   return std::ranges::none_of(differences(before, after), [&](ConfigDifference const& difference) {
     return std::ranges::any_of(keys, [&](std::string const& key) { return difference.key == "train." + key; });
   });
+}
+
+/// The configuration's keys of the corpora `names` that are not among `others`; "" is the name of data.train.
+std::vector<std::string> keys_without(std::vector<std::string> const& names, std::vector<std::string> const& others) {
+  std::vector<std::string> keys;
+  for (std::string const& name : names) {
+    if (std::ranges::find(others, name) == others.end()) {
+      keys.push_back(name.empty() ? "data.train" : "data.corpus." + name);
+    }
+  }
+  return keys;
+}
+
+/// Messages about corpora whose names the checkpoint or the configuration lacks: a place in the data belongs to a name.
+std::vector<std::string> changed_corpora(Checkpoint const& checkpoint, Config const& config) {
+  std::vector<std::string> before;
+  for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
+    before.push_back(own.corpus);
+  }
+  std::vector<std::string> now;
+  for (CorpusConfig const& corpus : config.data.corpora) {
+    now.push_back(corpus.name);
+  }
+  if (now.empty()) {
+    now.emplace_back();
+  }
+  std::vector<std::string> messages;
+  for (std::string const& key : keys_without(now, before)) {
+    messages.push_back(fmt::format("note: {} is not in the checkpoint and starts from its first sample", key));
+  }
+  for (std::string const& key : keys_without(before, now)) {
+    messages.push_back(fmt::format(
+        "note: the checkpoint has a place in {}, which is not in the configuration; a corpus continues under its name",
+        key));
+  }
+  return messages;
 }
 
 }  // namespace
@@ -215,8 +252,8 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
   Schedule const schedule = config.optimizer.schedule;
   bool const only_longer = schedule == Schedule::inverse_sqrt || schedule == Schedule::constant;
-  bool another_run = false;
-  std::vector<std::string> messages;
+  std::vector<std::string> messages = changed_corpora(checkpoint, config);
+  bool another_run = !messages.empty();
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {
     messages.push_back(fmt::format("changed since the checkpoint: {} = {}, before {}", difference.key, difference.after,
                                    difference.before));

@@ -61,7 +61,8 @@ bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, T
 /// The keys with this ResumeRule that have other values in `config` than in the checkpoint.
 std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config const& config, ResumeRule rule);
 
-/// Messages about the changed keys that may make a run which resumes from `checkpoint` another one, and that they do.
+/// Messages about the changed keys, and the corpora under other names, that may make a run which resumes from
+/// `checkpoint` another one, and that they do. Throws DataError as data_cursor does.
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config);
 
 }  // namespace heddle

@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 
 #include "golden_model.hpp"
 #include "temporary_directory.hpp"
@@ -41,12 +42,13 @@ Config config_of(std::string const& keys) {
 /// A checkpoint of a small model whose configuration, as anybody can write it, need not be the model's.
 class StoredConfigTest : public testing::Test {
  protected:
-  Checkpoint checkpoint(Config const& stored, std::uint64_t seed = 1) {
+  Checkpoint checkpoint(Config const& stored, std::uint64_t seed = 1, MixtureCursor const& cursor = MixtureCursor(1)) {
     Zeros tensors(model_.parameters);
     CheckpointContents contents;
     contents.state.step = ++step_;
     contents.state.seed = seed;
     contents.config = to_toml(stored);
+    set_data_cursor(contents, cursor);
     CheckpointStore store(directory_.path(), 3);
     return Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   }
@@ -117,6 +119,31 @@ TEST_F(StoredConfigTest, StateThatIsNotStoredStartsAtZeroAndIsNamed) {
   EXPECT_THAT(
       new_state(stored, {{name, {8}, {value_key, "m"}}, {other, {8}, {value_key, "m"}}}),
       testing::ElementsAre("note: m is not in the checkpoint and starts at zero: all 2 parameters that keep it"));
+}
+
+TEST_F(StoredConfigTest, CorporaUnderOtherNamesAreNamed) {
+  auto const mixed = [](std::string const& first, std::string const& second) {
+    Config config = config_of("");
+    config.data.corpora = {{.name = first, .train = {"a.h5"}}, {.name = second, .train = {"b.h5"}}};
+    return config;
+  };
+  auto const notes = [](Checkpoint const& stored, Config const& config) {
+    std::vector<std::string> messages = changes_since(stored, config);
+    std::erase_if(messages, [](std::string const& message) { return message.starts_with("changed since"); });
+    return messages;
+  };
+  std::string const other = "note: from step 2 on this is another run than the one that was started";
+  std::string const gone = ", which is not in the configuration; a corpus continues under its name";
+  Checkpoint const stored = checkpoint(mixed("news", "web"), 1, {{.corpus = "news"}, {.corpus = "web", .epoch = 3}});
+  EXPECT_THAT(notes(stored, mixed("news", "web")), testing::IsEmpty());
+  EXPECT_THAT(notes(stored, mixed("news", "wide")),
+              testing::ElementsAre("note: data.corpus.wide is not in the checkpoint and starts from its first sample",
+                                   "note: the checkpoint has a place in data.corpus.web" + gone, other));
+  EXPECT_THAT(notes(stored, config_of("")),
+              testing::ElementsAre("note: data.train is not in the checkpoint and starts from its first sample",
+                                   "note: the checkpoint has a place in data.corpus.news" + gone,
+                                   "note: the checkpoint has a place in data.corpus.web" + gone, other));
+  EXPECT_THAT(notes(checkpoint(config_of("")), config_of("")), testing::IsEmpty());
 }
 
 }  // namespace
