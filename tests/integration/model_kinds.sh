@@ -199,8 +199,12 @@ expect 78 'vocabulary of text/.*.h5 has no piece <extra_id_0>; `heddle prepare -
 for noise in spans infilling; do
   expect 0 '' "$HEDDLE" train run.toml --set run.directory=$noise --set train.task=denoising \
     --set train.noise=$noise --set train.steps=4 --set data.train=sentinels/train.h5 --set data.valid=sentinels/valid.h5
+  ! grep -q "sentinels for them" stderr || fail "a warning about sentinels that are enough"
   grep -q '"valid_loss"' $noise/metrics.jsonl && ! grep -q valid_bleu $noise/metrics.jsonl || fail "denoising measures"
 done
+expect 0 'warning: sentinels/train.h5: the longest samples have [0-9]* spans to mask .* has 12 sentinels for them' \
+  "$HEDDLE" train run.toml --dry-run --set run.directory=short --set train.task=denoising --set train.span_length=1 \
+  --set train.mask_rate=0.5 --set data.train=sentinels/train.h5 --set data.valid=sentinels/valid.h5
 expect 0 '' "$HEDDLE" evaluate --checkpoint infilling --text demo/valid.en
 grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -202,6 +203,7 @@ ExitCode plan(PlanOptions options) {
   options.settings.measure_seconds = options.measure_seconds.value_or(options.settings.measure_seconds);
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
   warn(left_out_warning("data.train", session.data().totals(), loaded.config.model.max_length));
+  std::ranges::for_each(session.data().warnings(), warn);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
   print_plan(options, session, loaded.config, found);

@@ -120,6 +120,7 @@ ExitCode dry_run(DryRun const& run) {
     }
   }
   warn(left_out_warning("data.train", session.data().totals(), config.model.max_length));
+  std::ranges::for_each(session.data().warnings(), warn);
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);

@@ -111,6 +111,9 @@ void Trainer::print_warnings() {
   for (std::string const& warning : warnings_about(config_)) {
     log_.warn(warning);
   }
+  for (std::string const& warning : mixture_->warnings()) {
+    log_.warn(warning);
+  }
   std::int64_t const longest = config_.model.max_length;
   log_.warn(left_out_warning("data.train", batches_->totals(), longest));
   if (valid_samples_) {

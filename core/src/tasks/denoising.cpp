@@ -133,14 +133,30 @@ class Denoising : public TextTask {
 /// 2020).
 class SpanCorruption final : public Denoising {
  public:
-  explicit SpanCorruption(TextTaskSpec const& spec) : Denoising(spec, 1), sentinels_(spec.sentinels) {}
+  explicit SpanCorruption(TextTaskSpec const& spec)
+      : Denoising(spec, 1), sentinels_(spec.sentinels), dataset_(spec.dataset) {}
+
+  std::string warning(std::int64_t longest) const override {
+    std::int64_t const spans = wanted_spans(longest, masked_tokens(longest));
+    if (spans <= std::ssize(sentinels_)) {
+      return "";
+    }
+    return fmt::format(
+        "{}: the longest samples have {} spans to mask by train.mask_rate and train.span_length, but the vocabulary "
+        "has "
+        "{} sentinels for them: their spans are longer than train.span_length; `heddle prepare --sentinels {}` without "
+        "--vocab-model learns a vocabulary with enough",
+        dataset_, spans, sentinels_.size(), spans);
+  }
 
  private:
-  std::int64_t number_of_spans(TextShape const& shape, std::int64_t masked) const override {
-    std::int64_t const kept = text_tokens(shape) - masked;
+  /// The spans of a sequence, if there are sentinels for all of them.
+  std::int64_t wanted_spans(std::int64_t tokens, std::int64_t masked) const {
     auto const mean = std::llround(static_cast<double>(masked) / span_length());
-    return std::clamp<std::int64_t>(mean, std::min<std::int64_t>(1, masked),
-                                    std::min({masked, kept + 1, std::ssize(sentinels_)}));
+    return std::clamp<std::int64_t>(mean, std::min<std::int64_t>(1, masked), std::min(masked, tokens - masked + 1));
+  }
+  std::int64_t number_of_spans(TextShape const& shape, std::int64_t masked) const override {
+    return std::min(wanted_spans(text_tokens(shape), masked), std::ssize(sentinels_));
   }
   std::int64_t target_tokens(std::int64_t /*tokens*/, std::int64_t masked, std::int64_t spans) const override {
     return masked + spans;
@@ -166,6 +182,7 @@ class SpanCorruption final : public Denoising {
   }
 
   std::vector<std::int32_t> sentinels_;
+  std::string dataset_;
 };
 
 /// Each span, which may be empty, is one mask token in the source; its length is drawn from a Poisson distribution. The

@@ -75,6 +75,16 @@ SampleTotals Mixture::totals(std::int64_t max_length) const {
   return totals;
 }
 
+std::vector<std::string> Mixture::warnings() const {
+  std::vector<std::string> warnings;
+  for (Corpus const& corpus : corpora_) {
+    if (std::string const warning = corpus.samples->warning(); !warning.empty()) {
+      warnings.push_back(warning);
+    }
+  }
+  return warnings;
+}
+
 std::string Mixture::describe() const {
   if (corpora_.size() == 1) {
     return corpora_.front().samples->describe();

@@ -97,6 +97,7 @@ class TextSamples final : public SampleSource {
             PackTokens& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override;
+  std::string warning() const override { return rule_.task->warning(totals(0, rule_.max_length).longest); }
 
  private:
   struct Window {

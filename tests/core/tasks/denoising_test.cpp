@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tasks/task.hpp>
 #include <numeric>
@@ -182,6 +183,19 @@ TEST_F(DenoisingTest, FewerSentinelsMakeLongerSpans) {
   auto const task = this->task(Noise::spans, 2);
   PackTokens const tokens = sample(*task, DenoisingTest::text(101, 3));
   EXPECT_EQ(std::ssize(tokens.source.id), 101 - 15 + 2);
+}
+
+TEST_F(DenoisingTest, SentinelsThatAreTooFewForTheLongestSequenceAreCounted) {
+  auto const enough = task(Noise::spans);
+  Tokens const source = sample(*enough, DenoisingTest::text(100, 3, false)).source.id;
+  auto const spans = std::ranges::count_if(source, [](std::int32_t id) { return id >= first_sentinel; });
+  EXPECT_EQ(spans, 5) << "15 % of 100 tokens, in spans of 3";
+  EXPECT_EQ(enough->warning(100), "");
+  EXPECT_EQ(task(Noise::spans, spans)->warning(100), "");
+  EXPECT_EQ(task(Noise::infilling, 1)->warning(100), "");
+  EXPECT_THAT(task(Noise::spans, spans - 1)->warning(100),
+              testing::AllOf(HasSubstr("x.h5: the longest samples have 5 spans"), HasSubstr("has 4 sentinels for them"),
+                             HasSubstr("`heddle prepare --sentinels 5`")));
 }
 
 TEST_F(DenoisingTest, AVocabularyWithoutThePiecesIsRefused) {

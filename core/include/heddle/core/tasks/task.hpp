@@ -58,6 +58,9 @@ class TextTask {
   virtual std::int64_t reserved_tokens() const { return 0; }
   /// Whether `predicted` and `fill` ask for the positions of end tokens.
   virtual bool needs_ends() const { return false; }
+  /// A message where samples of sequences with up to `longest` tokens are not as the keys of [train] say; empty: they
+  /// are.
+  virtual std::string warning(std::int64_t /*longest*/) const { return ""; }
   /// The sample's cost; `shape.ends` is not set.
   virtual SampleCost cost(TextShape const& shape) const = 0;
   /// The tokens that the sample's rows are to predict.

@@ -41,6 +41,8 @@ class Mixture {
   void read(std::span<SampleId const> samples, std::int32_t first_number, PackTokens& into) const;
   /// The totals of all sources' first epochs.
   SampleTotals totals(std::int64_t max_length) const;
+  /// The sources' warnings.
+  std::vector<std::string> warnings() const;
   /// "400 sentence pairs", or "news: 400 sentence pairs, 75.0 %; web: …".
   std::string describe() const;
 

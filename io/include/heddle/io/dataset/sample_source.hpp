@@ -50,6 +50,8 @@ class SampleSource {
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
   /// "400 sentence pairs".
   virtual std::string describe() const = 0;
+  /// A message where the vocabulary lacks pieces for samples as the configuration describes them; empty if it does not.
+  virtual std::string warning() const { return ""; }
 };
 
 /// Pairs in memory, the same in every epoch, in one window; a pair keeps its own sample number.
