@@ -39,6 +39,8 @@ encoder-only and decoder-only ones from --text.)";
       ("sentinels", with_default(prepared.sentinels, "N"),
        "special pieces <extra_id_0> … in a new vocabulary, for denoising with train.noise = \"spans\"; 100 are "
        "usual")  //
+      ("tag", po::value(&prepared.tags)->composing()->value_name("TAG"),
+       "a text that is one piece of a new vocabulary, for the tag of [data.corpus.NAME]; as often as needed")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
@@ -57,8 +59,8 @@ encoder-only and decoder-only ones from --text.)";
 }
 
 void check_options(po::variables_map const& values) {
-  for (char const* const name : {"vocab-size", "vocab-type", "sentinels"}) {
-    if (values.count("vocab-model") > 0 && !values[name].defaulted()) {
+  for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag"}) {
+    if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
       throw UsageError(fmt::format(
           "--{} says how to learn a vocabulary, but --vocab-model gives one: give only one of the two", name));
     }

@@ -156,6 +156,7 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
   training.mask_token = options.text.has_value();
+  training.tags = options.tags;
   training.sentinels = options.sentinels;
   training.invalid_utf8 = options.invalid_utf8;
   return Tokenizer::train(training);
@@ -358,6 +359,11 @@ void check(PrepareOptions const& options) {
   if (options.max_length < 1 || options.vocabulary_size < 1) {
     throw UsageError(fmt::format("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
                                  options.vocabulary_size));
+  }
+  for (std::string const& tag : options.tags) {
+    if (tag.empty() || tag.find_first_of(", \t\r\n") != std::string::npos) {
+      throw UsageError(fmt::format("--tag is \"{}\"; expected text without spaces and commas, such as <news>", tag));
+    }
   }
   if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {
     throw UsageError(fmt::format("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are",

@@ -61,6 +61,26 @@ std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& data
   return dataset.source_tokenizer().encode(corpus.tag);
 }
 
+/// A warning about a tag that has unknown pieces, which another tag may have too, or that is several pieces although it
+/// could be one. Tags with spaces, which are prompts, may be several.
+std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, std::vector<std::int32_t> const& tag) {
+  constexpr char const* start_of_word = "\u2581";  // a piece of its own in front of a tag
+  auto const unknown = std::ranges::count(tag, tokenizer.special_ids().unknown);
+  auto const pieces = std::ranges::count_if(tag, [&](std::int32_t id) { return tokenizer.piece(id) != start_of_word; });
+  bool const prompt = corpus.tag.find(' ') != std::string::npos;
+  if (unknown == 0 && (pieces <= 1 || prompt)) {
+    return "";
+  }
+  std::string const text = to_toml(OptionValue(corpus.tag));
+  return fmt::format(
+      "data.corpus.{}: the vocabulary {}; `heddle prepare --tag {}` without --vocab-model learns one in which it is a "
+      "single piece",
+      corpus.name,
+      unknown > 0 ? fmt::format("lacks characters of the tag {}, which are unknown tokens", text)
+                  : fmt::format("has the tag {} only as {} pieces", text, pieces),
+      prompt ? "\"<tag>\"" : text);
+}
+
 }  // namespace
 
 std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int64_t /*window*/) const {
@@ -87,11 +107,12 @@ std::string MemorySamples::describe() const {
 }
 
 DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed,
-                               std::vector<std::int32_t> tag)
+                               std::vector<std::int32_t> tag, std::string warning)
     : dataset_(dataset),
       form_(form),
       order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt),
-      tag_(std::move(tag)) {}
+      tag_(std::move(tag)),
+      warning_(std::move(warning)) {}
 
 SampleCost DatasetSamples::cost(std::int64_t /*epoch*/, std::int64_t index) const {
   std::int64_t const target = dataset_.length(SampleLength::target, index) + 1;
@@ -201,7 +222,8 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
                     "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
                     where, dataset.name()));
   }
-  return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag));
+  std::string warning = tag_warning(use.corpus, dataset.source_tokenizer(), tag);
+  return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag), std::move(warning));
 }
 
 }  // namespace heddle

@@ -175,6 +175,9 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   if (!symbols.empty()) {
     settings["control_symbols"] = symbols;  // no text is read as a control symbol
   }
+  if (!training.tags.empty()) {
+    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(training.tags, ","));
+  }
   SampleIterator iterator(sample);
   std::string model;
   auto const status = sentencepiece::SentencePieceTrainer::Train(settings, &iterator, &model);

@@ -204,6 +204,22 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
   EXPECT_THAT(message_of<ConfigError>([&] { this->mixture(data); }), HasSubstr("a tag stands in front of sources"));
 }
 
+TEST_F(CorporaTest, TagsThatAreUnknownOrSeveralPiecesGiveWarnings) {
+  TrainingData const data = open_training_data(config_);
+  auto const warning = [&](std::string const& tag) {
+    config_.data.corpora[1].tag = tag;
+    std::vector<std::string> const warnings = mixture(data).warnings();
+    return warnings.empty() ? "" : warnings.front();
+  };
+  EXPECT_EQ(warning(""), "");
+  EXPECT_EQ(warning("hundred"), "") << "a piece of its own";
+  EXPECT_EQ(warning("one two three"), "") << "a prompt";
+  EXPECT_EQ(warning("onetwothree").find("data.corpus.b: the vocabulary has the tag \"onetwothree\" only as "), 0U);
+  EXPECT_EQ(warning("<b>"),
+            "data.corpus.b: the vocabulary lacks characters of the tag \"<b>\", which are unknown tokens; `heddle "
+            "prepare --tag \"<b>\"` without --vocab-model learns one in which it is a single piece");
+}
+
 TEST_F(CorporaTest, CorporaThatDoNotFitTogetherAreNamed) {
   TrainingData const data = open_training_data(config_);
   EXPECT_THAT(this->mixture(data).describe(),

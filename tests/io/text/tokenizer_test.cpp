@@ -51,6 +51,29 @@ TEST(Tokenizer, LearnsTheSameModelAgainAndRoundTrips) {
   }
 }
 
+TEST(Tokenizer, ATagIsOnePieceWhereverItStands) {
+  TemporaryDirectory const directory;
+  auto training = training_on(directory.write("text", numbers_in_words(500)), "bpe", 60);
+  training.tags = {"<2de>", "<news>"};
+  training.sentinels = 2;
+  for (char const* const type : {"bpe", "unigram"}) {
+    training.type = type;
+    Tokenizer const tokenizer = Tokenizer::train(training);
+    EXPECT_EQ(tokenizer.size(), 60);
+    EXPECT_EQ(tokenizer.sentinels().size(), 2U);
+    for (std::string const& tag : training.tags) {
+      std::vector<int32_t> ids = tokenizer.encode(tag);
+      EXPECT_EQ(ids.size(), 2U);
+      EXPECT_EQ(tokenizer.piece(ids.front()), "\u2581");
+      EXPECT_EQ(tokenizer.piece(ids.back()), tag);
+      std::vector<int32_t> const word = tokenizer.encode("fünf");
+      ids.insert(ids.end(), word.begin(), word.end());
+      EXPECT_EQ(tokenizer.encode(tag + " fünf"), ids) << "a tag in front of a source is the tag in front of its text";
+      EXPECT_EQ(tokenizer.decode(ids), tag + " fünf");
+    }
+  }
+}
+
 TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
   TemporaryDirectory const directory;
   Tokenizer const tokenizer = Tokenizer::train(training_on(directory.write("text", numbers_in_words(100)), "bpe", 40));

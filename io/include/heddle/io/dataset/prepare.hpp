@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace heddle {
 
@@ -21,7 +22,8 @@ struct PrepareOptions {
 
   int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
-  int64_t sentinels = 0;  ///< pieces for masked spans in a new vocabulary (TokenizerTraining)
+  std::vector<std::string> tags = {};  ///< pieces for [data.corpus.NAME] tag in a new vocabulary (TokenizerTraining)
+  int64_t sentinels = 0;               ///< pieces for masked spans in a new vocabulary (TokenizerTraining)
   bool separate_vocabularies = false;
   std::optional<std::filesystem::path> source_model;  ///< an existing SentencePiece model instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary

@@ -80,9 +80,10 @@ class MemorySamples final : public SampleSource {
 /// the dataset's order. Keeps a reference to the dataset.
 class DatasetSamples final : public SampleSource {
  public:
-  /// `tag` is put in front of each source, which the form must have.
+  /// `tag` is put in front of each source, which the form must have; `warning` is about it.
   explicit DatasetSamples(Dataset const& dataset, PairForm form = PairForm::pairs,
-                          std::optional<std::uint64_t> seed = std::nullopt, std::vector<std::int32_t> tag = {});
+                          std::optional<std::uint64_t> seed = std::nullopt, std::vector<std::int32_t> tag = {},
+                          std::string warning = "");
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
@@ -96,6 +97,7 @@ class DatasetSamples final : public SampleSource {
             PackTokens& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override;
+  std::string warning() const override { return warning_; }
 
  private:
   TokenSequence prefixed(std::int64_t index, std::int32_t number) const;
@@ -104,6 +106,7 @@ class DatasetSamples final : public SampleSource {
   PairForm form_;
   WindowOrder order_;
   std::vector<std::int32_t> tag_;
+  std::string warning_;
   /// With a tag, by max_length: found by asking for every sample's cost.
   mutable std::map<std::int64_t, SampleTotals> tagged_totals_;
   mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again

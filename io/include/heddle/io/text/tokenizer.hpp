@@ -19,6 +19,7 @@ struct TokenizerTraining {
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
+  std::vector<std::string> tags = {};            ///< texts that are one piece wherever they stand
   int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are not learned from
   int64_t sample_bytes =
