@@ -6,6 +6,9 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "inference/trained_model.hpp"
 #include "report/warning.hpp"
@@ -15,7 +18,7 @@ namespace heddle {
 
 namespace {
 
-constexpr std::string_view arrow = " -> ";
+constexpr std::string_view arrow = " ->";
 
 Checkpoint open_source(std::string const& place, Communicator const& world) {
   TrainedModelOptions options;
@@ -48,29 +51,72 @@ void require_matches(std::vector<std::string> const& patterns, std::vector<std::
   }
 }
 
-}  // namespace
+/// A rule "THERE -> HERE" of train.initialize_rename.
+struct Rename {
+  std::string there;  ///< a pattern with one * or none
+  std::string here;   ///< with as many; "": the parameters are left there
 
-std::string renamed(std::string const& name, std::vector<std::string> const& rules, std::string const& place) {
-  for (std::string const& rule : rules) {
-    std::size_t const at = rule.find(arrow);
-    std::string const there = rule.substr(0, at);
-    std::string const here = at == rule.npos ? "" : rule.substr(at + arrow.size());
-    auto const stars = std::ranges::count(there, '*');
-    if (there.empty() || here.empty() || stars > 1 || std::ranges::count(here, '*') != stars) {
-      throw ConfigError(
-          fmt::format("{} has \"{}\"; expected \"NAME THERE -> NAME HERE\" with one * or none on both "
-                      "sides, such as \"decoder.* -> encoder.*\"",
-                      place, rule));
-    }
-    if (!matches_pattern(there, name)) {
-      continue;
-    }
+  /// The name here of a parameter that the pattern matches.
+  std::string renamed(std::string const& name) const {
     std::size_t const star = there.find('*');
-    std::string const rest = star == there.npos ? "" : name.substr(star, name.size() - there.size() + 1);
-    return stars == 0 ? here : here.substr(0, here.find('*')) + rest + here.substr(here.find('*') + 1);
+    if (star == there.npos || here.empty()) {
+      return here;
+    }
+    std::string const rest = name.substr(star, name.size() - there.size() + 1);
+    return here.substr(0, here.find('*')) + rest + here.substr(here.find('*') + 1);
   }
-  return name;
+};
+
+/// Throws ConfigError, which begins with `place`, for a rule that is not of this form.
+Rename parse_rename(std::string const& rule, std::string const& place) {
+  std::size_t const at = rule.find(arrow);
+  Rename rename{.there = rule.substr(0, at), .here = at == rule.npos ? "" : rule.substr(at + arrow.size())};
+  rename.here.erase(0, rename.here.find_first_not_of(' '));
+  auto const stars = std::ranges::count(rename.there, '*');
+  if (at == rule.npos || rename.there.empty() || stars > 1 ||
+      (!rename.here.empty() && std::ranges::count(rename.here, '*') != stars)) {
+    throw ConfigError(
+        fmt::format("{} has \"{}\"; expected \"NAME THERE -> NAME HERE\" with one * or none on both sides, such as "
+                    "\"decoder.* -> encoder.*\", or \"NAME THERE ->\" for parameters to be left there",
+                    place, rule));
+  }
+  return rename;
 }
+
+/// The names there by names here. The rules are applied in their order: a parameter fills every place that one gives
+/// it, up to one that leaves it there, and a place is filled by the first rule that has a parameter for it. A parameter
+/// that no rule matches keeps its name, if that place is not filled.
+std::map<std::string, std::string> sources_by_place(std::vector<std::string> const& names,
+                                                    std::vector<std::string> const& rules, std::string const& place) {
+  std::map<std::string, std::string> sources;
+  std::vector<std::string> patterns;
+  std::set<std::string> matched;
+  std::set<std::string> left;
+  for (std::string const& text : rules) {
+    Rename const rule = parse_rename(text, place);
+    patterns.push_back(rule.there);
+    for (std::string const& name : names) {
+      if (!matches_pattern(rule.there, name) || left.contains(name)) {
+        continue;
+      }
+      matched.insert(name);
+      if (rule.here.empty()) {
+        left.insert(name);
+      } else {
+        sources.try_emplace(rule.renamed(name), name);
+      }
+    }
+  }
+  require_matches(patterns, names, place);
+  for (std::string const& name : names) {
+    if (!matched.contains(name)) {
+      sources.try_emplace(name, name);
+    }
+  }
+  return sources;
+}
+
+}  // namespace
 
 Initialization::Initialization(Setup const& setup, Communicator const& world)
     : checkpoint_(open_source(setup.config.train.initialize_from, world)) {
@@ -86,22 +132,11 @@ Initialization::Initialization(Setup const& setup, Communicator const& world)
 
 void Initialization::find_sources(Setup const& setup) {
   TrainConfig const& train = setup.config.train;
-  std::string const place = train.places.of("initialize_rename");
-  std::map<std::string, std::string> there_by_here;
-  std::vector<std::string> renames;
+  std::vector<std::string> names;
   for (TensorInfo const& tensor : checkpoint_.tensors()) {
-    std::string const here = renamed(tensor.name, train.initialize_rename, place);
-    auto const [found, added] = there_by_here.try_emplace(here, tensor.name);
-    if (!added) {
-      throw ConfigError(fmt::format("{}: {} and {} both become {}", place, found->second, tensor.name, here));
-    }
-    renames.push_back(tensor.name);
+    names.push_back(tensor.name);
   }
-  std::vector<std::string> patterns;
-  for (std::string const& rule : train.initialize_rename) {
-    patterns.push_back(rule.substr(0, rule.find(arrow)));
-  }
-  require_matches(patterns, renames, place);
+  auto const there_by_here = sources_by_place(names, train.initialize_rename, train.places.of("initialize_rename"));
   require_matches(train.initialize_missing, setup.model.names(), train.places.of("initialize_missing"));
   std::vector<std::string> problems;
   setup.model.for_each_parameter([&](ParameterDescription const& parameter) {
@@ -111,7 +146,7 @@ void Initialization::find_sources(Setup const& setup) {
       auto const& shape = checkpoint_.tensor(found->second).shape;
       if (shape == parameter.shape.to_vector()) {
         sources_.insert({parameter.name, found->second});
-        there_by_here.erase(found);
+        std::erase(names, found->second);
         return;
       }
       problem += fmt::format(" ({} there, {} here)", Shape(shape).to_string(), parameter.shape.to_string());
@@ -127,9 +162,7 @@ void Initialization::find_sources(Setup const& setup) {
         train.places.of("initialize_from"), train.initialize_from, checkpoint_.directory().string(),
         readable_count(problems.size()), readable_count(setup.model.names().size()), shortened(problems)));
   }
-  for (auto const& [here, there] : there_by_here) {
-    left_.push_back(there);
-  }
+  left_ = std::move(names);
 }
 
 void Initialization::apply(ParameterSet& parameters) const {

@@ -43,8 +43,4 @@ class Initialization {
   std::vector<std::string> notes_;
 };
 
-/// The name that the first of the rules "THERE -> HERE" which matches it gives a parameter; its own if none does.
-/// Throws ConfigError, which begins with `place`, for a rule that is not of this form.
-std::string renamed(std::string const& name, std::vector<std::string> const& rules, std::string const& place);
-
 }  // namespace heddle

@@ -311,7 +311,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("initialize_missing", train.initialize_missing, any(),
             "patterns of parameters that may be missing there and then start new; * matches any text");
   keys.free("initialize_rename", train.initialize_rename, any(),
-            "\"THERE -> HERE\": names of parameters, with one * or none on both sides");
+            "\"THERE -> HERE\": names of parameters, with one * or none on both sides; \"THERE ->\": not taken");
   keys.free("check_every_steps", train.check_every_steps, at_least(0),
             "steps between comparisons of replicas; 0: only before checkpoints");
   keys.free("hang_seconds", train.hang_seconds, at_least(0),

@@ -119,7 +119,7 @@ TEST_F(InitializationTest, RefusesWhatWouldStartNewUnasked) {
   EXPECT_THAT(refusal(), HasSubstr("initialize_missing has the pattern \"d\", which no parameter's name matches"));
 }
 
-TEST_F(InitializationTest, RefusesRulesThatAreNoneOrMatchNothingOrTwice) {
+TEST_F(InitializationTest, RefusesRulesThatAreNoneOrMatchNothing) {
   declare("b", {4});
   for (std::string const rule : {"b", "b->c", "-> c", "b* -> c", "b -> c*", "*b* -> *c*", " -> "}) {
     config_.train.initialize_rename = {rule};
@@ -130,8 +130,35 @@ TEST_F(InitializationTest, RefusesRulesThatAreNoneOrMatchNothingOrTwice) {
   config_.train.initialize_rename = {"x.* -> y.*"};
   EXPECT_THAT(refusal(),
               HasSubstr("has the pattern \"x.*\", which no parameter's name matches; names are a, b, old.c"));
-  config_.train.initialize_rename = {"a -> b"};
-  EXPECT_THAT(refusal(), HasSubstr("a and b both become b"));
+}
+
+TEST_F(InitializationTest, OneParameterFillsSeveralPlaces) {
+  declare("encoder.c", {5});
+  declare("decoder.c", {5});
+  config_.train.initialize_rename = {"old.* -> encoder.*", "old.* -> decoder.*"};
+  Initialization const planned = plan();
+  planned.apply(parameters_);
+  EXPECT_EQ(first_of("encoder.c"), 3000);
+  EXPECT_EQ(first_of("decoder.c"), 3000);
+  EXPECT_THAT(planned.describe(),
+              ElementsAre(HasSubstr("2 taken, 2 of them under another name; 0 start new; 2 left"), "left there: a, b"));
+}
+
+TEST_F(InitializationTest, TheFirstRuleForAPlaceCountsAndOneLeavesParametersThere) {
+  declare("b", {5});
+  config_.train.initialize_rename = {"old.c -> b", "a -> b"};
+  Initialization const planned = plan();
+  planned.apply(parameters_);
+  EXPECT_EQ(first_of("b"), 3000);
+  EXPECT_THAT(planned.describe(), testing::Contains("left there: a, b"));
+  for (std::string const dropped : {"old.* ->", "old.* -> "}) {
+    config_.train.initialize_rename = {dropped, "old.c -> b"};
+    EXPECT_THAT(refusal(), HasSubstr("b ([4] there, [5] here)")) << "a rule behind it is not asked";
+  }
+  config_.train.initialize_rename = {"b ->"};
+  EXPECT_THAT(refusal(), HasSubstr("has no values for 1 of this run's 1 parameters: b;"));
+  config_.train.initialize_missing = {"b"};
+  EXPECT_THAT(plan().describe(), testing::Contains("start new: b"));
 }
 
 TEST_F(InitializationTest, RefusesAnotherVocabularyAndAPlaceWithoutACheckpoint) {

@@ -83,7 +83,7 @@ struct TrainConfig {
   std::int64_t check_every_steps = 0;   ///< steps between comparisons of replicas; 0: only before checkpoints
   std::string initialize_from;          ///< a run or a checkpoint whose parameters a new run starts with; empty: none
   std::vector<std::string> initialize_missing;  ///< patterns of parameters that may be missing there
-  std::vector<std::string> initialize_rename;   ///< "PATTERN THERE -> PATTERN HERE", each with at most one *
+  std::vector<std::string> initialize_rename;   ///< "PATTERN THERE -> PATTERN HERE", at most one * in each
   double hang_seconds = 600;  ///< without progress on any rank after which the run ends with 86; 0: never
   KeyPlaces places{.section = "train"};
 
