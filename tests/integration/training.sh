@@ -141,6 +141,7 @@ train 0 0 --set run.directory=grouped --set train.steps=31 --set optimizer.group
   --set 'optimizer.group.still.parameters=["encoder.layers.*"]'
 grep -q '^changed since the checkpoint: optimizer.group.still.frozen = true, before (not set)' log ||
   fail "another group was not reported"
+grep -Eq '^[0-9,]+ parameters \([0-9,]+ of them frozen\), training on' log || fail "frozen parameters are not counted"
 
 # --fresh starts beside the old run and does not change it.
 train 0 0 --fresh --set run.directory=alone --set train.steps=5

@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <memory>
@@ -13,6 +14,20 @@
 
 // The trainer's messages, and its reports at the start and at the end of a run.
 namespace heddle {
+
+namespace {
+
+/// "12,345 parameters (2,345 of them frozen)".
+std::string describe_parameters(WholeModel const& model, OptimizerConfig const& optimizer) {
+  std::int64_t frozen = 0;
+  model.for_each_parameter([&](ParameterDescription const& parameter) {
+    frozen += update_rule(optimizer, parameter.name).frozen ? parameter.shape.size() : 0;
+  });
+  return fmt::format("{} parameters{}", readable_count(model.elements()),
+                     frozen > 0 ? fmt::format(" ({} of them frozen)", readable_count(frozen)) : "");
+}
+
+}  // namespace
 
 void Trainer::print_start() {
   directory_->replace_file("config.toml", to_toml(config_));
@@ -27,7 +42,7 @@ void Trainer::print_start() {
                           setup_.directory.string()));
   }
   log_.info(fmt::format(
-      "{} parameters, training on {}{}", readable_count(whole_model_->elements()), mixture_->describe(),
+      "{}, training on {}{}", describe_parameters(*whole_model_, config_.optimizer), mixture_->describe(),
       batches_->totals().left_out > 0
           ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
           : ""));

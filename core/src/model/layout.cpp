@@ -73,6 +73,22 @@ std::string pipeline_problem(Config const& config, ModelDescription const& model
                                                   list_shapes(layouts)));
 }
 
+/// Sentences for the keys of frozen groups that would only say how to update their parameters.
+std::vector<std::string> keys_of_frozen_groups(OptimizerConfig const& optimizer) {
+  std::vector<std::string> notes;
+  for (ParameterGroup const& group : optimizer.groups) {
+    auto const note = [&](bool set, std::string const& key) {
+      if (set && group.rule.frozen) {
+        notes.push_back(fmt::format("{} has no effect where the group is frozen", group.places.of(key)));
+      }
+    };
+    note(group.rule.learning_rate_factor != UpdateRule().learning_rate_factor, "learning_rate_factor");
+    note(group.rule.weight_decay != optimizer.weight_decay, "weight_decay");
+    note(!group.rule.name.empty() && group.rule.name != optimizer.name, "name");
+  }
+  return notes;
+}
+
 }  // namespace
 
 std::string layout_problem(Config const& config, ModelDescription const& model, MeshShape const& shape,
@@ -165,6 +181,7 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   };
   note_start(config.train.initialize_missing, "initialize_missing");
   note_start(config.train.initialize_rename, "initialize_rename");
+  std::ranges::move(keys_of_frozen_groups(config.optimizer), std::back_inserter(notes));
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");
   note_axis(parallel.pipeline_schedule == PipelineSchedule::interleaved, MeshAxis::pipeline, "pipeline_schedule");

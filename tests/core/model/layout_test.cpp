@@ -113,6 +113,25 @@ TEST(Layout, KeysWithoutEffectAreNoted) {
   EXPECT_TRUE(keys_without_effect(Config(), mesh_of(Config(), 0, 1), tasks.of(Config())).empty());
 }
 
+TEST(Layout, KeysOfFrozenGroupsThatHaveNoEffectAreNoted) {
+  TaskRegistry tasks;
+  register_tasks(tasks);
+  auto const notes = [&](std::string const& frozen) {
+    Config const config = parse_config(
+        "[optimizer]\nweight_decay = 0.1\n[optimizer.group.still]\n"
+        "parameters = [\"encoder.*\"]\nlearning_rate_factor = 0.5\nname = \"sgd\"\n"
+        "weight_decay = 0\n[optimizer.group.usual]\nparameters = [\"decoder.*\"]\n"
+        "frozen = true\n",
+        "run.toml", {"optimizer.group.still.frozen=" + frozen});
+    return keys_without_effect(config, mesh_of(config, 0, 1), tasks.of(config));
+  };
+  EXPECT_TRUE(notes("false").empty());
+  std::string const end = " has no effect where the group is frozen";
+  EXPECT_THAT(notes("true"), ElementsAre("run.toml:5:1: optimizer.group.still.learning_rate_factor" + end,
+                                         "run.toml:7:1: optimizer.group.still.weight_decay" + end,
+                                         "run.toml:6:1: optimizer.group.still.name" + end));
+}
+
 TEST(Layout, MoreStagesThanLayersAreRefused) {
   EXPECT_THAT(refused(config_with(6, 1, 1, 1), 6), HasSubstr("with 6 ranks, these layouts work"));
   Config interleaved = config_with(3, 1, 1, 1);

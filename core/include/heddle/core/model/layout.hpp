@@ -28,7 +28,7 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
                          std::int64_t longest_sequence);
 
 /// A sentence for each key that is set but has no effect: of [parallel] on this mesh, of a stack that the model does
-/// not have, and of another task than the configuration's.
+/// not have, of another task than the configuration's, and of frozen groups of parameters.
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh, Task const& task);
 
 /// Names the tables that model.tie_embeddings ties if the two vocabularies are separate; "" if it ties all or none.
