@@ -221,10 +221,20 @@ expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encod
   "$HEDDLE" generate --checkpoint encoder
 expect 78 'measures a task that learns from text, but .*model.stacks = \["encoder", "decoder"\] learns from pairs' \
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
-expect 78 'heddle translate needs a model that translates: .*model.stacks = \["decoder"\] has no encoder' \
+expect 78 'has no decoder, .*; `heddle evaluate --text` measures such a model' "$HEDDLE" generate --checkpoint encoder
+expect 78 'heddle translate needs .* has no encoder, .*; `heddle generate` continues text with a decoder-only model' \
   "$HEDDLE" translate --checkpoint decoder
-expect 78 'heddle evaluate --source needs a model that translates: .*; --text measures a model that learned from text' \
-  "$HEDDLE" evaluate --checkpoint encoder --source demo/test.en --reference demo/test.de
+for command in translate "evaluate --source demo/test.en --reference demo/test.de"; do
+  # shellcheck disable=SC2086 # words
+  expect 78 'needs a model that translates: .*; `heddle evaluate --text` measures such a model' \
+    "$HEDDLE" $command --checkpoint encoder
+done
+expect 78 '; if it learned from pairs, `heddle generate --end-prompt` translates, and `heddle evaluate --hypotheses`' \
+  "$HEDDLE" evaluate --checkpoint prefix-pairs --source demo/test.en --reference demo/test.de
+expect 78 'measures translations: .*"denoising" learns from text, .*; `heddle evaluate --text` measures such a model' \
+  "$HEDDLE" evaluate --checkpoint infilling --source demo/test.en --reference demo/test.de
+input=sentences expect 0 'warning: .*"denoising" learns from text, not from translations' \
+  "$HEDDLE" translate --checkpoint infilling
 expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
 echo > blank
 expect 65 'blank: none of its 1 lines has a token' "$HEDDLE" evaluate --checkpoint encoder --text blank

@@ -42,6 +42,29 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, Mod
   return model;
 }
 
+std::string commands_for(ModelDescription const& model) {
+  if (model.stacks.size() > 1) {
+    return "";
+  }
+  if (model.no_generation_reason()) {
+    return "; `heddle evaluate --text` measures such a model";
+  }
+  return fmt::format(
+      "; `heddle generate` continues text with a decoder-only model, and `heddle evaluate --text` measures it{}",
+      model.needs_prefixes() ? "; if it learned from pairs, `heddle generate --end-prompt` translates, and "
+                               "`heddle evaluate --hypotheses` measures that"
+                             : "");
+}
+
+std::string no_translations(TrainedModel const& model) {
+  return model.task().pairs(model.needs_prefixes())
+             ? ""
+             : fmt::format(
+                   "{} learns from text, not from translations; `heddle evaluate --text` measures such a model, "
+                   "and train.initialize_from trains it further, on pairs",
+                   place_of_task(model.config()));
+}
+
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output) {
   description.add_options()  //
@@ -110,6 +133,7 @@ void convert_text(TextCommandOptions const& options, CommandWords const& words, 
   require_valid(options.generation);
   LineSource text(options.text);
   auto const model = open_model(options.model, require);
+  warn(no_translations(*model));
   TextOutput output(options.output, {text.path()});
   auto const write = [&](TrainedModel const& used, std::vector<GeneratedLine> const& lines) {
     std::string formatted;

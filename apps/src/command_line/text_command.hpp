@@ -21,6 +21,12 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
 /// TrainedModel::open; standard error names the checkpoints that it skipped.
 std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require);
 
+/// The commands for a model of one stack, as the end of a message: "; `heddle evaluate --text` measures such a model";
+/// "" for others.
+std::string commands_for(ModelDescription const& model);
+/// A message if the model's task learns from text only, so that its output is no translation; else "".
+std::string no_translations(TrainedModel const& model);
+
 /// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are nouns for the help:
 /// "sentence" and "translation". require_valid checks their values.
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,

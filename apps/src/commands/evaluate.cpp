@@ -199,9 +199,12 @@ void evaluate_model(EvaluateOptions const& options) {
   require_equal_lines(reading, options.reference);
   LineSource text(reading, options.reference);
   auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle evaluate --source", "; --text measures a model that learned from text");
+    require_translation(description, "heddle evaluate --source", commands_for(description));
   };
   auto const model = open_model(options.model, require);
+  if (std::string const reason = no_translations(*model); !reason.empty()) {
+    throw ConfigError("heddle evaluate --source measures translations: " + reason);
+  }
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
     output.emplace(options.output, std::vector{options.source, options.reference});

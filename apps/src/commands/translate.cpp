@@ -39,7 +39,7 @@ ExitCode run_translate(Arguments const& arguments) {
   TextCommandOptions options{.model = {}, .generation = {.beam_size = 5}, .text = {}};
   bool const n_best = parse_options(translate_syntax(options), arguments).count("n-best") > 0;
   auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle translate", "; a decoder-only model continues text: `heddle generate`");
+    require_translation(description, "heddle translate", commands_for(description));
   };
   convert_text(
       options, {"translate", "first", "translated"}, require,

@@ -34,11 +34,12 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
   for (std::string const& plugin : ending.plugins) {
     checkpoint += " --plugin " + quoted_for_shell(plugin);
   }
-  if (!no_translation_reason(model)) {
+  if (!no_translation_reason(model) && !ending.from_text) {
     return fmt::format("heddle translate --checkpoint {} < TEXT", checkpoint);
   }
-  return model.no_generation_reason() ? fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint)
-                                      : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
+  return model.no_generation_reason() || model.stacks.size() > 1
+             ? fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint)
+             : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
 }
 
 /// The best loss and BLEU, on a line of their own; "" where nothing was validated.

@@ -129,7 +129,8 @@ Ending Trainer::outcome(std::string const& how) const {
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
           .command = setup_.resume_command,
-          .plugins = config_.plugins.paths};
+          .plugins = config_.plugins.paths,
+          .from_text = data_->has_lines()};
 }
 
 void Trainer::end_finished() {
