@@ -139,6 +139,7 @@ printf 'x' | dd of="$shard" bs=1 seek=5000 conv=notrunc status=none
 input=some.en expect 0 'skipped a checkpoint that does not verify.*step-00000030' \
   "$HEDDLE" translate --checkpoint damaged --which last
 expect 65 "$last" "$HEDDLE" translate --checkpoint "$last"
+[ "$(grep -o "$last" stderr | wc -l)" = 1 ] || fail "a checkpoint's path is printed twice"
 expect 65 "$last" "$HEDDLE" inspect "$last"
 
 # evaluate

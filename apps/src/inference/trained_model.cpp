@@ -124,6 +124,9 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKey
     }
   }
   if (checkpoints.size() < wanted) {
+    if (wanted == 1 && skipped.size() == 1) {
+      throw DataError(skipped.front());
+    }
     throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted\n  {}", options.checkpoint,
                                 checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
                                 fmt::join(skipped, "\n  ")));

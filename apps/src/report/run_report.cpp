@@ -44,7 +44,7 @@ json::value own_slurm_step() {
 }
 
 json::object bytes(MemoryUse const& use) {
-  return {{"parameters", use.parameters}, {"gradients", use.gradients},     {"moments", use.state},
+  return {{"parameters", use.parameters}, {"gradients", use.gradients},     {"state", use.state},
           {"kernels", use.kernels},       {"activations", use.activations}, {"total", use.total()}};
 }
 

@@ -18,15 +18,15 @@ TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::o
 /// The first names of a list, and how many others there are.
 std::string shortened(std::vector<std::string> const& names);
 
-/// This rank's part of every parameter, and the moments that it keeps, as far as the checkpoint has them.
+/// This rank's part of every parameter, and the optimizer state that it keeps, as far as the checkpoint has them.
 std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet const& parameters,
                                     DistributedOptimizer const& optimizer);
 
 /// Messages about optimizer state of `tensors` that the checkpoint lacks: it starts at zero.
 std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors);
 
-/// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
-/// wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.
+/// Reads this rank's part of every parameter and of the optimizer state that it keeps; the layout may differ from the
+/// one that wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer);
 

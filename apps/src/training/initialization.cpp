@@ -156,11 +156,11 @@ void Initialization::find_sources(Setup const& setup) {
     (may_be_new ? new_ : problems).push_back(may_be_new ? parameter.name : problem);
   });
   if (!problems.empty()) {
-    throw ConfigError(fmt::format(
-        "{} = \"{}\": {} has no values for {} of this run's {} parameters: {}; name those that are to start new in "
-        "train.initialize_missing, or say which are meant in train.initialize_rename",
-        train.places.of("initialize_from"), train.initialize_from, checkpoint_.directory().string(),
-        readable_count(problems.size()), readable_count(setup.model.names().size()), shortened(problems)));
+    throw ConfigError(
+        fmt::format("{}: {} has no values for {} of this run's {} parameters: {}; name those that are to start new in "
+                    "train.initialize_missing, or say which are meant in train.initialize_rename",
+                    train.places.of("initialize_from"), checkpoint_.directory().string(),
+                    readable_count(problems.size()), readable_count(setup.model.names().size()), shortened(problems)));
   }
   left_ = std::move(names);
 }

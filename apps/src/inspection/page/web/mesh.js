@@ -1,6 +1,6 @@
 // The mesh of ranks, as report.json has it: what each rank holds, its memory and its communication.
 const mesh_axes = ['pipeline', 'data', 'context', 'tensor'];
-const memory_parts = ['parameters', 'gradients', 'moments', 'kernels', 'activations'];
+const memory_parts = ['parameters', 'gradients', 'state', 'kernels', 'activations'];
 const rank_box = {width: 66, height: 42, gap: 6};
 const max_drawn_ranks = 512;
 
@@ -13,7 +13,8 @@ function show_mesh() {
 }
 
 function used_memory(rank) {
-  return rank.memory && (rank.memory.measured || rank.memory.planned) || {};
+  const memory = rank.memory && (rank.memory.measured || rank.memory.planned) || {};
+  return {...memory, state: memory.state || memory.moments};  // its name in earlier reports
 }
 
 function mesh_of(run) {
