@@ -59,5 +59,5 @@ ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-s
 ends 65 "${train[@]}" --dry-run --set run.directory=fourth "${start[@]}" --set data.train=other/train.h5
 grep -q "was trained with another vocabulary" log || fail "a dry run does not refuse the vocabulary"
 ends 65 "${train[@]}" --set run.directory=fourth "${start[@]}" --set data.train=other/train.h5
-grep -q "was trained with another vocabulary than data.train has.*--vocab-model" log || fail "the vocabulary is not refused"
+grep -q "was trained with another vocabulary than this run's data have.*--vocab-model" log || fail "the vocabulary is not refused"
 echo "initialize: all as promised"

@@ -202,8 +202,7 @@ ExitCode plan(PlanOptions options) {
   options.settings.machines.node_memory = node_memory(options.memory);
   options.settings.measure_seconds = options.measure_seconds.value_or(options.settings.measure_seconds);
   PlanSession session(loaded.config, loaded.registries, runtime.execution(), options.settings);
-  warn(left_out_warning("data.train", session.data().totals(), loaded.config.model.max_length));
-  std::ranges::for_each(session.data().warnings(), warn);
+  std::ranges::for_each(warnings_about(session.data().mixture(), loaded.config.model.max_length), warn);
   session.measure(session.candidates());
   Plan const found = session.planner().best_layouts(static_cast<std::size_t>(options.best));
   print_plan(options, session, loaded.config, found);

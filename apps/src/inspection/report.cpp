@@ -26,9 +26,14 @@ constexpr std::size_t example_pairs = 2;
 std::optional<Dataset> data_of(Config const& config, Notes& notes) {
   std::vector<std::string> reasons;
   std::vector<std::string> paths{dataset_in(config.data.valid, "valid.h5")};
-  paths.insert(paths.end(), config.data.train.begin(), config.data.train.end());
+  auto const add = [&paths](std::vector<std::string> const& files) {
+    for (std::string const& file : files) {
+      paths.push_back(dataset_in(file, "train.h5"));
+    }
+  };
+  add(config.data.train);
   for (CorpusConfig const& corpus : config.data.corpora) {
-    paths.insert(paths.end(), corpus.train.begin(), corpus.train.end());
+    add(corpus.train);
   }
   for (std::string const& path : paths) {
     std::error_code problem;

@@ -119,8 +119,7 @@ ExitCode dry_run(DryRun const& run) {
       print_notes({tied});
     }
   }
-  warn(left_out_warning("data.train", session.data().totals(), config.model.max_length));
-  std::ranges::for_each(session.data().warnings(), warn);
+  std::ranges::for_each(warnings_about(session.data().mixture(), config.model.max_length), warn);
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);

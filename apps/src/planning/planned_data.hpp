@@ -35,7 +35,7 @@ class PlannedData final : public BatchSamples {
   /// "30,000 sentence pairs", or that they are random.
   std::string describe() const;
   SampleTotals const& totals() const { return totals_; }
-  std::vector<std::string> warnings() const { return mixture_->warnings(); }
+  Mixture const& mixture() const { return *mixture_; }
   /// The tokens of a global batch: train.batch_tokens, or all of the data's if these are fewer.
   std::int64_t batch_tokens() const { return batch_tokens_; }
   /// Real tokens of the planned batches, source and target, on average.

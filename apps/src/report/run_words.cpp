@@ -124,6 +124,18 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
       readable_count(totals.left_out + totals.usable), max_length);
 }
 
+std::vector<std::string> warnings_about(Mixture const& mixture, std::int64_t max_length) {
+  std::vector<std::string> warnings = mixture.warnings();
+  for (Corpus const& corpus : mixture.corpora()) {
+    std::string const warning =
+        left_out_warning(corpus_key(corpus.name), corpus.samples->totals(0, max_length), max_length);
+    if (!warning.empty()) {
+      warnings.push_back(warning);
+    }
+  }
+  return warnings;
+}
+
 boost::json::object energy_object(double joules, double tokens, std::string_view source, std::string_view reason) {
   boost::json::object energy{
       {"joules", nullptr}, {"joules_per_million_tokens", nullptr}, {"source", nullptr}, {"reason", nullptr}};

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <optional>
 #include <string>
@@ -40,6 +41,9 @@ struct Ending {
 /// A warning where at least 1 % of a dataset's samples are longer than model.max_length and so left out; else "".
 /// `key` is the dataset's: "data.train".
 std::string left_out_warning(std::string const& key, SampleTotals const& totals, std::int64_t max_length);
+
+/// Its warnings, and left_out_warning of each of its corpora.
+std::vector<std::string> warnings_about(Mixture const& mixture, std::int64_t max_length);
 
 /// The "energy" of a report.json (docs/run-directory.md): unknown unless `reason` is empty.
 boost::json::object energy_object(double joules, double tokens, std::string_view source, std::string_view reason);

@@ -39,7 +39,7 @@ std::vector<std::string> keys_without(std::vector<std::string> const& names, std
   std::vector<std::string> keys;
   for (std::string const& name : names) {
     if (std::ranges::find(others, name) == others.end()) {
-      keys.push_back(name.empty() ? "data.train" : "data.corpus." + name);
+      keys.push_back(corpus_key(name));
     }
   }
   return keys;
@@ -213,10 +213,10 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
   }
   if (checkpoint.contents().source_model != data.vocabulary().source.model() ||
       checkpoint.contents().target_model != data.vocabulary().target.model()) {
-    throw DataError(
-        fmt::format("{} was trained with another vocabulary than data.train has; name the dataset that the run "
-                    "started with, or start over with --fresh",
-                    where));
+    throw DataError(fmt::format(
+        "{} was trained with another vocabulary than {} has; name the dataset that the run started with, or "
+        "start over with --fresh",
+        where, data.name()));
   }
   if (has_new_data(checkpoint, data) && !new_data) {
     throw ConfigError(fmt::format(

@@ -111,11 +111,10 @@ void Trainer::print_warnings() {
   for (std::string const& warning : warnings_about(config_)) {
     log_.warn(warning);
   }
-  for (std::string const& warning : mixture_->warnings()) {
+  std::int64_t const longest = config_.model.max_length;
+  for (std::string const& warning : warnings_about(*mixture_, longest)) {
     log_.warn(warning);
   }
-  std::int64_t const longest = config_.model.max_length;
-  log_.warn(left_out_warning("data.train", batches_->totals(), longest));
   if (valid_samples_) {
     log_.warn(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
   }

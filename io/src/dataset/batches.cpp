@@ -32,7 +32,7 @@ Samples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int
 
 [[noreturn]] void throw_all_left_out(std::string const& where, Corpus const& corpus, std::int64_t max_length) {
   throw DataError(fmt::format("{}{}all {} are longer than model.max_length = {}",
-                              corpus.name.empty() ? "" : fmt::format("data.corpus.{}: ", corpus.name), where,
+                              corpus.name.empty() ? "" : corpus_key(corpus.name) + ": ", where,
                               corpus.samples->describe(), max_length));
 }
 
@@ -117,8 +117,9 @@ void SampleStream::seek(std::int64_t epoch, std::int64_t position) {
   }
   if (!known || place > std::ssize(order_)) {
     throw DataError(
-        fmt::format("epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started with?",
-                    epoch, window, place, corpus_.samples->describe()));
+        fmt::format("{}: epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started "
+                    "with?",
+                    corpus_key(corpus_.name), epoch, window, place, corpus_.samples->describe()));
   }
   place_ = place;
 }

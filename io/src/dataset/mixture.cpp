@@ -40,6 +40,10 @@ bool same_epoch(SampleId const& left, SampleId const& right) {
 
 }  // namespace
 
+std::string corpus_key(std::string const& name) {
+  return name.empty() ? "data.train" : "data.corpus." + name;
+}
+
 Mixture::Mixture(SampleSource const& samples)
     : corpora_{{.samples = std::shared_ptr<SampleSource const>(std::shared_ptr<void>(), &samples)}} {}
 

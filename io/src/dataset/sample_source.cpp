@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/sample_source.hpp>
 #include <heddle/io/dataset/text_samples.hpp>
 #include <numeric>
@@ -73,9 +74,9 @@ std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, 
   }
   std::string const text = to_toml(OptionValue(corpus.tag));
   return fmt::format(
-      "data.corpus.{}: the vocabulary {}; `heddle prepare --tag {}` without --vocab-model learns one in which it is a "
+      "{}: the vocabulary {}; `heddle prepare --tag {}` without --vocab-model learns one in which it is a "
       "single piece",
-      corpus.name,
+      corpus_key(corpus.name),
       unknown > 0 ? fmt::format("lacks characters of the tag {}, which are unknown tokens", text)
                   : fmt::format("has the tag {} only as {} pieces", text, pieces),
       prompt ? "\"<tag>\"" : text);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/model/built_in_layers.hpp>
+#include <memory>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -19,6 +21,18 @@ TEST(RunWords, AShareOfTheDataThatIsLeftOutIsAWarning) {
               HasSubstr("data.valid: 1 % are left out"));
   EXPECT_EQ(left_out_warning("data.train", {.usable = 1000, .left_out = 9}, 8), "");
   EXPECT_EQ(left_out_warning("data.train", {}, 8), "");
+}
+
+TEST(RunWords, EachCorpusHasItsWarning) {
+  auto const samples = [](std::size_t long_ones) {
+    std::vector<SentencePair> pairs(10, {0, {5, 6}, {7}});
+    pairs.insert(pairs.end(), long_ones, {0, std::vector<std::int32_t>(20, 5), {7}});
+    return std::make_shared<MemorySamples>(std::move(pairs), SideIds());
+  };
+  Mixture const mixture({{.samples = samples(0), .name = "news"}, {.samples = samples(30), .name = "web"}});
+  EXPECT_THAT(warnings_about(mixture, 8),
+              testing::ElementsAre(HasSubstr("data.corpus.web: 75 % are left out, 30 of 40: longer than")));
+  EXPECT_THAT(warnings_about(Mixture(*samples(10)), 8), testing::ElementsAre(HasSubstr("data.train: 50 % are left")));
 }
 
 TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {

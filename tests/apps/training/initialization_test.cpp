@@ -164,7 +164,7 @@ TEST_F(InitializationTest, TheFirstRuleForAPlaceCountsAndOneLeavesParametersTher
 TEST_F(InitializationTest, RefusesAnotherVocabularyAndAPlaceWithoutACheckpoint) {
   declare("b", {4});
   EXPECT_EQ(refusal(), "");
-  EXPECT_THAT(refusal("another"), HasSubstr("was trained with another vocabulary than data.train has"));
+  EXPECT_THAT(refusal("another"), HasSubstr("was trained with another vocabulary than this run's data have"));
   config_.train.initialize_from = directory_.path().string() + "/nowhere";
   EXPECT_THAT(refusal(), HasSubstr("nowhere"));
 }

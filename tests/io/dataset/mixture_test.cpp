@@ -153,7 +153,7 @@ TEST_F(MixtureTest, CursorsThatNobodyWroteAreRefused) {
   EXPECT_THAT(message(R"({"version":1})"), HasSubstr("here: not a data cursor"));
   EXPECT_THAT(message(R"({"version":2,"corpora":[]})"), HasSubstr("version 2; this program reads version 1"));
   EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":999,"credit":0}]})"),
-              HasSubstr("sample 999 is not a place in"));
+              HasSubstr("data.corpus.b: epoch 0, window 0, sample 999 is not a place in"));
   EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":0,"credit":99999999999999}]})"),
               HasSubstr("credit of 99999999999999 is impossible"));
   EXPECT_THAT(

@@ -26,6 +26,9 @@ struct Corpus {
   double weight = 1;      ///< its share of the samples, relative to the others'
 };
 
+/// The configuration's key of the corpus with this name: "data.train" for "", or "data.corpus.news".
+std::string corpus_key(std::string const& name);
+
 /// The samples that a run draws from: one source, or several that are mixed. A value; copies share the sources.
 class Mixture {
  public:
