@@ -72,6 +72,16 @@ data decoder.html 'all(20 < length <= 40 for length in page["pack"][0]["lengths"
 data decoder.html '[mask["mask"] for mask in page["model"]["masks"]] == ["window(5, 0)"]' || fail "the name of a window"
 data decoder.html '[(bias["first_column"], bias["matrix"]["columns"]) for bias in page["model"]["positions"]] == [(-39, 40)]' || fail "a bias of hidden keys"
 
+# Denoising: the pack has text as the model reads it, with masks in the sources.
+"$HEDDLE" train run.toml --set train.task=denoising --set train.noise=infilling --set run.directory=denoising --set model.max_length=40 \
+  --set data.train=lines/train.h5 --set data.valid=lines/valid.h5 --set train.steps=2 > log 2>&1 || fail "train for denoising"
+page denoising.html denoising
+data denoising.html '[side["name"] for side in page["pack"]] == [f"{side} of lines, joined to at most 40 tokens" for side in ("source", "target")]' ||
+  fail "the sides of denoising"
+data denoising.html 'len(page["pack"][0]["texts"]) == 3 and all("<mask>" in text for text in page["pack"][0]["texts"])' || fail "sources without masks"
+data denoising.html 'not any("<mask>" in text for text in page["pack"][1]["texts"])' || fail "targets with masks"
+data denoising.html 'any(note.startswith("masks in the sentences") for note in page["notes"])' || fail "sentences without masks are not named"
+
 expect() { # expect CODE PATTERN ARGUMENTS...
   local code=$1 pattern=$2 found=0
   shift 2

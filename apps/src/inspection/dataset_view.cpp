@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 namespace heddle {
@@ -81,6 +82,22 @@ std::vector<std::string> texts_of(Dataset const& dataset, std::int64_t index) {
           dataset.target_tokenizer().decode(dataset.target(index))};
 }
 
+/// The sequences of a pack's side as text, their special pieces by name.
+boost::json::array texts_of(SideTokens const& side, Tokenizer const& tokenizer) {
+  constexpr std::string_view start_of_word = "\u2581";
+  boost::json::array texts;
+  auto token = side.id.begin();
+  for (std::int32_t const length : side.length) {
+    std::string text;
+    for (auto const end = token + length; token != end; ++token) {
+      std::string const piece = tokenizer.piece(*token);
+      text += piece.starts_with(start_of_word) ? " " + piece.substr(start_of_word.size()) : piece;
+    }
+    texts.emplace_back(text);
+  }
+  return texts;
+}
+
 /// Passes the indices of at most `count` samples, evenly spread, to `visit`.
 template <class Visit>
 void for_each_example(Dataset const& dataset, std::int64_t count, Visit const& visit) {
@@ -153,6 +170,8 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t samples) {
 
 boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length) {
   constexpr std::int64_t packed_tokens = 512;  // of the longer side
+  constexpr std::int64_t with_text = 3;
+  std::vector<std::int64_t> first;
   boost::json::array source;
   boost::json::array target;
   SampleCost all;
@@ -164,18 +183,31 @@ boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& d
     if (all.longer() > 0 && all.longer() + cost.longer() > packed_tokens) {
       break;
     }
+    if (std::ssize(first) < with_text) {
+      first.push_back(index);
+    }
     all.source += cost.source;
     all.target += cost.target;
     source.emplace_back(cost.source);
     target.emplace_back(cost.target);
   }
-  std::string const joined = fmt::format("lines, joined to at most {} tokens", readable_count(max_length));
+  PackTokens tokens;
+  if (!first.empty()) {
+    samples.read(0, first, 0, tokens);
+  }
   boost::json::array sides;
+  auto const add = [&](std::string const& name, bool alone, boost::json::array& lengths, boost::json::array texts) {
+    std::string const joined = fmt::format("lines, joined to at most {} tokens", readable_count(max_length));
+    std::string const of_lines = alone ? joined : fmt::format("{} of {}", name, joined);
+    sides.push_back({{"name", dataset.has_lines() ? of_lines : name},
+                     {"lengths", std::move(lengths)},
+                     {"texts", std::move(texts)}});
+  };
   if (all.source > 0) {
-    sides.push_back({{"name", dataset.has_lines() ? joined : "source"}, {"lengths", std::move(source)}});
+    add("source", all.target == 0, source, texts_of(tokens.source, dataset.source_tokenizer()));
   }
   if (all.target > 0) {
-    sides.push_back({{"name", dataset.has_lines() ? joined : "target"}, {"lengths", std::move(target)}});
+    add("target", all.source == 0, target, texts_of(tokens.target, dataset.target_tokenizer()));
   }
   return sides;
 }

@@ -19,8 +19,9 @@ std::string describe(Vocabulary const& vocabulary, std::string const& digest, bo
 /// "examples": [[text, …]]}
 boost::json::object to_json(Dataset const& dataset, std::int64_t samples);
 
-/// [{"name", "lengths"}]: the sides of a pack of the first samples as a model of this max_length reads them, lines
-/// joined to sequences. `samples` are those of the dataset (samples_for); longer ones are left out, as in training.
+/// [{"name", "lengths", "texts"}]: the sides of a pack of the first samples as a model of this max_length reads them,
+/// lines joined to sequences; some of them also as text, with masks. `samples` are those of the dataset (samples_for);
+/// longer ones are left out, as in training.
 boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length);
 
 /// Short samples from the start of a dataset, at most `count`.

@@ -99,6 +99,11 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
     ModelView view = ModelView::open(model);
     bool const prefixes = view.description().needs_prefixes();
     data["pack"] = dataset ? pack_of(config, view.task(), *dataset, prefixes, notes) : nullptr;
+    if (std::ranges::count(view.task().keys(), "mask_rate") > 0) {
+      notes.emplace_back(
+          "masks in the sentences of attention and search: the model reads those whole; \"Pack and masks\" has samples "
+          "with masks");
+    }
     require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
     data["model"] = view.to_json(sentences, options.beam_size, notes);
   } catch (UntrustedPluginsError const&) {

@@ -2,13 +2,14 @@
 
 /** The sides of a pack: a row of tokens each, and the padding that it saves. */
 function pack_card(title, sides) {
-  return card(title, ...sides.flatMap(({name, lengths}) => {
+  return card(title, ...sides.flatMap(({name, lengths, texts}) => {
     const tokens = lengths.reduce((sum, length) => sum + length, 0);
     const padded = lengths.length * Math.max(...lengths);
     const holder = html('div', {class: 'pack', 'data-side': name, 'data-lengths': lengths.join(' ')});
     drawn_to_width(holder, (width) => holder.replaceChildren(packed_strip(lengths, width)));
     return [html('p', {class: 'lead'}, `${name}: ${grouped(tokens)} tokens of ${grouped(lengths.length)} sequences, packed one after another. `
-      + `As a padded matrix they would take ${grouped(padded)} places, of which ${(100 * (1 - tokens / padded)).toFixed(0)} % would be padding.`), holder];
+      + `As a padded matrix they would take ${grouped(padded)} places, of which ${(100 * (1 - tokens / padded)).toFixed(0)} % would be padding.`), holder,
+      plain_table(['the first ones as the model reads them, with special pieces'], texts.map((text) => [text]))];
   }));
 }
 
@@ -75,6 +76,6 @@ function show_datasets() {
   (page.datasets || []).forEach((data, index) => {
     const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`, of_first_run());
     node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)),
-      data.examples.length > 0 ? card('Samples', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
+      data.examples.length > 0 ? card('Samples as they are stored, without special pieces', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
   });
 }
