@@ -13,7 +13,7 @@ sanitizers=$(cached HEDDLE_SANITIZE)
 
 # The examples are what `heddle new-plugin` writes under their names, with a README and a run.toml; under other names
 # only the names differ.
-examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard)
+examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard rule:rmsprop task:reversal)
 mkdir source
 for example in "${examples[@]}"; do
   kind=${example%:*} name=${example#*:}
@@ -30,7 +30,7 @@ grep -q 'struct Erf' source/erf/erf.cpp || fail "the new plug-in's kernel has an
 # Names that C++ or Heddle has are refused.
 for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
   "kokkos:an implementation of operation" "attention:an operation" "swiglu:a gated activation" \
-  "linear:in a plug-in's code"; do
+  "linear:in a plug-in's code" "lion:an update rule" "denoising:a task"; do
   code=0
   "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation > log 2>&1 || code=$?
   [ "$code" -eq 64 ] || fail "heddle new-plugin ${taken%%:*}: exit code $code instead of 64"
@@ -98,7 +98,7 @@ cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard wrong forgetful)
+foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard rmsprop reversal wrong forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -109,7 +109,7 @@ cmake --build build > log 2>&1 || fail "building the plug-ins"
 
 # Each passes its own check except the wrong one, which is named with its problem, error and tolerance.
 ctest --test-dir build -E '^(wrong|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
-[ "$(grep -c 'Passed' log)" -eq 5 ] || fail "not every plug-in has a check"
+[ "$(grep -c 'Passed' log)" -eq 7 ] || fail "not every plug-in has a check"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
 grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
 
@@ -322,13 +322,20 @@ refused ./text.so "expected a shared library"
 refused ./absent.so "there is no such file"
 [ ! -e refused ] || fail "a refused plug-in left a run directory behind"
 
-# A new plug-in trains with its own configuration.
+# A new plug-in trains with its own configuration, a task on text.
+"$HEDDLE" prepare --text text/train.en --valid-text text/valid.en --vocab-size 100 --out lines > log 2>&1 || fail "prepare --text"
+grep -q '^    heddle prepare --text' source/reversal/README.md || fail "the README of a task does not make its data"
 for example in "${examples[@]}"; do
   name=${example#*:}
+  data=data
+  [ "${example%:*}" != task ] || data=lines
   "$HEDDLE" train "source/$name/run.toml" --set train.steps=3 --set train.batch_tokens=512 --set optimizer.warmup_steps=1 \
-    > log 2>&1 || fail "training with the new plug-in $name"
+    --set data.train=$data/train.h5 --set data.valid=$data/valid.h5 > log 2>&1 || fail "training with the new plug-in $name"
   [ "$(grep -c train_loss "runs/$name/metrics.jsonl")" -ge 1 ] || fail "the new plug-in $name did not train"
 done
+h5dump -n 1 runs/rmsprop/checkpoints/step-00000003/tensors-*.h5 > names 2> log || fail "h5dump"
+grep -q rmsprop.mean_square names || fail "the plug-in's rule has not trained"
+grep -q '^task = "reversal"' runs/reversal/config.toml || fail "the plug-in's task was not trained"
 "$HEDDLE" kernels --config source/mean_abs/run.toml > listing 2> log || fail "heddle kernels with a kind of norm"
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"
 "$HEDDLE" kernels --config source/rowwise/run.toml > listing 2> log || fail "heddle kernels with an attention kernel"

@@ -10,6 +10,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
 
@@ -70,7 +71,7 @@ constexpr std::string_view reserved =
     "template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile "
     "wchar_t while xor xor_eq "
     "heddle kernels main std all clean execution help hidden_states install layer_context layer_spec linear saved "
-    "tensor test activation_call attention_call ";
+    "tensor test activation_call attention_call factors samples ";
 
 /// The kind of the built-in thing with this name: "a layer"; "" if there is none.
 std::string owner_of(std::string const& name, Registries const& built_in) {
@@ -86,6 +87,12 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   if (std::any_of(layers.begin(), layers.end(),
                   [&](LayerRegistry::Entry const& layer) { return layer.name == name; })) {
     return "a layer";
+  }
+  if (std::ranges::count(update_rules(built_in.kernels), name, &RuleDefinition::name) > 0) {
+    return "an update rule";
+  }
+  if (std::ranges::count(built_in.tasks.entries(), name, &TaskRegistry::Entry::name) > 0) {
+    return "a task";
   }
   if (built_in.kernels.supported<Activation>({.function = name})) {
     return "an activation function";
@@ -133,7 +140,7 @@ void write_file(fs::path const& path, std::string const& text) {
   }
 }
 
-/// The README of a new project; the arguments are the plug-in's name and kind.
+/// The README of a new project; the arguments are the plug-in's name and kind, and the texts of its data.
 constexpr char const* readme = R"(# {0}
 
 A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
@@ -145,14 +152,20 @@ A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
 `run.toml` trains a small model with it, on a small task:
 
     heddle demo-data --out text
-    heddle prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-      --valid-target text/valid.de --vocab-size 150 --out data
+    heddle prepare {2} --vocab-size 150 --out data
     heddle train run.toml
 
 Heddle's pages `docs/kernels-and-plugins.md` and `docs/checking-kernels.md` say what each part must do.
 )";
 
-/// The start of a new project's run.toml, which ends with the example's use.toml; the argument is the plug-in's name.
+/// The texts that a plug-in's run learns from, as options of `heddle prepare`.
+std::string texts_for(std::string const& kind) {
+  return kind == "task" ? "--text text/train.en --valid-text text/valid.en"
+                        : "--source text/train.en --target text/train.de --valid-source text/valid.en \\\n"
+                          "      --valid-target text/valid.de";
+}
+
+/// A new project's run.toml without the lines of the example's use.toml; the argument is the plug-in's name.
 constexpr char const* run_config = R"(# A small model with the plug-in, on the data that README.md says how to make.
 [run]
 directory = "runs/{0}"
@@ -176,6 +189,14 @@ d_ff = 48
 heads = 2
 max_length = 128
 )";
+
+/// The configuration with the lines of a use.toml, the first of which names their section, a new one if it is not
+/// there.
+std::string with_lines(std::string config, std::string const& use) {
+  std::size_t const lines = use.find('\n') + 1;
+  std::size_t const section = config.find(use.substr(0, lines));
+  return section == config.npos ? config + use : config.insert(section + lines, use.substr(lines));
+}
 
 /// The kinds of plug-ins that there are examples of: "activation|attention".
 std::string plugin_kinds() {
@@ -205,10 +226,10 @@ std::string write_plugin(fs::path const& directory, std::string const& kind, Reg
     if (file.kind == kind) {
       bool const use = file.name == "use.toml";
       write_file(directory / (use ? "run.toml" : renamed(file.name)),
-                 (use ? fmt::format(run_config, name) : "") + renamed(file.text));
+                 use ? with_lines(fmt::format(run_config, name), renamed(file.text)) : renamed(file.text));
     }
   }
-  write_file(directory / "README.md", fmt::format(readme, name, kind));
+  write_file(directory / "README.md", fmt::format(readme, name, kind, texts_for(kind)));
   return name;
 }
 
@@ -240,6 +261,7 @@ ExitCode run_new_plugin(Arguments const& arguments) {
   Registries built_in;
   register_built_in_kernels(built_in.kernels);
   register_built_in_layers(built_in.layers);
+  register_tasks(built_in.tasks);
   std::string const name = write_plugin(options.directory, options.kind, built_in);
   fmt::print(
       "{0} holds the plug-in {1}. In it:\n"

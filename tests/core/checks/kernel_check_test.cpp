@@ -349,6 +349,10 @@ TEST_F(KernelCheckTest, NamesAreOperationsImplementationsAndLayers) {
   EXPECT_THAT([&] { named("update.referense"); },
               ThrowsMessage<ConfigError>(HasSubstr("did you mean update.reference?")));
   EXPECT_TRUE(check_origin(registries, "absent.so", bench_.execution()).empty());
+  Registries of_tasks;
+  of_tasks.tasks.set_origin("task.so");
+  register_tasks(of_tasks.tasks);
+  EXPECT_TRUE(check_named(of_tasks, "task.so", bench_.execution()).empty()) << "a plug-in's own check passes";
 }
 
 TEST_F(KernelCheckTest, ATrialsNameIsItsOwn) {

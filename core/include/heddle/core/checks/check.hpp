@@ -65,8 +65,8 @@ std::vector<CheckResult> check_all(Registries const& registries, Execution& exec
 /// Checks what `origin` ("built-in" or a plug-in's path) has registered; none if it has registered nothing.
 std::vector<CheckResult> check_origin(Registries const& registries, std::string const& origin, Execution& execution);
 /// Checks what is called `name`: an operation (all its implementations), an implementation (of each operation that has
-/// one), a layer, "OPERATION.IMPLEMENTATION", or an origin. Throws ConfigError, which lists the names, if there is
-/// none.
+/// one), a layer, "OPERATION.IMPLEMENTATION", or an origin; none of an origin with tasks and inputs only. Throws
+/// ConfigError, which lists the names, if nothing is called so.
 std::vector<CheckResult> check_named(Registries const& registries, std::string const& name, Execution& execution);
 
 }  // namespace heddle
