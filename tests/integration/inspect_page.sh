@@ -75,7 +75,7 @@ data decoder.html '[(bias["first_column"], bias["matrix"]["columns"]) for bias i
 # Denoising: the pack has text as the model reads it, with masks in the sources.
 "$HEDDLE" train run.toml --set train.task=denoising --set train.noise=infilling --set run.directory=denoising --set model.max_length=40 \
   --set data.train=lines/train.h5 --set data.valid=lines/valid.h5 --set train.steps=2 > log 2>&1 || fail "train for denoising"
-page denoising.html denoising
+page denoising.html denoising --pairs alone.txt
 data denoising.html '[side["name"] for side in page["pack"]] == [f"{side} of lines, joined to at most 40 tokens" for side in ("source", "target")]' ||
   fail "the sides of denoising"
 data denoising.html 'len(page["pack"][0]["texts"]) == 3 and all("<mask>" in text for text in page["pack"][0]["texts"])' || fail "sources without masks"
