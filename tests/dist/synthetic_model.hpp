@@ -92,7 +92,7 @@ class SyntheticModel {
       }
       optimizer.reducer().reduce(loss_sums);
     }
-    return optimizer.update(0.01, number_of_step + 1);
+    return optimizer.update(0.01, number_of_step + 1 - first_step);
   }
 
   double loss() const { return to_host<double>(loss_sums).front(); }
@@ -176,6 +176,7 @@ class SyntheticModel {
   WholeModel model;
   DistributedOptimizer optimizer;
   Tensor loss_sums = Tensor::allocate(DType::float64, {1});
+  std::int64_t first_step = 0;  ///< of the run: its update is number 1
 
  private:
   static KernelRegistries built_in() {

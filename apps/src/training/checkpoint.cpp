@@ -33,6 +33,28 @@ bool same_samples(Config const& before, Config const& after, Task const& task) {
   });
 }
 
+/// Whether the checkpoint has all state of a parameter. One number says how many updates it has seen, so that a part of
+/// it is of no use.
+bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<std::string> const& keys) {
+  return checkpoint.contains(name) && std::ranges::all_of(keys, [&](std::string const& key) {
+           return checkpoint.tensor(name).find(key).has_value();
+         });
+}
+
+DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, WholeModel const& model) {
+  DistributedOptimizer::StateBegins begins;
+  model.for_each_parameter([&](ParameterDescription const& parameter) {
+    auto const before = checkpoint.contents().state_begins.find(parameter.name);
+    if (!has_state(checkpoint, parameter.name, parameter.state)) {
+      begins[parameter.name] = checkpoint.state().step;
+    } else if (!parameter.state.empty() && before != checkpoint.contents().state_begins.end()) {
+      begins.insert(*before);
+    }
+  });
+  std::erase_if(begins, [](auto const& begin) { return begin.second == 0; });
+  return begins;
+}
+
 }  // namespace
 
 TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
@@ -51,17 +73,17 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
                                     DistributedOptimizer const& optimizer) {
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
+    // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with other ranks.
     slices.push_back(own_slice(parameter, value_key));
+    if (!has_state(checkpoint, parameter.spec.name, parameter.state)) {
+      continue;
+    }
     for (IndexRange const& kept : optimizer.kept_state(parameter)) {
       for (std::string const& key : parameter.state) {
         slices.push_back(own_slice(parameter, key, kept));
       }
     }
   }
-  // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with the other ranks.
-  std::erase_if(slices, [&](TensorSlice const& slice) {
-    return checkpoint.contains(slice.name) && !checkpoint.tensor(slice.name).find(slice.key);
-  });
   return slices;
 }
 
@@ -95,15 +117,16 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
     copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
+    bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
     for (IndexRange const& kept : optimizer.kept_state(parameter)) {
       for (std::string const& key : parameter.state) {
         optimizer.set_state(parameter, key, kept,
-                            checkpoint.tensor(parameter.spec.name).find(key)
-                                ? checkpoint.read(own_slice(parameter, key, kept))
-                                : std::vector<float>(static_cast<std::size_t>(kept.count())));
+                            stored ? checkpoint.read(own_slice(parameter, key, kept))
+                                   : std::vector<float>(static_cast<std::size_t>(kept.count())));
       }
     }
   }
+  optimizer.set_state_begins(state_begins(checkpoint, model));
   parameters.bump_versions();
 }
 

@@ -43,9 +43,25 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   }
   ranges_ = ruled_ranges(parameters);
   add_rules(kernels);
+  group();
+}
+
+void Optimizer::regroup() {
+  ranges_ = ruled_ranges(parameters_);
+  std::vector<Rule> rules;
+  for (RuledRange const& range : ranges_) {
+    rules.push_back(*std::ranges::find(rules_, range.first->rule, &Rule::chosen));
+    rules.back().state_begin = range.first->state_begin;
+  }
+  rules_ = std::move(rules);
+  group();
+}
+
+void Optimizer::group() {
+  pieces_.clear();
   add_pieces();
-  allocate_state();
-  scalars_ = UploadedTensor(DType::float64, {static_cast<std::int64_t>(rules_.size()), update_scalars::count});
+  place_state();
+  scalars_ = UploadedTensor(DType::float64, {std::ssize(rules_), update_scalars::count});
 }
 
 void Optimizer::add_rules(KernelSource const& kernels) {
@@ -84,7 +100,7 @@ void Optimizer::add_pieces() {
   }
 }
 
-void Optimizer::allocate_state() {
+void Optimizer::place_state() {
   std::map<std::string, std::int64_t> elements;
   for (Piece const& piece : pieces_) {
     for (std::string const& key : rules_[piece.rule].definition.state) {
@@ -92,7 +108,9 @@ void Optimizer::allocate_state() {
     }
   }
   for (auto& [key, count] : elements) {
-    state_[key] = Tensor::allocate(parameters_.values().dtype(), {count});
+    if (!state_.contains(key)) {
+      state_[key] = Tensor::allocate(parameters_.values().dtype(), {count});
+    }
     count = 0;
   }
   for (Piece& piece : pieces_) {
@@ -110,6 +128,7 @@ void Optimizer::begin(Step const& step) const {
   for (Rule const& rule : rules_) {
     Step ruled_step = step;
     ruled_step.learning_rate *= rule.chosen.learning_rate_factor;
+    ruled_step.step -= rule.state_begin;
     next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
   }
   scalars_.upload();

@@ -196,4 +196,13 @@ void DistributedOptimizer::set_state(Parameter const& parameter, std::string con
   copy_from_host(kept, values.data());
 }
 
+void DistributedOptimizer::set_state_begins(StateBegins begins) {
+  state_begins_ = std::move(begins);
+  for (Parameter& parameter : parameters_.all()) {
+    auto const found = state_begins_.find(parameter.spec.name);
+    parameter.state_begin = found == state_begins_.end() ? 0 : found->second;
+  }
+  optimizer_.regroup();
+}
+
 }  // namespace heddle

@@ -36,7 +36,8 @@ constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
 constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
-static_assert(max_config_bytes + max_index_bytes + max_fields_bytes + max_cursor_bytes +
+constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
+static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
                   2 * dataset_format::max_model_bytes <
               max_state_bytes);
 
@@ -260,6 +261,35 @@ void read_tensors(Reading const& from, CheckpointIndex& index) {
   }
 }
 
+/// One number for each tensor of the index, 0 where its state began with the run or there is none.
+bool write_state_begins(hdf5::File& file, CheckpointIndex const& index) {
+  auto const& begins = index.contents.state_begins;
+  std::vector<std::int64_t> steps;
+  for (TensorInfo const& tensor : index.tensors) {
+    auto const found = begins.find(tensor.name);
+    steps.push_back(found == begins.end() ? 0 : found->second);
+  }
+  if (!begins.empty()) {
+    file.write_array<std::int64_t>("state_begins", {std::ssize(steps)}, steps);
+  }
+  return !begins.empty();
+}
+
+void read_state_begins(Reading const& from, CheckpointIndex& index) {
+  hdf5::Array const array = from.file.array("state_begins");
+  array.expect(hdf5::ElementType::int64, {std::ssize(index.tensors)});
+  std::vector<std::int64_t> const steps = array.read<std::int64_t>();
+  for (std::size_t tensor = 0; tensor < steps.size(); ++tensor) {
+    if (steps[tensor] < 0 || steps[tensor] > index.contents.state.step) {
+      throw DataError(fmt::format("{}: the state of {} began after step {}, which is impossible at step {}",
+                                  array.where(), index.tensors[tensor].name, steps[tensor], index.contents.state.step));
+    }
+    if (steps[tensor] > 0) {
+      index.contents.state_begins[index.tensors[tensor].name] = steps[tensor];
+    }
+  }
+}
+
 bool write_vocabulary(hdf5::File& file, CheckpointIndex const& index) {
   hdf5::Group vocabulary = file.create_group("vocabulary");
   vocabulary.write_bytes("source", index.contents.source_model);
@@ -317,6 +347,7 @@ std::vector<Field> const& known_fields() {
                                          Field{"config", 1, false, false, write_config, read_config},
                                          Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
                                          Field{"index", 2, false, false, write_tensors, read_tensors},
+                                         Field{"state_begins", 1, true, false, write_state_begins, read_state_begins},
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),
                                          string_field("valid_dataset", &CheckpointContents::valid_dataset),

@@ -18,7 +18,7 @@ class KernelRegistries;
 struct UpdateStep {
   double learning_rate = 0;
   double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
-  std::int64_t step = 1;      ///< 1 for the first update
+  std::int64_t step = 1;      ///< 1 for the first update that the parameter's state has seen
 };
 
 /// An option of an update rule, a key of [optimizer] and [optimizer.group."NAME"]: a number or a boolean.

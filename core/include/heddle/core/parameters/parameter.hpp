@@ -60,6 +60,7 @@ struct Parameter {
   UpdateRule rule;                      ///< by its group; see assign_rules
   std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
   bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
+  std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;            ///< incremented by code that changes `value`
   Tensor value;                         ///< master copy, [local_shape]

@@ -30,8 +30,11 @@ class Optimizer {
     return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
   }
 
+  /// Counts steps from Parameter::state_begin, which the caller has changed, and keeps the state. Between two steps.
+  void regroup();
+
   using Step = UpdateStep;
-  /// Gives the next calls of apply the numbers of a step.
+  /// Gives the next calls of apply the numbers of a step; its number, 1 for the run's first, is made each rule's.
   void begin(Step const& step) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
   /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters. The caller
@@ -53,6 +56,7 @@ class Optimizer {
     std::shared_ptr<Update> kernel;
     UpdateRule chosen;
     RuleOptions options{};
+    std::int64_t state_begin = 0;
   };
   /// Neighbours with one rule in one part, and the state of their elements.
   struct Piece {
@@ -63,8 +67,10 @@ class Optimizer {
   };
 
   void add_rules(KernelSource const& kernels);
+  /// Cuts the parts into pieces and gives them their state, which is allocated the first time.
+  void group();
   void add_pieces();
-  void allocate_state();
+  void place_state();
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
 
   OptimizerConfig config_;

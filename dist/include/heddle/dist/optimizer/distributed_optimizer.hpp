@@ -5,8 +5,10 @@
 #include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/optimizer/owned_state.hpp>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace heddle {
 
@@ -59,6 +61,11 @@ class DistributedOptimizer {
   /// and if the list has another number of elements.
   void set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
                  std::span<float const> values);
+  /// The parameters of the whole model whose state began in the middle of the run, at zero, and after how many of its
+  /// updates, by name: UpdateStep::step counts from there. None at first. The same on every rank; not collective.
+  using StateBegins = std::map<std::string, std::int64_t>;
+  void set_state_begins(StateBegins begins);
+  StateBegins const& state_begins() const { return state_begins_; }
 
  private:
   /// A bucket with elements to update, and this rank's part of it: a block for each call of the kernel.
@@ -84,6 +91,7 @@ class DistributedOptimizer {
   Tensor sum_of_squares_;                       ///< float64 [1]
   std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
+  StateBegins state_begins_;
 };
 
 }  // namespace heddle

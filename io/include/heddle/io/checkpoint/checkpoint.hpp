@@ -51,6 +51,8 @@ struct CheckpointContents {
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
   std::string cursor = {};                 ///< places in a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
+  /// The steps after which optimizer state began, by the parameter's name, where that was not with the run.
+  std::map<std::string, std::int64_t> state_begins = {};
 
   /// Throws DataError if the models cannot be used.
   Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }
