@@ -35,10 +35,28 @@ bool same_samples(Config const& before, Config const& after, Task const& task) {
 
 /// Whether the checkpoint has all state of a parameter. One number says how many updates it has seen, so that a part of
 /// it is of no use.
-bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<std::string> const& keys) {
-  return checkpoint.contains(name) && std::ranges::all_of(keys, [&](std::string const& key) {
-           return checkpoint.tensor(name).find(key).has_value();
+bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<StateTensor> const& state) {
+  return checkpoint.contains(name) && std::ranges::all_of(state, [&](StateTensor const& each) {
+           return checkpoint.tensor(name).find(each.key).has_value();
          });
+}
+
+void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, StateTensor const& state) {
+  std::string const& name = parameter.spec.name;
+  Shape const expected = shape_of(state.shape, parameter.spec.shape);
+  if (auto const& shape = checkpoint.tensor(name).shape_of(state.key); shape != expected.to_vector()) {
+    throw DataError(fmt::format("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
+                                checkpoint.directory().string(), state.key, name, fmt::join(shape, ", "),
+                                parameter.rule.name, expected.to_string()));
+  }
+}
+
+/// Elements of a parameter's state that this rank keeps.
+TensorSlice state_slice(Parameter const& parameter, StateTensor const& state, IndexRange const& kept) {
+  if (state.shape == StateShape::parameter) {
+    return own_slice(parameter, state.key, kept);
+  }
+  return {.name = parameter.spec.name, .key = state.key, .elements = kept};
 }
 
 DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, WholeModel const& model) {
@@ -78,9 +96,9 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
     if (!has_state(checkpoint, parameter.spec.name, parameter.state)) {
       continue;
     }
-    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        slices.push_back(own_slice(parameter, key, kept));
+    for (StateTensor const& state : parameter.state) {
+      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+        slices.push_back(state_slice(parameter, state, kept));
       }
     }
   }
@@ -118,10 +136,13 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
     require_shape(checkpoint, parameter);
     copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
     bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
-    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        optimizer.set_state(parameter, key, kept,
-                            stored ? checkpoint.read(own_slice(parameter, key, kept))
+    for (StateTensor const& state : parameter.state) {
+      if (stored) {
+        require_state_shape(checkpoint, parameter, state);
+      }
+      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+        optimizer.set_state(parameter, state, kept,
+                            stored ? checkpoint.read(state_slice(parameter, state, kept))
                                    : std::vector<float>(static_cast<std::size_t>(kept.count())));
       }
     }

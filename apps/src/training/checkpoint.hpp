@@ -29,7 +29,7 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
 /// Reads this rank's part of every parameter and of the moments that it keeps; the layout may differ from the one that
 /// wrote the checkpoint. State that starts at zero begins with the checkpoint's step, other state where it began before
 /// (DistributedOptimizer::state_begins). Throws DataError for a parameter that is missing, superfluous or of another
-/// shape.
+/// shape, and for state of another shape.
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer);
 

@@ -103,7 +103,7 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
       rules[name] = rule_definition(registries, name, config.places.of("name"));
     }
     RuleDefinition const& rule = rules[name];
-    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
+    parameter.state = parameter.rule.frozen ? std::vector<StateTensor>() : rule.state;
     parameter.updated_whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
     parameter.state_begin = 0;
   }

@@ -103,22 +103,22 @@ void Optimizer::add_pieces() {
 void Optimizer::place_state() {
   std::map<std::string, std::int64_t> elements;
   for (Piece const& piece : pieces_) {
-    for (std::string const& key : rules_[piece.rule].definition.state) {
-      elements[key] += piece.range.count();
+    for (StateTensor const& state : rules_[piece.rule].definition.state) {
+      elements[state.key] += count(piece, state);
     }
   }
-  for (auto& [key, count] : elements) {
+  for (auto& [key, place] : elements) {
     if (!state_.contains(key)) {
-      state_[key] = Tensor::allocate(parameters_.values().dtype(), {count});
+      state_[key] = Tensor::allocate(parameters_.values().dtype(), {place});
     }
-    count = 0;
+    place = 0;
   }
   for (Piece& piece : pieces_) {
-    std::vector<std::string> const& keys = rules_[piece.rule].definition.state;
-    for (std::size_t index = 0; index < keys.size(); ++index) {
-      std::int64_t& place = elements[keys[index]];
-      piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
-      place += piece.range.count();
+    std::vector<StateTensor> const& states = rules_[piece.rule].definition.state;
+    for (std::size_t index = 0; index < states.size(); ++index) {
+      std::int64_t& place = elements[states[index].key];
+      piece.state.at(index) = state_[states[index].key].rows(place, count(piece, states[index]));
+      place += count(piece, states[index]);
     }
   }
 }
@@ -157,7 +157,10 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
         .options = rule.options,
         .weight_decay = rule.chosen.weight_decay};
     for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
-      call.state.at(index) = elements(piece->state.at(index), updated.begin - piece->range.begin);
+      StateShape const shape = rule.definition.state[index].shape;
+      Tensor const& state = piece->state.at(index);
+      call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece->range.begin)
+                                                            : state.reshaped(shape_of(shape, piece->whole));
     }
     rule.kernel->update(execution, call);
   }
@@ -166,10 +169,12 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
 Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
   auto const piece = first_piece(range.begin);
   if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
-    std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
-    auto const index = static_cast<std::size_t>(std::ranges::find(keys, key) - keys.begin());
-    if (index < keys.size()) {
-      return piece->state.at(index).rows(range.begin - piece->range.begin, range.count());
+    std::vector<StateTensor> const& states = rules_[piece->rule].definition.state;
+    auto const found = std::ranges::find(states, key, &StateTensor::key);
+    if (found != states.end() && (found->shape == StateShape::parameter || range == piece->range)) {
+      Tensor const& state = piece->state.at(static_cast<std::size_t>(found - states.begin()));
+      return found->shape == StateShape::parameter ? state.rows(range.begin - piece->range.begin, range.count())
+                                                   : state;
     }
   }
   throw Error(fmt::format("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end));

@@ -84,16 +84,17 @@ class SmallRun {
   DistributedOptimizer optimizer_;
 };
 
-/// The tensors of such a run, all of ones, with one of Adam's moments.
-class HalfOfAdam final : public TensorStream {
+/// Tensors of ones.
+class Ones final : public TensorStream {
  public:
+  explicit Ones(std::vector<StreamedTensor> tensors) : tensors_(std::move(tensors)) {}
   std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
   void send(TensorChunk const&, int) override { ADD_FAILURE() << "there is no other rank"; }
   void receive(TensorChunk const&, std::span<float> elements) override { std::ranges::fill(elements, 1.0F); }
   void wait() override {}
 
  private:
-  std::vector<StreamedTensor> tensors_{{"a", {3, 5}, {value_key, "adam.first_moment"}}, {"b", {7}}};
+  std::vector<StreamedTensor> tensors_;
 };
 
 class StateBeginsTest : public testing::Test {
@@ -148,7 +149,7 @@ TEST_F(StateBeginsTest, AnotherRuleBeginsItsState) {
 }
 
 TEST_F(StateBeginsTest, StateOfWhichAPartIsMissingStartsAtZero) {
-  HalfOfAdam tensors;
+  Ones tensors({{"a", {3, 5}, {value_key, "adam.first_moment"}}, {"b", {7}}});
   Checkpoint const half = SmallRun::save(directory("run"), 6, tensors, {});
   SmallRun run;
   run.train(0, 1);
@@ -156,6 +157,14 @@ TEST_F(StateBeginsTest, StateOfWhichAPartIsMissingStartsAtZero) {
   EXPECT_THAT(run.state("adam.first_moment"), testing::Each(0.0F));
   EXPECT_THAT(run.state("adam.second_moment"), testing::Each(0.0F));
   EXPECT_THAT(run.values("a"), testing::Each(1.0F));
+}
+
+TEST_F(StateBeginsTest, StateOfAnotherShapeIsRefused) {
+  Ones tensors({{"a", {3, 5}, {value_key, "lion.momentum"}, {{"lion.momentum", {3}}}}, {"b", {7}}});
+  Checkpoint const other = SmallRun::save(directory("run"), 1, tensors, {});
+  EXPECT_THAT(
+      test::message_of<DataError>([&] { SmallRun("lion").load(other); }),
+      testing::HasSubstr("lion.momentum of parameter a has the shape [3]; the update rule lion gives it [3, 5]"));
 }
 
 }  // namespace

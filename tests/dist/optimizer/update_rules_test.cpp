@@ -116,7 +116,7 @@ TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
   SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
   std::vector<std::int64_t> owned;
   for (Parameter const& parameter : model.parameters.all()) {
-    auto const kept = model.optimizer.kept_state(parameter);
+    auto const kept = model.optimizer.kept_state(parameter, parameter.state.front());
     std::int64_t elements = 0;
     for (IndexRange const& range : kept) {
       elements += range.count();

@@ -66,7 +66,8 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
     UpdateRule const rule = update_rule(config.optimizer, tensor.name);
     auto const begin = begins.find(tensor.name);
     std::int64_t const updates = begin == begins.end() ? step : step - begin->second;
-    bool const updated = tensor.find(first_moment) && updates > 0 && !rule.frozen && rule.name.starts_with("adam");
+    bool const updated = tensor.find(first_moment) && tensor.other_shapes.empty() && updates > 0 && !rule.frozen &&
+                         rule.name.starts_with("adam");
     ValueSums sums;
     double update = 0;
     for (TensorSlice slab : slabs_of(tensor)) {

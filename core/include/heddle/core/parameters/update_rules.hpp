@@ -21,8 +21,8 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void settle_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
-/// Gives each parameter of the set its rule, and the keys of the state that the rule keeps for it, which begins with
-/// the run. Called before the set is arranged, so that frozen parameters get no gradient. Throws as update_rule and
+/// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run.
+/// Called before the set is arranged, so that frozen parameters get no gradient. Throws as update_rule and
 /// rule_definition do.
 void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters);
 
