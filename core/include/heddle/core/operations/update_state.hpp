@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <heddle/core/tensor/tensor.hpp>
 #include <string>
-#include <utility>
 
 namespace heddle {
 
@@ -23,8 +22,8 @@ Shape shape_of(StateShape state, Shape const& parameter);
 /// A tensor that an update rule keeps for a parameter. A key alone is one of the parameter's shape.
 struct StateTensor {
   template <std::convertible_to<std::string> Text>
-  StateTensor(Text&& name, StateShape kept = StateShape::parameter)  // NOLINT(google-explicit-constructor): see above
-      : key(std::forward<Text>(name)), shape(kept) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): a key alone is enough
+  StateTensor(Text const& name, StateShape kept = StateShape::parameter) : key(name), shape(kept) {}
 
   std::string key;  ///< under which a checkpoint has it beside the parameter's value: "adam.first_moment"
   StateShape shape;
