@@ -13,6 +13,7 @@
 #include <map>
 
 #include "dist_fixture.hpp"
+#include "factored_rule.hpp"
 #include "orthogonal_rule.hpp"
 
 namespace heddle {
@@ -92,7 +93,7 @@ class SyntheticModel {
       }
       optimizer.reducer().reduce(loss_sums);
     }
-    return optimizer.update(0.01, number_of_step + 1);
+    return optimizer.update(0.01, number_of_step + 1 - first_step);
   }
 
   double loss() const { return to_host<double>(loss_sums).front(); }
@@ -106,9 +107,10 @@ class SyntheticModel {
       WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape)});
       for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
         std::vector<float>& elements = filled.arrays[tensor.keys[key]];
-        elements.resize(static_cast<std::size_t>(filled.shape.size()));
-        for (std::int64_t begin = 0; begin < filled.shape.size(); begin += chunk) {
-          IndexRange const range{begin, std::min(begin + chunk, filled.shape.size())};
+        std::int64_t const size = Shape(tensor.shape_of(tensor.keys[key])).size();
+        elements.resize(static_cast<std::size_t>(size));
+        for (std::int64_t begin = 0; begin < size; begin += chunk) {
+          IndexRange const range{begin, std::min(begin + chunk, size)};
           if (parallel.world.rank() == 0) {
             stream.receive({index, key, range}, std::span(elements).subspan(static_cast<std::size_t>(begin),
                                                                             static_cast<std::size_t>(range.count())));
@@ -138,12 +140,13 @@ class SyntheticModel {
         return local;
       };
       copy_from_host(parameter.value, mine(whole.arrays.at(value_key)).data());
-      for (std::string const& key : parameter.state) {
-        std::vector<float> const state = mine(whole.arrays.at(key));
-        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+      for (StateTensor const& state : parameter.state) {
+        std::vector<float> const& stored = whole.arrays.at(state.key);
+        std::vector<float> const local = state.shape == StateShape::parameter ? mine(stored) : stored;
+        for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
           optimizer.set_state(
-              parameter, key, kept,
-              std::span(state).subspan(static_cast<std::size_t>(kept.begin), static_cast<std::size_t>(kept.count())));
+              parameter, state, kept,
+              std::span(local).subspan(static_cast<std::size_t>(kept.begin), static_cast<std::size_t>(kept.count())));
         }
       }
     }
@@ -176,12 +179,14 @@ class SyntheticModel {
   WholeModel model;
   DistributedOptimizer optimizer;
   Tensor loss_sums = Tensor::allocate(DType::float64, {1});
+  std::int64_t first_step = 0;  ///< of the run: its update is number 1
 
  private:
   static KernelRegistries built_in() {
     KernelRegistries registries;
     register_built_in_kernels(registries);
     add_orthogonal_rule(registries);
+    add_factored_rule(registries);
     return registries;
   }
 

@@ -19,7 +19,7 @@ configuration() {
     'every_steps = 8' '[model]' 'encoder_layers = 2' 'decoder_layers = 2' 'd_model = 32' 'd_ff = 48' 'heads = 4' \
     'max_length = 64' "$2" "$3" > "$1.toml"
 }
-train() { "$HEDDLE" train "$1.toml" --set run.directory="$2" > log 2>&1 || fail "train $1"; }
+train() { "$HEDDLE" train "$1.toml" --set run.directory="$2" "${@:3}" > log 2>&1 || fail "train $1"; }
 parameters() { echo "$1/checkpoints/step-00000024/"tensors-*.h5; }
 
 variants=0
@@ -58,6 +58,22 @@ variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactiva
   "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
 variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
+
+# A group that is thawed after 8 steps: its state counts its own updates, in one go and when it is resumed once more.
+configuration thawed 'positions = "learned"' ''
+for run in once twice; do
+  train thawed thawed.$run --set train.steps=8 --set 'optimizer.group.still.parameters=["encoder.*"]' \
+    --set optimizer.group.still.frozen=true
+  [ $run = once ] || train thawed thawed.$run --set train.steps=16
+  train thawed thawed.$run
+  [ $run = twice ] || grep -q 'adam.first_moment .* starts at zero' log || fail "the state of thawed parameters is there"
+  h5ls "thawed.$run/checkpoints/step-00000024/state.h5" | grep -q '^state_begins ' || fail "thawed.$run: no state_begins"
+done
+grep -q 'starts at zero' log && fail "the state of a resumed run starts at zero again"
+h5diff $(parameters thawed.once) $(parameters thawed.twice) /parameters > difference ||
+  { head -n 5 difference; fail "the parameters of a thawed run that was resumed differ"; }
+! h5ls norms.killed/checkpoints/step-00000024/state.h5 | grep state_begins || fail "a usual checkpoint has state_begins"
+
 ! h5diff -q $(parameters window.killed) $(parameters norms.killed) /parameters > /dev/null ||
   fail "h5diff finds two models equal: this test proves nothing"
 echo "$variants models killed and resumed"

@@ -70,6 +70,46 @@ std::vector<std::string> changed_corpora(Checkpoint const& checkpoint, Config co
   return messages;
 }
 
+/// Whether the checkpoint has all state of a parameter. One number says how many updates it has seen, so that a part of
+/// it is of no use.
+bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<StateTensor> const& state) {
+  return checkpoint.contains(name) && std::ranges::all_of(state, [&](StateTensor const& each) {
+           return checkpoint.tensor(name).find(each.key).has_value();
+         });
+}
+
+void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, StateTensor const& state) {
+  std::string const& name = parameter.spec.name;
+  Shape const expected = shape_of(state.shape, parameter.spec.shape);
+  if (auto const& shape = checkpoint.tensor(name).shape_of(state.key); shape != expected.to_vector()) {
+    throw DataError(fmt::format("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
+                                checkpoint.directory().string(), state.key, name, fmt::join(shape, ", "),
+                                parameter.rule.name, expected.to_string()));
+  }
+}
+
+/// Elements of a parameter's state that this rank keeps.
+TensorSlice state_slice(Parameter const& parameter, StateTensor const& state, IndexRange const& kept) {
+  if (state.shape == StateShape::parameter) {
+    return own_slice(parameter, state.key, kept);
+  }
+  return {.name = parameter.spec.name, .key = state.key, .elements = kept};
+}
+
+DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, WholeModel const& model) {
+  DistributedOptimizer::StateBegins begins;
+  model.for_each_parameter([&](ParameterDescription const& parameter) {
+    auto const before = checkpoint.contents().state_begins.find(parameter.name);
+    if (!has_state(checkpoint, parameter.name, parameter.state)) {
+      begins[parameter.name] = checkpoint.state().step;
+    } else if (!parameter.state.empty() && before != checkpoint.contents().state_begins.end()) {
+      begins.insert(*before);
+    }
+  });
+  std::erase_if(begins, [](auto const& begin) { return begin.second == 0; });
+  return begins;
+}
+
 }  // namespace
 
 TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
@@ -88,17 +128,17 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
                                     DistributedOptimizer const& optimizer) {
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
+    // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with other ranks.
     slices.push_back(own_slice(parameter, value_key));
-    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        slices.push_back(own_slice(parameter, key, kept));
+    if (!has_state(checkpoint, parameter.spec.name, parameter.state)) {
+      continue;
+    }
+    for (StateTensor const& state : parameter.state) {
+      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+        slices.push_back(state_slice(parameter, state, kept));
       }
     }
   }
-  // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with the other ranks.
-  std::erase_if(slices, [&](TensorSlice const& slice) {
-    return checkpoint.contains(slice.name) && !checkpoint.tensor(slice.name).find(slice.key);
-  });
   return slices;
 }
 
@@ -132,15 +172,19 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
     copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
-    for (IndexRange const& kept : optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        optimizer.set_state(parameter, key, kept,
-                            checkpoint.tensor(parameter.spec.name).find(key)
-                                ? checkpoint.read(own_slice(parameter, key, kept))
-                                : std::vector<float>(static_cast<std::size_t>(kept.count())));
+    bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
+    for (StateTensor const& state : parameter.state) {
+      if (stored) {
+        require_state_shape(checkpoint, parameter, state);
+      }
+      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+        optimizer.set_state(parameter, state, kept,
+                            stored ? checkpoint.read(state_slice(parameter, state, kept))
+                                   : std::vector<float>(static_cast<std::size_t>(kept.count())));
       }
     }
   }
+  optimizer.set_state_begins(state_begins(checkpoint, model));
   parameters.bump_versions();
 }
 

@@ -22,11 +22,14 @@ std::string shortened(std::vector<std::string> const& names);
 std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet const& parameters,
                                     DistributedOptimizer const& optimizer);
 
-/// Messages about optimizer state of `tensors` that the checkpoint lacks: it starts at zero.
+/// Messages about optimizer state of `tensors` that the checkpoint lacks: it starts at zero, and so does all state of a
+/// parameter that lacks some.
 std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& tensors);
 
 /// Reads this rank's part of every parameter and of the optimizer state that it keeps; the layout may differ from the
-/// one that wrote the checkpoint. Throws DataError for a parameter that is missing, superfluous or of another shape.
+/// one that wrote the checkpoint. State that starts at zero begins with the checkpoint's step, other state where it
+/// began before (DistributedOptimizer::state_begins). Throws DataError for a parameter that is missing, superfluous or
+/// of another shape, and for state of another shape.
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer);
 

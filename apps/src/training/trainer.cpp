@@ -466,6 +466,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();
+  contents.state_begins = engine_->optimizer().state_begins();
   ModelStream tensors = stream();
   log(checkpoints_.keep(contents, tensors, request));
   if (is_rank_zero()) {

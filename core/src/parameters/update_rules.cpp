@@ -103,8 +103,9 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
       rules[name] = rule_definition(registries, name, config.places.of("name"));
     }
     RuleDefinition const& rule = rules[name];
-    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
+    parameter.state = parameter.rule.frozen ? std::vector<StateTensor>() : rule.state;
     parameter.updated_whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
+    parameter.state_begin = 0;
   }
 }
 
@@ -140,7 +141,8 @@ std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters) {
   std::vector<RuledRange> ranges;
   for (Parameter const* const parameter : parameters.trained()) {
     bool const alike = !ranges.empty() && !parameter->updated_whole && !ranges.back().first->updated_whole &&
-                       ranges.back().first->rule == parameter->rule;
+                       ranges.back().first->rule == parameter->rule &&
+                       ranges.back().first->state_begin == parameter->state_begin;
     if (alike) {
       ranges.back().range.end = parameter->place.end;
       continue;

@@ -43,9 +43,25 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   }
   ranges_ = ruled_ranges(parameters);
   add_rules(kernels);
+  group();
+}
+
+void Optimizer::regroup() {
+  ranges_ = ruled_ranges(parameters_);
+  std::vector<Rule> rules;
+  for (RuledRange const& range : ranges_) {
+    rules.push_back(*std::ranges::find(rules_, range.first->rule, &Rule::chosen));
+    rules.back().state_begin = range.first->state_begin;
+  }
+  rules_ = std::move(rules);
+  group();
+}
+
+void Optimizer::group() {
+  pieces_.clear();
   add_pieces();
-  allocate_state();
-  scalars_ = UploadedTensor(DType::float64, {static_cast<std::int64_t>(rules_.size()), update_scalars::count});
+  place_state();
+  scalars_ = UploadedTensor(DType::float64, {std::ssize(rules_), update_scalars::count});
 }
 
 void Optimizer::add_rules(KernelSource const& kernels) {
@@ -84,23 +100,25 @@ void Optimizer::add_pieces() {
   }
 }
 
-void Optimizer::allocate_state() {
+void Optimizer::place_state() {
   std::map<std::string, std::int64_t> elements;
   for (Piece const& piece : pieces_) {
-    for (std::string const& key : rules_[piece.rule].definition.state) {
-      elements[key] += piece.range.count();
+    for (StateTensor const& state : rules_[piece.rule].definition.state) {
+      elements[state.key] += count(piece, state);
     }
   }
-  for (auto& [key, count] : elements) {
-    state_[key] = Tensor::allocate(parameters_.values().dtype(), {count});
-    count = 0;
+  for (auto& [key, place] : elements) {
+    if (!state_.contains(key)) {
+      state_[key] = Tensor::allocate(parameters_.values().dtype(), {place});
+    }
+    place = 0;
   }
   for (Piece& piece : pieces_) {
-    std::vector<std::string> const& keys = rules_[piece.rule].definition.state;
-    for (std::size_t index = 0; index < keys.size(); ++index) {
-      std::int64_t& place = elements[keys[index]];
-      piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
-      place += piece.range.count();
+    std::vector<StateTensor> const& states = rules_[piece.rule].definition.state;
+    for (std::size_t index = 0; index < states.size(); ++index) {
+      std::int64_t& place = elements[states[index].key];
+      piece.state.at(index) = state_[states[index].key].rows(place, count(piece, states[index]));
+      place += count(piece, states[index]);
     }
   }
 }
@@ -110,6 +128,7 @@ void Optimizer::begin(Step const& step) const {
   for (Rule const& rule : rules_) {
     Step ruled_step = step;
     ruled_step.learning_rate *= rule.chosen.learning_rate_factor;
+    ruled_step.step -= rule.state_begin;
     next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
   }
   scalars_.upload();
@@ -138,7 +157,10 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
         .options = rule.options,
         .weight_decay = rule.chosen.weight_decay};
     for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
-      call.state.at(index) = elements(piece->state.at(index), updated.begin - piece->range.begin);
+      StateShape const shape = rule.definition.state[index].shape;
+      Tensor const& state = piece->state.at(index);
+      call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece->range.begin)
+                                                            : state.reshaped(shape_of(shape, piece->whole));
     }
     rule.kernel->update(execution, call);
   }
@@ -147,10 +169,12 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
 Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
   auto const piece = first_piece(range.begin);
   if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
-    std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
-    auto const index = static_cast<std::size_t>(std::ranges::find(keys, key) - keys.begin());
-    if (index < keys.size()) {
-      return piece->state.at(index).rows(range.begin - piece->range.begin, range.count());
+    std::vector<StateTensor> const& states = rules_[piece->rule].definition.state;
+    auto const found = std::ranges::find(states, key, &StateTensor::key);
+    if (found != states.end() && (found->shape == StateShape::parameter || range == piece->range)) {
+      Tensor const& state = piece->state.at(static_cast<std::size_t>(found - states.begin()));
+      return found->shape == StateShape::parameter ? state.rows(range.begin - piece->range.begin, range.count())
+                                                   : state;
     }
   }
   throw Error(fmt::format("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end));

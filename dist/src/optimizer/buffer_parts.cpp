@@ -83,6 +83,12 @@ IndexRange BufferParts::part(Bucket const& bucket, int rank) const {
   return {range.begin + rank * count, range.begin + (rank + 1) * count};
 }
 
+int BufferParts::owner(std::int64_t element) const {
+  auto const bucket = std::ranges::partition_point(buckets_, [=](Bucket const& b) { return b.range.end <= element; });
+  return bucket->owner >= 0 ? bucket->owner
+                            : static_cast<int>((element - bucket->range.begin) / (bucket->range.count() / ranks_));
+}
+
 std::vector<IndexRange> BufferParts::parts_of(int rank) const {
   std::vector<IndexRange> parts;
   for (Bucket const& bucket : buckets_) {

@@ -169,31 +169,40 @@ void DistributedOptimizer::update_and_gather() {
   gather.wait();
 }
 
-std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter) const {
-  if (parameter.state.empty()) {
-    return {};
-  }
+std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter, StateTensor const& state) const {
   IndexRange const elements = elements_of(parameter);
   std::vector<IndexRange> kept = intersection({elements}, optimizer_.parts());
   for (IndexRange& piece : kept) {
-    piece = {piece.begin - elements.begin, piece.end - elements.begin};
+    piece = state.shape == StateShape::parameter ? IndexRange{piece.begin - elements.begin, piece.end - elements.begin}
+                                                 : IndexRange{0, shape_of(state.shape, parameter.local_shape).size()};
   }
   return kept;
 }
 
-void DistributedOptimizer::set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
+void DistributedOptimizer::set_state(Parameter const& parameter, StateTensor const& state, IndexRange const& elements,
                                      std::span<float const> values) {
   if (values.size() != static_cast<std::size_t>(elements.count())) {
-    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", key, values.size(), elements.count(),
-                            parameter.spec.name));
+    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", state.key, values.size(),
+                            elements.count(), parameter.spec.name));
   }
   if (owned_) {
     owned_->forget();
   }
-  std::int64_t const begin = elements_of(parameter).begin;
-  Tensor const kept = optimizer_.state_in(key, {begin + elements.begin, begin + elements.end});
+  IndexRange const all = elements_of(parameter);
+  Tensor const kept = state.shape == StateShape::parameter
+                          ? optimizer_.state_in(state.key, {all.begin + elements.begin, all.begin + elements.end})
+                          : optimizer_.state_in(state.key, all).rows(elements.begin, elements.count());
   kept.require(DType::float32, {elements.count()}, "state from a checkpoint");
   copy_from_host(kept, values.data());
+}
+
+void DistributedOptimizer::set_state_begins(StateBegins begins) {
+  state_begins_ = std::move(begins);
+  for (Parameter& parameter : parameters_.all()) {
+    auto const found = state_begins_.find(parameter.spec.name);
+    parameter.state_begin = found == state_begins_.end() ? 0 : found->second;
+  }
+  optimizer_.regroup();
 }
 
 }  // namespace heddle

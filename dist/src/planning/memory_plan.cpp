@@ -99,7 +99,10 @@ class Rehearsal {
       // A whole parameter's state has no padding.
       IndexRange const range = first->updated_whole ? elements_of(*first) : ruled;
       for (IndexRange const& kept : intersection({range}, own)) {
-        elements += std::ssize(first->state) * kept.count();
+        for (StateTensor const& state : first->state) {
+          elements +=
+              state.shape == StateShape::parameter ? kept.count() : shape_of(state.shape, first->local_shape).size();
+        }
       }
     }
     return elements;

@@ -175,7 +175,11 @@ class StageRehearsal {
       if (!first->rule.frozen) {
         UpdateWork& update = work.updates[first->rule.name];
         update.elements += range.count();
-        update.state = std::ssize(first->state);
+        update.state = std::ranges::count(first->state, StateShape::parameter, &StateTensor::shape);
+        for (StateTensor const& state : first->state) {
+          update.other_state +=
+              state.shape == StateShape::parameter ? 0 : shape_of(state.shape, first->local_shape).size();
+        }
       }
     }
     for (Parameter const& parameter : parameters.all()) {
@@ -259,6 +263,7 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
         all.elements += count * update.elements;
         all.shared = std::max(all.shared, update.shared);
         all.state = update.state;
+        all.other_state += count * update.other_state;
         shared_by_rule[rule] += count * update.shared;
       }
     }
@@ -282,7 +287,8 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   auto const name = name_of(work.parameter_dtype);
   auto const element = static_cast<double>(work.element_bytes());
   TensorOpsProblem const tensors{work.parameter_dtype};
-  auto const own = [&](std::int64_t elements) { return static_cast<double>((elements + ranks - 1) / ranks); };
+  auto const own_elements = [&](std::int64_t elements) { return (elements + ranks - 1) / ranks; };
+  auto const own = [&](std::int64_t elements) { return static_cast<double>(own_elements(elements)); };
   std::int64_t const trained = work.trained();
   std::vector<KernelCalls> calls{
       {fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)),
@@ -292,7 +298,9 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   for (auto const& [rule, update] : work.updates) {
     UpdateProblem const problem{rule, work.parameter_dtype};
     calls.push_back({fmt::format("update update, {}; {}", name, timing_key(problem)),
-                     cost(problem, own(update.elements), static_cast<std::size_t>(update.state)), 1});
+                     cost(problem, own(update.elements),
+                          static_cast<double>(update.state_of(own_elements(update.elements), ranks))),
+                     1});
   }
   return calls;
 }

@@ -10,7 +10,7 @@ namespace {
 
 /// The part of a whole tensor that one tensor rank holds.
 struct LocalPart {
-  IndexRange elements;      ///< in the stage's buffers
+  IndexRange elements;      ///< in the stage's buffers; of state of another shape in that state
   std::int64_t run = 1;     ///< elements that are also adjacent in the whole tensor
   std::int64_t stride = 1;  ///< the distance there between the starts of such runs
   std::int64_t offset = 0;  ///< offset of the first one
@@ -37,6 +37,11 @@ LocalPart local_part(ParameterDescription const& parameter, int tensor_rank, int
   std::int64_t const local = size / extent * held.count();
   return {
       {parameter.place.begin, parameter.place.begin + local}, held.count() * inner, extent * inner, held.begin * inner};
+}
+
+/// Whether it has another shape than its parameter. It is of a whole parameter, which no tensor ranks divide.
+bool has_other_shape(StateTensor const* state) {
+  return state != nullptr && state->shape != StateShape::parameter;
 }
 
 IndexRange common(IndexRange const& left, IndexRange const& right) {
@@ -87,8 +92,17 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
   for (Source const& source : sources_) {
     StreamedTensor& tensor =
         tensors_.emplace_back(StreamedTensor{source.parameter->name, source.parameter->shape.to_vector()});
-    tensor.keys.insert(tensor.keys.end(), source.parameter->state.begin(), source.parameter->state.end());
+    for (StateTensor const& state : source.parameter->state) {
+      tensor.keys.push_back(state.key);
+      if (has_other_shape(&state)) {
+        tensor.other_shapes[state.key] = shape_of(state.shape, source.parameter->shape).to_vector();
+      }
+    }
   }
+}
+
+StateTensor const* ModelStream::state_of(TensorChunk const& chunk) const {
+  return chunk.key == 0 ? nullptr : &sources_[chunk.tensor].parameter->state[chunk.key - 1];
 }
 
 std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, int receiver) const {
@@ -97,11 +111,14 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
   int const tensor_ranks = shape.size(MeshAxis::tensor);
   int const replicas = shape.size(replica_axes());
   bool const split = is_split(parameter->shard);
+  bool const other = has_other_shape(state_of(chunk));
   int const same_stage = shape.rank_at({MeshAxis::pipeline}, stage, receiver);
   std::vector<Piece> found;
   for (int turn = 0; turn < (split ? tensor_ranks : 1); ++turn) {
     int const tensor_rank = split ? turn : shape.coordinate(MeshAxis::tensor, receiver);
-    LocalPart const part = local_part(*parameter, tensor_rank, tensor_ranks);
+    std::int64_t const size = other ? shape_of(state_of(chunk)->shape, parameter->shape).size() : 0;
+    LocalPart const part =
+        other ? LocalPart{{0, size}, size, size, 0} : local_part(*parameter, tensor_rank, tensor_ranks);
     IndexRange const wanted{part.elements.begin + part.before(chunk.elements.begin),
                             part.elements.begin + part.before(chunk.elements.end)};
     int const same_part = shape.rank_at({MeshAxis::tensor}, tensor_rank, same_stage);
@@ -115,6 +132,10 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
       continue;
     }
     BufferParts const& parts = parts_[static_cast<std::size_t>(stage)];
+    if (other) {
+      add(parts.owner(parameter->place.begin), wanted);
+      continue;
+    }
     auto const ends_before = [](BufferParts::Bucket const& bucket, std::int64_t begin) {
       return bucket.range.end <= begin;
     };
@@ -132,7 +153,13 @@ Tensor ModelStream::own(TensorChunk const& chunk, Piece const& piece) const {
   if (chunk.key == 0) {
     return parameters_.values().rows(piece.elements.begin, piece.elements.count());
   }
-  return optimizer_.local().state_in(tensors_[chunk.tensor].keys[chunk.key], piece.elements);
+  StateTensor const* const state = state_of(chunk);
+  if (has_other_shape(state)) {
+    std::int64_t const begin = sources_[chunk.tensor].parameter->place.begin;
+    IndexRange const all{begin, begin + sources_[chunk.tensor].parameter->shape.size()};
+    return optimizer_.local().state_in(state->key, all).rows(piece.elements.begin, piece.elements.count());
+  }
+  return optimizer_.local().state_in(state->key, piece.elements);
 }
 
 void ModelStream::send(TensorChunk const& chunk, int receiver) {

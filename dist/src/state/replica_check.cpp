@@ -124,9 +124,9 @@ class Digests {
   void add_state(ParameterSet const& parameters, Optimizer const& optimizer) {
     for (Parameter const* const parameter : parameters.trained()) {
       for (IndexRange const& piece : intersection({elements_of(*parameter)}, optimizer.parts())) {
-        for (std::string const& key : parameter->state) {
-          add(parameter->spec, fmt::format("{} of {}", key, heddle::describe(*parameter, piece)),
-              optimizer.state_in(key, piece));
+        for (StateTensor const& state : parameter->state) {
+          add(parameter->spec, fmt::format("{} of {}", state.key, heddle::describe(*parameter, piece)),
+              optimizer.state_in(state.key, piece));
         }
       }
     }

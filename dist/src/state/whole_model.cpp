@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 /// A ParameterDescription as it travels: the texts and the stages are elsewhere, one after another. A parameter's texts
-/// are its name and the keys of its state, each with a line break behind it.
+/// are its name and, of each tensor of its state, a digit for the shape and the key, each with a line break behind it.
 struct SentDescription {
   Shape shape;
   ShardSpec shard;
@@ -48,8 +48,10 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     if (spec.stages.empty()) {
       stages.push_back(parallel.mesh.coordinate(MeshAxis::pipeline));
     }
-    texts += fmt::format("{}\n{}", spec.name, fmt::join(parameter->state, "\n"));
-    texts += parameter->state.empty() ? "" : "\n";
+    texts += spec.name + "\n";
+    for (StateTensor const& state : parameter->state) {
+      texts += fmt::format("{}{}\n", static_cast<int>(state.shape), state.key);
+    }
     bool const trained = sent.size() < placed.size();
     bool const whole = trained && placed[sent.size()].whole;
     sent.push_back({spec.shape, spec.shard, parameter->place, trained ? 1 : 0, whole ? 1 : 0,
@@ -64,18 +66,13 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     auto holder = all_stages[stage].begin();
     for (SentDescription const& each : all_sent[stage]) {
       auto const holder_end = holder + each.stages;
-      ParameterDescription& described = gathered[stage].emplace_back(
-          ParameterDescription{"",
-                               each.shape,
-                               each.shard,
-                               {holder, holder_end},
-                               each.place,
-                               each.trained != 0,
-                               each.whole != 0,
-                               std::vector<std::string>(static_cast<std::size_t>(each.keys))});
+      ParameterDescription& described = gathered[stage].emplace_back(ParameterDescription{
+          "", each.shape, each.shard, {holder, holder_end}, each.place, each.trained != 0, each.whole != 0});
       std::getline(lines, described.name);
-      for (std::string& key : described.state) {
-        std::getline(lines, key);
+      for (std::int64_t number = 0; number < each.keys; ++number) {
+        std::string line;
+        std::getline(lines, line);
+        described.state.emplace_back(line.substr(1), static_cast<StateShape>(line.front() - '0'));
       }
       holder = holder_end;
     }

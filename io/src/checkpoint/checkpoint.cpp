@@ -92,9 +92,9 @@ void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, std::v
     wanted.emplace_back(file->blocks(), keys.empty());
   }
   for (TensorInfo const& tensor : tensors) {
-    std::int64_t const bytes = tensor.elements() * static_cast<std::int64_t>(sizeof(float));
-    for (std::size_t key = 0; key < tensor.keys.size() && bytes > 0; ++key) {
-      if (is_wanted(keys, tensor.keys[key])) {
+    for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
+      std::int64_t const bytes = tensor.elements(tensor.keys[key]) * static_cast<std::int64_t>(sizeof(float));
+      if (bytes > 0 && is_wanted(keys, tensor.keys[key])) {
         mark(wanted[tensor.file], {tensor.offsets[key], tensor.offsets[key] + bytes});
       }
     }
@@ -145,10 +145,11 @@ std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
   if (!is_wanted(keys_, slice.key)) {
     throw Error(where + ": its " + slice.key + " was not verified, because it was opened without that key");
   }
-  if (slice.axis < -1 || slice.axis >= static_cast<int>(info.shape.size())) {
+  std::vector<std::int64_t> const& shape = info.shape_of(slice.key);
+  if (slice.axis < -1 || slice.axis >= static_cast<int>(shape.size())) {
     throw Error(where + " has no axis " + std::to_string(slice.axis));
   }
-  std::int64_t const extent = slice.axis < 0 ? 1 : info.shape[static_cast<std::size_t>(slice.axis)];
+  std::int64_t const extent = slice.axis < 0 ? 1 : shape[static_cast<std::size_t>(slice.axis)];
   IndexRange const wanted = slice.axis < 0 ? IndexRange{0, 1} : IndexRange{slice.begin, slice.begin + slice.count};
   if (wanted.begin < 0 || wanted.begin > wanted.end || wanted.end > extent) {
     throw DataError(where + " has " + std::to_string(extent) + " indices along axis " + std::to_string(slice.axis) +
@@ -156,11 +157,11 @@ std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
   }
   constexpr std::int64_t size = sizeof(float);
   std::int64_t inner = size;
-  for (auto later = static_cast<std::size_t>(slice.axis + 1); later < info.shape.size(); ++later) {
-    inner *= info.shape[later];
+  for (auto later = static_cast<std::size_t>(slice.axis + 1); later < shape.size(); ++later) {
+    inner *= shape[later];
   }
   std::int64_t const run = wanted.count() * inner;
-  std::int64_t const bytes = extent == 0 ? 0 : info.elements() * size / extent * wanted.count();
+  std::int64_t const bytes = extent == 0 ? 0 : info.elements(slice.key) * size / extent * wanted.count();
   IndexRange const kept =
       slice.elements ? IndexRange{slice.elements->begin * size, slice.elements->end * size} : IndexRange{0, bytes};
   if (kept.begin < 0 || kept.begin > kept.end || kept.end > bytes) {
@@ -179,8 +180,9 @@ std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
 }
 
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key, std::int64_t max_elements) {
-  std::int64_t const rows = tensor.shape.empty() ? 1 : tensor.shape.front();
-  std::int64_t const elements = tensor.elements();
+  std::vector<std::int64_t> const& shape = tensor.shape_of(key);
+  std::int64_t const rows = shape.empty() ? 1 : shape.front();
+  std::int64_t const elements = tensor.elements(key);
   if (elements <= max_elements || rows < 2) {
     return {{tensor.name, key}};
   }

@@ -36,7 +36,8 @@ constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
 constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
-static_assert(max_config_bytes + max_index_bytes + max_fields_bytes + max_cursor_bytes +
+constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
+static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
                   2 * dataset_format::max_model_bytes <
               max_state_bytes);
 
@@ -157,6 +158,14 @@ void read_config(Reading const& from, CheckpointIndex& index) {
   index.contents.config = from.file.read_bytes("config", max_config_bytes);
 }
 
+/// The version of an index: 3 if an array has another shape than its parameter's value.
+std::int64_t index_version(CheckpointIndex const& index) {
+  return std::ranges::all_of(index.tensors, &std::map<std::string, std::vector<std::int64_t>>::empty,
+                             &TensorInfo::other_shapes)
+             ? 2
+             : 3;
+}
+
 bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
   std::string text = "[";
   char const* between = "\n";
@@ -168,6 +177,9 @@ bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
     json::object& arrays = entry["arrays"].emplace_object();
     for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
       arrays[tensor.keys[key]] = tensor.offsets[key];
+    }
+    if (!tensor.other_shapes.empty()) {
+      entry["shapes"] = json::value_from(tensor.other_shapes);
     }
     text += between + json::serialize(entry);
     between = ",\n";
@@ -190,6 +202,18 @@ json::object arrays_of(json::object const& entry, std::int64_t version) {
   return arrays;
 }
 
+/// The number of elements of a shape. Throws Error where they are more than that or an extent is negative.
+std::int64_t checked_size(std::string const& name, std::vector<std::int64_t> const& shape, std::int64_t max) {
+  std::int64_t elements = 1;
+  for (std::int64_t const extent : shape) {
+    if (extent < 0 || (extent > 0 && elements > max / extent)) {
+      throw Error(fmt::format("{} has the impossible shape {}", name, hdf5::to_string(shape)));
+    }
+    elements *= extent;
+  }
+  return elements;
+}
+
 /// A tensor's entry of an index of this version; `file_bytes` are the lengths of the files.
 TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vector<std::int64_t> const& file_bytes) {
   TensorInfo tensor;
@@ -204,14 +228,11 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
     throw Error(fmt::format("{} is in the file {}, which the manifest does not name", tensor.name, file));
   }
   std::int64_t const size = file_bytes[tensor.file];
-  std::int64_t elements = 1;
-  for (std::int64_t const extent : tensor.shape) {
-    if (extent < 0 || (extent > 0 && elements > size / extent)) {
-      throw Error(fmt::format("{} has the impossible shape {}", tensor.name, hdf5::to_string(tensor.shape)));
-    }
-    elements *= extent;
+  if (version > 2 && entry.contains("shapes")) {
+    tensor.other_shapes = json::value_to<decltype(tensor.other_shapes)>(entry.at("shapes"));
   }
   for (auto const& [key, value] : arrays_of(entry, version)) {
+    std::int64_t const elements = checked_size(tensor.name, tensor.shape_of(key), size);
     std::int64_t const offset = value.as_int64();
     if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
       throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, std::string(key)));
@@ -260,6 +281,35 @@ void read_tensors(Reading const& from, CheckpointIndex& index) {
   }
 }
 
+/// One number for each tensor of the index, 0 where its state began with the run or there is none.
+bool write_state_begins(hdf5::File& file, CheckpointIndex const& index) {
+  auto const& begins = index.contents.state_begins;
+  std::vector<std::int64_t> steps;
+  for (TensorInfo const& tensor : index.tensors) {
+    auto const found = begins.find(tensor.name);
+    steps.push_back(found == begins.end() ? 0 : found->second);
+  }
+  if (!begins.empty()) {
+    file.write_array<std::int64_t>("state_begins", {std::ssize(steps)}, steps);
+  }
+  return !begins.empty();
+}
+
+void read_state_begins(Reading const& from, CheckpointIndex& index) {
+  hdf5::Array const array = from.file.array("state_begins");
+  array.expect(hdf5::ElementType::int64, {std::ssize(index.tensors)});
+  std::vector<std::int64_t> const steps = array.read<std::int64_t>();
+  for (std::size_t tensor = 0; tensor < steps.size(); ++tensor) {
+    if (steps[tensor] < 0 || steps[tensor] > index.contents.state.step) {
+      throw DataError(fmt::format("{}: the state of {} began after step {}, which is impossible at step {}",
+                                  array.where(), index.tensors[tensor].name, steps[tensor], index.contents.state.step));
+    }
+    if (steps[tensor] > 0) {
+      index.contents.state_begins[index.tensors[tensor].name] = steps[tensor];
+    }
+  }
+}
+
 bool write_vocabulary(hdf5::File& file, CheckpointIndex const& index) {
   hdf5::Group vocabulary = file.create_group("vocabulary");
   vocabulary.write_bytes("source", index.contents.source_model);
@@ -287,12 +337,14 @@ void read_cursor(Reading const& from, CheckpointIndex& index) {
 /// A part of the state file that has a version of its own.
 struct Field {
   std::string name;
-  std::int64_t version;  ///< the one that is written; older ones are read, too
+  std::int64_t version;  ///< the newest one; older ones are read, too
   bool may_be_absent;    ///< there may be nothing to write
   bool optional;         ///< a reader that does not know this version may leave it out
   /// Returns false if there is nothing to write.
   std::function<bool(hdf5::File& file, CheckpointIndex const& index)> write;
   std::function<void(Reading const& from, CheckpointIndex& index)> read;
+  /// The version that is written, the lowest that can hold the content; null: the newest.
+  std::function<std::int64_t(CheckpointIndex const& index)> written = nullptr;
 };
 
 /// A string that may be empty; then it is not in the file.
@@ -316,7 +368,8 @@ std::vector<Field> const& known_fields() {
                                          Field{"losses", 1, true, true, write_losses, read_losses},
                                          Field{"config", 1, false, false, write_config, read_config},
                                          Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
-                                         Field{"index", 2, false, false, write_tensors, read_tensors},
+                                         Field{"index", 3, false, false, write_tensors, read_tensors, index_version},
+                                         Field{"state_begins", 1, true, false, write_state_begins, read_state_begins},
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),
                                          string_field("valid_dataset", &CheckpointContents::valid_dataset),
@@ -377,7 +430,8 @@ std::string state_file_bytes(CheckpointIndex const& index) {
   json::object written;
   for (Field const& field : known_fields()) {
     if (field.write(file, index)) {
-      written[field.name] = {{"version", field.version}, {"optional", field.optional}};
+      std::int64_t const version = field.written ? field.written(index) : field.version;
+      written[field.name] = {{"version", version}, {"optional", field.optional}};
     }
   }
   file.write_bytes(fields_name, json::serialize(written));

@@ -42,8 +42,9 @@ void choose_files(std::vector<TensorInfo>& tensors, std::size_t files) {
 
 /// Reserves the place of an array in the group of its tensor, and records it.
 void reserve(hdf5::Group group, TensorInfo& tensor, TensorExtent extent, std::vector<TensorExtent>& extents) {
-  extent.offset = group.reserve_array(tensor.keys[extent.key], hdf5::ElementType::float32, tensor.shape).file_offset();
-  extent.elements = tensor.elements();
+  std::string const& key = tensor.keys[extent.key];
+  extent.offset = group.reserve_array(key, hdf5::ElementType::float32, tensor.shape_of(key)).file_offset();
+  extent.elements = tensor.elements(key);
   if (extent.elements > 0) {
     tensor.offsets[extent.key] = extent.offset;
     extents.push_back(extent);
@@ -110,12 +111,17 @@ std::string name_in_format_3(std::string const& key) {
   return key.starts_with(state_prefix_of_format_3) ? key.substr(state_prefix_of_format_3.size()) : key;
 }
 
-std::int64_t TensorInfo::elements() const {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+std::int64_t TensorInfo::elements(std::string const& key) const {
+  auto const& extents = shape_of(key);
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
 std::int64_t TensorInfo::bytes() const {
-  return std::ssize(keys) * elements() * static_cast<std::int64_t>(sizeof(float));
+  std::int64_t all = 0;
+  for (std::string const& key : keys) {
+    all += elements(key);
+  }
+  return all * static_cast<std::int64_t>(sizeof(float));
 }
 
 std::optional<std::size_t> TensorInfo::find(std::string const& key) const {
@@ -142,9 +148,11 @@ void check_tensors(std::vector<TensorInfo> const& tensors) {
     if (!is_plain(tensor.name) || !names.insert(tensor.name).second) {
       throw Error("parameter name '" + tensor.name + "' is empty, starts with '.', has a '/' or is repeated");
     }
-    if (tensor.shape.empty() || std::ssize(tensor.shape) > highest_rank) {
-      throw Error("parameter '" + tensor.name + "' has the shape " + hdf5::to_string(tensor.shape) +
-                  "; expected 1 to 8 extents");
+    for (std::string const& key : tensor.keys) {
+      if (auto const& shape = tensor.shape_of(key); shape.empty() || std::ssize(shape) > highest_rank) {
+        throw Error("parameter '" + tensor.name + "' has the shape " + hdf5::to_string(shape) +
+                    "; expected 1 to 8 extents");
+      }
     }
     std::set<std::string> const keys(tensor.keys.begin(), tensor.keys.end());
     if (tensor.keys.empty() || tensor.keys.front() != value_key || keys.size() != tensor.keys.size() ||
@@ -152,6 +160,11 @@ void check_tensors(std::vector<TensorInfo> const& tensors) {
       throw Error(
           "parameter '" + tensor.name +
           "' does not have the key 'value' first, or a key is empty, starts with '.', has a '/' or is repeated");
+    }
+    for (auto const& [key, shape] : tensor.other_shapes) {
+      if (key == value_key || !keys.contains(key)) {
+        throw Error("parameter '" + tensor.name + "' names another shape for '" + key + "', which is not its state");
+      }
     }
   }
 }
@@ -184,9 +197,10 @@ void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const
     ++expected;
     hdf5::Group const group = parameters.group(tensor.name);
     for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
-      hdf5::Array const array = group.array(format_3 ? name_in_format_3(tensor.keys[key]) : tensor.keys[key]);
-      array.expect(hdf5::ElementType::float32, tensor.shape);
-      if (tensor.elements() > 0 && array.file_offset() != tensor.offsets[key]) {
+      std::string const& name = tensor.keys[key];
+      hdf5::Array const array = group.array(format_3 ? name_in_format_3(name) : name);
+      array.expect(hdf5::ElementType::float32, tensor.shape_of(name));
+      if (tensor.elements(name) > 0 && array.file_offset() != tensor.offsets[key]) {
         throw DataError(array.where() + ": is not where the index in state.h5 places it");
       }
     }

@@ -57,8 +57,8 @@ TEST(UpdateNorm, IsTheDistanceOfTheLastStep) {
       }
       auto const squares_of = [&](std::size_t begin, std::size_t count) {
         auto const part = [&](std::vector<float> const& all) { return std::span(all).subspan(begin, count); };
-        return squared_update_norm({part(trained.value), part(trained.first), part(trained.second)}, optimizer, rule,
-                                   steps, 100);
+        return squared_update_norm({part(trained.value), part(trained.first), part(trained.second)}, rule,
+                                   {learning_rate(optimizer, steps - 1, 100), steps});
       };
       double const norm = std::sqrt(squares_of(0, 1) + squares_of(1, 3));
       EXPECT_NEAR(norm, std::sqrt(squares), 1e-6 * norm) << steps << " steps";

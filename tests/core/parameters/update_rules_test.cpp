@@ -114,6 +114,11 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   EXPECT_EQ(ranges[2].range, (IndexRange{64, 80}));
   EXPECT_TRUE(ranges[2].first->rule.frozen);
   EXPECT_EQ(ranges[3].range, (IndexRange{80, parameters.size()}));
+  parameters.find("a.2")->state_begin = 9;
+  ASSERT_EQ(ruled_ranges(parameters).size(), 5U);
+  EXPECT_EQ(ruled_ranges(parameters)[2].range, (IndexRange{48, 64}));
+  assign_rules(with_groups(), KernelRegistries(), parameters);
+  EXPECT_EQ(ruled_ranges(parameters).size(), 4U) << "rules that are assigned again begin again";
 }
 
 TEST(UpdateRules, AParameterThatIsUpdatedWholeIsARangeOfItsOwn) {

@@ -181,7 +181,7 @@ TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
     expected.push_back(before[index] - rate * gradient[index]);
   }
   EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
-  EXPECT_EQ(parameter(0).state, (std::vector<std::string>{"sgd.momentum"}));
+  EXPECT_EQ(parameter(0).state, (std::vector<StateTensor>{"sgd.momentum"}));
   EXPECT_EQ(optimizer.state().at("sgd.momentum").size(), parameter(0).place.count());
   IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
   auto moments = testing_support::values(parameter(1).gradient);
@@ -192,6 +192,64 @@ TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
             tolerance());
   EXPECT_THROW(optimizer.state_in("sgd.momentum", vector), Error);
   EXPECT_THROW(optimizer.state_in("adam.first_moment", {0, parameter(1).place.end}), Error);
+}
+
+TEST_P(OptimizerTest, StateThatBeginsInTheMiddleOfARunIsCorrectedAsAtItsStart) {
+  OptimizerConfig config;
+  config.options["beta2"] = {0.999, "", "optimizer.beta2"};
+  auto const trajectory = [&](std::int64_t begin, std::int64_t state_begin) {
+    OptimizerTest::reset();
+    Optimizer optimizer = bench_.optimizer(config);
+    parameters().find("matrix")->state_begin = state_begin;
+    optimizer.regroup();
+    std::vector<std::vector<double>> values;
+    for (std::int64_t update = 1; update <= 5; ++update) {
+      bench_.update(optimizer, rate, begin + update);
+      values.push_back(testing_support::values(parameter(0).value));
+      values.push_back(testing_support::values(parameter(1).value));
+    }
+    return values;
+  };
+  auto const from_start = trajectory(0, 0);
+  auto const in_mid_run = trajectory(1000, 1000);
+  OptimizerTest::reset();
+  for (std::size_t index = 0; index < 2; ++index) {
+    auto const gradient = testing_support::values(parameter(index).gradient);
+    auto expected = testing_support::values(parameter(index).value);
+    std::vector<double> first(expected.size());
+    std::vector<double> second(expected.size());
+    for (std::size_t update = 1; update <= 5; ++update) {
+      // The vector's state has seen the run's first 1,000 updates, and is zero all the same.
+      auto const seen = static_cast<double>(update) + (index == 0 ? 0 : 1000);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        first[i] = beta1 * first[i] + (1 - beta1) * gradient[i];
+        second[i] = 0.999 * second[i] + 0.001 * gradient[i] * gradient[i];
+        expected[i] -= rate * (first[i] / (1 - std::pow(beta1, seen))) /
+                       (std::sqrt(second[i] / (1 - std::pow(0.999, seen))) + epsilon);
+      }
+      std::size_t const at = 2 * (update - 1) + index;
+      EXPECT_LE(relative_error(in_mid_run[at], expected), tolerance()) << index << ", update " << update;
+      EXPECT_EQ(in_mid_run[at] == from_start[at], index == 0) << index << ", update " << update;
+    }
+  }
+}
+
+TEST_P(OptimizerTest, GroupingAgainKeepsTheState) {
+  Optimizer optimizer = bench_.optimizer(OptimizerConfig());
+  bench_.update(optimizer, rate, 1);
+  auto const moments = testing_support::values(optimizer.state().at("adam.first_moment"));
+  for (std::int64_t const begin : {7, 0}) {
+    parameters().find("vector")->state_begin = begin;
+    optimizer.regroup();
+    EXPECT_EQ(testing_support::values(optimizer.state().at("adam.first_moment")), moments);
+    IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
+    auto expected = testing_support::values(parameter(1).gradient);
+    for (double& moment : expected) {
+      moment *= 1 - beta1;
+    }
+    EXPECT_LE(relative_error(testing_support::values(optimizer.state_in("adam.first_moment", vector)), expected),
+              tolerance());
+  }
 }
 
 TEST_P(OptimizerTest, AFrozenParameterHasNoState) {

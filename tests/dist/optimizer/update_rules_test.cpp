@@ -78,11 +78,45 @@ TEST_F(UpdateRulesTest, SoDoesARuleThatUpdatesWholeParameters) {
   expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()}, false);
 }
 
+TEST_F(UpdateRulesTest, StateThatBeginsInTheMiddleOfARunIsUpdatedAsThatOfARunThatBegins) {
+  auto const begins_late = [](std::string const& name) { return name == "tied" || name.ends_with(".rows"); };
+  DistributedOptimizer::StateBegins begins{{"tied", 1000}};
+  for (int layer = 0; layer < SyntheticModel::layers; ++layer) {
+    begins[fmt::format("layer{}.rows", layer)] = 1000;
+  }
+  SyntheticModel young(ParallelState(), {});
+  young.first_step = 1000;
+  SyntheticModel old(ParallelState(), {});
+  std::vector<WholeTensor> expected = run_steps(old, 1000, 1003, false);
+  std::vector<WholeTensor> const from_start = run_steps(young, 1000, 1003, false);
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    ASSERT_FALSE(expected[index] == from_start[index]) << expected[index].name << ": the step has no effect";
+    expected[index] = begins_late(expected[index].name) ? from_start[index] : expected[index];
+  }
+  SyntheticModel both(ParallelState(), {});
+  both.optimizer.set_state_begins(begins);
+  std::vector<WholeTensor> const written = run_steps(both, 1000, 1001, false);
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      SyntheticModel model(state_of(layout), {.shard = shard});
+      SCOPED_TRACE(testing::Message() << model.parallel.mesh.to_string() << (shard ? ", sharded" : ""));
+      model.optimizer.set_state_begins(begins);
+      expect_on_rank_0(run_steps(model, 1000, 1001, false), written);
+      SyntheticModel resumed(state_of(layout), {.shard = shard});
+      resumed.load(written);
+      resumed.optimizer.set_state_begins(begins);
+      expect_on_rank_0(run_steps(resumed, 1001, 1003, false), expected);
+      EXPECT_EQ(resumed.optimizer.state_begins(), begins);
+      EXPECT_NO_THROW(check_replicas(resumed.parallel, resumed.parameters, &resumed.optimizer));
+    }
+  }
+}
+
 TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
   SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
   std::vector<std::int64_t> owned;
   for (Parameter const& parameter : model.parameters.all()) {
-    auto const kept = model.optimizer.kept_state(parameter);
+    auto const kept = model.optimizer.kept_state(parameter, parameter.state.front());
     std::int64_t elements = 0;
     for (IndexRange const& range : kept) {
       elements += range.count();

@@ -6,8 +6,10 @@
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
+#include <heddle/kernels/register.hpp>
 
 #include "dist_fixture.hpp"
+#include "factored_rule.hpp"
 #include "planning/planned_run.hpp"
 
 namespace heddle {
@@ -178,6 +180,36 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   // The first stage keeps more micro-batches in flight, the last one has the logits.
   EXPECT_GT(plan({.shape = {4, 1, 1, 1}}, 0).activations, plan({.shape = {4, 1, 1, 1}}, 3).activations);
   EXPECT_THROW(plan({.shape = {16, 1, 1, 1}}, 0), ConfigError);
+}
+
+TEST_F(MemoryPlanTest, PredictsStateOfOtherShapesThanTheParameters) {
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  register_built_in_kernels(registries.kernels);
+  add_factored_rule(registries.kernels);
+  for (bool const shard : {false, true}) {
+    Layout const layout{.shape = {1, world_.size(), 1, 1}, .shard_optimizer = shard};
+    Config config = config_of(layout);
+    config.optimizer.name = "factored";
+    ParallelState const parallel = parallel_of(layout, world_);
+    TestBench bench(config.model, DType::float32, KernelChoices());
+    TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary});
+    std::int64_t const measured = measure_memory(engine).state;
+    EXPECT_GT(measured, 0);
+    EXPECT_EQ(plan_memory(config, parallel.mesh, vocabulary, registries, packs_of(config, parallel)).use.state,
+              measured);
+    std::int64_t others = 0;
+    for (Parameter const& parameter : engine.parameters().all()) {
+      std::int64_t const columns = parameter.local_shape[parameter.local_shape.rank() - 1];
+      others += parameter.local_shape.size() / columns + columns + 1;
+    }
+    Config alone = config_of({});
+    alone.optimizer.name = "factored";
+    RankWork const work =
+        rehearse_stage(alone, LayoutChoice{}, 0, vocabulary, registries, full_packs(alone, Mesh()).training.front());
+    EXPECT_EQ(work.updates.at("factored").state, 1);
+    EXPECT_EQ(work.updates.at("factored").other_state, others);
+  }
 }
 
 TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) {

@@ -20,9 +20,13 @@ inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
       return checkpoint.read(TensorSlice{parameter.spec.name, key, axis, parameter.shard_begin, count, elements});
     };
     copy_from_host(parameter.value, read(value_key).data());
-    for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        model.optimizer.set_state(parameter, key, kept, read(key, kept));
+    for (StateTensor const& state : parameter.state) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter, state)) {
+        bool const whole = state.shape != StateShape::parameter;
+        model.optimizer.set_state(
+            parameter, state, kept,
+            whole ? checkpoint.read(TensorSlice{.name = parameter.spec.name, .key = state.key, .elements = kept})
+                  : read(state.key, kept));
       }
     }
   }

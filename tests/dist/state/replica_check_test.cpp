@@ -241,7 +241,7 @@ bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t k
     return false;
   }
   Tensor const tensor = key == 0 ? model.parameters.values().rows(kept.back().begin, kept.back().count())
-                                 : model.optimizer.local().state_in(parameter.state[key - 1], kept.back());
+                                 : model.optimizer.local().state_in(parameter.state[key - 1].key, kept.back());
   auto values = to_host<float>(tensor);
   values.back() = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values.back()) ^ 1U);
   copy_from_host(tensor, values.data());
@@ -251,9 +251,9 @@ bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t k
 /// Sets values and state as a checkpoint does.
 void load_other_state(SyntheticModel& model) {
   for (Parameter const& parameter : model.parameters.all()) {
-    for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
-      for (std::string const& key : parameter.state) {
-        model.optimizer.set_state(parameter, key, kept,
+    for (StateTensor const& state : parameter.state) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter, state)) {
+        model.optimizer.set_state(parameter, state, kept,
                                   std::vector<float>(static_cast<std::size_t>(kept.count()), 0.5F));
       }
     }

@@ -96,6 +96,41 @@ TEST_F(CheckpointTest, AnyKeysAreStored) {
   }
 }
 
+TEST_F(CheckpointTest, ArraysMayHaveAnotherShapeThanTheValue) {
+  SampleState sample(1);
+  EXPECT_THAT(read_whole(sample.commit_to(store()).directory / "state.h5"),
+              HasSubstr("\"index\":{\"version\":2,\"optional\":false}"))
+      << "usual checkpoints stay as they were";
+  SampleState other(2);
+  StreamedTensor const w{"w", {3, 2}, {value_key, "f.rows", "f.second_moment"}, {{"f.rows", {3}}}};
+  other.tensors().add(w, {{{1, 2, 3, 4, 5, 6}, {-7, 8, 9}, {6, 5, 4, 3, 2, 1}}});
+  fs::path const directory = other.commit_to(store()).directory;
+  EXPECT_THAT(read_whole(directory / "state.h5"), HasSubstr("\"index\":{\"version\":3,\"optional\":false}"));
+  Checkpoint const checkpoint = Checkpoint::open(directory);
+  TensorInfo const& tensor = checkpoint.tensor("w");
+  EXPECT_EQ(tensor.other_shapes, w.other_shapes);
+  EXPECT_EQ(tensor.elements("f.rows"), 3);
+  EXPECT_EQ(tensor.bytes(), 15 * 4);
+  EXPECT_THAT(checkpoint.read("w"), testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(checkpoint.read("w", "f.rows"), testing::ElementsAre(-7, 8, 9));
+  EXPECT_THAT(checkpoint.read("w", "f.rows", 0, 1, 2), testing::ElementsAre(8, 9));
+  EXPECT_THAT(checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 2}}), testing::ElementsAre(8));
+  EXPECT_THAT(checkpoint.read("w", "f.second_moment"), testing::ElementsAre(6, 5, 4, 3, 2, 1));
+  EXPECT_EQ(slabs_of(tensor, "f.rows", 2).size(), 2U);
+  EXPECT_THAT(test::message_of<Error>([&] { checkpoint.read("w", "f.rows", 1, 0, 1); }), HasSubstr("has no axis 1"));
+  EXPECT_THAT(test::message_of<DataError>([&] {
+                checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 4}});
+              }),
+              HasSubstr("'w'"));
+  using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+  for (Shapes const& wrong :
+       {Shapes{{value_key, {6}}}, {{"f.columns", {2}}}, {{"f.rows", {}}}, {{"f.rows", {1, 1, 1, 1, 1, 1, 1, 1, 3}}}}) {
+    SampleState refused(3);
+    refused.tensors().add({w.name, w.shape, w.keys, wrong}, {});
+    EXPECT_THAT(test::message_of<Error>([&] { refused.commit_to(store()); }), HasSubstr("parameter 'w'"));
+  }
+}
+
 /// The digest of everything that a checkpoint holds: names, shapes, keys, numbers, and the training state.
 std::string digest_of_content(Checkpoint const& checkpoint) {
   Sha256 hash;

@@ -1,5 +1,6 @@
 #include "checkpoint/state_file.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -63,6 +64,18 @@ TEST(StateFileTest, TensorsFillTheirFile) {
   EXPECT_EQ(read_error(two, 84096), "");
 }
 
+TEST(StateFileTest, EachArrayHasAPossibleShape) {
+  CheckpointIndex index{{}, {{{"a", {100, 100}, {value_key, "f.rows"}, {{"f.rows", {100}}}}, 0, {4096, 44096}}}};
+  EXPECT_EQ(read_error(index, 44496), "");
+  EXPECT_THAT(read_error(index, 44495), HasSubstr("a's f.rows would lie behind the end of its file"));
+  index.tensors.front().other_shapes["f.rows"] = {-1};
+  EXPECT_THAT(read_error(index, 44496), HasSubstr("a has the impossible shape [-1]"));
+  index.tensors.front().other_shapes["f.rows"] = {huge, huge};
+  EXPECT_THAT(read_error(index, 44496), HasSubstr("a has the impossible shape"));
+  index.tensors.front().other_shapes = {{"f.columns", {1}}};
+  EXPECT_THAT(read_error(index, 84096), HasSubstr("names another shape for 'f.columns', which is not its state"));
+}
+
 /// A state file with a text in its list of fields in place of another one of the same length.
 std::string with_fields(std::string const& from, std::string const& to) {
   CheckpointIndex index;
@@ -92,9 +105,27 @@ TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
               HasSubstr("it has the field \"config\" of version 2, which this Heddle does not know and must not leave "
                         "out; use the Heddle that wrote the checkpoint, or a newer one"));
   EXPECT_THAT(error("\"vocabulary\"", "\"vocabulari\""), HasSubstr("the field \"vocabulari\" of version 1"));
-  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":3,\"optional\":true "),
+  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":4,\"optional\":true "),
               HasSubstr("state.h5: the field \"index\" is missing"));
   EXPECT_THAT(error("\"version\":1", "\"version\":x"), HasSubstr("state.h5: its fields cannot be used: "));
+}
+
+TEST(StateFileTest, StateThatBeganLaterThanTheRunIsAFieldThatNobodyMayLeaveOut) {
+  CheckpointIndex index{{}, {{{"a", {100, 100}}, 0, {4096}}, {{"b", {100, 100}}, 0, {44096}}}};
+  index.contents.state.step = 1000;
+  EXPECT_EQ(state_file_bytes(index).find("state_begins"), std::string::npos) << "usual checkpoints stay as they were";
+  index.contents.state_begins = {{"b", 1000}};
+  std::string bytes = state_file_bytes(index);
+  EXPECT_EQ(read(bytes, 84096).contents.state_begins, index.contents.state_begins);
+  std::string const listed = "\"state_begins\":{\"version\":1,\"optional\":false";
+  ASSERT_NE(bytes.find(listed), bytes.npos);
+  bytes.replace(bytes.find(listed), listed.size(), "\"state_begun!\":{\"version\":1,\"optional\":false");
+  EXPECT_THAT(test::message_of<DataError>([&] { read(bytes, 84096); }),
+              HasSubstr("the field \"state_begun!\" of version 1, which this Heddle does not know"));
+  for (std::int64_t const wrong : {std::int64_t{1001}, std::int64_t{-1}, huge}) {
+    index.contents.state_begins = {{"b", wrong}};
+    EXPECT_THAT(read_error(index, 84096), HasSubstr(fmt::format("the state of b began after step {}", wrong)));
+  }
 }
 
 TEST(StateFileTest, AVocabularyIsAtMostAsLargeAsThatOfADataset) {

@@ -33,10 +33,9 @@ struct ValueSums {
 
 }  // namespace
 
-double squared_update_norm(ParameterValues const& values, OptimizerConfig const& optimizer, UpdateRule const& rule,
-                           std::int64_t step, std::int64_t total_steps) {
-  auto const t = static_cast<double>(step);
-  double const rate = learning_rate(optimizer, step - 1, total_steps) * rule.learning_rate_factor;
+double squared_update_norm(ParameterValues const& values, UpdateRule const& rule, LastUpdate const& update) {
+  auto const t = static_cast<double>(update.number);
+  double const rate = update.learning_rate * rule.learning_rate_factor;
   LayerOptions const options(rule.options, "optimizer");  // complete in the configuration of a checkpoint
   double const correction1 = 1 - std::pow(options.number("beta1", 0.9), t);
   double const correction2 = 1 - std::pow(options.number("beta2", 0.98), t);
@@ -60,10 +59,15 @@ WantedKeys keys_of_norms() {
 
 boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config) {
   std::int64_t const step = checkpoint.state().step;
+  double const rate = learning_rate(config.optimizer, step - 1, config.train.steps);
+  auto const& begins = checkpoint.contents().state_begins;
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     UpdateRule const rule = update_rule(config.optimizer, tensor.name);
-    bool const updated = tensor.find(first_moment) && step > 0 && !rule.frozen && rule.name.starts_with("adam");
+    auto const begin = begins.find(tensor.name);
+    std::int64_t const updates = begin == begins.end() ? step : step - begin->second;
+    bool const updated = tensor.find(first_moment) && tensor.other_shapes.empty() && updates > 0 && !rule.frozen &&
+                         rule.name.starts_with("adam");
     ValueSums sums;
     double update = 0;
     for (TensorSlice slab : slabs_of(tensor)) {
@@ -73,8 +77,7 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
         slab.key = first_moment;
         std::vector<float> const first = checkpoint.read(slab);
         slab.key = second_moment;
-        update += squared_update_norm({value, first, checkpoint.read(slab)}, config.optimizer, rule, step,
-                                      config.train.steps);
+        update += squared_update_norm({value, first, checkpoint.read(slab)}, rule, {rate, updates});
       }
     }
     boost::json::object norm{{"name", tensor.name},

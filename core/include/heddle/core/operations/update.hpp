@@ -6,6 +6,7 @@
 #include <functional>
 #include <heddle/core/config/options.hpp>
 #include <heddle/core/operations/kernel.hpp>
+#include <heddle/core/operations/update_state.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +19,7 @@ class KernelRegistries;
 struct UpdateStep {
   double learning_rate = 0;
   double gradient_scale = 1;  ///< multiplies the gradient first (clipping)
-  std::int64_t step = 1;      ///< 1 for the first update
+  std::int64_t step = 1;      ///< 1 for the first update that the parameter's state has seen
 };
 
 /// An option of an update rule, a key of [optimizer] and [optimizer.group."NAME"]: a number or a boolean.
@@ -29,7 +30,7 @@ struct RuleOption {
 
 /// The values of a rule's options in the order of RuleDefinition::options; a boolean is 0 or 1.
 using RuleOptions = std::array<double, 8>;
-/// The tensors that a rule keeps for a parameter, in the order of RuleDefinition::state; the others are empty.
+/// The tensors that a rule keeps for a parameter, in the order of RuleDefinition::state; the rest are empty.
 using RuleState = std::array<Tensor, 4>;
 
 /// An update rule before it computes. Whoever registers its implementations defines it.
@@ -42,8 +43,9 @@ struct RuleDefinition {
   /// The numbers beside learning rate and gradient scale that a call reads.
   using Numbers = std::array<double, 2>;
 
-  std::string name;                     ///< the value of optimizer.name
-  std::vector<std::string> state = {};  ///< keys of the tensors that it keeps for a parameter: "adam.first_moment"
+  std::string name;  ///< the value of optimizer.name
+  /// The tensors that it keeps for a parameter; those of another shape than the parameter's need Scope::parameters.
+  std::vector<StateTensor> state = {};
   std::vector<RuleOption> options = {};
   Scope scope = Scope::elements;
   std::function<Numbers(RuleOptions const&, UpdateStep const&)> numbers = {};  ///< null: none
@@ -55,15 +57,16 @@ struct UpdateProblem {
 };
 /// Describes the problem, for messages.
 std::string describe(UpdateProblem const& problem);
-/// The cost of an update of `elements` elements by a rule that keeps `state_tensors` tensors.
-Cost cost(UpdateProblem const& problem, double elements, std::size_t state_tensors);
+/// The cost of an update of `elements` elements by a rule that keeps `state_elements` numbers for them.
+Cost cost(UpdateProblem const& problem, double elements, double state_elements);
 
-/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters.
+/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters, and
+/// its state the shapes of StateTensor.
 struct UpdateCall {
   std::string rule;
   Tensor value;  ///< updated
   Tensor gradient;
-  RuleState state{};  ///< updated; zero before the first update
+  RuleState state{};  ///< updated; zero before its first update
   Tensor scalars;     ///< update_scalars in float64, in kernels' memory
   RuleOptions options{};
   double weight_decay = 0;
@@ -103,7 +106,8 @@ std::vector<RuleDefinition> update_rules(KernelRegistries const& registries);
 RuleDefinition rule_definition(KernelRegistries const& registries, std::string const& name, std::string const& place);
 
 /// The start of the names of a new rule's implementations: nothing for Heddle's own, "NAME." for a plug-in's. Throws
-/// ConfigError where the rule's name is empty or taken, or a key of its state cannot be one in a checkpoint.
+/// ConfigError where the rule's name is empty or taken, a key of its state cannot be one in a checkpoint, or state of
+/// another shape than the parameter's belongs to a rule that does not update whole parameters.
 std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule);
 
 /// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,

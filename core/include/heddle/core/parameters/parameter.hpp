@@ -4,6 +4,7 @@
 #include <deque>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/update_rule.hpp>
+#include <heddle/core/operations/update_state.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <span>
@@ -58,8 +59,9 @@ struct Parameter {
   IndexRange place;                     ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;                 ///< it begins where the elements of the parameter declared before it end
   UpdateRule rule;                      ///< by its group; see assign_rules
-  std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
+  std::vector<StateTensor> state = {};  ///< the tensors that its rule keeps for it; none if it is frozen
   bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
+  std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;            ///< incremented by code that changes `value`
   Tensor value;                         ///< master copy, [local_shape]

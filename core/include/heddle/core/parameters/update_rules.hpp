@@ -21,8 +21,9 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void settle_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
-/// Gives each parameter of the set its rule, and the keys of the state that the rule keeps for it. Called before the
-/// set is arranged, so that frozen parameters get no gradient. Throws as update_rule and rule_definition do.
+/// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run.
+/// Called before the set is arranged, so that frozen parameters get no gradient. Throws as update_rule and
+/// rule_definition do.
 void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters);
 
 /// Throws ConfigError, with file, line and key, for a group's pattern that matches none of `names`, those of a whole
@@ -37,7 +38,7 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
 /// rule updates whole parameters.
 struct RuledRange {
   IndexRange range;
-  Parameter const* first;  ///< whose rule and state are those of all
+  Parameter const* first;  ///< whose rule, state and state_begin are those of all
 };
 /// The whole gradient buffer, in as few ranges as possible; the set must be arranged and its rules assigned.
 std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters);

@@ -30,8 +30,11 @@ class Optimizer {
     return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
   }
 
+  /// Counts steps from Parameter::state_begin, which the caller has changed, and keeps the state. Between two steps.
+  void regroup();
+
   using Step = UpdateStep;
-  /// Gives the next calls of apply the numbers of a step.
+  /// Gives the next calls of apply the numbers of a step; its number, 1 for the run's first, is made each rule's.
   void begin(Step const& step) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
   /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters. The caller
@@ -39,10 +42,11 @@ class Optimizer {
   void apply(Execution& execution, IndexRange const& range) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
-  /// The tensors that the rules keep here, by key, each [elements with that key], in the order of the buffers.
+  /// The tensors that the rules keep here, by key, each [numbers with that key], in the order of the buffers.
   std::map<std::string, Tensor> const& state() const { return state_; }
-  /// The state of that key of the buffers' elements in `range`, [range.count()]. Throws Error unless one rule keeps it
-  /// for all of them, and here.
+  /// The state of that key of the buffers' elements in `range`, [range.count()]; of another shape than the parameter's,
+  /// all of it, flat, where the range has the whole parameter. Throws Error unless one rule keeps it for all of them,
+  /// and here.
   Tensor state_in(std::string const& key, IndexRange const& range) const;
   /// The bytes of all state on this rank.
   std::int64_t state_bytes() const;
@@ -53,18 +57,25 @@ class Optimizer {
     std::shared_ptr<Update> kernel;
     UpdateRule chosen;
     RuleOptions options{};
+    std::int64_t state_begin = 0;
   };
   /// Neighbours with one rule in one part, and the state of their elements.
   struct Piece {
     IndexRange range;
     std::size_t rule = 0;
-    RuleState state{};
-    Shape whole{};  ///< of the parameter that is updated whole; else empty
+    RuleState state{};  ///< flat
+    Shape whole{};      ///< of the parameter that is updated whole; else empty
   };
 
+  /// The numbers of a tensor that its rule keeps for a piece.
+  static std::int64_t count(Piece const& piece, StateTensor const& state) {
+    return state.shape == StateShape::parameter ? piece.range.count() : shape_of(state.shape, piece.whole).size();
+  }
   void add_rules(KernelSource const& kernels);
+  /// Cuts the parts into pieces and gives them their state, which is allocated the first time.
+  void group();
   void add_pieces();
-  void allocate_state();
+  void place_state();
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
 
   OptimizerConfig config_;

@@ -38,6 +38,8 @@ class BufferParts {
   std::vector<Bucket> const& buckets() const { return buckets_; }
   /// The rank's part of the bucket; empty where another rank owns it.
   IndexRange part(Bucket const& bucket, int rank) const;
+  /// The rank that owns this element.
+  int owner(std::int64_t element) const;
   /// The rank's part of each bucket, in order.
   std::vector<IndexRange> parts_of(int rank) const;
 

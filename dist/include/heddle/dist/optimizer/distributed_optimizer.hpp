@@ -5,8 +5,10 @@
 #include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/dist/optimizer/owned_state.hpp>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace heddle {
 
@@ -52,13 +54,19 @@ class DistributedOptimizer {
   std::int64_t bucket_elements() const { return bucket_elements_; }
   /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
-  /// The elements of a parameter, row major in its local shape, whose state (Parameter::state) this rank keeps: a
-  /// sharded optimizer keeps some ranges of them, another one all; none of a frozen parameter.
-  std::vector<IndexRange> kept_state(Parameter const& parameter) const;
-  /// Sets the state of that key of these elements, which must lie within one of `kept_state`. Throws Error otherwise,
-  /// and if the list has another number of elements.
-  void set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
+  /// The elements of one of a parameter's Parameter::state, row major in its shape, that this rank keeps: a sharded
+  /// optimizer keeps some ranges of them, or all or none of state of another shape than the parameter's; another one
+  /// all. A parameter's own shape is its local one.
+  std::vector<IndexRange> kept_state(Parameter const& parameter, StateTensor const& state) const;
+  /// Sets these elements of the state, which must lie within one of `kept_state`. Throws Error otherwise, and if the
+  /// list has another number of elements.
+  void set_state(Parameter const& parameter, StateTensor const& state, IndexRange const& elements,
                  std::span<float const> values);
+  /// The parameters of the whole model whose state began in the middle of the run, at zero, and after how many of its
+  /// updates, by name: UpdateStep::step counts from there. None at first. The same on every rank; not collective.
+  using StateBegins = std::map<std::string, std::int64_t>;
+  void set_state_begins(StateBegins begins);
+  StateBegins const& state_begins() const { return state_begins_; }
 
  private:
   /// A bucket with elements to update, and this rank's part of it: a block for each call of the kernel.
@@ -84,6 +92,7 @@ class DistributedOptimizer {
   Tensor sum_of_squares_;                       ///< float64 [1]
   std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
+  StateBegins state_begins_;
 };
 
 }  // namespace heddle

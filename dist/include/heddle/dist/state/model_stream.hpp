@@ -31,6 +31,8 @@ class ModelStream final : public TensorStream {
   struct Piece;
 
   std::vector<Piece> pieces(TensorChunk const& chunk, int receiver) const;
+  /// The tensor of the state that a chunk is of; null for the value.
+  StateTensor const* state_of(TensorChunk const& chunk) const;
   /// The elements of a piece that this rank has.
   Tensor own(TensorChunk const& chunk, Piece const& piece) const;
 

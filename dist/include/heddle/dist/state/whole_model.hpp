@@ -17,7 +17,7 @@ struct ParameterDescription {
   IndexRange place;                     ///< in the stage's buffers
   bool trained = true;                  ///< it has a gradient
   bool whole = false;                   ///< one replica owns its state: PlacedParameter::whole
-  std::vector<std::string> state = {};  ///< Parameter::state
+  std::vector<StateTensor> state = {};  ///< Parameter::state
 };
 
 /// All parameters of a model of several stages; a rank holds only its own stage's.

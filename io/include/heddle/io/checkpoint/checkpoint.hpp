@@ -51,6 +51,8 @@ struct CheckpointContents {
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
   std::string cursor = {};                 ///< places in a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
+  /// The steps after which optimizer state began, by the parameter's name, where that was not with the run.
+  std::map<std::string, std::int64_t> state_begins = {};
 
   /// Throws DataError if the models cannot be used.
   Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }
@@ -61,7 +63,7 @@ struct TensorInfo : StreamedTensor {
   std::size_t file = 0;               ///< the number of its file
   std::vector<std::int64_t> offsets;  ///< where its arrays' bytes start in the file, in the order of the keys
 
-  std::int64_t elements() const;
+  std::int64_t elements(std::string const& key = value_key) const;
   /// The bytes of all its arrays.
   std::int64_t bytes() const;
   /// The place of a key among `keys`, if it is there.
@@ -80,7 +82,7 @@ class ByteStore;
 }
 
 /// Elements of one array of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
-/// whole tensor. With `elements` only these of them, numbered row major within the slice.
+/// whole array. With `elements` only these of them, numbered row major within the slice.
 struct TensorSlice {
   std::string name;
   std::string key = value_key;
@@ -90,9 +92,9 @@ struct TensorSlice {
   std::optional<IndexRange> elements = {};
 };
 
-/// The slices along the first axis that, in this order, are the array of the tensor, each of at most `max_elements` or
-/// of one index: to read a large tensor in little memory. The blocks of a file that slices share are verified twice, so
-/// slices should be much longer than these.
+/// The slices along the array's first axis that, in this order, are the array of the tensor, each of at most
+/// `max_elements` or of one index: to read a large tensor in little memory. The blocks of a file that slices share are
+/// verified twice, so slices should be much longer than these.
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key = value_key,
                                   std::int64_t max_elements = std::int64_t{4} << 20);
 
