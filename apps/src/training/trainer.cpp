@@ -75,18 +75,20 @@ void Trainer::open_data() {
 
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
+  ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
+  VocabularySizes const vocabulary = vocabulary_sizes(data_->train.front());
   log_.debug("== " + setup_.command);
   log_.print_verbose(to_toml(config_));
   log_.info(describe_changes(config_));
   RunPacks const packs({.config = config_,
                         .training = *mixture_,
                         .validation = valid_samples_.get(),
-                        .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
+                        .prefixes = model.needs_prefixes(),
                         .sequences = data_->has_lines()});
   report_.emplace(RunReport::Setup{.config = config_,
                                    .registries = setup_.registries,
                                    .parallel = parallel,
-                                   .vocabulary = vocabulary_sizes(data_->train.front()),
+                                   .vocabulary = vocabulary,
                                    .command = setup_.command},
                   packs.largest(config_, parallel.mesh));
   log_.info(report_->mesh().line);
@@ -95,7 +97,7 @@ void Trainer::announce() {
   for (std::string const& note : keys_without_effect(config_, parallel.mesh, setup_.registries.tasks.of(config_))) {
     log_.info("note: " + note);
   }
-  if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(data_->train.front())); !tied.empty()) {
+  if (std::string const tied = tied_tables(model, vocabulary); !tied.empty()) {
     log_.info("note: " + tied);
   }
   print_warnings();
