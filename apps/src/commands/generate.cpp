@@ -44,7 +44,7 @@ the same order. An empty line is continued, too. Takes the likeliest token at ea
 
 void require_continuation(ModelDescription const& model) {
   auto reason = model.no_generation_reason();
-  if (!reason && model.stacks.size() > 1) {
+  if (!reason && model.keys.is_encoder_decoder()) {
     reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
                          model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
   }

@@ -293,11 +293,12 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
   auto const target = static_cast<double>(steps_->tokens.target);
   set_ranks(measured, memory);
   set_training(seconds.front());
-  set_efficiency(seconds,
-                 training_operations(model_, setup_.vocabulary.target,
-                                     model_.stacks.size() > 1 ? std::vector{all - target, target} : std::vector{all},
-                                     typical_length),
-                 peak);
+  set_efficiency(
+      seconds,
+      training_operations(model_, setup_.vocabulary.target,
+                          model_.keys.is_encoder_decoder() ? std::vector{all - target, target} : std::vector{all},
+                          typical_length),
+      peak);
   set_energy(measured);
   json_["communication"] = all_communication(traffic, measured);
   conclude(ending);

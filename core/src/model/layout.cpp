@@ -176,7 +176,7 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
 std::string tied_tables(ModelDescription const& model, VocabularySizes const& vocabulary) {
   bool const all_embed =
       std::ranges::all_of(model.stacks, [](StackDescription const& stack) { return stack.input.traits.embeds_tokens; });
-  if (!model.keys.tie_embeddings || vocabulary.joint || model.stacks.size() < 2 || !all_embed) {
+  if (!model.keys.tie_embeddings || vocabulary.joint || !model.keys.is_encoder_decoder() || !all_embed) {
     return "";
   }
   std::string const& first = model.stacks.front().name;
