@@ -67,10 +67,10 @@ void Trainer::open_data() {
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*mixture_, limits, config_.train.seed);
   cursor_ = batches_->cursor();
-  Communicator const& world = setup_.parallel.world;
+  ParallelState const& parallel = setup_.parallel;
   // Ranks with one data coordinate train on the same samples.
-  reader_.emplace(*batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
-  require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
+  reader_.emplace(*batches_, parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
+  require_long_enough(config_, model, parallel.mesh, parallel.world.size(), batches_->totals().longest);
 }
 
 void Trainer::announce() {
