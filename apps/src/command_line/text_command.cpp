@@ -83,7 +83,7 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
 }
 
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, CommandWords const& words) {
+                   LineConversion const& conversion, MessageParts const& parts) {
   LineQueue queue(model.generation(options), text.window());
   SourceLine line;
   bool more = true;
@@ -92,8 +92,8 @@ void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSo
       EncodedLine encoded = conversion.encode(model, line);
       if (encoded.cut_from > 0) {
         report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
-                                     readable_count(encoded.cut_from), words.kept,
-                                     readable_count(encoded.tokens->size()), words.done,
+                                     readable_count(encoded.cut_from), parts.kept,
+                                     readable_count(encoded.tokens->size()), parts.done,
                                      model.config().model.max_length));
       }
       queue.add(std::move(line), std::move(encoded));
@@ -102,10 +102,10 @@ void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSo
   }
 }
 
-void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
+void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
                   TextConversion const& conversion) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", words.command));
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", parts.command));
   }
   require_valid(options.generation);
   LineSource text(options.text);
@@ -120,7 +120,7 @@ void convert_text(TextCommandOptions const& options, CommandWords const& words, 
       output.write(formatted);
     }
   };
-  convert_lines(*model, options.generation, text, {conversion.encode, write}, words);
+  convert_lines(*model, options.generation, text, {conversion.encode, write}, parts);
   text.warn_of_invalid();
 }
 

@@ -19,7 +19,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/run_progress.hpp"
 
 namespace heddle {

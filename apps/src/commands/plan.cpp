@@ -18,7 +18,7 @@
 #include "planning/config_edit.hpp"
 #include "planning/plan_session.hpp"
 #include "registration.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "report/warning.hpp"
 #include "training/config_check.hpp"
 

@@ -34,11 +34,11 @@ constexpr double gibibyte = 1 << 30;
 Finding good(std::string found) {
   return {.kind = Finding::Kind::good, .found = std::move(found)};
 }
-Finding failed(std::string found, std::string remedy) {
-  return {.kind = Finding::Kind::failed, .found = std::move(found), .remedy = std::move(remedy)};
+Finding failed(std::string found, std::string fix) {
+  return {.kind = Finding::Kind::failed, .found = std::move(found), .fix = std::move(fix)};
 }
-Finding warning(std::string found, std::string remedy) {
-  return {.kind = Finding::Kind::warning, .found = std::move(found), .remedy = std::move(remedy)};
+Finding warning(std::string found, std::string fix) {
+  return {.kind = Finding::Kind::warning, .found = std::move(found), .fix = std::move(fix)};
 }
 Finding unknown(std::string found) {
   return {.kind = Finding::Kind::unknown, .found = std::move(found)};
@@ -240,8 +240,8 @@ std::string describe(std::vector<Finding> const& findings) {
   for (Finding const& finding : findings) {
     text += fmt::format("{:<7} {:<14} {}\n", kind_words.at(static_cast<std::size_t>(finding.kind)), finding.subject,
                         finding.found);
-    if (!finding.remedy.empty()) {
-      text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.remedy);
+    if (!finding.fix.empty()) {
+      text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.fix);
     }
   }
   auto const failures = std::ranges::count(findings, Finding::Kind::failed, &Finding::kind);

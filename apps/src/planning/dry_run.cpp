@@ -12,7 +12,7 @@
 
 #include "plan_session.hpp"
 #include "report/mesh.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
 

@@ -44,16 +44,16 @@ json::array stages_of(Config const& config, ModelDescription const& model, Vocab
   json::array stages;
   for (std::size_t stage = 0; stage < plan.parts.size(); ++stage) {
     json::array parts;
-    json::array words;
+    json::array described;
     for (IndexRange const& layers : plan.parts[stage]) {
       json::object part;
       for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
         part[model.stacks[stack].name] = to_json(model.range_in(stack, layers));
       }
       parts.emplace_back(std::move(part));
-      words.emplace_back(describe(layers, model));
+      described.emplace_back(describe(layers, model));
     }
-    stages.push_back(json::object{{"parts", parts}, {"words", words}, {"cost_share", shares[stage]}});
+    stages.push_back(json::object{{"parts", parts}, {"layers", described}, {"cost_share", shares[stage]}});
   }
   return stages;
 }
@@ -276,11 +276,11 @@ MeshText describe_mesh(json::object const& mesh) {
   std::string table;
   for (std::size_t stage = 0; stage < stages.size() && stages.size() > 1; ++stage) {
     json::object const& own = stages[stage].as_object();
-    std::vector<std::string_view> words;
-    for (json::value const& part : own.at("words").as_array()) {
-      words.push_back(part.as_string());
+    std::vector<std::string_view> layers;
+    for (json::value const& part : own.at("layers").as_array()) {
+      layers.push_back(part.as_string());
     }
-    table += fmt::format("stage {}: {} ({:.0f} % of the cost)\n", stage, fmt::join(words, "; "),
+    table += fmt::format("stage {}: {} ({:.0f} % of the cost)\n", stage, fmt::join(layers, "; "),
                          100 * number_of(own, "cost_share"));
   }
   std::size_t const tensor = size(MeshAxis::tensor);

@@ -20,7 +20,7 @@
 #include "kernels/cache.hpp"
 #include "loss_watch.hpp"
 #include "report/run_report.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/training_log.hpp"
 #include "stop_signal.hpp"
 

@@ -266,9 +266,9 @@ std::optional<std::string> no_translation_reason(ModelDescription const& model) 
   return reason;
 }
 
-void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy) {
+void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& fix) {
   if (auto const reason = no_translation_reason(model)) {
-    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, remedy));
+    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, fix));
   }
 }
 

@@ -175,7 +175,7 @@ std::optional<std::uint64_t> SampleUse::seed(TrainConfig const& train) const {
 std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
                                           SampleUse const& use) {
   std::string const where = place_of_task(config);
-  std::string const data = fmt::format("{} has {}", dataset.name(), dataset.content());
+  std::string const data = fmt::format("{} has {}", dataset.name(), dataset.kind());
   std::optional<PairForm> const form = task.pairs(use.prefixes);
   bool const sources = !dataset.has_lines() && form && *form != PairForm::targets;
   std::vector<std::int32_t> tag = tag_of(use.corpus, dataset, sources);

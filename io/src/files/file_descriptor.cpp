@@ -36,13 +36,13 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
   FileDescriptor file(path, flags | O_NOFOLLOW | O_NONBLOCK);
   struct stat status {};
   bool const writes = (flags & O_ACCMODE) != O_RDONLY;
-  std::string const remedy = writes ? "; move it away" : "";
+  std::string const fix = writes ? "; move it away" : "";
   if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
     if (errno == ELOOP) {
-      throw DataError(path.string() + ": is a symbolic link" + remedy);
+      throw DataError(path.string() + ": is a symbolic link" + fix);
     }
     if (errno == ENXIO) {  // a FIFO without a reader, or a socket
-      throw DataError(path.string() + ": is not a regular file" + remedy);
+      throw DataError(path.string() + ": is not a regular file" + fix);
     }
     if (writes) {
       fail_with_errno(path, "open the file");
@@ -50,7 +50,7 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
     throw DataError(path.string() + ": cannot be opened: " + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw DataError(path.string() + ": is not a regular file" + remedy);
+    throw DataError(path.string() + ": is not a regular file" + fix);
   }
   return file;
 }

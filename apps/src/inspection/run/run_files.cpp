@@ -12,7 +12,7 @@
 #include <map>
 
 #include "report/json_text.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 
 namespace heddle {
 namespace {
@@ -123,12 +123,12 @@ Answer ask_slurm(std::string const& step, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-std::optional<json::object> read_run_file(fs::path const& path, std::string const& remedy,
+std::optional<json::object> read_run_file(fs::path const& path, std::string const& fix,
                                           std::vector<std::string>& notes) {
   constexpr std::uintmax_t max_bytes = std::uintmax_t{512} << 20;
   std::error_code problem;
   if (!fs::is_regular_file(path, problem)) {
-    notes.push_back(fmt::format("{}: not there; {}", path.string(), remedy));
+    notes.push_back(fmt::format("{}: not there; {}", path.string(), fix));
     return std::nullopt;
   }
   if (fs::file_size(path, problem) > max_bytes) {
@@ -140,7 +140,7 @@ std::optional<json::object> read_run_file(fs::path const& path, std::string cons
   boost::system::error_code error;
   json::value value = json::parse(text, error);
   if (error || !value.is_object()) {
-    notes.push_back(fmt::format("{}: is not a JSON object; {}", path.string(), remedy));
+    notes.push_back(fmt::format("{}: is not a JSON object; {}", path.string(), fix));
     return std::nullopt;
   }
   return std::move(value.get_object());

@@ -51,9 +51,9 @@ std::string describe_speed(boost::json::object const& report);
 
 /// The last lines of a run: the last step and the reason for stopping, the speed if a `report` is given, the
 /// checkpoint, the command that resumes, and the best loss and BLEU.
-std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
+std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
 
 /// The last lines of a run that had ended before it was started again.
-std::string already_finished(Ending const& ending, ModelDescription const& model);
+std::string describe_finished(Ending const& ending, ModelDescription const& model);
 
 }  // namespace heddle

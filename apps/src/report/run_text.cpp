@@ -1,4 +1,4 @@
-#include "run_words.hpp"
+#include "run_text.hpp"
 
 #include <fmt/format.h>
 
@@ -170,7 +170,7 @@ std::string describe_speed(boost::json::object const& report) {
   return text + fmt::format("energy: {}\n", describe_energy(report));
 }
 
-std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
+std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
                                  readable_count(ending.step), readable_count(ending.steps),
@@ -182,7 +182,7 @@ std::string verdict(Ending const& ending, ModelDescription const& model, boost::
   return text + best_line(ending);
 }
 
-std::string already_finished(Ending const& ending, ModelDescription const& model) {
+std::string describe_finished(Ending const& ending, ModelDescription const& model) {
   std::string const why = ending.step >= ending.steps
                               ? fmt::format("already at step {}", readable_count(ending.step))
                               : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),
