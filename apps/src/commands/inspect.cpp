@@ -199,8 +199,7 @@ ExitCode run_inspect(Arguments const& arguments) {
   require_html(options);
   std::error_code problem;
   if (!fs::exists(options.page.path, problem)) {
-    throw DataError(
-        fmt::format("{}: there is no such file or directory{}", options.page.path, relative_to(options.page.path)));
+    throw DataError(missing_file(options.page.path));
   }
   auto const datasets = datasets_at(options.page.path);
   if (!options.html.empty()) {

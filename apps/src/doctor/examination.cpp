@@ -186,8 +186,7 @@ std::string network_file_system(fs::path const& directory) {
 
 Finding files(fs::path const& directory) {
   if (std::error_code problem; !fs::is_directory(directory, problem)) {
-    return failed(fmt::format("{}: there is no such directory{}", directory.string(), relative_to(directory)),
-                  "start runs in a directory that can be written (run.directory)");
+    return failed(missing_file(directory), "start runs in a directory that can be written (run.directory)");
   }
   fs::path const path = directory / fmt::format(".heddle-doctor-{}", getpid());
   std::string const place = fs::absolute(directory).lexically_normal().string();

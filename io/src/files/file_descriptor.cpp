@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/files/sha256.hpp>
 
 namespace heddle {
@@ -47,7 +48,7 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
     if (writes) {
       fail_with_errno(path, "open the file");
     }
-    throw DataError(path.string() + ": cannot be opened: " + std::strerror(errno));
+    throw DataError(open_problem(path, errno));
   }
   if (!S_ISREG(status.st_mode)) {
     throw DataError(path.string() + ": is not a regular file" + fix);
