@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <string>
 #include <vector>
 

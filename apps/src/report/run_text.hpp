@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -15,8 +15,8 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <heddle/io/dataset/run_packs.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/run_packs.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <utility>
 
 #include "checkpoint.hpp"

@@ -6,9 +6,9 @@
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
-#include <heddle/io/dataset/batch_reader.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/batch_reader.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <memory>
 #include <optional>
 #include <string>

@@ -8,8 +8,8 @@
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/samples/mixture.hpp>
 
 #include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/dataset/training_data.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <string>
 #include <utility>
 #include <vector>

@@ -4,8 +4,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
-#include <heddle/io/dataset/text_samples.hpp>
+#include <heddle/io/samples/sample_source.hpp>
+#include <heddle/io/samples/text_samples.hpp>
 #include <numeric>
 #include <utility>
 
