@@ -10,9 +10,9 @@
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
 #include <heddle/io/files/measured_times.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/synthetic_batch.hpp>
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <optional>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/base/index_range.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
+#include <heddle/io/samples/synthetic_batch.hpp>
 
 namespace heddle {
 

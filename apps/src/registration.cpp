@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/plugins/loading.hpp>
@@ -19,13 +19,11 @@ namespace heddle {
 namespace {
 
 std::string digest_of_file(std::string const& path) {
-  require_plugin_file(path);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw ConfigError(fmt::format("plug-in {}: the file cannot be read", path));
+  FileText const file = read_file_text(path);
+  if (!file.problem.empty()) {
+    throw ConfigError(fmt::format("plug-in {}; expected a shared library", file.problem));
   }
-  std::string const bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return sha256(bytes);
+  return sha256(file.text);
 }
 
 /// A line for each plug-in: "path (sha256 …)".
@@ -119,7 +117,7 @@ PluginsConfig trusted_plugins(PluginsConfig const& named, PluginTrust trust, std
       untrusted += "\n  " + describe_file(path);
     } else if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
       throw ConfigError(
-          fmt::format("the model was trained with the plug-in {}, which is not there; name a copy of it: {}", path,
+          fmt::format("the model was trained with the plug-in {}, which does not exist; name a copy of it: {}", path,
                       how_to_name(path)));
     }
   }

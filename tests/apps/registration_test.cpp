@@ -32,7 +32,7 @@ class TrustedPluginsTest : public ::testing::Test {
 
 TEST_F(TrustedPluginsTest, RefusesThoseThatNobodyNamedWithTheirDigests) {
   EXPECT_THAT(refusal({}), AllOf(HasSubstr("runs/x names plug-ins"), HasSubstr(first_ + " (sha256 " + digest_of_abc),
-                                 HasSubstr(second_ + ": there is no such file"), HasSubstr("--plugin PATH/second.so"),
+                                 HasSubstr(second_ + ": does not exist"), HasSubstr("--plugin PATH/second.so"),
                                  HasSubstr("--trust-plugins")));
   EXPECT_THAT(refusal({.given = {first_}}), AllOf(Not(HasSubstr(first_)), HasSubstr(second_)));
   EXPECT_THAT(refusal({.given = {"elsewhere/third.so"}}), HasSubstr(first_));
@@ -47,7 +47,7 @@ TEST_F(TrustedPluginsTest, TakesAGivenFileOfTheSameName) {
 
 TEST_F(TrustedPluginsTest, TakesAllWhereTheDirectoryIsTrusted) {
   EXPECT_THAT(test::message_of<ConfigError>([&] { loaded({.all = true}); }),
-              AllOf(HasSubstr("second.so, which is not there"), HasSubstr("--plugin PATH/second.so")));
+              AllOf(HasSubstr("second.so, which does not exist"), HasSubstr("--plugin PATH/second.so")));
   directory_.write("second.so", "");
   EXPECT_THAT(loaded({.all = true}), ElementsAre(first_, second_));
 }

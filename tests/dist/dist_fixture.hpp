@@ -53,19 +53,11 @@ inline std::vector<MeshShape> layouts_of(int ranks) {
 
 /// Every layout of `ranks` ranks; of more than 4, those of one axis and those of three.
 inline std::vector<MeshShape> all_layouts_of(int ranks) {
-  std::vector<MeshShape> layouts;
-  for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
-    for (int data = 1; pipeline * data <= ranks; ++data) {
-      for (int context = 1; pipeline * data * context <= ranks; ++context) {
-        int const tensor = ranks / (pipeline * data * context);
-        MeshShape const layout(pipeline, data, context, tensor);
-        int const max = std::max({pipeline, data, context, tensor});
-        if (pipeline * data * context * tensor == ranks && (ranks <= 4 || max == 2 || max == ranks)) {
-          layouts.push_back(layout);
-        }
-      }
-    }
-  }
+  std::vector<MeshShape> layouts = shapes_of(ranks);
+  std::erase_if(layouts, [&](MeshShape const& layout) {
+    int const max = std::ranges::max_element(layout.axes(), {}, &MeshShape::Axis::size)->size;
+    return ranks > 4 && max != 2 && max != ranks;
+  });
   return layouts;
 }
 

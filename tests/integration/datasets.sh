@@ -90,9 +90,9 @@ expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe; do
-  expect 78 "$path: cannot be read: it is not a regular file" "$HEDDLE" train "$path"
+  expect 78 "$path: is not a regular file; expected a TOML file" "$HEDDLE" train "$path"
   expect 65 "$path: is not a regular file" "$HEDDLE" train run.toml --set run.directory=other --set data.train="$path"
-  expect 65 "$path: cannot read this vocabulary model: it is not a regular file" \
+  expect 65 "$path: is not a regular file; expected a vocabulary model" \
     "$HEDDLE" prepare --text text/train.en --vocab-model "$path" --out prepared
 done
 mkdir fifo

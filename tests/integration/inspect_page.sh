@@ -103,6 +103,6 @@ grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log 
 expect 64 'is decoder-only or encoder-only and reads text without a translation' decoder --source one --target eins --html x.html
 expect 64 'is decoder-only or encoder-only' decoder --pairs pairs.tsv --html x.html
 expect 65 'has no sentences' run --pairs /dev/null --html x.html
-expect 65 'nowhere: there is no such directory' run --compare nowhere --html x.html
+expect 65 'nowhere: does not exist' run --compare nowhere --html x.html
 [ ! -e x.html ] || fail "a page was written"
 echo done

@@ -49,7 +49,7 @@ mistake 64 'RUN.toml' run
 mistake 64 'resume-from' train run.toml --fresh --resume-from 3
 
 # Configuration.
-mistake 78 "nowhere.toml: cannot be read: .* (relative to $PWD)" train nowhere.toml
+mistake 78 "nowhere.toml: does not exist (relative to $PWD); expected a TOML file" train nowhere.toml
 mistake 78 'expected a TOML file' train .
 printf '[train]\nsteps = \n' > broken.toml
 mistake 78 'broken.toml:2' train broken.toml
@@ -86,15 +86,15 @@ set_mistake 78 'does not fit into the memory' model.d_ff=1000000 model.d_model=1
 set_mistake 78 'run.directory' run.directory=/proc/heddle
 set_mistake 78 'run.directory' run.directory=run.toml
 set_mistake 78 'data.valid is not set' 'data.valid=""'
-mistake 78 'there is no such file' train run.toml --plugin nowhere.so
+mistake 78 'nowhere.so: does not exist' train run.toml --plugin nowhere.so
 mistake 78 'run.toml' train run.toml --plugin run.toml
 set_mistake 78 'plugins.paths\|nowhere.so' 'plugins.paths=["nowhere.so"]'
 
 # Data.
-set_mistake 65 "no such file (relative to $PWD)" data.train=nowhere.h5
+set_mistake 65 "nowhere.h5: does not exist (relative to $PWD)" data.train=nowhere.h5
 set_mistake 65 'heddle prepare' data.train=text/train.en
 set_mistake 65 'heddle prepare' data.train=text/train.en data.valid=text/valid.en
-set_mistake 65 'no such file' data.train=text
+set_mistake 65 'does not exist' data.train=text
 mistake 65 "nowhere.en: .* (relative to $PWD)" prepare --source nowhere.en --target text/train.de --out new
 mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out new --vocab-size 100
 printf 'a\xff\n' > bytes.en

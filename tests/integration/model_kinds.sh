@@ -208,7 +208,7 @@ expect 0 'warning: sentinels/train.h5: the longest samples have [0-9]* spans to 
 expect 0 '' "$HEDDLE" evaluate --checkpoint infilling --text demo/valid.en
 grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
 
-# A kind of model, a dataset and a command that do not fit are named, with a remedy.
+# A kind of model, a dataset and a command that do not fit are named, with a fix.
 train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
 grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
   fail "an encoder and pairs"

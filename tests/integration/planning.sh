@@ -32,7 +32,7 @@ ends 78 "${plan[@]}" --set 'optimizer.group.all.parameters=["*"]' --set optimize
 grep -q "every parameter of the model is frozen" log || fail "plan accepts a model of which nothing is trained"
 ends 78 "$HEDDLE" plan run.toml --measure-seconds 0 --memory 8 --set model.d_model=65536
 grep -q "no layout of 1 rank fits: a node has too little memory for .*; more nodes (--nodes), .*--memory.*model.d_model" log ||
-  fail "no remedy for a plan of a model that is too large"
+  fail "no fix for a plan of a model that is too large"
 ends 64 "${plan[@]}" --nodes 0
 grep -q -- "plan: --nodes 0: expected at least 1" log || fail "the message does not name the number that is wrong"
 ends 64 "${plan[@]}" --ranks-per-node 0
@@ -81,7 +81,7 @@ ends 64 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" train run.toml --dry-run
 # One rank that fits no machine here; samples with prefixes.
 ends 78 "$HEDDLE" train run.toml --dry-run --set run.directory=other --set model.d_model=65536 --set parallel.tensor=1 --set parallel.pipeline=1
 grep -q "does not fit into the memory of host .*: 1 rank there needs [0-9,.]* GiB" log &&
-  grep -q "parallel.tensor and parallel.pipeline divide parameters" log && ! grep -q "It would start" log || fail "no remedy for a model that is too large"
+  grep -q "parallel.tensor and parallel.pipeline divide parameters" log && ! grep -q "It would start" log || fail "no fix for a model that is too large"
 ends 0 "$HEDDLE" train run.toml --dry-run --set run.directory=other --set 'model.stacks=["decoder"]' \
   --set 'model.decoder.self_attention={mask="prefix"}' --set parallel.tensor=1 --set parallel.pipeline=1
 

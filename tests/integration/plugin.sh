@@ -319,7 +319,7 @@ cp $plugin again.so
 refused ./again.so "'swish' of operation 'activation' is taken by $plugin" --plugin $plugin
 echo "text" > text.so
 refused ./text.so "expected a shared library"
-refused ./absent.so "there is no such file"
+refused ./absent.so "absent.so: does not exist"
 [ ! -e refused ] || fail "a refused plug-in left a run directory behind"
 
 # A new plug-in trains with its own configuration, a task on text.

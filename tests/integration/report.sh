@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The output and the files of a run: a short start, one verdict, log.txt, report.json and TensorBoard's files.
+# The output and the files of a run: a short start, last lines, log.txt, report.json and TensorBoard's files.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 train=("$HEDDLE" train run.toml)
 # value FILE KEY...: the first number after these keys, in this order, in a file of one line.
@@ -12,7 +12,7 @@ value() {
 }
 positive() { awk -v value="$1" 'BEGIN { exit !(value > 0) }' || fail "$2 is '$1'"; }
 
-# The terminal shows what differs, and ends with the verdict; tables are in log.txt.
+# The terminal shows what differs, and ends with a summary; tables are in log.txt.
 ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=run --set parallel.tensor=2 --set train.steps=40
 [ "$(grep -cv '^20.* step ' log)" -le 25 ] || fail "$(grep -cv '^20.* step ' log) lines beside those of steps"
 unstamped() { sed -E 's/^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  //' "$1"; }
@@ -24,7 +24,7 @@ grep -q '^\[train\] steps = 40, batch_tokens = 1024' log || fail "no changed key
 for line in '^done: step 40 of 40, [0-9]*,[0-9]\{3\} tokens' '^best: validation loss [0-9.]* at step \(20\|40\)$' \
   '^speed: [0-9,]* tokens/s, \([0-9.]* % of the peak, \)\?parallel efficiency [0-9]* %' '^checkpoint: run/checkpoints/step-00000040$' \
   '^to use it: heddle translate --checkpoint run < TEXT; to train longer: raise train.steps$'; do
-  tail -n 5 log | grep -q "$line" || fail "the verdict lacks '$line'"
+  tail -n 5 log | grep -q "$line" || fail "the last lines lack '$line'"
 done
 grep -q '^== mpirun -np 2 heddle train run.toml --set run.directory=run' log.txt || fail "log.txt has no start"
 grep -Eq "^1 .* 1 +1 +24-47 +75-149$" log.txt || fail "the mesh does not say what rank 1 holds"
@@ -34,15 +34,15 @@ grep -Eq "^tensor\.all_reduce +[1-9][0-9,]* .* [1-9][0-9,]* " log.txt || fail "n
 grep -Eq "^parallel efficiency: [0-9.]+ % = load balance [0-9.]+ % x communication [0-9.]+ %" log.txt || fail "no efficiency"
 grep -q "^slowest: rank [01] on $(hostname); the other ranks waited" log.txt || fail "the slowest rank is not named"
 grep -Eq '^step 40/40  loss [0-9.]+  lr .*  epoch [0-9]+\.[0-9]{2}  unsmoothed [0-9.]+  .* tokens/s  [0-9.]+ s left' log.txt || fail "log.txt has no progress"
-grep -q '^done: step 40' log.txt || fail "log.txt has no verdict"
+grep -q '^done: step 40' log.txt || fail "log.txt has no summary"
 
 grep -Eq '^[1-9][0-9]*,[0-9]{3} parameters, training on [1-9],[0-9]{3} sentence pairs' log || fail "numbers are not in groups of three digits"
 grep -Eq '[0-9]{4,} (tokens|parameters|sentence)' log run/log.txt && fail "numbers without groups"
 
-# -q leaves warnings and the verdict, -v adds the whole configuration and the tables; the files are the same.
+# -q leaves warnings and the summary, -v adds the whole configuration and the tables; the files are the same.
 ends 0 "${train[@]}" -q --set run.directory=quiet --set train.steps=10 --set optimizer.warmup_steps=0
 grep -q '^heddle: warning: optimizer.warmup_steps = 0' log || fail "-q hides a warning"
-grep -q '^done: step 10 of 10' log && [ "$(wc -l < log)" -le 6 ] || fail "-q prints more than warnings and the verdict"
+grep -q '^done: step 10 of 10' log && [ "$(wc -l < log)" -le 6 ] || fail "-q prints more than warnings and the summary"
 grep -q '  step 10/10 ' quiet/log.txt && grep -q 'predicted' quiet/log.txt && grep -q '  starting in quiet' quiet/log.txt || fail "-q: log.txt is not whole"
 ends 0 "${train[@]}" -v --set run.directory=verbose --set train.steps=10
 grep -q '^beta2 = 0.98$' log || fail "-v: not the whole configuration"

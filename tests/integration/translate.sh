@@ -173,7 +173,7 @@ grep -qx "  target: $first" shown || { cat shown; fail "the first pair is not sh
 "$HEDDLE" inspect run --parameters > shown
 grep -q '3 checkpoints: .*(best)' shown && grep -q '^step: 30$' shown && grep -q '^d_model = 32$' shown &&
   grep -q '^embedding.weight  *\[120, 32\]' shown || { cat shown; fail "inspect run"; }
-expect 65 'there is no such file or directory' "$HEDDLE" inspect nowhere
+expect 65 'nowhere: does not exist' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml
 expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
 

@@ -46,7 +46,7 @@ class AddressRange {
 
   /// Zeroed memory, whose pages are allocated when first touched. Throws Error if the range is full.
   std::byte* take(std::size_t bytes);
-  void give_back(std::byte* begin, std::size_t bytes);
+  void release(std::byte* begin, std::size_t bytes);
 
   /// Allows access until as many calls of close have come.
   void open();
@@ -100,7 +100,7 @@ std::byte* AddressRange::take(std::size_t bytes) {
   return begin_ + offset;
 }
 
-void AddressRange::give_back(std::byte* begin, std::size_t bytes) {
+void AddressRange::release(std::byte* begin, std::size_t bytes) {
   std::lock_guard const lock(mutex_);
   clear(begin, rounded(bytes, unit_));
   auto part = free_.emplace(static_cast<std::size_t>(begin - begin_), rounded(bytes, unit_)).first;
@@ -252,7 +252,7 @@ ArenaBlock map_block(std::size_t wanted) {
 }
 
 void unmap_block(ArenaBlock const& block) {
-  device_memory().of(block.bytes).give_back(block.begin, block.bytes);
+  device_memory().of(block.bytes).release(block.begin, block.bytes);
 }
 
 void take_pages(ArenaBlock const& block, std::size_t bytes) {

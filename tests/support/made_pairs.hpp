@@ -1,7 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <numeric>
 #include <string>
 #include <vector>

@@ -43,7 +43,7 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, Mod
 }
 
 std::string commands_for(ModelDescription const& model) {
-  if (model.stacks.size() > 1) {
+  if (model.keys.is_encoder_decoder()) {
     return "";
   }
   if (model.no_generation_reason()) {
@@ -106,7 +106,7 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
 }
 
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, CommandWords const& words) {
+                   LineConversion const& conversion, MessageParts const& parts) {
   LineQueue queue(model.generation(options), text.window());
   SourceLine line;
   bool more = true;
@@ -115,8 +115,8 @@ void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSo
       EncodedLine encoded = conversion.encode(model, line);
       if (encoded.cut_from > 0) {
         report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
-                                     readable_count(encoded.cut_from), words.kept,
-                                     readable_count(encoded.tokens->size()), words.done,
+                                     readable_count(encoded.cut_from), parts.kept,
+                                     readable_count(encoded.tokens->size()), parts.done,
                                      model.config().model.max_length));
       }
       queue.add(std::move(line), std::move(encoded));
@@ -125,10 +125,10 @@ void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSo
   }
 }
 
-void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
+void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
                   TextConversion const& conversion) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", words.command));
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", parts.command));
   }
   require_valid(options.generation);
   LineSource text(options.text);
@@ -144,7 +144,7 @@ void convert_text(TextCommandOptions const& options, CommandWords const& words, 
       output.write(formatted);
     }
   };
-  convert_lines(*model, options.generation, text, {conversion.encode, write}, words);
+  convert_lines(*model, options.generation, text, {conversion.encode, write}, parts);
   text.warn_of_invalid();
 }
 

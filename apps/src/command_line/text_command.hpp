@@ -83,11 +83,11 @@ struct TextCommandOptions {
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done);
 
-/// Words for messages: "line 3: 40 tokens; only the FIRST 24 are TRANSLATED".
-struct CommandWords {
+/// The parts of a command's messages that differ: "line 3: 40 tokens; only the KEPT 24 are DONE".
+struct MessageParts {
   std::string command;
-  std::string kept;
-  std::string done;
+  std::string kept;  ///< "first", "last"
+  std::string done;  ///< "translated", "continued"
 };
 using EncodeLine = std::function<EncodedLine(TrainedModel const&, SourceLine const&)>;
 
@@ -98,7 +98,7 @@ struct LineConversion {
 /// Generates for the lines of a text, of which new ones are read while others are being computed. Standard error names
 /// each line that the model could not take whole.
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, CommandWords const& words);
+                   LineConversion const& conversion, MessageParts const& parts);
 
 struct TextConversion {
   EncodeLine encode;
@@ -106,7 +106,7 @@ struct TextConversion {
 };
 /// Generates from the command's input to its output. Throws UsageError, and what opening the model throws, before the
 /// output is opened.
-void convert_text(TextCommandOptions const& options, CommandWords const& words, ModelRequirement const& require,
+void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
                   TextConversion const& conversion);
 
 /// The standard output, or a file that is replaced.

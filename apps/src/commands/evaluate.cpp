@@ -5,10 +5,10 @@
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/text_samples.hpp>
 #include <heddle/io/metrics/bleu.hpp>
 #include <heddle/io/metrics/chrf.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/text_samples.hpp>
 #include <iostream>
 #include <optional>
 

@@ -46,7 +46,7 @@ void require_continuation(ModelDescription const& model) {
   auto reason = model.no_generation_reason();
   if (reason) {
     *reason += commands_for(model);
-  } else if (model.stacks.size() > 1) {
+  } else if (model.keys.is_encoder_decoder()) {
     reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
                          model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
   }

@@ -19,7 +19,7 @@
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/run_progress.hpp"
 
 namespace heddle {
@@ -199,8 +199,7 @@ ExitCode run_inspect(Arguments const& arguments) {
   require_html(options);
   std::error_code problem;
   if (!fs::exists(options.page.path, problem)) {
-    throw DataError(
-        fmt::format("{}: there is no such file or directory{}", options.page.path, relative_to(options.page.path)));
+    throw DataError(missing_file(options.page.path));
   }
   auto const datasets = datasets_at(options.page.path);
   if (!options.html.empty()) {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
@@ -19,7 +19,7 @@
 #include "planning/config_edit.hpp"
 #include "planning/plan_session.hpp"
 #include "registration.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "report/warning.hpp"
 #include "training/config_check.hpp"
 
@@ -143,12 +143,11 @@ std::int64_t node_memory(double gibibytes) {
 }
 
 std::string text_of(std::string const& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file) {
-    throw ConfigError(fmt::format("{}: cannot be read", path));
+  FileText file = read_file_text(path);
+  if (!file.problem.empty()) {
+    throw ConfigError(file.problem);
   }
-  return text;
+  return std::move(file.text);
 }
 
 /// Writes a layout into the user's file; what --set changed in addition is not written.

@@ -34,11 +34,11 @@ constexpr double gibibyte = 1 << 30;
 Finding good(std::string found) {
   return {.kind = Finding::Kind::good, .found = std::move(found)};
 }
-Finding failed(std::string found, std::string remedy) {
-  return {.kind = Finding::Kind::failed, .found = std::move(found), .remedy = std::move(remedy)};
+Finding failed(std::string found, std::string fix) {
+  return {.kind = Finding::Kind::failed, .found = std::move(found), .fix = std::move(fix)};
 }
-Finding warning(std::string found, std::string remedy) {
-  return {.kind = Finding::Kind::warning, .found = std::move(found), .remedy = std::move(remedy)};
+Finding warning(std::string found, std::string fix) {
+  return {.kind = Finding::Kind::warning, .found = std::move(found), .fix = std::move(fix)};
 }
 Finding unknown(std::string found) {
   return {.kind = Finding::Kind::unknown, .found = std::move(found)};
@@ -186,8 +186,7 @@ std::string network_file_system(fs::path const& directory) {
 
 Finding files(fs::path const& directory) {
   if (std::error_code problem; !fs::is_directory(directory, problem)) {
-    return failed(fmt::format("{}: there is no such directory{}", directory.string(), relative_to(directory)),
-                  "start runs in a directory that can be written (run.directory)");
+    return failed(missing_file(directory), "start runs in a directory that can be written (run.directory)");
   }
   fs::path const path = directory / fmt::format(".heddle-doctor-{}", getpid());
   std::string const place = fs::absolute(directory).lexically_normal().string();
@@ -240,8 +239,8 @@ std::string describe(std::vector<Finding> const& findings) {
   for (Finding const& finding : findings) {
     text += fmt::format("{:<7} {:<14} {}\n", kind_words.at(static_cast<std::size_t>(finding.kind)), finding.subject,
                         finding.found);
-    if (!finding.remedy.empty()) {
-      text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.remedy);
+    if (!finding.fix.empty()) {
+      text += fmt::format("{:<7} {:<14} -> {}\n", "", "", finding.fix);
     }
   }
   auto const failures = std::ranges::count(findings, Finding::Kind::failed, &Finding::kind);

@@ -16,7 +16,7 @@ struct Finding {
   Kind kind = Kind::good;
   std::string subject = {};  ///< "threads"
   std::string found = {};    ///< the state, as text
-  std::string remedy = {};   ///< what would fix a failed check or a warning; otherwise empty
+  std::string fix = {};      ///< what would fix a failed check or a warning; otherwise empty
 };
 
 /// The places to examine; tests have their own.

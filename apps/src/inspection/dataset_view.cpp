@@ -135,7 +135,7 @@ std::string describe(Dataset const& dataset, std::int64_t samples) {
                                             static_cast<double>(count) / static_cast<double>(dataset.size())));
   }
   std::string text = fmt::format(
-      "{} {}, {}\ndigest: {}\n{}{}", readable_count(dataset.size()), dataset.content(), fmt::join(tokens, " and "),
+      "{} {}, {}\ndigest: {}\n{}{}", readable_count(dataset.size()), dataset.kind(), fmt::join(tokens, " and "),
       dataset.digest(), describe(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines()), lengths);
   for_each_example(dataset, samples, [&](std::int64_t index) {
     text += fmt::format("{} {}\n", dataset.has_lines() ? "line" : "pair", readable_count(index));
@@ -162,7 +162,7 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t samples) {
   for_each_example(dataset, samples,
                    [&](std::int64_t index) { examples.push_back(boost::json::value_from(texts_of(dataset, index))); });
   return {{"name", dataset.name()},
-          {"content", dataset.content()},
+          {"kind", dataset.kind()},
           {"samples", dataset.size()},
           {"sides", std::move(sides)},
           {"examples", std::move(examples)}};

@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <string>
 #include <vector>
 
@@ -15,7 +15,7 @@ std::string describe(Dataset const& dataset, std::int64_t samples);
 /// Numbers of pieces and special ids; then the digest.
 std::string describe(Vocabulary const& vocabulary, std::string const& digest, bool has_lines = false);
 
-/// {"name", "content", "samples", "sides": [{"name", "tokens", "histogram": [[first length, last length, samples]]}],
+/// {"name", "kind", "samples", "sides": [{"name", "tokens", "histogram": [[first length, last length, samples]]}],
 /// "examples": [[text, …]]}
 boost::json::object to_json(Dataset const& dataset, std::int64_t samples);
 

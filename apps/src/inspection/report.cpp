@@ -51,11 +51,11 @@ std::optional<Dataset> data_of(Config const& config, Notes& notes) {
   return std::nullopt;
 }
 
-/// A translation is read by models with two stacks and by prefix models of pairs.
+/// A translation is read by encoder-decoder models and by prefix models of pairs.
 void require_targets_are_read(HtmlReportOptions const& options, Config const& config, bool reads_pairs) {
   bool const given =
       std::ranges::any_of(options.sentences, [](SentenceText const& text) { return text.target.has_value(); });
-  if (given && config.model.stacks.size() == 1 && !reads_pairs) {
+  if (given && !config.model.is_encoder_decoder() && !reads_pairs) {
     throw UsageError(
         "inspect: the model is decoder-only or encoder-only and reads text without a translation; give --source "
         "without --target, "

@@ -12,9 +12,9 @@
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/synthetic_batch.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <iterator>
 #include <ranges>
 #include <string>

@@ -12,7 +12,7 @@
 
 #include "plan_session.hpp"
 #include "report/mesh.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/run_directory.hpp"
 #include "training/checkpoint.hpp"
 #include "training/config_check.hpp"
@@ -115,7 +115,7 @@ ExitCode dry_run(DryRun const& run) {
     MeshText const text = describe_mesh(mesh_to_json(config, model, mesh, session.data().vocabulary(), hosts));
     fmt::print("{}{}{}", text.line, text.table, text.warning);
     print_notes(keys_without_effect(config, mesh, run.registries.tasks.of(config)));
-    if (std::string const tied = tied_tables(config.model, session.data().vocabulary()); !tied.empty()) {
+    if (std::string const tied = tied_tables(model, session.data().vocabulary()); !tied.empty()) {
       print_notes({tied});
     }
   }

@@ -149,15 +149,15 @@ void PlanSession::distrust_times() {
   }
   std::string const others =
       fmt::format("mpirun -np {} heddle plan RUN.toml --measure", settings_.machines.ranks_per_node);
-  std::string remedy;
+  std::string fix;
   if (times_need_others_) {
-    remedy = fmt::format(": `{}` measures them again", others);
+    fix = fmt::format(": `{}` measures them again", others);
   } else if (settings_.measure_seconds > 0) {
-    remedy = ": they are measured again where this plan needs them";
+    fix = ": they are measured again where this plan needs them";
   }
   for (auto const& [reason, count] : reasons) {
     notes_.push_back(fmt::format("{} of kernels {} not trusted ({}){}", counted(count, "time"),
-                                 count == 1 ? "is" : "are", reason, remedy));
+                                 count == 1 ? "is" : "are", reason, fix));
   }
   if (times_need_others_) {  // a single process would measure something else
     if (settings_.remeasure) {

@@ -7,8 +7,8 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/synthetic_batch.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/synthetic_batch.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <limits>
 #include <utility>
 

@@ -2,9 +2,9 @@
 
 #include <heddle/core/model/description.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/run_packs.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/run_packs.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <memory>
 #include <optional>
 #include <string>

@@ -44,16 +44,16 @@ json::array stages_of(Config const& config, ModelDescription const& model, Vocab
   json::array stages;
   for (std::size_t stage = 0; stage < plan.parts.size(); ++stage) {
     json::array parts;
-    json::array words;
+    json::array described;
     for (IndexRange const& layers : plan.parts[stage]) {
       json::object part;
       for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
         part[model.stacks[stack].name] = to_json(model.range_in(stack, layers));
       }
       parts.emplace_back(std::move(part));
-      words.emplace_back(describe(layers, model));
+      described.emplace_back(describe(layers, model));
     }
-    stages.push_back(json::object{{"parts", parts}, {"words", words}, {"cost_share", shares[stage]}});
+    stages.push_back(json::object{{"parts", parts}, {"layers", described}, {"cost_share", shares[stage]}});
   }
   return stages;
 }
@@ -213,21 +213,28 @@ std::string describe_hosts(std::vector<std::string> const& hosts) {
 }
 
 /// Tensor groups communicate in every sublayer, which is slow over a network between machines.
-std::string warn_of_spread_groups(std::size_t size, std::vector<std::string> const& hosts) {
+std::string warn_of_spread_groups(MeshShape const& shape, std::vector<std::string> const& hosts) {
+  MeshAxes const axes{MeshAxis::tensor};
+  int const size = shape.size(MeshAxis::tensor);
   std::size_t spread = 0;
   std::string example;
-  for (std::size_t first = 0; first < hosts.size(); first += size) {
-    auto const begin = hosts.begin() + static_cast<std::ptrdiff_t>(first);
-    std::set<std::string> const names(begin, begin + static_cast<std::ptrdiff_t>(size));
+  for (int first = 0; first < shape.ranks(); ++first) {
+    if (shape.place(axes, first) != 0) {
+      continue;
+    }
+    std::set<std::string> names;
+    for (int place = 0; place < size; ++place) {
+      names.insert(hosts[static_cast<std::size_t>(shape.rank_at(axes, place, first))]);
+    }
     if (names.size() > 1 && spread++ == 0) {
-      example = fmt::format("ranks {} to {} are on {}", first, first + size - 1, fmt::join(names, ", "));
+      example = fmt::format("that of rank {} is on {}", first, fmt::join(names, ", "));
     }
   }
   return spread == 0 ? ""
                      : fmt::format(
                            "warning: {} of {} tensor groups span several hosts ({}); they exchange the most, so let\n"
                            "  parallel.tensor divide the ranks of each host and number the ranks host by host\n",
-                           spread, hosts.size() / size, example);
+                           spread, shape.ranks() / size, example);
 }
 
 }  // namespace
@@ -256,12 +263,12 @@ MeshText describe_mesh(json::object const& mesh) {
     return {.line = fmt::format("one rank on {}\n", hosts.front()), .table = "", .warning = ""};
   }
   auto const size = [&](MeshAxis axis) { return layout.at(axis.name()).to_number<std::size_t>(); };
-  std::vector<std::string> sizes;
+  MeshShape shape;
   for (MeshAxis const axis : known_axes) {
-    sizes.push_back(fmt::format("{} {}", axis.name(), size(axis)));
+    shape = shape.with(axis, static_cast<int>(size(axis)));
   }
   std::string line =
-      fmt::format("{} ranks on {}: {}", readable_count(hosts.size()), describe_hosts(hosts), fmt::join(sizes, " × "));
+      fmt::format("{} ranks on {}: {}", readable_count(hosts.size()), describe_hosts(hosts), shape.to_string());
   line += size(MeshAxis::pipeline) > 1 ? fmt::format(", schedule {}", text_of(layout, "pipeline_schedule")) : "";
   line += size(MeshAxis::context) > 1 ? fmt::format(", context by {}", text_of(layout, "context_mode")) : "";
   bool const sharded = layout.at("shard_optimizer").as_bool() && size(MeshAxis::data) * size(MeshAxis::context) > 1;
@@ -269,11 +276,11 @@ MeshText describe_mesh(json::object const& mesh) {
   std::string table;
   for (std::size_t stage = 0; stage < stages.size() && stages.size() > 1; ++stage) {
     json::object const& own = stages[stage].as_object();
-    std::vector<std::string_view> words;
-    for (json::value const& part : own.at("words").as_array()) {
-      words.push_back(part.as_string());
+    std::vector<std::string_view> layers;
+    for (json::value const& part : own.at("layers").as_array()) {
+      layers.push_back(part.as_string());
     }
-    table += fmt::format("stage {}: {} ({:.0f} % of the cost)\n", stage, fmt::join(words, "; "),
+    table += fmt::format("stage {}: {} ({:.0f} % of the cost)\n", stage, fmt::join(layers, "; "),
                          100 * number_of(own, "cost_share"));
   }
   std::size_t const tensor = size(MeshAxis::tensor);
@@ -281,7 +288,7 @@ MeshText describe_mesh(json::object const& mesh) {
     table += fmt::format(
         "sequence parallel: between sublayers tensor rank r holds rows r/{0} to (r+1)/{0} of the stream\n", tensor);
   }
-  return {std::move(line), table + RankTable(layout, ranks).text(), warn_of_spread_groups(tensor, hosts)};
+  return {std::move(line), table + RankTable(layout, ranks).text(), warn_of_spread_groups(shape, hosts)};
 }
 
 }  // namespace heddle

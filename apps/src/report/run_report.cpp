@@ -1,14 +1,14 @@
 #include "run_report.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/measure/peaks.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
@@ -101,7 +101,7 @@ RunReport::RunReport(Setup const& setup, PlannedPacks const& packs)
   json_ = {{"version", 1},
            {"program", "heddle " HEDDLE_VERSION},
            {"command", setup.command},
-           {"started", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+           {"started", utc_now().replace(10, 1, "T") + "Z"},
            {"state", "training"},
            {"slurm", own_slurm_step()},
            {"parameters", 0},
@@ -293,11 +293,12 @@ std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTim
   auto const target = static_cast<double>(steps_->tokens.target);
   set_ranks(measured, memory);
   set_training(seconds.front());
-  set_efficiency(seconds,
-                 training_operations(model_, setup_.vocabulary.target,
-                                     model_.stacks.size() > 1 ? std::vector{all - target, target} : std::vector{all},
-                                     typical_length),
-                 peak);
+  set_efficiency(
+      seconds,
+      training_operations(model_, setup_.vocabulary.target,
+                          model_.keys.is_encoder_decoder() ? std::vector{all - target, target} : std::vector{all},
+                          typical_length),
+      peak);
   set_energy(measured);
   json_["communication"] = all_communication(traffic, measured);
   conclude(ending);

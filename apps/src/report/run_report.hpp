@@ -14,7 +14,7 @@
 #include <string>
 
 #include "mesh.hpp"
-#include "run_words.hpp"
+#include "run_text.hpp"
 
 namespace heddle {
 

@@ -1,13 +1,12 @@
 #include "run_directory.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <random>
 #include <sstream>
@@ -52,8 +51,7 @@ FileLock::Result take(FileLock& lock, std::filesystem::path const& directory) {
 
 /// Describes this process for others.
 std::string own_description() {
-  return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S} UTC", getpid(), host_name(),
-                     fmt::gmtime(std::time(nullptr)));
+  return fmt::format("process {} on {} since {} UTC", getpid(), host_name(), utc_now());
 }
 
 /// The first line of a lock's description, or "a process" where an earlier version wrote none.

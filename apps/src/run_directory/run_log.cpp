@@ -1,10 +1,9 @@
 #include "run_log.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <sstream>
@@ -16,7 +15,7 @@ namespace {
 
 /// Date and time, in UTC as in all of log.txt.
 std::string time_stamp() {
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}  ", fmt::gmtime(std::time(nullptr)));
+  return utc_now() + "  ";
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ void RunLog::progress(std::string const& text, bool due) {
   if (verbosity_ == Verbosity::quiet) {
     // only in the file
   } else if (terminal_) {
-    std::cout << "\r\x1b[K" << fmt::format("{:%H:%M:%S}  ", fmt::gmtime(std::time(nullptr))) << text << std::flush;
+    std::cout << "\r\x1b[K" << time_stamp().substr(11) << text << std::flush;
     line_open_ = true;
   } else if (due) {
     std::cout << time_stamp() << text << std::endl;

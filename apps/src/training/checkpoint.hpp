@@ -5,7 +5,7 @@
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <string>
 #include <vector>

@@ -15,8 +15,8 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <heddle/io/dataset/run_packs.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/run_packs.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <utility>
 
 #include "checkpoint.hpp"
@@ -67,26 +67,28 @@ void Trainer::open_data() {
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   batches_.emplace(*mixture_, limits, config_.train.seed);
   cursor_ = batches_->cursor();
-  Communicator const& world = setup_.parallel.world;
+  ParallelState const& parallel = setup_.parallel;
   // Ranks with one data coordinate train on the same samples.
-  reader_.emplace(*batches_, world.split(setup_.parallel.data.rank(), world.rank(), "batches"));
-  require_long_enough(config_, model, setup_.parallel.mesh, world.size(), batches_->totals().longest);
+  reader_.emplace(*batches_, parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
+  require_long_enough(config_, model, parallel.mesh, parallel.world.size(), batches_->totals().longest);
 }
 
 void Trainer::announce() {
   ParallelState const& parallel = setup_.parallel;
+  ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
+  VocabularySizes const vocabulary = vocabulary_sizes(data_->train.front());
   log_.debug("== " + setup_.command);
   log_.print_verbose(to_toml(config_));
   log_.info(describe_changes(config_));
   RunPacks const packs({.config = config_,
                         .training = *mixture_,
                         .validation = valid_samples_.get(),
-                        .prefixes = describe_model(config_.model, setup_.registries.layers).needs_prefixes(),
+                        .prefixes = model.needs_prefixes(),
                         .sequences = data_->has_lines()});
   report_.emplace(RunReport::Setup{.config = config_,
                                    .registries = setup_.registries,
                                    .parallel = parallel,
-                                   .vocabulary = vocabulary_sizes(data_->train.front()),
+                                   .vocabulary = vocabulary,
                                    .command = setup_.command},
                   packs.largest(config_, parallel.mesh));
   log_.info(report_->mesh().line);
@@ -95,7 +97,7 @@ void Trainer::announce() {
   for (std::string const& note : keys_without_effect(config_, parallel.mesh, setup_.registries.tasks.of(config_))) {
     log_.info("note: " + note);
   }
-  if (std::string const tied = tied_tables(config_.model, vocabulary_sizes(data_->train.front())); !tied.empty()) {
+  if (std::string const tied = tied_tables(model, vocabulary); !tied.empty()) {
     log_.info("note: " + tied);
   }
   print_warnings();

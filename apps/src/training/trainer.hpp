@@ -6,9 +6,9 @@
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
-#include <heddle/io/dataset/batch_reader.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/batch_reader.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@
 #include "kernels/cache.hpp"
 #include "loss_watch.hpp"
 #include "report/run_report.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/training_log.hpp"
 #include "stop_signal.hpp"
 

@@ -149,7 +149,7 @@ void Trainer::end_finished() {
   if (setup_.options.trace > 0) {
     log_.notice("note: no step was made, so there is nothing to trace");
   }
-  log_.notice(already_finished(ending, report_->model()));
+  log_.notice(describe_finished(ending, report_->model()));
 }
 
 void Trainer::print_end(std::string const& how) {
@@ -161,7 +161,7 @@ void Trainer::print_end(std::string const& how) {
   if (is_rank_zero()) {
     log_.debug(tables + describe_speed(report_->json()));
     write_report();
-    log_.notice(verdict(ending, report_->model(), &report_->json()));
+    log_.notice(describe_end(ending, report_->model(), &report_->json()));
   }
 }
 

@@ -13,7 +13,7 @@ class WatchedMicroBatches final : public MicroBatchSource {
   std::int64_t count() const override { return source_.count(); }
   BatchTokens tokens() const override { return source_.tokens(); }
   Pack micro_batch(std::int64_t index) const override {
-    watch_.beat();
+    watch_.heartbeat();
     return source_.micro_batch(index);
   }
 

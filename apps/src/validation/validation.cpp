@@ -8,8 +8,8 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/dataset/training_data.hpp>
 #include <heddle/io/metrics/bleu.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 
 #include "run_directory/training_log.hpp"
 

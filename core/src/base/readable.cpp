@@ -1,7 +1,9 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <heddle/core/base/readable.hpp>
 
 namespace heddle {
@@ -33,6 +35,10 @@ std::string readable_duration(double seconds) {
     return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
   }
   return whole >= 60 ? fmt::format("{}m{:02}s", whole / 60, whole % 60) : fmt::format("{:.1f} s", seconds);
+}
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::gmtime(std::time(nullptr)));
 }
 
 }  // namespace heddle

@@ -110,7 +110,7 @@ void note(Difference const& here, double CheckResult::*error, CheckResult& found
   if (here.error <= found.tolerance || !found.fault.empty()) {
     return;
   }
-  found.fault = here.words;
+  found.fault = here.text;
   if (std::isfinite(here.error)) {
     found.fault += fmt::format(": an error of {:.3g}, more than the tolerance {:.3g}", here.error, found.tolerance);
   }

@@ -140,7 +140,7 @@ class GradientCheck {
     Values const again = values_of(bench_.layer->forward(context_, input_, saved));
     Difference const here = difference("output of forward, called again with the same inputs", again, first);
     found.output_error = here.error;
-    found.fault = here.words;
+    found.fault = here.text;
   }
 
   /// Forward of another micro-batch, as several may be in flight: backward needs what forward kept of its own one.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/spelling.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "document.hpp"
@@ -351,27 +348,11 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
 }
 
 Config load_config(std::string const& path, std::vector<std::string> const& overrides) {
-  constexpr std::uintmax_t max_bytes = std::uintmax_t{16} << 20;
-  std::error_code problem;
-  std::string reason;
-  if (!std::filesystem::exists(path, problem)) {
-    reason = problem ? problem.message() : std::generic_category().message(ENOENT) + relative_to(path);
-  } else if (!std::filesystem::is_regular_file(path, problem)) {
-    reason = "it is not a regular file";  // one that never ends, or that waits for a writer
-  } else if (std::filesystem::file_size(path, problem) > max_bytes) {
-    reason = "it is larger than 16 MiB";
+  FileText const file = read_file_text(path, std::uintmax_t{16} << 20);
+  if (!file.problem.empty()) {
+    throw ConfigError(file.problem + "; expected a TOML file, see docs/config.md");
   }
-  std::ifstream file;
-  if (reason.empty()) {
-    file.open(path, std::ios::binary);
-    reason = file ? "" : std::generic_category().message(errno);
-  }
-  if (!reason.empty()) {
-    throw ConfigError(fmt::format("{}: cannot be read: {}; expected a TOML file, see docs/config.md", path, reason));
-  }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse_config(text.str(), path, overrides);
+  return parse_config(file.text, path, overrides);
 }
 
 void require_supported(Config const& config) {

@@ -130,9 +130,9 @@ class Generation::Search {
 
   void release(Sentence const& sentence) {
     live_cost_ -= sentence.cost;
-    token_rows_.give_back(sentence.first_token_row);
-    states_.give_back(sentence.first_state);
-    source_rows_.give_back(sentence.first_source_row);
+    token_rows_.release(sentence.first_token_row);
+    states_.release(sentence.first_state);
+    source_rows_.release(sentence.first_source_row);
   }
 
   Pack source_pack(std::list<Sentence> const& sentences) {

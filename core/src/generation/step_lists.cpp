@@ -1,6 +1,7 @@
 #include "step_lists.hpp"
 
 #include <algorithm>
+#include <heddle/core/base/index_range.hpp>
 
 namespace heddle {
 
@@ -50,8 +51,7 @@ Sequences StepLists::sequences(List const& begin, List const& length) const {
 }
 
 StepUpload::Uploaded StepUpload::upload(StepLists& lists, Rows const& rows) {
-  constexpr std::int64_t line = 16;  // each list starts on a cache line
-  auto const aligned = [](auto const& list) { return (std::ssize(list->host) + line - 1) / line * line; };
+  auto const aligned = [](auto const& list) { return rounded_up(std::ssize(list->host), line_elements); };
   std::int64_t elements = 0;
   for (auto* const list : lists.all()) {
     elements += aligned(list);

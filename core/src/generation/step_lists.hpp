@@ -58,7 +58,7 @@ class CachePlaces {
     count_ = std::max(count_, begin + rows);
     return begin;
   }
-  void give_back(std::int64_t begin) { taken_.erase(begin); }
+  void release(std::int64_t begin) { taken_.erase(begin); }
   /// The rows that the cache must have.
   std::int64_t count() const { return count_; }
 

@@ -240,7 +240,7 @@ std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& 
 std::optional<std::string> ModelDescription::untrainable_reason() const {
   for (StackDescription const& stack : stacks) {
     bool const predicts_next = stack.side == Side::target;
-    LayerUse const use{.prefixes = predicts_next && stacks.size() == 1, .predicts_next = predicts_next};
+    LayerUse const use{.prefixes = predicts_next && keys.is_decoder_only(), .predicts_next = predicts_next};
     if (auto reason = unsupported_in(stack, use)) {
       return reason;
     }
@@ -259,16 +259,16 @@ std::optional<std::string> ModelDescription::no_generation_reason() const {
 
 std::optional<std::string> no_translation_reason(ModelDescription const& model) {
   auto reason = model.no_generation_reason();
-  if (!reason && model.stacks.size() < 2) {
+  if (!reason && !model.keys.is_encoder_decoder()) {
     reason = fmt::format("{} = {} has no encoder, whose input is translated", model.keys.place("stacks"),
                          to_toml(OptionValue(model.keys.stacks)));
   }
   return reason;
 }
 
-void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy) {
+void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& fix) {
   if (auto const reason = no_translation_reason(model)) {
-    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, remedy));
+    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, fix));
   }
 }
 

@@ -190,18 +190,18 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   return notes;
 }
 
-std::string tied_tables(ModelConfig const& model, VocabularySizes const& vocabulary) {
-  if (!model.tie_embeddings || vocabulary.joint || model.stacks.size() < 2) {
+std::string tied_tables(ModelDescription const& model, VocabularySizes const& vocabulary) {
+  bool const all_embed =
+      std::ranges::all_of(model.stacks, [](StackDescription const& stack) { return stack.input.traits.embeds_tokens; });
+  if (!model.keys.tie_embeddings || vocabulary.joint || !model.keys.is_encoder_decoder() || !all_embed) {
     return "";
   }
-  std::string const& last = model.stacks.back();
-  if ((model.*stack_kind(model.stacks.front()).config).input != "tokens") {
-    return "";
-  }
+  std::string const& first = model.stacks.front().name;
+  std::string const& last = model.stacks.back().name;
   return fmt::format(
       "{} = true with separate vocabularies: {}.embedding.weight is the {}'s embedding and the output projection; the "
       "{} has an embedding of its own, {}.embedding.weight",
-      model.place("tie_embeddings"), last, last, model.stacks.front(), model.stacks.front());
+      model.keys.place("tie_embeddings"), last, last, first, first);
 }
 
 }  // namespace heddle

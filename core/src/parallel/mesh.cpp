@@ -60,6 +60,13 @@ MeshShape::MeshShape(int pipeline, int data, int context, int tensor)
                     .with(MeshAxis::context, context)
                     .with(MeshAxis::tensor, tensor)) {}
 
+MeshAxes MeshShape::axes_except(MeshAxis axis) const {
+  MeshAxes others;
+  std::ranges::transform(axes_, std::back_inserter(others), &Axis::axis);
+  std::erase(others, axis);
+  return others;
+}
+
 int MeshShape::size(MeshAxis axis) const {
   auto const found = std::ranges::find(axes_, axis, &Axis::axis);
   return found == axes_.end() ? 1 : found->size;

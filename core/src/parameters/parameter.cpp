@@ -16,13 +16,6 @@ namespace heddle {
 
 namespace {
 
-/// Parameters start on cache lines, so that they have the same alignment in every micro-batch.
-constexpr std::int64_t alignment_elements = 16;
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
-  return (size + multiple - 1) / multiple * multiple;
-}
-
 /// The parameter of that name; null if there is none.
 template <class Parameters>
 auto find_in(Parameters& parameters, std::string const& name) -> decltype(&parameters.front()) {
@@ -193,7 +186,7 @@ void ParameterSet::arrange() {
 }
 
 std::int64_t ParameterSet::divisible() const {
-  return alignment_elements * mesh_.shape().size(replica_axes());
+  return line_elements * mesh_.shape().size(replica_axes());
 }
 
 void ParameterSet::place(Group const& group) {
@@ -204,7 +197,7 @@ void ParameterSet::place(Group const& group) {
   }
   for (Parameter* const parameter : group) {
     std::int64_t const end = size_ + reserved_elements(*parameter, mesh_);
-    parameter->place = {size_, parameter == group.back() ? rounded_up(end, alignment_elements) : end};
+    parameter->place = {size_, parameter == group.back() ? rounded_up(end, line_elements) : end};
     size_ = parameter->place.end;
   }
   if (alone) {

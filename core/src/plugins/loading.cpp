@@ -45,15 +45,9 @@ auto& entry_point(boost::dll::shared_library const& library, std::string const& 
 }  // namespace
 
 void require_plugin_file(std::string const& path) {
-  std::error_code error;
-  std::filesystem::file_status const status = std::filesystem::status(path, error);
-  if (std::filesystem::is_regular_file(status)) {
-    return;
+  if (std::string const problem = file_problem(path); !problem.empty()) {
+    throw ConfigError(fmt::format("plug-in {}; expected a shared library", problem));
   }
-  throw ConfigError(fmt::format("plug-in {}: {}; expected a shared library", path,
-                                std::filesystem::is_directory(status) ? "it is a directory"
-                                : std::filesystem::exists(status)     ? "it is not a regular file"
-                                                                      : "there is no such file" + relative_to(path)));
 }
 
 void load_plugin(std::string const& path, Registries& registries) {

@@ -243,7 +243,7 @@ class DenoisingTask final : public Task {
  public:
   std::string meaning() const override { return "restores text of which spans are masked: train.noise"; }
   std::string unsupported_reason(ModelConfig const& model) const override {
-    return model.stacks.size() > 1 ? "" : "needs an encoder and a decoder";
+    return model.is_encoder_decoder() ? "" : "needs an encoder and a decoder";
   }
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override {
     bool const spans = spec.train.noise == Noise::spans;

@@ -48,7 +48,7 @@ class LanguageModel final : public Task {
  public:
   std::string meaning() const override { return "predicts each next token, of text or of the targets of pairs"; }
   std::string unsupported_reason(ModelConfig const& model) const override {
-    return model.stacks.size() == 1 && stack_kind(model.stacks.front()).predicts ? "" : "needs a decoder-only model";
+    return model.is_decoder_only() ? "" : "needs a decoder-only model";
   }
   std::optional<PairForm> pairs(bool prefixes) const override {
     return prefixes ? PairForm::prefixed : PairForm::targets;

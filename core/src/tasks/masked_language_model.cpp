@@ -99,7 +99,7 @@ class MaskedLanguageModel final : public Task {
  public:
   std::string meaning() const override { return "predicts masked tokens of text"; }
   std::string unsupported_reason(ModelConfig const& model) const override {
-    return stack_kind(model.stacks.back()).predicts ? "needs an encoder-only model" : "";
+    return model.is_encoder_decoder() || model.is_decoder_only() ? "needs an encoder-only model" : "";
   }
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override {
     if (spec.ids.mask == SpecialIds::absent) {

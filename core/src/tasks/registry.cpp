@@ -17,10 +17,10 @@ namespace {
 
 /// The task of a configuration that names none.
 std::string task_of_stacks(ModelConfig const& model) {
-  if (!stack_kind(model.stacks.back()).predicts) {
-    return "masked_language_model";
+  if (model.is_encoder_decoder()) {
+    return "translation";
   }
-  return model.stacks.size() > 1 ? "translation" : "language_model";
+  return model.is_decoder_only() ? "language_model" : "masked_language_model";
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ class Translation final : public Task {
  public:
   std::string meaning() const override { return "predicts the targets of pairs from their sources"; }
   std::string unsupported_reason(ModelConfig const& model) const override {
-    return model.stacks.size() > 1 ? "" : "needs an encoder and a decoder";
+    return model.is_encoder_decoder() ? "" : "needs an encoder and a decoder";
   }
   std::optional<PairForm> pairs(bool /*prefixes*/) const override { return PairForm::pairs; }
   bool translates() const override { return true; }

@@ -59,11 +59,8 @@ std::int32_t present(std::int32_t id, char const* name) {
 /// The number of slabs that may be in flight to a device before the host waits for it.
 constexpr std::size_t max_unread = 32;
 
-/// Each array starts on a cache line.
-constexpr std::int64_t aligned_elements = 16;
-
 std::int64_t aligned(std::size_t elements) {
-  return (static_cast<std::int64_t>(elements) + aligned_elements - 1) / aligned_elements * aligned_elements;
+  return rounded_up(static_cast<std::int64_t>(elements), line_elements);
 }
 
 }  // namespace
@@ -119,7 +116,7 @@ class PackWriter {
       // Begin, length and prefix; sample, position, id, order and output. Then the shards, each with its own ends of
       // cache lines, the whole, and the two maps between them.
       elements += 3 * sequences + 5 * tokens;
-      elements += shards * (2 * sequences + 4 * aligned_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
+      elements += shards * (2 * sequences + 4 * line_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
     }
     auto& slabs = buffers_.slabs;
     auto const fits = [&](PackSlab const& slab) { return slab.memory.tensor().size() >= elements && slab.free(); };

@@ -29,8 +29,7 @@ struct Variant {
   bool state = false;  ///< linear scores with a state; forward only
 };
 
-std::vector<Variant> variants() {
-  using enum ScoreKind;
+std::vector<Variant> dot_product_variants() {
   constexpr AttentionMask causal = AttentionMask::causal();
   return {
       {.name = "self"},
@@ -65,18 +64,6 @@ std::vector<Variant> variants() {
        .kv_heads = 2,
        .soft_cap = 0.7,
        .dropout = 0.2},
-      {.name = "additive", .head_dim = 8, .score = additive},
-      {.name = "additive, causal, biases, dropout",
-       .queries = {40, 3},
-       .head_dim = 8,
-       .mask = causal,
-       .score = additive,
-       .dropout = 0.2,
-       .bias_radius = 4},
-      {.name = "linear", .head_dim = 8, .score = linear},
-      {.name = "linear, causal", .head_dim = 8, .mask = causal, .score = linear},
-      {.name = "linear, grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2, .score = linear},
-      {.name = "linear, a state", .queries = {1, 1, 1}, .head_dim = 8, .score = linear, .state = true},
       {.name = "prefix", .head_dim = 8, .mask = AttentionMask::prefix()},
       {.name = "grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2},
       {.name = "one key head, causal", .heads = 3, .head_dim = 8, .kv_heads = 1, .mask = causal},
@@ -98,6 +85,28 @@ std::vector<Variant> variants() {
        .positions = true,
        .accumulate = true},
   };
+}
+
+std::vector<Variant> variants() {
+  using enum ScoreKind;
+  constexpr AttentionMask causal = AttentionMask::causal();
+  std::vector<Variant> all = dot_product_variants();
+  std::vector<Variant> const others{
+      {.name = "additive", .head_dim = 8, .score = additive},
+      {.name = "additive, causal, biases, dropout",
+       .queries = {40, 3},
+       .head_dim = 8,
+       .mask = causal,
+       .score = additive,
+       .dropout = 0.2,
+       .bias_radius = 4},
+      {.name = "linear", .head_dim = 8, .score = linear},
+      {.name = "linear, causal", .head_dim = 8, .mask = causal, .score = linear},
+      {.name = "linear, grouped queries", .heads = 4, .head_dim = 8, .kv_heads = 2, .score = linear},
+      {.name = "linear, a state", .queries = {1, 1, 1}, .head_dim = 8, .score = linear, .state = true},
+  };
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
 }
 
 std::int64_t total(Lengths const& lengths) {

@@ -93,7 +93,7 @@ bool RankOrderReduction::progress() {
     }
     reduce();
     exchange_.reset();
-    channel_.buffers->give_back(std::move(buffer_));
+    channel_.buffers->release(std::move(buffer_));
     if (call_.gathers) {
       start_gather();
     }

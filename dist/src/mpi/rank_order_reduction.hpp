@@ -20,7 +20,7 @@ class BufferPool {
  public:
   /// Uninitialised, [elements].
   Tensor take(DType dtype, std::int64_t elements);
-  void give_back(Tensor buffer) { free_.push_back(std::move(buffer)); }
+  void release(Tensor buffer) { free_.push_back(std::move(buffer)); }
 
  private:
   std::vector<Tensor> free_;

@@ -8,13 +8,6 @@ namespace heddle {
 
 namespace {
 
-/// Parts begin on cache lines, as parameters do.
-constexpr std::int64_t alignment_elements = 16;
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t multiple) {
-  return (size + multiple - 1) / multiple * multiple;
-}
-
 /// Makes one segment of each parameter that is alone, and one of all parameters between two of them.
 std::vector<PlacedParameter> segments_of(std::vector<PlacedParameter> const& parameters) {
   std::vector<PlacedParameter> segments;
@@ -56,7 +49,7 @@ BufferParts::BufferParts(std::vector<PlacedParameter> const& parameters, std::in
   if (bucket_elements < 1) {
     throw Error(fmt::format("a gradient bucket of {} elements; at least 1 is needed", bucket_elements));
   }
-  std::int64_t const divisible = alignment_elements * ranks;
+  std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);
   std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), 0);
   for (auto const& [place, of_several_stages, whole] : segments_of(parameters)) {

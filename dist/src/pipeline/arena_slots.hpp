@@ -21,9 +21,9 @@ class ArenaSlots {
 
   /// A slot with an empty arena.
   Slot& take();
-  /// Gives a slot back: only its sends still need it.
-  void give_back(Slot& slot) { leaving_.push_back(&slot); }
-  /// Waits until at most `max` slots that were given back are still sending.
+  /// The slot is free when its sends have ended.
+  void release(Slot& slot) { leaving_.push_back(&slot); }
+  /// Waits until at most `max` released slots are still sending.
   void finish(std::size_t max = 0);
   /// The maximum number of bytes that were in use in each arena.
   std::vector<std::size_t> peaks() const;

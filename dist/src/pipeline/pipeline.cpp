@@ -104,7 +104,8 @@ class Pipeline::Run {
             .seed = step_.seed,
             .step = step_.step,
             .row_split = step_.row_split,
-            .gradients = training_ && last ? step_.gradients : nullptr};
+            .gradients = training_ && last ? step_.gradients : nullptr,
+            .parameter_use = step_.parameter_use};
   }
 
   /// Waits for the input; gradient reductions make progress meanwhile.
@@ -165,8 +166,8 @@ class Pipeline::Run {
       Slot& here = pipeline_.activations_->take();
       Saved saved;
       send_copy(call, forward(call, here.arena, saved));
-      pipeline_.activations_->give_back(here);
-      pipeline_.messages_->give_back(*call.slot);
+      pipeline_.activations_->release(here);
+      pipeline_.messages_->release(*call.slot);
     }
     MicroBatch& micro_batch = micro_batches_.at(call.action.micro_batch);
     if (--micro_batch.passes_left == 0) {
@@ -189,9 +190,9 @@ class Pipeline::Run {
       send_copy(call, part(call.action).backward(here, call.input, kept.saved));
     }
     pipeline_.spare_saved_[static_cast<std::size_t>(call.action.part)].push_back(std::move(kept.saved));
-    pipeline_.activations_->give_back(*kept.slot);
-    pipeline_.messages_->give_back(*kept.input);
-    pipeline_.messages_->give_back(*call.slot);
+    pipeline_.activations_->release(*kept.slot);
+    pipeline_.messages_->release(*kept.input);
+    pipeline_.messages_->release(*call.slot);
   }
 
   /// Sends as send does, from the call's own slot: tensors outside it are copied there, so that their memory is free.

@@ -55,7 +55,7 @@ std::vector<LayoutChoice> variants_of(MeshShape const& shape, ModelDescription c
   LayoutChoice const plain = variants.front();
   also(plain.size(MeshAxis::tensor) > 1, [](LayoutChoice& layout) { layout.sequence_parallel = true; });
   also(plain.size(MeshAxis::context) > 1, [](LayoutChoice& layout) { layout.context_mode = ContextMode::ulysses; });
-  also(plain.size(MeshAxis::pipeline) > 1 && model.stacks.size() > 1,
+  also(plain.size(MeshAxis::pipeline) > 1 && model.keys.is_encoder_decoder(),
        [](LayoutChoice& layout) { layout.pipeline_schedule = PipelineSchedule::interleaved; });
   also(plain.replicas() > 1, [](LayoutChoice& layout) { layout.shard_optimizer = true; });
   return variants;

@@ -30,7 +30,7 @@ void Activity::set(WatchedCall const& call, bool waits) {
     waits_ = waits;
   }
   if (waits) {
-    beat();
+    heartbeat();
   }
 }
 
@@ -46,7 +46,7 @@ void Activity::leave() {
     std::lock_guard const lock(mutex_);
     waits_ = false;
   }
-  beat();
+  heartbeat();
 }
 
 void Activity::set_phase(char const* name, std::int64_t step, bool finishes) {
@@ -56,7 +56,7 @@ void Activity::set_phase(char const* name, std::int64_t step, bool finishes) {
     step_ = step;
     finishes_ = finishes;
   }
-  beat();
+  heartbeat();
 }
 
 RankStatus Activity::status() const {

@@ -72,7 +72,7 @@ class Activity {
   void poll(WatchedCall const& call);
   /// `name` is a literal.
   void set_phase(char const* name, std::int64_t step, bool finishes);
-  void beat() { events_.store(events_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+  void heartbeat() { events_.store(events_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 
   // Any thread's part.
   /// A number that grows with each event.

@@ -42,7 +42,7 @@ Inquiry::Action Inquiry::next(RankStatus const& status, double now) {
     for (std::size_t rank = 0; rank < statuses_.size(); ++rank) {
       statuses_[rank] = now - heard_[rank] > fresh_for() ? std::nullopt : statuses_[rank];
     }
-    return Action::pronounce;
+    return Action::report;
   }
   if (now < next_question_) {
     return Action::none;

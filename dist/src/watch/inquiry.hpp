@@ -17,7 +17,7 @@ namespace heddle {
 /// whole limit without an answer. Silence counts only for ranks that can be heard.
 class Inquiry {
  public:
-  enum class Action : std::uint8_t { none, ask, pronounce };
+  enum class Action : std::uint8_t { none, ask, report };
 
   Inquiry(double limit_seconds, int ranks, int own);
 
@@ -26,7 +26,7 @@ class Inquiry {
   bool reaches_all() const;
   /// A rank has answered.
   void answered(int rank, RankStatus const& status, double now);
-  /// To be done now, if this rank's own state is `status`. After `pronounce` the caller does not ask again.
+  /// To be done now, if this rank's own state is `status`. After `report` the caller does not ask again.
   Action next(RankStatus const& status, double now);
   /// Ends the questions; what was learnt of the ranks' progress stays.
   void close() { open_since_.reset(); }

@@ -18,7 +18,7 @@ namespace heddle {
 /// Datagrams without the job's random number are ignored.
 class SideChannel {
  public:
-  enum class Kind : std::uint32_t { question, status, verdict };
+  enum class Kind : std::uint32_t { question, status, report };
   struct Message {
     Kind kind;
     int sender;

@@ -59,7 +59,7 @@ struct Watch::State {
     reachability.emplace(*channel);
     thread = std::jthread([this](std::stop_token const& stop) { watch(stop); });
     reachability->find_out(world);
-    activity->beat();  // none of them has been idle
+    activity->heartbeat();  // none of them has been idle
   }
   ~State() {
     if (thread.joinable()) {
@@ -75,9 +75,9 @@ struct Watch::State {
   /// Handles at most one message, waiting for it at most this long, and measures time.
   void look(std::chrono::milliseconds patience);
   void handle(SideChannel::Message const& message);
-  /// Asks the other ranks, or ends with a verdict, if it is time.
+  /// Asks the other ranks, or reports a hang, if it is time.
   void investigate();
-  void pronounce();
+  void report_hang();
   RankStatus own_status() const;
 
   Options options;
@@ -150,7 +150,7 @@ void Watch::State::handle(SideChannel::Message const& message) {
         inquiry->answered(message.sender, status_from(message.content), elapsed);
       }
       break;
-    case SideChannel::Kind::verdict:
+    case SideChannel::Kind::report:
       if (message.content.size() > 1 && !ended) {
         ended = true;
         options.on_hang({reinterpret_cast<char const*>(message.content.data()) + 1, message.content.size() - 1},
@@ -193,13 +193,13 @@ void Watch::State::investigate() {
       }
       break;
     }
-    case Inquiry::Action::pronounce:
-      pronounce();
+    case Inquiry::Action::report:
+      report_hang();
       break;
   }
 }
 
-void Watch::State::pronounce() {
+void Watch::State::report_hang() {
   ended = true;
   auto const& statuses = inquiry->statuses();
   std::vector<std::string> hosts;
@@ -218,8 +218,8 @@ void Watch::State::pronounce() {
       prints = first;
       continue;
     }
-    std::string const verdict = std::string(1, first ? '\1' : '\0') + report;
-    channel->send(rank, SideChannel::Kind::verdict, std::as_bytes(std::span(verdict)));
+    std::string const content = std::string(1, first ? '\1' : '\0') + report;
+    channel->send(rank, SideChannel::Kind::report, std::as_bytes(std::span(content)));
   }
   options.on_hang(report, prints);
 }
@@ -245,8 +245,8 @@ void Watch::finish(char const* name, std::int64_t step) {
   state_->activity->set_phase(name, step, true);
 }
 
-void Watch::beat() {
-  state_->activity->beat();
+void Watch::heartbeat() {
+  state_->activity->heartbeat();
 }
 
 }  // namespace heddle

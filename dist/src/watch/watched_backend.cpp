@@ -25,7 +25,7 @@ class WatchedTransfer final : public TransferBackend {
   bool progress() override {
     bool const done = inner_->progress();
     if (done) {
-      activity_->beat();
+      activity_->heartbeat();
     } else {
       activity_->poll(call_);
     }

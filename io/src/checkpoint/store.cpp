@@ -170,8 +170,7 @@ bool is_one_checkpoint(fs::path const& place) {
 CheckpointStore store_at(fs::path const& place) {
   std::error_code ignored;
   if (!fs::is_directory(place, ignored)) {
-    throw DataError(place.string() + ": no such directory" + relative_to(place) +
-                    "; expected a run's, its checkpoints' or one checkpoint's");
+    throw DataError(missing_file(place) + "; expected a run's, its checkpoints' or one checkpoint's");
   }
   return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, min_kept};
 }

@@ -326,7 +326,7 @@ std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) 
 LengthCounts const& Dataset::lengths(SampleLength of) const {
   auto const found = lengths_.find(of);
   if (found == lengths_.end()) {
-    throw Error(fmt::format("{}: holds {}, whose lengths are different", name_, content()));
+    throw Error(fmt::format("{}: holds {}, whose lengths are different", name_, kind()));
   }
   return found->second;
 }

@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -117,29 +114,11 @@ void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
   }
 }
 
-std::string read_file(Path const& path) {
-  std::error_code failure;
-  std::string reason;
-  if (!std::filesystem::exists(path, failure)) {
-    reason = std::strerror(ENOENT) + relative_to(path);
-  } else if (!std::filesystem::is_regular_file(path, failure)) {
-    reason = "it is not a regular file";
-  } else if (file_bytes(path) > dataset_format::max_model_bytes) {
-    reason = "it is larger than 64 MiB";
-  }
-  std::ifstream file;
-  if (reason.empty()) {
-    file.open(path, std::ios::binary);
-    reason = file ? "" : std::strerror(errno);
-  }
-  if (!reason.empty()) {
-    throw DataError(fmt::format("{}: cannot read this vocabulary model: {}", path.string(), reason));
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 Tokenizer load_model(Path const& path) {
-  std::string model = read_file(path);
+  auto [model, problem] = read_file_text(path, static_cast<std::uintmax_t>(dataset_format::max_model_bytes));
+  if (!problem.empty()) {
+    throw DataError(problem + "; expected a vocabulary model");
+  }
   try {
     return Tokenizer::from_model(std::move(model));
   } catch (DataError const& error) {

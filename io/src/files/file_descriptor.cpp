@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/files/sha256.hpp>
 
 namespace heddle {
@@ -36,21 +37,21 @@ FileDescriptor open_regular(std::filesystem::path const& path, int flags) {
   FileDescriptor file(path, flags | O_NOFOLLOW | O_NONBLOCK);
   struct stat status {};
   bool const writes = (flags & O_ACCMODE) != O_RDONLY;
-  std::string const remedy = writes ? "; move it away" : "";
+  std::string const fix = writes ? "; move it away" : "";
   if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
     if (errno == ELOOP) {
-      throw DataError(path.string() + ": is a symbolic link" + remedy);
+      throw DataError(path.string() + ": is a symbolic link" + fix);
     }
     if (errno == ENXIO) {  // a FIFO without a reader, or a socket
-      throw DataError(path.string() + ": is not a regular file" + remedy);
+      throw DataError(path.string() + ": is not a regular file" + fix);
     }
     if (writes) {
       fail_with_errno(path, "open the file");
     }
-    throw DataError(path.string() + ": cannot be opened: " + std::strerror(errno));
+    throw DataError(open_problem(path, errno));
   }
   if (!S_ISREG(status.st_mode)) {
-    throw DataError(path.string() + ": is not a regular file" + remedy);
+    throw DataError(path.string() + ": is not a regular file" + fix);
   }
   return file;
 }

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <new>
 #include <span>
 
@@ -45,7 +46,7 @@ class DiskFile final : public ByteStore {
   DiskFile(std::filesystem::path path, int flags) : path_(std::move(path)), file_(path_, flags) {
     if (!file_.is_open()) {
       if ((flags & O_CREAT) == 0) {
-        throw DataError(fmt::format("{}: cannot be opened: {}", path_.string(), std::strerror(errno)));
+        throw DataError(open_problem(path_, errno));
       }
       fail_with_errno(path_, "create the file");
     }

@@ -105,10 +105,8 @@ File File::create(std::shared_ptr<ByteStore> bytes, std::string const& name, std
 }
 
 File File::open(std::filesystem::path const& path) {
-  std::error_code problem;
-  if (!std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(path.string() + (std::filesystem::exists(path, problem) ? ": is not a regular file"
-                                                                            : ": no such file" + relative_to(path)));
+  if (std::string const problem = file_problem(path); !problem.empty()) {
+    throw DataError(problem);
   }
   return open(disk_file(path, O_RDONLY), path.string());
 }

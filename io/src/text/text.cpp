@@ -113,9 +113,7 @@ void TextBytes::EndInflate::operator()(z_stream* stream) const noexcept {
 
 TextBytes::TextBytes(std::filesystem::path const& path) : file_(path, O_RDONLY | O_NOCTTY) {
   if (!file_.is_open()) {
-    int const problem = errno;
-    throw DataError(fmt::format("{}: cannot open this text: {}{}", path.string(), std::strerror(problem),
-                                problem == ENOENT ? relative_to(path) : ""));
+    throw DataError(open_problem(path, errno));
   }
 }
 

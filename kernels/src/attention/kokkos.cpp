@@ -88,6 +88,17 @@ KOKKOS_INLINE_FUNCTION void score(kernels::AttentionHead<Element> const& head, B
   head.hide_unseen(queries, keys, scores);
 }
 
+/// weights *= factors, element by element.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void multiply_elements(Tile<Real> weights, Tile<Real> factors, std::int64_t rows,
+                                              std::int64_t columns) {
+  for (std::int64_t j = 0; j < rows; ++j) {
+    for (std::int64_t i = 0; i < columns; ++i) {
+      weights[j][i] *= factors[j][i];
+    }
+  }
+}
+
 /// The output of one block of queries of one head of one sequence.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const& head, Block queries,
@@ -128,11 +139,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
     softmax.take(scores, keys.count, lanes);
     if (head.view.dropout.active) {
       head.fill_kept(kept, queries, keys);
-      for (std::int64_t j = 0; j < keys.count; ++j) {
-        for (std::int64_t i = 0; i < lanes; ++i) {
-          scores[j][i] *= kept[j][i];
-        }
-      }
+      multiply_elements(scores, kept, keys.count, lanes);
     }
     for (std::int64_t i = 0; begun && i < queries.count; ++i) {
       for (std::int64_t d = 0; d < stride; ++d) {

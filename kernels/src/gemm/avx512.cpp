@@ -1,3 +1,4 @@
+#include <heddle/core/base/index_range.hpp>
 #include <vector>
 
 #include "avx512_blocks.hpp"
@@ -100,16 +101,14 @@ void multiply_parts(Execution& execution, GemmCall const& call, Tiles const& til
   for (std::size_t part = 0; part < count; ++part) {
     std::int64_t const i = static_cast<std::int64_t>(part) / parts.of_columns;
     std::int64_t const j = static_cast<std::int64_t>(part) % parts.of_columns;
-    std::int64_t const row = kernels::share_begin(whole.m, i, parts.of_rows);
-    std::int64_t const panel = kernels::share_begin(panels, j, parts.of_columns);
-    std::int64_t const column = panel * tile_columns;
-    std::int64_t const column_end =
-        std::min(whole.n, tile_columns * kernels::share_begin(panels, j + 1, parts.of_columns));
-    calls[part] =
-        part_of(call, row, kernels::share_begin(whole.m, i + 1, parts.of_rows) - row, column, column_end - column);
+    IndexRange const rows = share(whole.m, i, parts.of_rows);
+    IndexRange const own = share(panels, j, parts.of_columns);
+    std::int64_t const column = own.begin * tile_columns;
+    std::int64_t const column_end = std::min(whole.n, tile_columns * own.end);
+    calls[part] = part_of(call, rows.begin, rows.count(), column, column_end - column);
     problems[part] = calls[part].problem();
     products.push_back(product_in(execution.scratch, calls[part], problems[part], tiles,
-                                  packed != nullptr ? packed + panel * panel_words : nullptr));
+                                  packed != nullptr ? packed + own.begin * panel_words : nullptr));
   }
   Product const* const of_threads = products.data();
   kernels::for_each(execution, "avx512 gemm", parts.count(), [=](std::int64_t part) { multiply(of_threads[part]); });
@@ -130,10 +129,10 @@ void pack_weight(Execution& execution, GemmCall const& call, GemmProblem const& 
   }
   auto const pack = tiles.pack_right;
   kernels::for_each(execution, "avx512 gemm weight", parts, [=](std::int64_t part) {
-    std::int64_t const panel = kernels::share_begin(panels, part, parts);
-    std::int64_t const begin = panel * tile_columns;
-    std::int64_t const end = std::min(whole.extent, tile_columns * kernels::share_begin(panels, part + 1, parts));
-    pack(columns_of(whole, begin, end - begin), packed + panel * panel_words);
+    IndexRange const own = share(panels, part, parts);
+    std::int64_t const begin = own.begin * tile_columns;
+    std::int64_t const end = std::min(whole.extent, tile_columns * own.end);
+    pack(columns_of(whole, begin, end - begin), packed + own.begin * panel_words);
   });
   execution.space.fence();
 }

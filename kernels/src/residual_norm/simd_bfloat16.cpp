@@ -1,3 +1,5 @@
+#include <heddle/core/base/index_range.hpp>
+
 #include "support/factories.hpp"
 #include "support/shares.hpp"
 #include "vector/lanes_random.hpp"
@@ -333,8 +335,7 @@ void run_backward_in_parallel(Execution& execution, BackwardCall backward, std::
   backward.grad_weight = sums;
   backward.grad_bias = totals[1] == nullptr ? nullptr : sums + columns;
   kernels::for_each(execution, "residual norm backward", parts, [&](std::int64_t part) {
-    std::int64_t const begin = kernels::share_begin(blocks, part, parts);
-    std::int64_t const end = kernels::share_begin(blocks, part + 1, parts);
+    auto const [begin, end] = share(blocks, part, parts);
     std::fill(sums + begin * 2 * columns, sums + end * 2 * columns, 0.0F);
     run_backward(backward, begin, end);
   });
@@ -373,7 +374,8 @@ class SimdResidualNorm final : public ResidualNorm {
       return;
     }
     kernels::for_each(execution, "residual norm forward", parts, [&](std::int64_t part) {
-      run_forward(call, output, kernels::share_begin(rows, part, parts), kernels::share_begin(rows, part + 1, parts));
+      IndexRange const own = share(rows, part, parts);
+      run_forward(call, output, own.begin, own.end);
     });
     execution.space.fence();
   }

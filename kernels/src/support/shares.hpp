@@ -11,9 +11,4 @@ inline std::int64_t shares(std::int64_t work, std::int64_t min, std::int64_t thr
   return std::clamp<std::int64_t>(work / min, 1, threads);
 }
 
-/// The first item of share `index` of `count`; for index = count, the end.
-inline std::int64_t share_begin(std::int64_t items, std::int64_t index, std::int64_t count) {
-  return items * index / count;
-}
-
 }  // namespace heddle::kernels

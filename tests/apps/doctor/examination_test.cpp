@@ -22,7 +22,7 @@ TEST(Doctor, AFailedCheckIsSaidAndEndsWithOne) {
             "WARNING threads        too many\n"
             "                       -> set one\n"
             "0 of 2 checks failed, 1 warning.\n");
-  findings.push_back({Kind::failed, "files", "no such directory", "make it"});
+  findings.push_back({Kind::failed, "files", "runs: does not exist", "make it"});
   EXPECT_EQ(exit_code_of(findings), ExitCode::failure);
   EXPECT_THAT(describe(findings),
               AllOf(HasSubstr("FAILED  files "), HasSubstr("\n1 of 3 checks failed, 1 warning.\n")));

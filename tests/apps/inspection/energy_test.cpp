@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "inspection/run/run_files.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

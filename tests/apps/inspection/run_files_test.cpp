@@ -47,7 +47,7 @@ TEST(ReadRunFile, SaysWhyThereIsNothing) {
   std::ofstream(path) << R"({"version": 1})";
   EXPECT_TRUE(read_run_file(path, "train again", notes).has_value());
   ASSERT_EQ(notes.size(), 2U);
-  EXPECT_NE(notes[0].find("not there; train again"), std::string::npos);
+  EXPECT_NE(notes[0].find("report.json: does not exist; train again"), std::string::npos);
   EXPECT_NE(notes[1].find("is not a JSON object"), std::string::npos);
 }
 

@@ -52,7 +52,7 @@ TEST(MeshTextTest, SaysWhatEveryRankHolds) {
 TEST(MeshTextTest, WarnsOfTensorGroupsThatSpanHosts) {
   EXPECT_THAT(mesh_text({1, 2, 1, 2}, {"a", "a", "b", "b"}), Not(HasSubstr("warning")));
   std::string const text = mesh_text({1, 2, 1, 2}, {"a", "a", "a", "b"}, {1000, 700, false});
-  EXPECT_THAT(text, HasSubstr("warning: 1 of 2 tensor groups span several hosts (ranks 2 to 3 are on a, b)"));
+  EXPECT_THAT(text, HasSubstr("warning: 1 of 2 tensor groups span several hosts (that of rank 2 is on a, b)"));
   EXPECT_THAT(text, HasSubstr("2 hosts with 1 to 3 each"));
   EXPECT_THAT(text, HasSubstr("500-999              350-699"));
 }

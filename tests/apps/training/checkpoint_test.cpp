@@ -6,7 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/samples/mixture.hpp>
 
 #include "golden_model.hpp"
 #include "temporary_directory.hpp"

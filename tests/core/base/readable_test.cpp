@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstdint>
 #include <heddle/core/base/readable.hpp>
@@ -42,6 +42,11 @@ TEST(ReadableDuration, TakesTheUnitsThatFit) {
   EXPECT_EQ(readable_duration(60), "1m00s");
   EXPECT_EQ(readable_duration(3599.9), "59m59s");
   EXPECT_EQ(readable_duration(7500), "2h05m");
+}
+
+TEST(UtcNow, HasDateAndTime) {
+  EXPECT_THAT(utc_now(),
+              testing::MatchesRegex("[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9] [012][0-9]:[0-5][0-9]:[0-6][0-9]"));
 }
 
 }  // namespace

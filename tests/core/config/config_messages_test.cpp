@@ -28,16 +28,17 @@ std::string refusal(std::string const& text, std::vector<std::string> const& ove
 }
 
 TEST(ConfigFile, ThoseThatCannotBeReadAreNamed) {
-  EXPECT_THAT(refused_file("/nonexistent/run.toml"), HasSubstr("/nonexistent/run.toml: cannot be read: No such file"));
-  EXPECT_THAT(refused_file("/tmp"), HasSubstr("it is not a regular file"));
-  EXPECT_THAT(refused_file("/dev/zero"), HasSubstr("/dev/zero: cannot be read: it is not a regular file"));
+  EXPECT_THAT(refused_file("/nonexistent/run.toml"),
+              HasSubstr("/nonexistent/run.toml: does not exist; expected a TOML file"));
+  EXPECT_THAT(refused_file("/tmp"), HasSubstr("/tmp: is a directory; expected a TOML file"));
+  EXPECT_THAT(refused_file("/dev/zero"), HasSubstr("/dev/zero: is not a regular file"));
 }
 
 TEST(ConfigFile, LargeOnesAreNotRead) {
   TemporaryDirectory const directory;
   auto const path = directory.write("large.toml", "");
   std::filesystem::resize_file(path, (std::uintmax_t{16} << 20) + 1);
-  EXPECT_THAT(refused_file(path), HasSubstr("it is larger than 16 MiB"));
+  EXPECT_THAT(refused_file(path), HasSubstr("large.toml: is larger than 16 MiB"));
   std::filesystem::resize_file(path, 0);
   EXPECT_EQ(load_config(path), Config());
 }

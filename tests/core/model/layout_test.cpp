@@ -214,14 +214,17 @@ TEST(Layout, AContextGroupLongerThanTheLongestSequenceIsRefused) {
 }
 
 TEST(Layout, WithSeparateVocabulariesItIsSaidWhatIsTied) {
+  auto const noted = [](ModelConfig const& model, VocabularySizes const& vocabulary) {
+    return tied_tables(description_of(model), vocabulary);
+  };
   ModelConfig const model = parse_config("[model]\ntie_embeddings = true\n", "run.toml").model;
-  EXPECT_EQ(tied_tables(model, {30, 40, false}),
+  EXPECT_EQ(noted(model, {30, 40, false}),
             "run.toml:2:1: model.tie_embeddings = true with separate vocabularies: decoder.embedding.weight is the "
             "decoder's embedding and the output projection; the encoder has an embedding of its own, "
             "encoder.embedding.weight");
-  EXPECT_EQ(tied_tables(model, {30, 30, true}), "");
-  EXPECT_EQ(tied_tables(parse_config("", "", {"model.tie_embeddings=false"}).model, {30, 40, false}), "");
-  EXPECT_EQ(tied_tables(parse_config("", "", {"model.stacks=[\"decoder\"]"}).model, {30, 40, false}), "");
+  EXPECT_EQ(noted(model, {30, 30, true}), "");
+  EXPECT_EQ(noted(parse_config("", "", {"model.tie_embeddings=false"}).model, {30, 40, false}), "");
+  EXPECT_EQ(noted(parse_config("", "", {"model.stacks=[\"decoder\"]"}).model, {30, 40, false}), "");
 }
 
 }  // namespace

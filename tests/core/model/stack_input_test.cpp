@@ -160,10 +160,23 @@ TEST(StackInput, IsNamedByTheConfiguration) {
   EXPECT_EQ(describe_model(model_with_features(), layers).unsupported_reason({.context = 2}),
             "test:8:1: model.encoder_input: the input features of the encoder does not declare support for "
             "parallel.context = 2");
-  EXPECT_EQ(tied_tables(model_with_features(), {9, 9, false}), "");
   EXPECT_EQ(describe_model(model_with_features("decoder_input = \"features\""), layers).no_generation_reason(),
             "test:9:1: model.decoder_input: the input features of the decoder does not declare support for "
             "generation, token by token");
+}
+
+TEST(StackInput, OnlyTablesOfTokensAreNotedAsTied) {
+  LayerRegistry layers = layers_with_features();
+  layers.inputs.add<TokenEmbedding>("other_tokens", {.embeds_tokens = true});
+  auto const noted = [&](std::string const& encoder, std::string const& decoder) {
+    ModelConfig model = model_with_features();
+    model.encoder.input = encoder;
+    model.decoder.input = decoder;
+    return tied_tables(describe_model(model, layers), {9, 10, false});
+  };
+  EXPECT_THAT(noted("other_tokens", "other_tokens"), HasSubstr("model.tie_embeddings = true with separate vocab"));
+  EXPECT_EQ(noted("features", "tokens"), "");
+  EXPECT_EQ(noted("tokens", "features"), "");
 }
 
 TEST(StackInput, TokensNeedATable) {

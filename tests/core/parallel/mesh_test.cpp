@@ -65,6 +65,18 @@ TEST(MeshTest, AGroupHasTheRanksThatDifferOnlyAlongItsAxes) {
   }
 }
 
+TEST(MeshTest, AllAxesButOneAreThoseOfTheRanksThatShareACoordinate) {
+  MeshShape const shape(2, 3, 1, 2);
+  MeshAxes const axes = shape.axes_except(MeshAxis::data);
+  EXPECT_EQ(axes, (MeshAxes{MeshAxis::pipeline, MeshAxis::context, MeshAxis::tensor}));
+  for (int rank = 0; rank < shape.ranks(); ++rank) {
+    for (int place = 0; place < shape.size(axes); ++place) {
+      EXPECT_EQ(shape.coordinate(MeshAxis::data, shape.rank_at(axes, place, rank)),
+                shape.coordinate(MeshAxis::data, rank));
+    }
+  }
+}
+
 TEST(MeshTest, AnAxisIsDividedByAnother) {
   MeshAxis const expert("expert");
   MeshShape const whole(2, 6, 1, 2);

@@ -30,9 +30,9 @@ TEST(Plugin, TheTagNamesWhatHasToBeTheSame) {
 
 TEST(Plugin, AMissingFileIsNamed) {
   EXPECT_EQ(refusal("/nonexistent/kernels.so"),
-            "plug-in /nonexistent/kernels.so: there is no such file; expected a shared library");
-  EXPECT_THAT(refusal("/tmp"), HasSubstr("it is a directory; expected a shared library"));
-  EXPECT_THAT(refusal(""), HasSubstr("there is no such file"));
+            "plug-in /nonexistent/kernels.so: does not exist; expected a shared library");
+  EXPECT_THAT(refusal("/tmp"), HasSubstr("/tmp: is a directory; expected a shared library"));
+  EXPECT_THAT(refusal(""), HasSubstr("does not exist"));
 }
 
 TEST(Plugin, AFileThatIsNoLibraryIsNamed) {

@@ -15,15 +15,15 @@ struct Questions {
   /// A rank's answer to a question at this time; nothing if it is silent.
   using Answer = std::function<std::optional<RankStatus>(int rank, double now)>;
 
-  /// The time of the verdict; `never` if there is none in 100 s.
-  double verdict(Answer const& answer) {
+  /// The time of the report of a hang; `never` if there is none in 100 s.
+  double time_of_report(Answer const& answer) {
     for (int tick = 0; tick < 10'000; ++tick) {
       double const now = 0.01 * tick;
       RankStatus own;
       own.idle_seconds = now;
       own.finishes = finishes;
       switch (inquiry.next(own, now)) {
-        case Inquiry::Action::pronounce:
+        case Inquiry::Action::report:
           return now;
         case Inquiry::Action::ask:
           ++asked;
@@ -54,7 +54,7 @@ struct Questions {
 
 TEST(InquiryTest, RanksThatAllWaitHangAfterTheLimit) {
   Questions questions;
-  EXPECT_NEAR(questions.verdict([](int, double now) { return Questions::idle_for(now); }), limit, 0.02);
+  EXPECT_NEAR(questions.time_of_report([](int, double now) { return Questions::idle_for(now); }), limit, 0.02);
   EXPECT_LE(questions.asked, 20);
   for (auto const& status : questions.inquiry.statuses()) {
     EXPECT_TRUE(status.has_value());
@@ -63,7 +63,7 @@ TEST(InquiryTest, RanksThatAllWaitHangAfterTheLimit) {
 
 TEST(InquiryTest, ARankThatNeverAnswersIsAskedForTheWholeLimit) {
   Questions questions;
-  double const at = questions.verdict(
+  double const at = questions.time_of_report(
       [](int rank, double now) { return rank == 2 ? std::nullopt : std::optional(Questions::idle_for(now)); });
   EXPECT_NEAR(at, 1.1 * limit, 0.02);
   EXPECT_FALSE(questions.inquiry.statuses()[2].has_value());
@@ -73,7 +73,7 @@ TEST(InquiryTest, ARankThatNeverAnswersIsAskedForTheWholeLimit) {
 // A rank that is stopped for 1.5 s and runs for 0.1 s in turn: most questions find it stopped.
 TEST(InquiryTest, ARankThatRunsNowAndThenIsHeardWithinTheLimit) {
   Questions questions;
-  EXPECT_EQ(questions.verdict([last = -1.0](int rank, double now) mutable -> std::optional<RankStatus> {
+  EXPECT_EQ(questions.time_of_report([last = -1.0](int rank, double now) mutable -> std::optional<RankStatus> {
     if (rank != 2) {
       return Questions::idle_for(now);
     }
@@ -95,31 +95,32 @@ TEST(InquiryTest, TheSilenceOfARankThatCannotBeReachedMeansNothing) {
   Questions questions;
   questions.inquiry.set_reachable(2, false);
   EXPECT_FALSE(questions.inquiry.reaches_all());
-  EXPECT_EQ(questions.verdict(answer), never);
+  EXPECT_EQ(questions.time_of_report(answer), never);
   // Once it is heard, it can be reached.
   questions.inquiry.answered(2, Questions::idle_for(0), 0);
   EXPECT_TRUE(questions.inquiry.reaches_all());
-  EXPECT_LT(questions.verdict(answer), 2 * limit);
+  EXPECT_LT(questions.time_of_report(answer), 2 * limit);
 }
 
 TEST(InquiryTest, AfterTheLastStepOnlySilenceIsAHang) {
   Questions questions;
   questions.finishes = true;
-  EXPECT_EQ(questions.verdict([](int, double now) { return Questions::idle_for(now, true); }), never);
+  EXPECT_EQ(questions.time_of_report([](int, double now) { return Questions::idle_for(now, true); }), never);
   Questions silent;
   silent.finishes = true;
-  EXPECT_NEAR(silent.verdict([](int rank, double now) {
+  EXPECT_NEAR(silent.time_of_report([](int rank, double now) {
     return rank == 2 ? std::nullopt : std::optional(Questions::idle_for(now, true));
   }),
               1.1 * limit, 0.02);
   Questions early;  // one has left, the others wait for it
-  EXPECT_NEAR(early.verdict([](int rank, double now) { return Questions::idle_for(now, rank == 2); }), limit, 0.02);
+  EXPECT_NEAR(early.time_of_report([](int rank, double now) { return Questions::idle_for(now, rank == 2); }), limit,
+              0.02);
 }
 
 TEST(InquiryTest, LateProgressOfAnyRankIsNoHang) {
   Questions questions;
   double const last_progress = 7;
-  double const at = questions.verdict(
+  double const at = questions.time_of_report(
       [&](int rank, double now) { return Questions::idle_for(rank == 3 ? std::max(0.0, now - last_progress) : now); });
   EXPECT_NEAR(at, last_progress + limit, 0.02);
 }
@@ -127,7 +128,7 @@ TEST(InquiryTest, LateProgressOfAnyRankIsNoHang) {
 TEST(InquiryTest, LostAnswersAreNoSilence) {
   Questions questions;
   int lost = 0;
-  EXPECT_NEAR(questions.verdict([&](int, double now) {
+  EXPECT_NEAR(questions.time_of_report([&](int, double now) {
     return ++lost % 4 == 0 ? std::optional(Questions::idle_for(now)) : std::nullopt;
   }),
               limit, 0.15);

@@ -142,7 +142,7 @@ TEST_F(WatchTest, RanksThatWaitForASlowOneDoNotHang) {
   if (last()) {
     for (int beat = 0; beat < 60; ++beat) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      watch_.beat();
+      watch_.heartbeat();
     }
   }
   watched_.barrier();

@@ -145,7 +145,7 @@ TEST_F(CheckpointTest, RejectsTornDirectories) {
   write_file(state_file, content + "x");
   EXPECT_THAT(open_error(directory), HasSubstr("bytes where MANIFEST.json states"));
   fs::remove(state_file);
-  EXPECT_THAT(open_error(directory), HasSubstr("cannot be opened"));
+  EXPECT_THAT(open_error(directory), HasSubstr("does not exist"));
   write_file(state_file, content);
   write_file(directory / "state.h5.old", "x");
   EXPECT_THAT(open_error(directory), HasSubstr("is not listed"));

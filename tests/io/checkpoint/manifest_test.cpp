@@ -98,7 +98,7 @@ TEST_F(ManifestTest, NoticesLengthsMissingAndExtraFiles) {
   fs::resize_file(directory_ / "a.bin", 999);
   EXPECT_THAT(verify_error(), HasSubstr("a.bin: has 999 bytes where MANIFEST.json states 1000"));
   fs::remove(directory_ / "a.bin");
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: cannot be opened: No such file"));
+  EXPECT_THAT(verify_error(), HasSubstr("a.bin: does not exist"));
   fs::create_symlink("b.bin", directory_ / "a.bin");
   EXPECT_THAT(verify_error(), HasSubstr("a.bin: is a symbolic link"));
   fs::remove(directory_ / "a.bin");
@@ -111,7 +111,7 @@ TEST_F(ManifestTest, NoticesLengthsMissingAndExtraFiles) {
   EXPECT_THAT(verify_error(), HasSubstr("c.bin: is not listed in MANIFEST.json"));
   fs::remove(directory_ / "c.bin");
   fs::remove(directory_ / manifest_file_name);
-  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: cannot be opened"));
+  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: does not exist"));
 }
 
 TEST_F(ManifestTest, NamesAnotherVersionOfTheFormat) {

@@ -6,9 +6,9 @@
 #include <chrono>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/dataset/batches.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <iostream>
 #include <map>
 

@@ -170,7 +170,7 @@ TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
 }
 
 TEST_F(Hdf5Test, RefusesWhatIsNoHdf5File) {
-  EXPECT_THAT(open_error(), HasSubstr("no such file"));
+  EXPECT_THAT(open_error(), HasSubstr("does not exist"));
   std::ofstream(file_) << "text";
   EXPECT_THAT(open_error(), HasSubstr("could not open the file"));
 }

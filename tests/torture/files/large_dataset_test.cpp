@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <heddle/core/base/seconds.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 
 #include "dataset_fixture.hpp"
 #include "torture.hpp"

@@ -42,7 +42,7 @@ class ModelView {
   };
 
   ModelView() = default;
-  bool has_source() const { return description_.stacks.size() > 1; }
+  bool has_source() const { return description_.keys.is_encoder_decoder(); }
   std::optional<Sentence> encode(SentenceText const& text, std::int64_t beam_size, std::vector<std::string>& notes);
   Pack make_pack_of(std::vector<Sentence> const& sentences) const;
   TokenSequence sequence_of(Sentence const& sentence, std::int32_t number) const;

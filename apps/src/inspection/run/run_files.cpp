@@ -7,12 +7,11 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <heddle/core/base/paths.hpp>
 #include <map>
 
 #include "report/json_text.hpp"
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 
 namespace heddle {
 namespace {
@@ -123,24 +122,17 @@ Answer ask_slurm(std::string const& step, std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-std::optional<json::object> read_run_file(fs::path const& path, std::string const& remedy,
+std::optional<json::object> read_run_file(fs::path const& path, std::string const& fix,
                                           std::vector<std::string>& notes) {
-  constexpr std::uintmax_t max_bytes = std::uintmax_t{512} << 20;
-  std::error_code problem;
-  if (!fs::is_regular_file(path, problem)) {
-    notes.push_back(fmt::format("{}: not there; {}", path.string(), remedy));
+  FileText const file = read_file_text(path, std::uintmax_t{512} << 20);  // larger than a page can use
+  if (!file.problem.empty()) {
+    notes.push_back(fmt::format("{}; {}", file.problem, fix));
     return std::nullopt;
   }
-  if (fs::file_size(path, problem) > max_bytes) {
-    notes.push_back(fmt::format("{}: larger than {} MiB, and not drawn", path.string(), max_bytes >> 20));
-    return std::nullopt;
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string const text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   boost::system::error_code error;
-  json::value value = json::parse(text, error);
+  json::value value = json::parse(file.text, error);
   if (error || !value.is_object()) {
-    notes.push_back(fmt::format("{}: is not a JSON object; {}", path.string(), remedy));
+    notes.push_back(fmt::format("{}: is not a JSON object; {}", path.string(), fix));
     return std::nullopt;
   }
   return std::move(value.get_object());

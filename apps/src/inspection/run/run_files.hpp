@@ -10,9 +10,9 @@
 namespace heddle {
 
 /// The JSON object in a file of a run's directory (docs/run-directory.md). Nothing, with a line added to `notes`, where
-/// the file is absent, not regular, larger than a page can use, or holds no JSON object. `remedy` says in that line how
+/// the file is absent, not regular, larger than a page can use, or holds no JSON object. `fix` says in that line how
 /// to get the file.
-std::optional<boost::json::object> read_run_file(std::filesystem::path const& path, std::string const& remedy,
+std::optional<boost::json::object> read_run_file(std::filesystem::path const& path, std::string const& fix,
                                                  std::vector<std::string>& notes);
 
 /// The schedule of the last whole step in a trace.json: {"step", "duration", "lanes": [{"rank", "name", "events":

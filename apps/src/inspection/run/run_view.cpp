@@ -8,8 +8,8 @@
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/dataset/mixture.hpp>
 #include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/samples/mixture.hpp>
 
 #include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"
@@ -70,7 +70,7 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
     throw DataError(fmt::format("{}: is a file; expected the directory of a run", path));
   }
   if (!fs::is_directory(path, problem)) {
-    throw DataError(fmt::format("{}: there is no such directory{}", path, relative_to(path)));
+    throw DataError(missing_file(path));
   }
   RunView run{path, run_directory_of(path), std::nullopt};
   if (has_checkpoints(path)) {

@@ -75,7 +75,7 @@ function rank_details(report, rank) {
   const stage = (report.stages || [])[rank.pipeline || 0];
   return [html('h3', {}, `Rank ${rank.rank}`), facts_list([
     ['host', rank.host], ['coordinates', mesh_axes.map((axis) => `${axis} ${rank[axis] || 0}`).join(', ')],
-    ['layers', stage && stage.words ? stage.words.join('; ') : '–'], ['heads', range_text(rank.heads)], ['feed-forward columns', range_text(rank.d_ff)],
+    ['layers', stage && stage.layers ? stage.layers.join('; ') : '–'], ['heads', range_text(rank.heads)], ['feed-forward columns', range_text(rank.d_ff)],
     ['rows of the source’s table', range_text(rank.source_vocabulary)], ['rows of the target’s table', range_text(rank.target_vocabulary)],
     rank.chunks && ['chunks of every sequence', rank.chunks.join(' and ')],
     rank.memory && rank.memory.resident && ['resident memory', bytes_text(rank.memory.resident)],

@@ -74,7 +74,7 @@ function histogram(side) {
 
 function show_datasets() {
   (page.datasets || []).forEach((data, index) => {
-    const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.content}.`, of_first_run());
+    const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.kind}.`, of_first_run());
     node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)),
       data.examples.length > 0 ? card('Samples as they are stored, without special pieces', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
   });

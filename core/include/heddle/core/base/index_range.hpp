@@ -15,9 +15,18 @@ struct IndexRange {
 
 /// The contiguous share [count * rank / ranks, count * (rank + 1) / ranks) of [0, count) that `rank` of `ranks` has.
 /// Shares differ by at most one; with more ranks than indices some are empty.
-constexpr IndexRange share(std::int64_t count, int rank, int ranks) {
+constexpr IndexRange share(std::int64_t count, std::int64_t rank, std::int64_t ranks) {
   return {count * rank / ranks, count * (rank + 1) / ranks};
 }
+
+/// The smallest multiple of `multiple` that is at least `count`.
+constexpr std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+/// A cache line in elements of 4 bytes. Arrays that share a buffer start on lines, so that they have the same alignment
+/// in every micro-batch and step.
+inline constexpr std::int64_t line_elements = 16;
 
 /// One rank's place in a group that divides rows among its ranks.
 struct GroupMember {

@@ -35,4 +35,7 @@ std::string readable_size(std::int64_t bytes);
 /// "2h05m", "3m20s" or "4.2 s"; `seconds` is not negative.
 std::string readable_duration(double seconds);
 
+/// The time now, in UTC: "2026-11-25 17:04:06".
+std::string utc_now();
+
 }  // namespace heddle

@@ -15,7 +15,7 @@ std::vector<double> random_numbers(std::int64_t count, std::string_view name, do
 /// The largest |actual - expected| / (1 + |expected|) of a tensor, and the element that has it.
 struct Difference {
   double error = 0;
-  std::string words;  ///< "output: element 3 is 1.5 instead of 1"
+  std::string text;  ///< "output: element 3 is 1.5 instead of 1"
 };
 
 /// Infinities must be equal; NaN never is, and gives an infinite error.

@@ -95,6 +95,10 @@ struct ModelConfig {
   /// ("--set …: model.decoder.layer.4-6.heads").
   std::string place(std::string const& key) const { return places.of(key); }
 
+  /// The three kinds of models by their stacks; an encoder-only model is neither of these.
+  bool is_encoder_decoder() const { return stacks.size() > 1; }
+  bool is_decoder_only() const { return stacks == std::vector<std::string>{"decoder"}; }
+
   bool operator==(ModelConfig const&) const = default;
 };
 

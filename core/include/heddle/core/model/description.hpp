@@ -102,7 +102,7 @@ ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& r
 std::optional<std::string> no_translation_reason(ModelDescription const& model);
 
 /// Throws ConfigError where the model cannot translate. `wanted_by` begins the message: the key or the command that
-/// asks for translations. `remedy`, which says what would help, ends it: "; or …".
-void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& remedy = "");
+/// asks for translations. `fix`, which says what would help, ends it: "; or …".
+void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& fix = "");
 
 }  // namespace heddle

@@ -57,6 +57,8 @@ class MeshShape {
   MeshShape(int pipeline, int data, int context, int tensor);
 
   std::vector<Axis> const& axes() const { return axes_; }
+  /// All axes except `axis`: a group along them has the ranks that share a coordinate along `axis`.
+  MeshAxes axes_except(MeshAxis axis) const;
   /// 1 for an axis that the shape does not have.
   int size(MeshAxis axis) const;
   /// The product of the axes' sizes.

@@ -43,7 +43,7 @@ class Watch {
   /// Names work after the last step: while all ranks answer from there, none of them hangs.
   void finish(char const* name, std::int64_t step = 0);
   /// Shows progress inside a phase.
-  void beat();
+  void heartbeat();
 
  private:
   struct State;

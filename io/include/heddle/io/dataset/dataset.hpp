@@ -67,7 +67,7 @@ class Dataset {
   /// digests against the digest of the whole. Throws DataError with the file, the object and the error, as all reading
   /// does. `memory_bytes` limits the blocks that are kept.
   static Dataset open(std::filesystem::path const& path, int64_t memory_bytes = int64_t{32} << 20);
-  /// Several files, at least one, with the same vocabulary and content.
+  /// Several files, at least one, of the same kind, with the same vocabulary.
   static Dataset open(std::span<std::string const> paths, int64_t memory_bytes = int64_t{32} << 20);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
@@ -78,7 +78,7 @@ class Dataset {
   /// Whether it has the lines of one text; otherwise it has sentence pairs.
   bool has_lines() const noexcept;
   /// "sentence pairs" or "lines of text".
-  std::string_view content() const noexcept { return has_lines() ? "lines of text" : "sentence pairs"; }
+  std::string_view kind() const noexcept { return has_lines() ? "lines of text" : "sentence pairs"; }
   /// Its file, or of several files "FIRST and N more files".
   std::string const& name() const noexcept { return name_; }
   /// SHA-256 (hexadecimal) over its content and vocabulary: of one file its attribute `digest`, of several the SHA-256

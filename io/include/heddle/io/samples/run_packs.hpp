@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/training/planned_packs.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 #include <vector>
 
 namespace heddle {

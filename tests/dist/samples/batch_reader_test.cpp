@@ -2,7 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/dataset/batch_reader.hpp>
+#include <heddle/io/samples/batch_reader.hpp>
 
 #include "dist_fixture.hpp"
 #include "made_pairs.hpp"

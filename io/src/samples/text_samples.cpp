@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/dataset/text_samples.hpp>
+#include <heddle/io/samples/text_samples.hpp>
 #include <limits>
 #include <list>
 #include <numeric>

@@ -5,7 +5,7 @@
 #include <heddle/core/tasks/task.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/order.hpp>
+#include <heddle/io/samples/order.hpp>
 #include <map>
 #include <memory>
 #include <optional>

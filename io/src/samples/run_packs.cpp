@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <heddle/io/dataset/run_packs.hpp>
+#include <heddle/io/samples/run_packs.hpp>
 #include <set>
 
 namespace heddle {

@@ -4,7 +4,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/core/training/planned_packs.hpp>
-#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/samples/mixture.hpp>
 #include <span>
 #include <vector>
 

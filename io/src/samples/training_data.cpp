@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/dataset/training_data.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,7 +61,7 @@ TrainingData open_training_data(Config const& config) {
       throw DataError(
           fmt::format("{} has {}, and {} has {}: corpora that are mixed are all of sentence pairs, or all "
                       "of lines",
-                      first.name(), first.content(), added.name(), added.content()));
+                      first.name(), first.kind(), added.name(), added.kind()));
     }
   }
   if (config.train.validate_every > 0 && !config.data.valid.empty()) {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <heddle/io/dataset/synthetic_batch.hpp>
+#include <heddle/io/samples/synthetic_batch.hpp>
 #include <random>
 #include <utility>
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <heddle/io/dataset/order.hpp>
+#include <heddle/io/samples/order.hpp>
 #include <numeric>
 #include <set>
 

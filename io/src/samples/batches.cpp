@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 #include <iterator>
 #include <numeric>
 #include <utility>

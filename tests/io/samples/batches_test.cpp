@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 #include <numeric>
 #include <set>
 

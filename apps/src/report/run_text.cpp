@@ -1,4 +1,4 @@
-#include "run_words.hpp"
+#include "run_text.hpp"
 
 #include <fmt/format.h>
 
@@ -37,7 +37,7 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
   if (!no_translation_reason(model) && !ending.from_text) {
     return fmt::format("heddle translate --checkpoint {} < TEXT", checkpoint);
   }
-  return model.no_generation_reason() || model.stacks.size() > 1
+  return model.no_generation_reason() || model.keys.is_encoder_decoder()
              ? fmt::format("heddle evaluate --checkpoint {} --text TEXT", checkpoint)
              : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
 }
@@ -183,7 +183,7 @@ std::string describe_speed(boost::json::object const& report) {
   return text + fmt::format("energy: {}\n", describe_energy(report));
 }
 
-std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
+std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
   bool const more = ending.how.starts_with("stopped by");
   std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
                                  readable_count(ending.step), readable_count(ending.steps),
@@ -195,7 +195,7 @@ std::string verdict(Ending const& ending, ModelDescription const& model, boost::
   return text + best_line(ending);
 }
 
-std::string already_finished(Ending const& ending, ModelDescription const& model) {
+std::string describe_finished(Ending const& ending, ModelDescription const& model) {
   std::string const why = ending.step >= ending.steps
                               ? fmt::format("already at step {}", readable_count(ending.step))
                               : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),

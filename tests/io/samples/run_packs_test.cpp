@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <heddle/io/dataset/run_packs.hpp>
+#include <heddle/io/samples/run_packs.hpp>
 #include <random>
 
 namespace heddle {

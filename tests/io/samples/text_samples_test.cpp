@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/text_samples.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/text_samples.hpp>
 #include <map>
 #include <numeric>
 #include <set>

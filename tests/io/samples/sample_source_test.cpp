@@ -3,7 +3,7 @@
 
 #include <array>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 
 #include "dataset_fixture.hpp"
 

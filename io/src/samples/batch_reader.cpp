@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/dataset/batch_reader.hpp>
+#include <heddle/io/samples/batch_reader.hpp>
 #include <utility>
 
 #include "parallel/together.hpp"

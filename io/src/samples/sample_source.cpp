@@ -4,9 +4,9 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/dataset/mixture.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
-#include <heddle/io/dataset/text_samples.hpp>
+#include <heddle/io/samples/mixture.hpp>
+#include <heddle/io/samples/sample_source.hpp>
+#include <heddle/io/samples/text_samples.hpp>
 #include <numeric>
 #include <utility>
 
@@ -197,7 +197,7 @@ std::optional<std::uint64_t> SampleUse::seed(TrainConfig const& train) const {
 std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task, Dataset const& dataset,
                                           SampleUse const& use) {
   std::string const where = place_of_task(config);
-  std::string const data = fmt::format("{} has {}", dataset.name(), dataset.content());
+  std::string const data = fmt::format("{} has {}", dataset.name(), dataset.kind());
   std::optional<PairForm> const form = task.pairs(use.prefixes);
   bool const sources = !dataset.has_lines() && form && *form != PairForm::targets;
   std::vector<std::int32_t> tag = tag_of(use.corpus, dataset, sources);

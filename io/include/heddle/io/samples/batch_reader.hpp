@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/io/dataset/batches.hpp>
+#include <heddle/io/samples/batches.hpp>
 #include <vector>
 
 namespace heddle {

@@ -2,7 +2,7 @@
 
 #include <compare>
 #include <cstdint>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <memory>
 #include <span>
 #include <string>

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/dataset/batches.hpp>
-#include <heddle/io/dataset/mixture.hpp>
-#include <heddle/io/dataset/training_data.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/mixture.hpp>
+#include <heddle/io/samples/training_data.hpp>
 #include <map>
 
 #include "dataset_fixture.hpp"

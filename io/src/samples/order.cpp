@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <heddle/core/base/random.hpp>
-#include <heddle/io/dataset/order.hpp>
+#include <heddle/io/samples/order.hpp>
 
 namespace heddle {
 

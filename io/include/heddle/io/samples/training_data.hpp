@@ -3,7 +3,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/samples/mixture.hpp>
 #include <optional>
 #include <string>
 #include <vector>

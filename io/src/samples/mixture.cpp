@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/samples/mixture.hpp>
 #include <iterator>
 #include <stdexcept>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "report/run_words.hpp"
+#include "report/run_text.hpp"
 
 #include <gmock/gmock.h>
 
@@ -44,17 +44,17 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   ending.step = ending.steps = 40;
   ending.directory = "run";
   ending.checkpoint = "run/checkpoints/step-00000040";
-  EXPECT_THAT(verdict(ending, model, nullptr), Not(HasSubstr("best")));
+  EXPECT_THAT(describe_end(ending, model, nullptr), Not(HasSubstr("best")));
   ending.best_step = 20;
   ending.best_valid_loss = 1.5;
-  EXPECT_THAT(verdict(ending, model, nullptr), EndsWith("\nbest: validation loss 1.5000 at step 20"));
+  EXPECT_THAT(describe_end(ending, model, nullptr), EndsWith("\nbest: validation loss 1.5000 at step 20"));
   ending.best_bleu = BestBleu{33.125, 1200};
-  EXPECT_THAT(verdict(ending, model, nullptr),
+  EXPECT_THAT(describe_end(ending, model, nullptr),
               EndsWith("\nbest: validation loss 1.5000 at step 20; best BLEU 33.12 at step 1,200"));
-  EXPECT_THAT(already_finished(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
-  EXPECT_THAT(verdict(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
+  EXPECT_THAT(describe_finished(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
+  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
   ending.plugins = {"/a/x y.so"};
-  EXPECT_THAT(verdict(ending, model, nullptr),
+  EXPECT_THAT(describe_end(ending, model, nullptr),
               HasSubstr("heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT"));
   ending.from_text = true;
   ending.plugins.clear();

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
-#include <heddle/io/dataset/mixture.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/mixture.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,9 +56,9 @@ std::string describe_speed(boost::json::object const& report);
 
 /// The last lines of a run: the last step and the reason for stopping, the speed if a `report` is given, the
 /// checkpoint, the command that resumes, and the best loss and BLEU.
-std::string verdict(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
+std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
 
 /// The last lines of a run that had ended before it was started again.
-std::string already_finished(Ending const& ending, ModelDescription const& model);
+std::string describe_finished(Ending const& ending, ModelDescription const& model);
 
 }  // namespace heddle

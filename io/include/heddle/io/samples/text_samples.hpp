@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
-#include <heddle/io/dataset/sample_source.hpp>
+#include <heddle/io/samples/sample_source.hpp>
 #include <memory>
 #include <optional>
 #include <utility>
