@@ -101,8 +101,10 @@ std::string plain_vocabulary(std::string const& bytes, std::map<std::int64_t, st
   }
   while (std::ssize(pieces) < rows) {
     auto const named = added.find(std::ssize(pieces));
-    pieces.push_back({.text = named == added.end() ? fmt::format("<unused_row_{}>", pieces.size()) : named->second,
-                      .type = SentencePiece::Type::control});
+    SentencePiece piece;
+    piece.text = named == added.end() ? fmt::format("<unused_row_{}>", pieces.size()) : named->second;
+    piece.type = SentencePiece::Type::control;
+    pieces.push_back(std::move(piece));
   }
   return serialize_with_ids(model, std::move(pieces), model.special());
 }
