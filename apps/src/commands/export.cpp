@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
@@ -32,7 +33,7 @@ appears: if the logits of a probe differ, nothing is written. docs/models.md lis
   parse_options(syntax, arguments);
   options.directory = directory;
   Runtime runtime;
-  ExportedModel const exported = export_model(runtime, options);
+  ExportedModel const exported = export_model(runtime.execution(), options);
   std::cout << fmt::format("{}: {} tensors of {} → {}\nlogits of a probe, read back: at most {:.2g} apart\n",
                            exported.family, readable_count(exported.tensors), exported.checkpoint.string(), directory,
                            exported.largest_difference);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
@@ -32,11 +33,11 @@ with it. docs/models.md lists the families of models.)";
   syntax.positional.add("from", 1);
   parse_options(syntax, arguments);
   Runtime runtime;
-  ImportedModel const imported = import_model(runtime, from, run, overrides);
+  ImportedModel const imported = import_model(runtime.execution(), from, run, overrides);
   TrainedModelOptions options;
   options.checkpoint = imported.checkpoint.string();
   double largest = 0;
-  for (float const logit : probe_logits(runtime, options)) {
+  for (float const logit : probe_logits(runtime.execution(), options)) {
     largest = std::max(largest, std::abs(static_cast<double>(logit)));
   }
   std::cout << fmt::format("{}: {} tensors, {} parameters → {}\nlargest logit of a probe: {:.4g}\n", imported.family,

@@ -71,9 +71,9 @@ std::pair<Family const*, json::object> choose_family(ExportOptions const& option
       fmt::format("{}: no family of transformers has this model:{}", checkpoint.directory().string(), reasons));
 }
 
-std::int64_t write_tensors(Checkpoint const& checkpoint, Family const& family, ModelConfig const& model,
-                           ExportOptions const& options, fs::path const& directory) {
-  std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, family, model);
+std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
+                           fs::path const& directory) {
+  std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, model);
   SafetensorsWriter::Tensors tensors;
   for (ExportedTensor const& tensor : exported) {
     tensors.emplace_back(tensor.name, ForeignTensor{tensor.shape, options.dtype});
@@ -87,16 +87,16 @@ std::int64_t write_tensors(Checkpoint const& checkpoint, Family const& family, M
 }
 
 /// Reads the files back, as a run, and compares the logits of a probe. Returns the largest difference.
-double compare_logits(Runtime& runtime, ExportOptions const& options, fs::path const& checkpoint,
+double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
                       fs::path const& exported) {
   fs::path const run = exported / "probe";
-  import_model(runtime, exported, run);
+  import_model(execution, exported, run);
   TrainedModelOptions ours = options.model;
   ours.checkpoint = checkpoint.string();
   TrainedModelOptions theirs = ours;
   theirs.checkpoint = run.string();
-  std::vector<float> const before = probe_logits(runtime, ours);
-  std::vector<float> const after = probe_logits(runtime, theirs);
+  std::vector<float> const before = probe_logits(execution, ours);
+  std::vector<float> const after = probe_logits(execution, theirs);
   fs::remove_all(run);
   double largest = 0;
   double difference = before.size() == after.size() ? 0 : INFINITY;
@@ -116,7 +116,7 @@ double compare_logits(Runtime& runtime, ExportOptions const& options, fs::path c
 
 }  // namespace
 
-ExportedModel export_model(Runtime& runtime, ExportOptions const& options) {
+ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   PendingDirectory const directory(options.directory);
   auto const opened = open_checkpoints(options.model);
   Checkpoint const& checkpoint = opened.checkpoints.front();
@@ -129,8 +129,8 @@ ExportedModel export_model(Runtime& runtime, ExportOptions const& options) {
     replace_file(directory.path() / name, bytes);
   }
   replace_file(directory.path() / "config.json", json::serialize(made) + "\n");
-  result.tensors = write_tensors(checkpoint, *family, config.model, options, directory.path());
-  result.largest_difference = compare_logits(runtime, options, checkpoint.directory(), directory.path());
+  result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory.path());
+  result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
   directory.publish();
   return result;
 }

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/core/tensor/runtime.hpp>
 #include <string>
 
 #include "inference/trained_model.hpp"
 
 namespace heddle {
+
+struct Execution;
 
 struct ExportOptions {
   TrainedModelOptions model;
@@ -25,6 +26,6 @@ struct ExportedModel {
 /// Writes a checkpoint's model so that transformers reads it. It appears in its directory only when it has been read
 /// back and gives the same logits on a probe batch. Throws ConfigError for a model that no family has, which names the
 /// key that stands in the way, Error where the directory exists or the logits differ.
-ExportedModel export_model(Runtime& runtime, ExportOptions const& options);
+ExportedModel export_model(Execution& execution, ExportOptions const& options);
 
 }  // namespace heddle

@@ -21,9 +21,9 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 /// The parameters of a configuration's model, without memory for them.
-std::vector<StreamedTensor> parameters_of(Runtime& runtime, Config const& config, Vocabulary const& vocabulary) {
+std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
   Registries registries;
-  register_everything({}, registries, runtime.execution());
+  register_everything({}, registries, execution);
   ParallelState const parallel;
   ParameterSet parameters(parallel.mesh);
   VocabularySizes const sizes{vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
@@ -61,10 +61,14 @@ json::object read_config_json(fs::path const& directory) {
 
 }  // namespace
 
-ImportedModel import_model(Runtime& runtime, fs::path const& from, fs::path const& run,
+ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
                            std::vector<std::string> const& overrides) {
-  json::object const config_json = read_config_json(from);
+  json::object config_json = read_config_json(from);
   Family const& family = family_of(config_json);
+  SafetensorsFiles const files = SafetensorsFiles::open(from);
+  if (family.complete != nullptr) {
+    family.complete(config_json, files.tensors());
+  }
   CheckpointStore store(run / "checkpoints", 2);
   if (auto const newest = store.newest_step()) {
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
@@ -81,8 +85,8 @@ ImportedModel import_model(Runtime& runtime, fs::path const& from, fs::path cons
   contents.source_model = vocabulary.source_model;
   contents.target_model = vocabulary.target_model;
   contents.origin = vocabulary.files;
-  SafetensorsFiles const files = SafetensorsFiles::open(from);
-  ImportedTensors stream(files, family, config.model, parameters_of(runtime, config, contents.vocabulary()));
+  ImportedTensors stream(files, {family, config.model, config_json},
+                         parameters_of(execution, config, contents.vocabulary()));
   CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);
   ImportedModel imported{.checkpoint = committed.directory, .family = std::string(family.model_type)};
   for (StreamedTensor const& tensor : stream.tensors()) {

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/core/tensor/runtime.hpp>
 #include <string>
 #include <vector>
 
 namespace heddle {
+
+struct Execution;
 
 /// A model that was imported.
 struct ImportedModel {
@@ -19,7 +20,7 @@ struct ImportedModel {
 /// as `save_pretrained` of transformers writes it. `overrides` replace keys, "section.key=value". The tensors are read
 /// piece by piece. Throws DataError for files that cannot be used, ConfigError for a model that the layers cannot
 /// compute, which names the key that stands in the way, Error if `run` has checkpoints.
-ImportedModel import_model(Runtime& runtime, std::filesystem::path const& from, std::filesystem::path const& run,
+ImportedModel import_model(Execution& execution, std::filesystem::path const& from, std::filesystem::path const& run,
                            std::vector<std::string> const& overrides = {});
 
 }  // namespace heddle

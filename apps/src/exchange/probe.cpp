@@ -24,9 +24,9 @@ std::vector<std::int32_t> random_tokens(std::int32_t sequence, std::uint32_t sid
 
 }  // namespace
 
-std::vector<float> probe_logits(Runtime& runtime, TrainedModelOptions const& options) {
+std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const& options) {
   TrainedModelOptions shared = options;
-  shared.runtime = &runtime;
+  shared.execution = &execution;
   auto const model = TrainedModel::open(shared, [](ModelDescription const&) {});
   Vocabulary const& vocabulary = model->vocabulary();
   std::int64_t const length = std::min(longest, model->longest_source() - 1);

@@ -29,7 +29,7 @@ struct TrainedModelOptions {
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
-  Runtime* runtime = nullptr;  ///< which outlives the model; null: the model owns the process's only one
+  Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
@@ -57,7 +57,7 @@ class TrainedModel {
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
-  Execution& execution() { return runtime_->execution(); }
+  Execution& execution() { return *execution_; }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
   Task const& task() const { return registries_.tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token.
@@ -77,7 +77,7 @@ class TrainedModel {
   std::vector<float> logits(Pack const& pack);
 
  private:
-  TrainedModel(Config config, Vocabulary vocabulary, Runtime* runtime);
+  TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
   void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
   GenerationModel generation_model() const;
@@ -85,7 +85,7 @@ class TrainedModel {
   Config config_;
   Vocabulary vocabulary_;
   std::unique_ptr<Runtime> own_runtime_;
-  Runtime* runtime_;
+  Execution* execution_;
   Registries registries_;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};

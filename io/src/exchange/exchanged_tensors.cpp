@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
@@ -18,8 +19,8 @@ std::int64_t product(std::vector<std::int64_t> const& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-double scale_of(TensorChange const& change, ModelConfig const& model) {
-  return change.scale == nullptr ? 1 : change.scale(model);
+double scale_of(TensorChange const& change, ExchangedModel const& model) {
+  return change.scale == nullptr ? 1 : change.scale(model.theirs);
 }
 
 /// The number of elements in a row.
@@ -58,21 +59,21 @@ std::vector<float> transposed(std::vector<float> const& values, std::int64_t row
 
 }  // namespace
 
-ImportedTensors::ImportedTensors(ForeignTensors const& from, Family const& family, ModelConfig const& model,
+ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel const& model,
                                  std::vector<StreamedTensor> tensors)
     : from_(from), model_(model), tensors_(std::move(tensors)) {
   std::set<std::string> used;
   for (StreamedTensor const& tensor : tensors_) {
-    origins_.push_back(origin_of(family, model, tensor.name));
+    origins_.push_back(origin_of(model.family, model.ours, tensor.name));
     require_shape(tensor, origins_.back());
     used.insert(origins_.back().name);
   }
   for (auto const& [name, tensor] : from.tensors()) {
-    if (!used.contains(name) && !is_ignored(family, name)) {
+    if (!used.contains(name) && !is_ignored(model.family, name)) {
       throw DataError(
           fmt::format("the tensor {} belongs to no parameter of a model of the family {} with this "
                       "config.json",
-                      name, family.model_type));
+                      name, model.family.model_type));
     }
   }
 }
@@ -134,17 +135,16 @@ void ImportedTensors::receive(TensorChunk const& chunk, std::span<float> element
   }
 }
 
-std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Family const& family,
-                                             ModelConfig const& model) {
+std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, ExchangedModel const& model) {
   std::vector<ExportedTensor> exported;
   std::map<std::string, std::size_t> places;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    auto const& [name, change] = origin_of(family, model, tensor.name);
+    auto const& [name, change] = origin_of(model.family, model.ours, tensor.name);
     if (name.empty()) {
       for (TensorSlice const& slab : slabs_of(tensor)) {
         if (std::ranges::any_of(checkpoint.read(slab), [](float value) { return value != 0; })) {
           throw DataError(fmt::format("the parameter {} is not 0, and models of the family {} do not have it",
-                                      tensor.name, family.model_type));
+                                      tensor.name, model.family.model_type));
         }
       }
       continue;
@@ -164,7 +164,7 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Famil
   return exported;
 }
 
-void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, ModelConfig const& model,
+void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, ExchangedModel const& model,
                    std::function<void(std::span<float const>)> const& write) {
   std::vector<float> whole;  // of a transposed tensor: its rows are our columns
   for (auto const& [parameter, change] : tensor.parts) {

@@ -1,4 +1,5 @@
 #include <array>
+#include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/io/exchange/family.hpp>
@@ -11,6 +12,7 @@ namespace heddle {
 
 namespace {
 
+namespace json = boost::json;
 using Rules = std::vector<TensorRule>;
 using Names = std::array<std::string, 4>;  ///< of the projections: queries, keys, values, output
 
@@ -46,9 +48,24 @@ void add_attention(Rules& rules, std::string const& theirs, std::string const& o
   }
 }
 
-/// T5 multiplies the decoder's output by d_model^-0.5 where the output is tied; here the last norm does.
-double scale_of_t5(ModelConfig const& model) {
-  return tied(model) ? 1 / std::sqrt(static_cast<double>(model.d_model)) : 1;
+bool is_true(json::object const& config, char const* key, bool absent) {
+  json::value const* const found = find_key(config, key);
+  return found == nullptr || !found->is_bool() ? absent : found->get_bool();
+}
+
+/// T5 v1.0 multiplies the decoder's output by d_model^-0.5; here the last norm does.
+double scale_of_t5(json::object const& config) {
+  bool const scaled = config.at("model_type") == "t5" &&
+                      is_true(config, "scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
+  return scaled ? 1 / std::sqrt(config.at("d_model").to_number<double>()) : 1;
+}
+
+/// transformers 5 writes tie_word_embeddings = true for every model, and earlier ones may have the shared table twice.
+void complete_t5(json::object& config, std::map<std::string, ForeignTensor> const& tensors) {
+  bool const own_output = tensors.contains("lm_head.weight") &&
+                          (config.contains("dense_act_fn") || !is_true(config, "tie_word_embeddings", true));
+  config.emplace("scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
+  config["tie_word_embeddings"] = !own_output;
 }
 
 Rules tensors_of_t5() {

@@ -3,6 +3,8 @@
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/exchange/foreign_tensors.hpp>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +35,8 @@ struct TensorChange {
   std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
   int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
   int parts = 1;
-  double added = 0;                                     ///< ours = theirs * scale + added
-  double (*scale)(ModelConfig const& model) = nullptr;  ///< null: 1
+  double added = 0;                                              ///< ours = theirs * scale + added
+  double (*scale)(boost::json::object const& config) = nullptr;  ///< of config.json; null: 1
 };
 
 /// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer, the same in both.
@@ -53,6 +55,8 @@ struct Family {
   std::vector<KeyRule> keys;
   std::vector<TensorRule> tensors;
   std::vector<std::string_view> ignored = {};  ///< patterns of tensors that repeat others or follow from the keys
+  /// Puts into config.json what only the presence of tensors says, before the keys are read; null: nothing.
+  void (*complete)(boost::json::object& config, std::map<std::string, ForeignTensor> const& tensors) = nullptr;
 };
 
 /// All families.
