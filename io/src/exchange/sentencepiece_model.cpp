@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <bit>
-#include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/sentencepiece_model.hpp>
-#include <heddle/io/text/tokenizer.hpp>
 #include <map>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace heddle {
 namespace {
 
 using Type = SentencePiece::Type;
-
-constexpr std::int64_t max_ids = std::int64_t{1} << 21;  // eight times those of the largest known vocabularies
 
 // Protocol Buffers: a field is a number (its tag: field number and wire type), then its value.
 enum Wire : std::uint32_t { as_varint = 0, as_fixed64 = 1, as_bytes = 2, as_fixed32 = 5 };
@@ -252,22 +247,6 @@ void require_same_segmentation(std::vector<SentencePiece> const& old, std::vecto
   }
 }
 
-/// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
-std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
-  if (rows != 0 && (rows < size || rows > max_ids)) {
-    throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
-  }
-  std::vector<std::string> texts;
-  for (std::int64_t number = 0; size + number < rows; ++number) {
-    texts.push_back(fmt::format("<madeupword{}>", number));
-  }
-  return texts;
-}
-
-SentencePiece control_piece(std::string text) {
-  return {std::move(text), 0, Type::control, {}};
-}
-
 }  // namespace
 
 SentencePieceModel SentencePieceModel::parse(std::string_view bytes) {
@@ -275,8 +254,8 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes) {
   for_each_field(bytes, [&](Field const& field) {
     if (field.number == model_piece) {
       model.pieces.push_back(parse_piece(field.message()));
-      if (std::ssize(model.pieces) > max_ids) {
-        refuse(fmt::format("it has more than {} pieces", max_ids));
+      if (std::ssize(model.pieces) > max_vocabulary_ids) {
+        refuse(fmt::format("it has more than {} pieces", max_vocabulary_ids));
       }
     } else if (field.number == model_trainer) {
       model.trainer_ += field.message();  // a message that comes twice is one with the fields of both
@@ -328,8 +307,8 @@ bool SentencePieceModel::bpe() const {
 
 std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePiece> pieces,
                                SpecialPieces const& special) {
-  if (std::ssize(pieces) > max_ids) {
-    throw DataError(fmt::format("a vocabulary of {} pieces: it can have {}", pieces.size(), max_ids));
+  if (std::ssize(pieces) > max_vocabulary_ids) {
+    throw DataError(fmt::format("a vocabulary of {} pieces: it can have {}", pieces.size(), max_vocabulary_ids));
   }
   require_same_segmentation(model.pieces, pieces, model.bpe());
   auto const others = indices(pieces, false);
@@ -354,110 +333,6 @@ std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePie
   model.trainer_ = with_fields(model.trainer_, fields);
   model.pieces = std::move(pieces);
   return model.serialize();
-}
-
-std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
-  auto model = SentencePieceModel::parse(bytes);
-  auto pieces = model.pieces;
-  if (extra_ids < 0 || extra_ids > max_ids) {
-    throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
-  }
-  while (extra_ids > 0) {
-    pieces.push_back(control_piece(fmt::format("<extra_id_{}>", --extra_ids)));
-  }
-  std::ranges::transform(fillers(std::ssize(pieces), rows), std::back_inserter(pieces), control_piece);
-  auto special = model.special();
-  special.begin = special.padding;
-  return serialize_with_ids(std::move(model), std::move(pieces), special);
-}
-
-std::string fairseq_vocabulary(std::string_view bytes, FairseqTokens const& tokens, std::int64_t rows) {
-  auto model = SentencePieceModel::parse(bytes);
-  std::vector<SentencePiece> pieces = {
-      control_piece("<s>"), control_piece("<pad>"), control_piece("</s>"), {"<unk>", 0, Type::unknown, {}}};
-  constexpr std::ptrdiff_t first = 3;  // after the model's own <unk>, <s> and </s>
-  pieces.insert(pieces.end(), model.pieces.begin() + std::min(first, std::ssize(model.pieces)), model.pieces.end());
-  std::ranges::transform(tokens.languages, std::back_inserter(pieces), control_piece);
-  if (!tokens.mask.empty()) {
-    pieces.push_back(control_piece(tokens.mask));
-  }
-  std::ranges::transform(fillers(std::ssize(pieces), rows), std::back_inserter(pieces), control_piece);
-  return serialize_with_ids(std::move(model), std::move(pieces), {tokens.start, "</s>", "<unk>", "<pad>"});
-}
-
-std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
-  boost::system::error_code problem;
-  auto const value = boost::json::parse({json.data(), json.size()}, problem);
-  auto const* const object = value.if_object();
-  if (problem || object == nullptr) {
-    throw DataError("vocab.json is not an object of pieces and their ids");
-  }
-  std::vector<std::string> texts(object->size());
-  std::vector<bool> seen(object->size());
-  for (auto const& [text, number] : *object) {
-    auto const id = number.to_number<std::size_t>(problem);
-    if (problem || id >= texts.size() || seen[id]) {
-      throw DataError(fmt::format("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}",
-                                  std::string_view(text), boost::json::serialize(number), texts.size() - 1));
-    }
-    seen[id] = true;
-    texts[id] = text;
-  }
-  return texts;
-}
-
-std::string vocabulary_by_text(std::string_view bytes, std::vector<std::string> const& texts,
-                               std::vector<std::string> const& control, SpecialPieces const& special) {
-  auto model = SentencePieceModel::parse(bytes);
-  std::unordered_map<std::string_view, SentencePiece const*> known;
-  for (SentencePiece const& piece : model.pieces) {
-    known.emplace(piece.text, &piece);
-  }
-  std::unordered_set<std::string_view> controls(control.begin(), control.end());
-  controls.insert({special.begin, special.end, special.padding});
-  std::unordered_set<std::string_view> const named(texts.begin(), texts.end());
-  std::vector<SentencePiece> pieces;
-  for (std::string const& text : texts) {
-    auto const place = known.find(text);
-    if (text.empty()) {
-      throw DataError(fmt::format("id {}: a piece is empty", pieces.size()));
-    }
-    if (place != known.end()) {
-      pieces.push_back(*place->second);
-    } else {
-      pieces.push_back(control_piece(controls.contains(text) ? text : word_prefix + text));
-    }
-  }
-  pieces.push_back(control_piece(end_of_ids_piece));
-  std::ranges::copy_if(model.pieces, std::back_inserter(pieces), [&](SentencePiece const& piece) {
-    return segments(piece, true) && !named.contains(piece.text);
-  });
-  return serialize_with_ids(std::move(model), std::move(pieces), special);
-}
-
-std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
-                                                      std::string_view vocab_json) {
-  auto const texts = pieces_of_vocab_json(vocab_json);
-  std::vector<std::string> languages;
-  std::ranges::copy_if(texts, std::back_inserter(languages),
-                       [](std::string const& text) { return text.starts_with(">>") && text.ends_with("<<"); });
-  SpecialPieces const special{"<pad>", "</s>", "<unk>", "<pad>"};
-  return {vocabulary_by_text(source, texts, languages, special), vocabulary_by_text(target, texts, languages, special)};
-}
-
-std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,
-                              std::vector<std::string> const& languages, std::int64_t rows) {
-  auto texts = pieces_of_vocab_json(vocab_json);
-  std::vector<std::string> control = {"<s>"};
-  for (std::string const& language : languages) {
-    control.push_back(fmt::format("__{}__", language));
-    texts.push_back(control.back());
-  }
-  for (auto& text : fillers(std::ssize(texts), rows)) {
-    texts.push_back(text);
-    control.push_back(std::move(text));
-  }
-  return vocabulary_by_text(model, texts, control, {"</s>", "</s>", "<unk>", "<pad>"});
 }
 
 }  // namespace heddle

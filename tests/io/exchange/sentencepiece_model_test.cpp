@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/exchange/foreign_vocabularies.hpp>
 #include <heddle/io/exchange/sentencepiece_model.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <limits>
@@ -87,6 +88,32 @@ TEST(ForeignVocabulary, OfT5StartsFromPaddingAndEndsWithSentinels) {
   auto ids = tokenizer.encode("a man and a dog");
   ids.insert(ids.begin(), {0, count});
   EXPECT_EQ(tokenizer.decode(ids), "a man and a dog");
+}
+
+TEST(ForeignVocabulary, OfPegasusIsThatOfItsModelBehindAnOffset) {
+  auto const plain = Tokenizer::from_model(t5_vocabulary(golden("t5.model"), 0));
+  auto const tokenizer = Tokenizer::from_model(pegasus_vocabulary(golden("t5.model")));
+  EXPECT_EQ(tokenizer.special_ids(), (SpecialIds{.begin = 0, .end = 1, .unknown = 105, .padding = 0}));
+  EXPECT_EQ(tokenizer.piece(4), "<unk_2>");
+  EXPECT_EQ(tokenizer.piece(104), "<unk_102>");
+  for (auto const& line : lines_of(golden("lines.txt"))) {
+    auto ids = plain.encode(line);
+    std::ranges::for_each(ids, [](std::int32_t& id) { id += 103; });
+    EXPECT_EQ(tokenizer.encode(line), ids);
+  }
+  EXPECT_THROW(pegasus_vocabulary(golden("t5.model"), 1), DataError);
+}
+
+TEST(ForeignVocabulary, MayBeAModelAsItIsWithAddedTokens) {
+  auto const tokenizer = Tokenizer::from_model(extended_vocabulary(golden("bytes.model"), {"<turn>"}, 452));
+  EXPECT_EQ(tokenizer.special_ids(), (SpecialIds{.begin = 1, .end = 2, .unknown = 0, .padding = -1}));
+  EXPECT_EQ(tokenizer.piece(450), "<turn>");
+  EXPECT_EQ(tokenizer.size(), 452);
+  auto const plain = Tokenizer::from_model(golden("bytes.model"));
+  for (auto const& line : lines_of(golden("lines.txt") + "<turn>\n")) {
+    EXPECT_EQ(tokenizer.encode(line), plain.encode(line));
+  }
+  EXPECT_EQ(Tokenizer::from_model(extended_vocabulary(golden("t5.model"), {"<s>"})).special_ids().padding, 0);
 }
 
 TEST(ForeignVocabulary, OfFairseqHasLanguagesAndMask) {
