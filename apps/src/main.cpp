@@ -47,6 +47,8 @@ constexpr std::array commands = {
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
             Processes::one},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one},
+    Command{"import", "make a run of a model of Hugging Face's transformers", run_import, Processes::one},
+    Command{"export", "write a trained model for Hugging Face's transformers", run_export, Processes::one},
     Command{"config", "print, check or explain a configuration", run_config, Processes::one},
     Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::several},
     Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 
 #include "registration.hpp"
 #include "training/checkpoint.hpp"
@@ -142,7 +143,8 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   Checkpoint const& first = checkpoints.front();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
-  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), first.contents().vocabulary()));
+  std::unique_ptr<TrainedModel> model(
+      new TrainedModel(std::move(config), first.contents().vocabulary(), options.execution));
   bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
   PluginsConfig const plugins = trusted_plugins(
       model->config_.plugins, {options.plugins, options.trust_plugins || own_paths}, first.directory().string());
@@ -156,12 +158,15 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   return model;
 }
 
-TrainedModel::TrainedModel(Config config, Vocabulary vocabulary)
-    : config_(std::move(config)), vocabulary_(std::move(vocabulary)) {}
+TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, Execution* execution)
+    : config_(std::move(config)),
+      vocabulary_(std::move(vocabulary)),
+      own_runtime_(execution == nullptr ? std::make_unique<Runtime>() : nullptr),
+      execution_(execution == nullptr ? &own_ * execution_ : execution) {}
 
 void TrainedModel::build(Registration const& registration, TrainedModelOptions const& options,
                          ModelRequirement const& require) {
-  register_everything(registration, registries_, runtime_.execution());
+  register_everything(registration, registries_, *execution_);
   if (options.add_kernels) {
     options.add_kernels(registries_.kernels, config_.kernels);
   }
@@ -197,11 +202,11 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
                                                             GenerationOptions const& options) {
-  return heddle::generate(runtime_.execution(), arena_, generation_model(), sources, options);
+  return heddle::generate(*execution_, arena_, generation_model(), sources, options);
 }
 
 std::unique_ptr<Generation> TrainedModel::generation(GenerationOptions const& options) {
-  return std::make_unique<Generation>(runtime_.execution(), arena_, generation_model(), options);
+  return std::make_unique<Generation>(*execution_, arena_, generation_model(), options);
 }
 
 GenerationModel TrainedModel::generation_model() const {
@@ -212,10 +217,21 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   LossSums total;
   for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
     Pack const pack = micro_batches.micro_batch(index);
-    LayerContext context{runtime_.execution(), arena_, pack};
+    LayerContext context{*execution_, arena_, pack};
     total += model_->forward(context, 0);
   }
   return total;
+}
+
+std::vector<float> TrainedModel::logits(Pack const& pack) {
+  ArenaScope const scope(arena_);
+  LayerContext context{*execution_, arena_, pack};
+  Tensor const logits = model_->logits(context);
+  std::vector<float> values;
+  for (double const value : to_doubles(logits)) {
+    values.push_back(static_cast<float>(value));
+  }
+  return values;
 }
 
 }  // namespace heddle

@@ -29,6 +29,7 @@ struct TrainedModelOptions {
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
+  Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
@@ -44,7 +45,7 @@ struct OpenedCheckpoints {
 OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
                                    Communicator const& world = Communicator::self());
 
-/// A model loaded from its checkpoint, ready to compute; it also owns the process's Kokkos. Without MPI: one rank. It
+/// A model loaded from its checkpoint, ready to compute. Without MPI: one rank. It
 /// reads no options of a command line and prints nothing: errors are exceptions.
 class TrainedModel {
  public:
@@ -56,7 +57,7 @@ class TrainedModel {
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
-  Execution& execution() { return runtime_.execution(); }
+  Execution& execution() { return *execution_; }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
   Task const& task() const { return registries_.tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token.
@@ -72,16 +73,19 @@ class TrainedModel {
   /// The unsmoothed loss of the tokens to predict over all micro-batches. The caller must leave out sides that are too
   /// long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
+  /// The logits [tokens to predict, vocabulary] of a pack.
+  std::vector<float> logits(Pack const& pack);
 
  private:
-  TrainedModel(Config config, Vocabulary vocabulary);
+  TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
   void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
   GenerationModel generation_model() const;
 
   Config config_;
   Vocabulary vocabulary_;
-  Runtime runtime_;
+  std::unique_ptr<Runtime> own_runtime_;
+  Execution* execution_;
   Registries registries_;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};

@@ -30,6 +30,9 @@ class Initialization {
   /// Checkpoint::read does. Not collective.
   void apply(ParameterSet& parameters) const;
 
+  /// CheckpointContents::origin of the other run.
+  std::map<std::string, std::string> const& origin() const { return checkpoint_.contents().origin; }
+
   /// Messages about what is taken, what starts new and what is left there.
   std::vector<std::string> describe() const;
 

@@ -168,6 +168,7 @@ void Trainer::resume_or_start() {
     if (initialization_) {
       std::ranges::for_each(initialization_->describe(), [this](std::string const& message) { log_.info(message); });
       initialization_->apply(engine_->parameters());
+      origin_ = initialization_->origin();
     }
   }
   initialization_.reset();
@@ -226,6 +227,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
+  origin_ = checkpoint.contents().origin;
   cursor_ = data_cursor(checkpoint.contents(), checkpoint.directory().string());
   if (has_new_data(checkpoint, *data_)) {
     for (SampleCursor& own : cursor_) {
@@ -469,6 +471,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();
   contents.state_begins = engine_->optimizer().state_begins();
+  contents.origin = origin_;
   ModelStream tensors = stream();
   log(checkpoints_.keep(contents, tensors, request));
   if (is_rank_zero()) {

@@ -9,6 +9,7 @@
 #include <heddle/io/samples/batch_reader.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -137,6 +138,7 @@ class Trainer {
   std::optional<TrainingEngine> engine_;
   std::optional<WholeModel> whole_model_;
   std::optional<Initialization> initialization_;  ///< until the run has started
+  std::map<std::string, std::string> origin_;     ///< CheckpointContents::origin
   CheckpointKeeper checkpoints_;
   TrainingState state_;
   MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data

@@ -160,6 +160,14 @@ std::string explain_config(std::string const& name) {
                   name.starts_with("optimizer.") ? " `heddle kernels` lists the update rules with their options" : ""));
 }
 
+std::map<std::string, std::string> key_values(Config const& config) {
+  std::map<std::string, std::string> texts;
+  for (auto const& [name, value, resume] : values_of(config)) {
+    texts[name] = to_toml(value);
+  }
+  return texts;
+}
+
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {
   std::vector<KeyValue> const old_values = values_of(before);
   std::vector<KeyValue> const new_values = values_of(after);

@@ -251,6 +251,9 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
   keys.identity("positions", model.positions, "see Positions");
   keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
+  keys.identity("position_frequencies", model.position_frequencies, "frequencies of sinusoidal positions");
+  keys.identity("first_position", model.first_position, between(0, max_width),
+                "sinusoidal position of a sequence's first token");
   keys.identity("rotary_base", model.rotary_base, above_zero(),
                 "rotary positions: pair i of p turns by base^(-i / p) per token");
   keys.identity("max_distance", model.max_distance, between(1, max_width),
@@ -259,6 +262,8 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
                 "number of ranges of distances in relative_buckets");
   keys.identity("scale_embedding", model.scale_embedding, "multiply embeddings by the root of d_model");
   keys.identity("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
+  keys.identity("share_embeddings", model.share_embeddings,
+                "share one matrix between the embeddings of both stacks, also if the output has its own");
   keys.identity("output_bias", model.output_bias, "a bias for each token's logit");
   keys.identity("max_length", model.max_length, between(2, max_width),
                 "maximum sentence length in tokens, including EOS");

@@ -12,14 +12,18 @@ namespace heddle {
 namespace {
 
 /// Sines and cosines of wavelengths from 2π to about 10000 * 2π: in pairs of columns (Vaswani et al. 2017, §3.5), or
-/// all sines before all cosines as in tensor2tensor, fairseq and Marian, whose last wavelength is exactly the longest.
-/// An odd last column is a sine, or 0.
-Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout, DType dtype) {
-  bool const interleaved = layout == PairLayout::interleaved;
+/// all sines before all cosines as in tensor2tensor, fairseq and Marian. With the frequencies of the first two of them
+/// the last wavelength is exactly the longest. An odd last column is a sine, or 0.
+Tensor sinusoids(ModelConfig const& model, DType dtype) {
+  std::int64_t const length = model.max_length;
+  std::int64_t const d_model = model.d_model;
+  bool const interleaved = model.position_layout == PairLayout::interleaved;
+  bool const paper = model.position_frequencies == PositionFrequencies::paper ||
+                     (model.position_frequencies == PositionFrequencies::automatic && interleaved);
   std::int64_t const half = d_model / 2;
   std::int64_t const pairs = interleaved ? d_model - half : half;
   double const steps =
-      interleaved ? static_cast<double>(d_model) / 2 : static_cast<double>(std::max<std::int64_t>(half - 1, 1));
+      paper ? static_cast<double>(d_model) / 2 : static_cast<double>(std::max<std::int64_t>(half - 1, 1));
   std::vector<double> host(static_cast<std::size_t>(length * d_model));
   std::vector<double> frequencies;
   for (std::int64_t pair = 0; pair < pairs; ++pair) {
@@ -28,7 +32,7 @@ Tensor sinusoids(std::int64_t length, std::int64_t d_model, PairLayout layout, D
   for (std::int64_t position = 0; position < length; ++position) {
     double* const row = host.data() + position * d_model;
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      double const angle = static_cast<double>(position) * frequencies[static_cast<std::size_t>(pair)];
+      double const angle = static_cast<double>(model.first_position + position) * frequencies[static_cast<std::size_t>(pair)];
       row[interleaved ? 2 * pair : pair] = std::sin(angle);
       if (std::int64_t const column = interleaved ? 2 * pair + 1 : half + pair; column < d_model) {
         row[column] = std::cos(angle);
@@ -64,7 +68,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
     learned_positions_ =
         &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
   } else if (spec.model.positions == Positions::sinusoidal) {
-    fixed_positions_ = sinusoids(shape[0], shape[1], spec.model.position_layout, statistics_dtype(spec.dtype));
+    fixed_positions_ = sinusoids(spec.model, statistics_dtype(spec.dtype));
   }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");

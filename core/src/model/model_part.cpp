@@ -71,7 +71,8 @@ class SharedParameters {
     StackDescription const& stack = is_output ? description_.stacks.back() : description_.stacks[use];
     std::int64_t const size = stack.side == Side::source ? vocabulary_.source : vocabulary_.target;
     bool const tied = description_.keys.tie_embeddings;
-    if (tied && vocabulary_.joint) {
+    bool const shared = tied || (description_.keys.share_embeddings && !is_output);
+    if (shared && vocabulary_.joint) {
       return {"embedding.weight", size};
     }
     return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size};

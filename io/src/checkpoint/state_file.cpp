@@ -38,7 +38,7 @@ constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
 constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
 static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
-                  2 * dataset_format::max_model_bytes <
+                  max_origin_bytes + 2 * dataset_format::max_model_bytes <
               max_state_bytes);
 
 /// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
@@ -334,6 +334,26 @@ void read_cursor(Reading const& from, CheckpointIndex& index) {
   index.contents.cursor = from.file.read_bytes("cursor", max_cursor_bytes);
 }
 
+bool write_origin(hdf5::File& file, CheckpointIndex const& index) {
+  if (index.contents.origin.empty()) {
+    return false;
+  }
+  hdf5::Group origin = file.create_group("origin");
+  for (auto const& [name, bytes] : index.contents.origin) {
+    origin.write_bytes(name, bytes);
+  }
+  return true;
+}
+
+void read_origin(Reading const& from, CheckpointIndex& index) {
+  hdf5::Group const origin = from.file.group("origin");
+  std::int64_t left = max_origin_bytes;
+  for (std::string const& name : origin.names()) {
+    std::string const& bytes = index.contents.origin[name] = origin.read_bytes(name, left);
+    left -= std::ssize(bytes);
+  }
+}
+
 /// A part of the state file that has a version of its own.
 struct Field {
   std::string name;
@@ -373,7 +393,8 @@ std::vector<Field> const& known_fields() {
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),
                                          string_field("valid_dataset", &CheckpointContents::valid_dataset),
-                                         Field{"cursor", 1, true, false, write_cursor, read_cursor}};
+                                         Field{"cursor", 1, true, false, write_cursor, read_cursor},
+                                         Field{"origin", 1, true, true, write_origin, read_origin}};
   return fields;
 }
 

@@ -380,7 +380,7 @@ std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary co
   auto const write = [&](char const* name, Tokenizer const& tokenizer) {
     files.emplace_back(options.directory / name).write(tokenizer.model());
   };
-  if (vocabulary.joint()) {
+  if (vocabulary.source.model() == vocabulary.target.model()) {
     write("vocab.model", vocabulary.source);
   } else {
     write("vocab.source.model", vocabulary.source);

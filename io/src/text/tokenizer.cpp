@@ -18,6 +18,7 @@ namespace heddle {
 namespace {
 
 constexpr char const* mask_piece = "<mask>";
+constexpr std::string_view space_symbol = "▁";
 
 std::string sentinel_piece(int64_t number) {
   return fmt::format("<extra_id_{}>", number);
@@ -107,8 +108,14 @@ class SampleIterator : public sentencepiece::SentenceIterator {
 struct Tokenizer::State {
   sentencepiece::SentencePieceProcessor processor;
   std::string model;
+  int32_t size = 0;
+  bool by_text = false;  // see end_of_ids_piece
   SpecialIds ids;
   std::vector<int32_t> sentinels;
+
+  bool is_word(int32_t id) const {
+    return by_text && processor.IsControl(id) && processor.IdToPiece(id).starts_with(word_prefix);
+  }
 };
 
 Tokenizer Tokenizer::from_model(std::string model_bytes) {
@@ -118,7 +125,9 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
     throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
   }
   state->model = std::move(model_bytes);
-  int32_t const size = processor.GetPieceSize();
+  int32_t const end_of_ids = processor.PieceToId(end_of_ids_piece);
+  state->by_text = processor.IsControl(end_of_ids);
+  int32_t const size = state->size = state->by_text ? end_of_ids : processor.GetPieceSize();
   auto const require = [&](int32_t id, char const* meaning, char const* option) {
     if (id < 0 || id >= size) {
       throw DataError(fmt::format("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}",
@@ -188,9 +197,24 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
+  auto const encode = [&](auto& result) {
+    if (auto const status = state_->processor.Encode(text, &result); !status.ok()) {
+      throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
+    }
+  };
   std::vector<int> ids;
-  if (auto const status = state_->processor.Encode(text, &ids); !status.ok()) {
-    throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
+  if (!state_->by_text) {
+    encode(ids);
+    return ids;
+  }
+  std::vector<std::string> pieces;
+  encode(pieces);
+  for (auto const& piece : pieces) {
+    int32_t id = state_->processor.PieceToId(piece);
+    if (id == state_->ids.unknown || id >= size() || state_->processor.IsControl(id)) {
+      id = state_->processor.PieceToId(word_prefix + piece);
+    }
+    ids.push_back(id < size() ? id : state_->ids.unknown);
   }
   return ids;
 }
@@ -200,8 +224,22 @@ std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   if (wrong != ids.end()) {
     throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", *wrong, size() - 1));
   }
+  std::vector<std::string> pieces;
+  bool first = true;
+  for (int32_t const id : ids) {
+    std::string text = piece(id);
+    bool const word = state_->is_word(id);
+    if (word) {  // SentencePiece takes it for an unknown word, of which it changes nothing
+      for (std::size_t at = 0; (at = text.find(space_symbol, at)) != std::string::npos;) {
+        text.replace(at, space_symbol.size(), " ");
+      }
+      text.erase(0, first && text.starts_with(' ') ? 1 : 0);
+    }
+    first = first && !word && state_->processor.IsControl(id);
+    pieces.push_back(std::move(text));
+  }
   std::string text;
-  if (auto const status = state_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text); !status.ok()) {
+  if (auto const status = state_->processor.Decode(pieces, &text); !status.ok()) {
     throw Error(fmt::format("SentencePiece cannot decode {} ids: {}", ids.size(), status.ToString()));
   }
   return text;
@@ -211,11 +249,12 @@ std::string Tokenizer::piece(int32_t id) const {
   if (id < 0 || id >= size()) {
     throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", id, size() - 1));
   }
-  return state_->processor.IdToPiece(id);
+  std::string const& text = state_->processor.IdToPiece(id);
+  return state_->is_word(id) ? text.substr(std::string_view(word_prefix).size()) : text;
 }
 
 int32_t Tokenizer::size() const noexcept {
-  return state_->processor.GetPieceSize();
+  return state_->size;
 }
 SpecialIds const& Tokenizer::special_ids() const noexcept {
   return state_->ids;
@@ -225,6 +264,16 @@ std::vector<int32_t> const& Tokenizer::sentinels() const noexcept {
 }
 std::string const& Tokenizer::model() const noexcept {
   return state_->model;
+}
+
+bool Vocabulary::joint() const {
+  bool same = source.size() == target.size() && source.special_ids() == target.special_ids();
+  if (source.model() != target.model()) {
+    for (int32_t id = 0; same && id < source.size(); ++id) {
+      same = source.piece(id) == target.piece(id);
+    }
+  }
+  return same;
 }
 
 std::string Vocabulary::digest() const {

@@ -39,7 +39,7 @@ class Reversal final : public heddle::Task {
  public:
   std::string meaning() const override { return "writes text backwards"; }
   std::string unsupported_reason(heddle::ModelConfig const& model) const override {
-    return model.stacks.size() > 1 ? "" : "needs an encoder and a decoder";
+    return model.is_encoder_decoder() ? "" : "needs an encoder and a decoder";
   }
   std::unique_ptr<heddle::TextTask> text(heddle::TextTaskSpec const& spec) const override {
     return std::make_unique<Samples>(spec);

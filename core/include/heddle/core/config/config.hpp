@@ -6,6 +6,7 @@
 #include <heddle/core/config/kernel_choices.hpp>
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/config/optimizer_config.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -162,6 +163,9 @@ struct ConfigDifference {
 
 /// The keys by which `after` differs from `before`, in the order of the sections.
 std::vector<ConfigDifference> differences(Config const& before, Config const& after);
+
+/// The TOML text of every key that has a value, by its full name: "model.decoder.layer.4-6.activation".
+std::map<std::string, std::string> key_values(Config const& config);
 
 /// Reads a TOML file, then applies `overrides`, each "section.key=value" with a TOML value (a string such as "runs/x"
 /// needs no quotes). Throws ConfigError that names file, line, column and key (or the override), what is wrong and

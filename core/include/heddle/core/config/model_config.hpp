@@ -24,6 +24,12 @@ template <>
 inline constexpr std::array<std::string_view, 7> value_names<Positions>{
     "sinusoidal", "learned", "none", "rotary", "relative", "relative_buckets", "alibi"};
 
+/// The frequencies of sinusoidal positions in d columns, for pair i: `paper` 10000^(-2 i / d) (Vaswani et al. 2017),
+/// `tensor2tensor` 10000^(-i / (d / 2 - 1)); `automatic` is `paper` for interleaved columns, else `tensor2tensor`.
+enum class PositionFrequencies : std::uint8_t { automatic, paper, tensor2tensor };
+template <>
+inline constexpr std::array<std::string_view, 3> value_names<PositionFrequencies>{"auto", "paper", "tensor2tensor"};
+
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
 /// of its attention sublayers, or all except the layer's input.
 enum class Recompute : std::uint8_t { none, attention, layer };
@@ -77,12 +83,15 @@ struct ModelConfig {
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
   PairLayout position_layout = PairLayout::interleaved;  ///< pairs of columns in sinusoidal and rotary positions
+  PositionFrequencies position_frequencies = PositionFrequencies::automatic;
+  std::int64_t first_position = 0;  ///< sinusoidal position of a sequence's first token
   double rotary_base = 10000;
   std::int64_t max_distance = 128;     ///< maximum relative distance, with buckets or without
   std::int64_t position_buckets = 32;  ///< number of ranges of distances in relative_buckets
   bool biases = true;
   bool scale_embedding = true;
   bool tie_embeddings = true;
+  bool share_embeddings = false;  ///< one table for all inputs, also if the output has its own
   bool output_bias = false;
   double dropout = 0.1;
   double attention_dropout = 0.0;

@@ -41,6 +41,9 @@ struct LossHistory {
   bool operator==(LossHistory const&) const = default;
 };
 
+/// The bytes of all files of CheckpointContents::origin.
+inline constexpr std::int64_t max_origin_bytes = std::int64_t{32} << 20;
+
 /// A checkpoint's content except its tensors.
 struct CheckpointContents {
   TrainingState state;
@@ -53,6 +56,8 @@ struct CheckpointContents {
   LossHistory losses = {};
   /// The steps after which optimizer state began, by the parameter's name, where that was not with the run.
   std::map<std::string, std::int64_t> state_begins = {};
+  /// If its first parameters were another system's: files that came with them, by name, "config.json" among them.
+  std::map<std::string, std::string> origin = {};
 
   /// Throws DataError if the models cannot be used.
   Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }

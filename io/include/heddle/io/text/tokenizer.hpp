@@ -26,6 +26,13 @@ struct TokenizerTraining {
       int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
 };
 
+/// A control piece behind the last id of a vocabulary that maps pieces to ids by their text, as Marian's does. A text
+/// is cut into pieces by the model, and each piece, also an unknown word, has the id of the piece with its text before
+/// this one, or is unknown: the pieces behind it only cut. Control pieces that start with `word_prefix` are pieces that
+/// the model never cuts, called by the rest of their text.
+inline constexpr char const* end_of_ids_piece = "<end_of_ids>";
+inline constexpr char const* word_prefix = "<word>";
+
 /// Converts text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
 class Tokenizer {
  public:
@@ -61,12 +68,13 @@ class Tokenizer {
   std::shared_ptr<State const> state_;
 };
 
-/// The source's and the target's tokenizer, the same one if the vocabulary is joint.
+/// The source's and the target's tokenizer.
 struct Vocabulary {
   Tokenizer source;
   Tokenizer target;
 
-  bool joint() const { return source.model() == target.model(); }
+  /// Each id is the same piece on both sides. The models may differ in which pieces they read from a text.
+  bool joint() const;
   SideIds special_ids() const { return {source.special_ids(), target.special_ids()}; }
 
   /// The vocabulary's digest: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <iostream>
+
+#include "command_line/options.hpp"
+#include "commands.hpp"
+#include "exchange/importing.hpp"
+#include "exchange/probe.hpp"
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+ExitCode run_import(Arguments const& arguments) {
+  std::string from;
+  std::string run;
+  std::vector<std::string> overrides;
+  CommandSyntax syntax;
+  syntax.name = "import";
+  syntax.usage = "DIRECTORY --out RUN [options]";
+  syntax.summary = R"(Makes a run of a model of Hugging Face's transformers: DIRECTORY has config.json, *.safetensors
+and the tokenizer's files, as save_pretrained writes them. The run has one checkpoint, of step 0, with
+the vocabulary: `translate`, `generate` and `evaluate` use it, and train.initialize_from starts a run
+with it. docs/models.md lists the families of models.)";
+  syntax.options.add_options()                                                                           //
+      ("from", po::value(&from)->required()->value_name("DIRECTORY"), "the model")                       //
+      ("out", po::value(&run)->required()->value_name("RUN"), "the run's directory, which must be new")  //
+      ("set", po::value(&overrides)->composing()->value_name("KEY=VALUE"),
+       "replace a key of the model's configuration, such as model.dropout=0.1");
+  syntax.positional.add("from", 1);
+  parse_options(syntax, arguments);
+  Runtime runtime;
+  ImportedModel const imported = import_model(runtime.execution(), from, run, overrides);
+  TrainedModelOptions options;
+  options.checkpoint = imported.checkpoint.string();
+  double largest = 0;
+  for (float const logit : probe_logits(runtime.execution(), options)) {
+    largest = std::max(largest, std::abs(static_cast<double>(logit)));
+  }
+  std::cout << fmt::format("{}: {} tensors, {} parameters → {}\nlargest logit of a probe: {:.4g}\n", imported.family,
+                           readable_count(imported.tensors), readable_count(imported.parameters),
+                           imported.checkpoint.string(), largest);
+  return ExitCode::done;
+}
+
+}  // namespace heddle

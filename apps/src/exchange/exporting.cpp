@@ -1,0 +1,138 @@
+#include "exporting.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/exchange/exchanged_tensors.hpp>
+#include <heddle/io/exchange/foreign_vocabulary.hpp>
+#include <heddle/io/exchange/safetensors.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <optional>
+
+#include "exchange/importing.hpp"
+#include "exchange/probe.hpp"
+#include "training/checkpoint.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+/// A directory that is removed again unless it gets its name.
+class PendingDirectory {
+ public:
+  explicit PendingDirectory(fs::path const& target) : target_(target), path_(target.string() + ".part") {
+    if (fs::exists(fs::symlink_status(target))) {
+      throw ConfigError(fmt::format("--out {} exists; name a new directory", target.string()));
+    }
+    fs::remove_all(path_);
+    make_directory(path_);
+  }
+  ~PendingDirectory() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  PendingDirectory(PendingDirectory const&) = delete;
+  PendingDirectory& operator=(PendingDirectory const&) = delete;
+
+  fs::path const& path() const { return path_; }
+  void publish() const { fs::rename(path_, target_); }
+
+ private:
+  fs::path target_, path_;
+};
+
+/// The family to export to, and the model's config.json in it.
+std::pair<Family const*, json::object> choose_family(ExportOptions const& options, Checkpoint const& checkpoint,
+                                                     Config const& config) {
+  std::string wanted = options.family;
+  auto const origin = checkpoint.contents().origin.find("config.json");
+  if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
+    wanted = family_of(json::parse(origin->second).as_object()).model_type;
+  }
+  if (!wanted.empty()) {
+    Family const& family = family_named(wanted);
+    return {&family, config_json(family, config)};
+  }
+  std::string reasons;
+  for (Family const& family : families()) {
+    try {
+      return {&family, config_json(family, config)};
+    } catch (ConfigError const& error) {
+      reasons += fmt::format("\n  {}: {}", family.model_type, error.what());
+    }
+  }
+  throw ConfigError(
+      fmt::format("{}: no family of transformers has this model:{}", checkpoint.directory().string(), reasons));
+}
+
+std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
+                           fs::path const& directory) {
+  std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, model);
+  SafetensorsWriter::Tensors tensors;
+  for (ExportedTensor const& tensor : exported) {
+    tensors.emplace_back(tensor.name, ForeignTensor{tensor.shape, options.dtype});
+  }
+  SafetensorsWriter writer(directory, std::move(tensors));
+  for (ExportedTensor const& tensor : exported) {
+    read_exported(checkpoint, tensor, model, [&](std::span<float const> elements) { writer.write(elements); });
+  }
+  writer.finish();
+  return std::ssize(exported);
+}
+
+/// Reads the files back, as a run, and compares the logits of a probe. Returns the largest difference.
+double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
+                      fs::path const& exported) {
+  fs::path const run = exported / "probe";
+  import_model(execution, exported, run);
+  TrainedModelOptions ours = options.model;
+  ours.checkpoint = checkpoint.string();
+  TrainedModelOptions theirs = ours;
+  theirs.checkpoint = run.string();
+  std::vector<float> const before = probe_logits(execution, ours);
+  std::vector<float> const after = probe_logits(execution, theirs);
+  fs::remove_all(run);
+  double largest = 0;
+  double difference = before.size() == after.size() ? 0 : INFINITY;
+  for (std::size_t index = 0; index < std::min(before.size(), after.size()); ++index) {
+    largest = std::max(largest, std::abs(static_cast<double>(before[index])));
+    difference = std::max(difference, std::abs(static_cast<double>(before[index]) - static_cast<double>(after[index])));
+  }
+  double const rounding = options.dtype == "float32" ? 1e-5 : options.dtype == "float16" ? 1e-2 : 1e-1;
+  if (!(difference <= rounding * std::max(largest, 1.0))) {
+    throw Error(
+        fmt::format("what was written gives other logits when it is read back: they differ by {:.3g}, the "
+                    "largest is {:.3g}",
+                    difference, largest));
+  }
+  return difference;
+}
+
+}  // namespace
+
+ExportedModel export_model(Execution& execution, ExportOptions const& options) {
+  PendingDirectory const directory(options.directory);
+  auto const opened = open_checkpoints(options.model);
+  Checkpoint const& checkpoint = opened.checkpoints.front();
+  Config const config = stored_config(checkpoint, options.model.overrides);
+  auto [family, made] = choose_family(options, checkpoint, config);
+  ExportedModel result{.checkpoint = checkpoint.directory(), .family = std::string(family->model_type)};
+  made["torch_dtype"] = options.dtype;
+  auto const files = vocabulary_files(*family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
+  for (auto const& [name, bytes] : files) {
+    replace_file(directory.path() / name, bytes);
+  }
+  replace_file(directory.path() / "config.json", json::serialize(made) + "\n");
+  result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory.path());
+  result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
+  directory.publish();
+  return result;
+}
+
+}  // namespace heddle

@@ -1,0 +1,99 @@
+#include "importing.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/model.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/exchange/exchanged_tensors.hpp>
+#include <heddle/io/exchange/foreign_vocabulary.hpp>
+#include <heddle/io/exchange/safetensors.hpp>
+#include <heddle/io/files/regular_file.hpp>
+
+#include "registration.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+/// The parameters of a configuration's model, without memory for them.
+std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
+  Registries registries;
+  register_everything({}, registries, execution);
+  ParallelState const parallel;
+  ParameterSet parameters(parallel.mesh);
+  VocabularySizes const sizes{vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
+  Model const model(LayerSpec{.name = "",
+                              .side = Side::source,
+                              .model = config.model,
+                              .dtype = dtype_of(config.train.precision),
+                              .kernels = {registries.kernels, config.kernels},
+                              .parallel = parallel,
+                              .parameters = parameters},
+                    registries.layers, sizes);
+  std::vector<StreamedTensor> tensors;
+  for (Parameter const& parameter : parameters.all()) {
+    tensors.push_back({parameter.spec.name, parameter.spec.shape.to_vector()});
+  }
+  return tensors;
+}
+
+json::object read_config_json(fs::path const& directory) {
+  fs::path const path = directory / "config.json";
+  auto const text = read_regular(path);
+  if (!text) {
+    throw DataError(
+        fmt::format("{} does not exist; expected a directory with a model as transformers' "
+                    "save_pretrained writes it: config.json, *.safetensors and the tokenizer's files",
+                    path.string()));
+  }
+  boost::system::error_code error;
+  json::value const parsed = json::parse(*text, error);
+  if (error || !parsed.is_object()) {
+    throw DataError(fmt::format("{} is not a JSON object: {}", path.string(), error.message()));
+  }
+  return parsed.get_object();
+}
+
+}  // namespace
+
+ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
+                           std::vector<std::string> const& overrides) {
+  json::object config_json = read_config_json(from);
+  Family const& family = family_of(config_json);
+  SafetensorsFiles const files = SafetensorsFiles::open(from);
+  if (family.complete != nullptr) {
+    family.complete(config_json, files.tensors());
+  }
+  CheckpointStore store(run / "checkpoints", 2);
+  if (auto const newest = store.newest_step()) {
+    throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
+                                  run.string(), *newest));
+  }
+  std::vector<std::string> settings = settings_of(family, config_json);
+  settings.push_back(fmt::format("run.directory={}", json::serialize(json::string(run.string()))));
+  settings.insert(settings.end(), overrides.begin(), overrides.end());
+  Config const config = parse_config("", (from / "config.json").string(), settings);
+  ForeignVocabulary const vocabulary = read_vocabulary(family, config_json, from);
+  CheckpointContents contents;
+  contents.state.seed = config.train.seed;
+  contents.config = to_toml(config);
+  contents.source_model = vocabulary.source_model;
+  contents.target_model = vocabulary.target_model;
+  contents.origin = vocabulary.files;
+  ImportedTensors stream(files, {family, config.model, config_json},
+                         parameters_of(execution, config, contents.vocabulary()));
+  CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);
+  ImportedModel imported{.checkpoint = committed.directory, .family = std::string(family.model_type)};
+  for (StreamedTensor const& tensor : stream.tensors()) {
+    ++imported.tensors;
+    imported.parameters += Shape(tensor.shape).size();
+  }
+  return imported;
+}
+
+}  // namespace heddle

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+struct Execution;
+
+/// A model that was imported.
+struct ImportedModel {
+  std::filesystem::path checkpoint;
+  std::string family;
+  std::int64_t tensors = 0;
+  std::int64_t parameters = 0;  ///< elements
+};
+
+/// Makes a run of another system's model: its checkpoint of step 0 in `run`, with the vocabulary. `from` is a directory
+/// as `save_pretrained` of transformers writes it. `overrides` replace keys, "section.key=value". The tensors are read
+/// piece by piece. Throws DataError for files that cannot be used, ConfigError for a model that the layers cannot
+/// compute, which names the key that stands in the way, Error if `run` has checkpoints.
+ImportedModel import_model(Execution& execution, std::filesystem::path const& from, std::filesystem::path const& run,
+                           std::vector<std::string> const& overrides = {});
+
+}  // namespace heddle

@@ -1,0 +1,48 @@
+#include "probe.hpp"
+
+#include <algorithm>
+#include <heddle/core/base/random.hpp>
+
+namespace heddle {
+
+namespace {
+
+constexpr std::int32_t sequences = 4;
+constexpr std::int64_t longest = 24;
+
+/// Tokens that depend only on these numbers.
+std::vector<std::int32_t> random_tokens(std::int32_t sequence, std::uint32_t side, std::int64_t length,
+                                        std::int32_t vocabulary) {
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t index = 0; index < length; ++index) {
+    auto const words =
+        Philox::words(0, {static_cast<std::uint32_t>(sequence), static_cast<std::uint32_t>(index), side, 0});
+    tokens.push_back(static_cast<std::int32_t>(words[0] % static_cast<std::uint32_t>(vocabulary)));
+  }
+  return tokens;
+}
+
+}  // namespace
+
+std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const& options) {
+  TrainedModelOptions shared = options;
+  shared.execution = &execution;
+  auto const model = TrainedModel::open(shared, [](ModelDescription const&) {});
+  Vocabulary const& vocabulary = model->vocabulary();
+  std::int64_t const length = std::min(longest, model->longest_source() - 1);
+  bool const pairs = model->config().model.stacks.size() > 1;
+  Side const side = model->config().model.stacks.back() == "encoder" ? Side::source : Side::target;
+  std::vector<SentencePair> sentence_pairs;
+  std::vector<TokenSequence> token_sequences;
+  for (std::int32_t sequence = 0; sequence < sequences; ++sequence) {
+    std::int64_t const own = std::max<std::int64_t>(length - 5 * sequence, 1);
+    auto const source = random_tokens(sequence, 0, own, vocabulary.source.size());
+    auto const target = random_tokens(sequence, 1, length + 1 - own, vocabulary.target.size());
+    sentence_pairs.push_back({sequence, source, target});
+    token_sequences.push_back({sequence, target, target});
+  }
+  return model->logits(pairs ? make_pack(sentence_pairs, vocabulary.special_ids())
+                             : make_sequence_pack(token_sequences, side));
+}
+
+}  // namespace heddle

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+struct Execution;
+
+/// The logits of a model for a few sequences of random tokens, the same for all models of one vocabulary:
+/// [tokens to predict, vocabulary].
+std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const& options);
+
+}  // namespace heddle

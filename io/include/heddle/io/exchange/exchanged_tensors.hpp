@@ -1,0 +1,63 @@
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <functional>
+#include <heddle/core/parallel/tensor_stream.hpp>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/exchange/foreign_tensors.hpp>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A model as both systems describe it.
+struct ExchangedModel {
+  Family const& family;
+  ModelConfig const& ours;
+  boost::json::object const& theirs;  ///< its config.json
+};
+
+/// The parameters of a model of ours, made of another system's tensors as they are asked for. For one rank.
+class ImportedTensors final : public TensorStream {
+ public:
+  /// Keeps references to `from` and to what `model` refers to. Throws DataError for a parameter without a tensor, for
+  /// one of another shape, and for a tensor that no parameter is made of, unless the family ignores it.
+  ImportedTensors(ForeignTensors const& from, ExchangedModel const& model, std::vector<StreamedTensor> tensors);
+
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
+  /// Throws as ForeignTensors::read does.
+  void receive(TensorChunk const& chunk, std::span<float> elements) override;
+  void wait() override {}
+
+ private:
+  void require_shape(StreamedTensor const& tensor, TensorOrigin const& origin) const;
+  void read_transposed(TensorOrigin const& origin, std::vector<std::int64_t> const& shape, IndexRange const& elements,
+                       std::span<float> into) const;
+
+  ForeignTensors const& from_;
+  ExchangedModel model_;
+  std::vector<StreamedTensor> tensors_;
+  std::vector<TensorOrigin> origins_;  ///< of tensors_
+};
+
+/// A tensor of theirs, made of the parameters of a checkpoint.
+struct ExportedTensor {
+  struct Part {
+    std::string parameter;
+    TensorChange change;
+  };
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<Part> parts;  ///< by their places in it
+};
+/// All tensors of a model, in the order of its parameters. Throws DataError as origin_of does, and for a parameter that
+/// is not 0 where the family has no tensor for it.
+std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, ExchangedModel const& model);
+/// Reads the elements of such a tensor, row major, and passes them to `write` in pieces, in order. One that is
+/// transposed is in memory as a whole.
+void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, ExchangedModel const& model,
+                   std::function<void(std::span<float const>)> const& write);
+
+}  // namespace heddle

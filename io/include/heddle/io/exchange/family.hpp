@@ -1,0 +1,89 @@
+#pragma once
+
+#include <boost/json/fwd.hpp>
+#include <cstdint>
+#include <heddle/core/config/config.hpp>
+#include <heddle/io/exchange/foreign_tensors.hpp>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// A key of another system's config.json and one of ours. Several rows with one `theirs` set several keys of ours.
+struct KeyRule {
+  /// A value of theirs, as JSON text, and ours, as TOML text.
+  struct Value {
+    std::string_view theirs;
+    std::string_view ours;
+  };
+
+  std::string_view theirs;  ///< "d_model"; alternatives "a|b", an export writes the first; "a.b": b in the object a
+  std::string_view ours;    ///< "model.d_model"; "": we have no such key, and theirs must be one of `values`
+  std::string_view absent = {};                               ///< their value if there is none or null: JSON text, or
+                                                              ///< "@KEY", another key's; "": ours is not set
+  std::vector<Value> values = {};                             ///< empty: a value is the same in both
+  std::int64_t surplus = 0;                                   ///< theirs is that much larger than ours
+  std::int64_t (*unset)(ModelConfig const& model) = nullptr;  ///< ours, an option, if it is not set
+};
+
+/// How the numbers of one of our parameters follow from a tensor of theirs.
+struct TensorChange {
+  bool transposed = false;        ///< theirs is [columns, rows]
+  std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
+  int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
+  int parts = 1;
+  double added = 0;                                              ///< ours = theirs * scale + added
+  double (*scale)(boost::json::object const& config) = nullptr;  ///< of config.json; null: 1
+};
+
+/// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer, the same in both.
+struct TensorRule {
+  std::string theirs;  ///< "": they have none, and ours must be 0
+  std::string ours;
+  TensorChange change = {};
+  bool (*where)(ModelConfig const& model) = nullptr;  ///< the models that the rule is for; null: all
+};
+
+/// A family of models of other systems: all that exchange knows of it.
+struct Family {
+  std::string_view model_type;             ///< of config.json
+  std::string_view architecture;           ///< the class in `architectures`
+  std::vector<std::string_view> settings;  ///< keys of ours that all its models share: "model.norm=pre"
+  std::vector<KeyRule> keys;
+  std::vector<TensorRule> tensors;
+  std::vector<std::string_view> ignored = {};  ///< patterns of tensors that repeat others or follow from the keys
+  /// Puts into config.json what only the presence of tensors says, before the keys are read; null: nothing.
+  void (*complete)(boost::json::object& config, std::map<std::string, ForeignTensor> const& tensors) = nullptr;
+};
+
+/// All families.
+std::span<Family const> families();
+/// The family of a config.json. Throws DataError, which lists all, if it is none of them.
+Family const& family_of(boost::json::object const& config);
+/// The family of that name. Throws UsageError, which lists all, if there is none.
+Family const& family_named(std::string const& model_type);
+
+/// A member of an object: "a.b" is b in the object a. Null if it is missing or null.
+boost::json::value const* find_key(boost::json::object const& config, std::string_view path);
+
+/// Our keys for a model of the family, "section.key=value". Throws ConfigError for a key of config.json that stands in
+/// the way: with its value, and the values that would do.
+std::vector<std::string> settings_of(Family const& family, boost::json::object const& config);
+/// The config.json of our model, without its vocabulary's keys. Throws ConfigError for a key of ours whose value the
+/// family cannot have.
+boost::json::object config_json(Family const& family, Config const& config);
+
+/// The origin of a parameter's numbers.
+struct TensorOrigin {
+  std::string name;  ///< of their tensor; "": they have none, all are 0
+  TensorChange change;
+};
+/// The origin of our parameter of this name. Throws DataError if the family has none.
+TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::string const& parameter);
+/// Whether an import may leave a tensor of theirs out.
+bool is_ignored(Family const& family, std::string const& tensor);
+
+}  // namespace heddle

@@ -1,0 +1,150 @@
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/io/exchange/safetensors.hpp>
+#include <sstream>
+
+#include "exchange/exporting.hpp"
+#include "exchange/importing.hpp"
+#include "kernel_test_support.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+using test::message_of;
+using testing::HasSubstr;
+
+/// A model of tests/golden/exchange and what transformers computes with it: see make_models.py there.
+struct Golden {
+  std::vector<std::int32_t> source, target;
+  std::vector<float> logits;
+
+  explicit Golden(fs::path const& directory) {
+    std::ifstream file(directory / "logits.txt");
+    auto const numbers = [&](auto& into) {
+      std::string line;
+      std::getline(file, line);
+      std::istringstream words(line);
+      for (typename std::remove_reference_t<decltype(into)>::value_type number{}; words >> number;) {
+        into.push_back(number);
+      }
+    };
+    numbers(source);
+    numbers(target);
+    while (file.peek() != EOF) {
+      numbers(logits);
+    }
+  }
+};
+
+class ExchangeTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+ protected:
+  fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
+
+  std::vector<float> logits(fs::path const& run, Golden const& golden) {
+    TrainedModelOptions options;
+    options.checkpoint = run.string();
+    options.execution = &execution_;
+    auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
+    SentencePair const pair{0, golden.source, golden.target};
+    TokenSequence const sequence{0, golden.target, golden.target};
+    bool const alone = model->config().model.stacks.size() == 1;
+    return model->logits(alone ? make_sequence_pack(std::span(&sequence, 1), Side::target)
+                               : make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
+  }
+
+  /// A copy of a golden model in which a key of config.json has another value.
+  fs::path changed(std::string const& family, std::string const& key, json::value const& value) const {
+    fs::path const copy = directory_ / "changed";
+    fs::remove_all(copy);
+    fs::copy(golden(family), copy);
+    json::value config = json::parse(test::read_whole(copy / "config.json"));
+    config.as_object()[key] = value;
+    std::ofstream(copy / "config.json") << json::serialize(config);
+    return copy;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_P(ExchangeTest, AnImportedModelHasTheLogitsOfTransformers) {
+  Golden const golden_logits(golden(GetParam()));
+  ASSERT_FALSE(golden_logits.logits.empty());
+  import_model(execution_, golden(GetParam()), directory_ / "run");
+  std::vector<float> const found = logits(directory_ / "run", golden_logits);
+  ASSERT_EQ(found.size(), golden_logits.logits.size());
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    ASSERT_NEAR(found[index], golden_logits.logits[index], 1e-4) << "logit " << index;
+  }
+}
+
+TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
+  import_model(execution_, golden(GetParam()), directory_ / "run");
+  ExportOptions options;
+  options.model.checkpoint = (directory_ / "run").string();
+  options.directory = directory_ / "back";
+  ExportedModel const exported = export_model(execution_, options);
+  EXPECT_EQ(exported.largest_difference, 0);
+  SafetensorsFiles const before = SafetensorsFiles::open(golden(GetParam()));
+  SafetensorsFiles const after = SafetensorsFiles::open(directory_ / "back");
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+  for (auto const& [name, tensor] : before.tensors()) {
+    ASSERT_TRUE(after.tensors().contains(name)) << name;
+    std::vector<float> old_values(static_cast<std::size_t>(tensor.elements()));
+    std::vector<float> new_values(old_values.size());
+    before.read(name, {0, tensor.elements()}, old_values);
+    after.read(name, {0, tensor.elements()}, new_values);
+    EXPECT_EQ(old_values, new_values) << name;
+  }
+  for (char const* const name : {"spiece.model", "source.spm", "tokenizer.model", "tokenizer_config.json"}) {
+    EXPECT_EQ(test::read_whole(golden(GetParam()) / name), test::read_whole(directory_ / "back" / name)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest, testing::Values("marian", "t5-v1.1", "nllb", "mistral"));
+
+TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
+  auto const refusal = [&](std::string const& family, std::string const& key, json::value const& value) {
+    return message_of<ConfigError>(
+        [&] { import_model(execution_, changed(family, key, value), directory_ / "refused"); });
+  };
+  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling.rope_type"));
+  EXPECT_THAT(refusal("mistral", "attention_bias", true), HasSubstr("attention_bias = true"));
+  EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
+  EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
+  EXPECT_THAT(message_of<DataError>([&] {
+                import_model(execution_, changed("t5-v1.1", "model_type", "albert"), directory_ / "refused");
+              }),
+              HasSubstr("\"albert\" cannot be imported; possible are: t5"));
+  EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
+}
+
+TEST_F(ExchangeTest, TensorsOfAnotherModelAreRefused) {
+  auto const refusal = [&](std::string const& key, json::value const& value) {
+    return message_of<DataError>(
+        [&] { import_model(execution_, changed("marian", key, value), directory_ / "refused"); });
+  };
+  EXPECT_THAT(refusal("encoder_layers", 2), HasSubstr("there is no tensor model.encoder.layers.1."));
+  EXPECT_THAT(refusal("encoder_layers", 0), HasSubstr("model.encoder.layers.0."));
+  EXPECT_THAT(refusal("encoder_ffn_dim", 8), HasSubstr("has the shape"));
+}
+
+TEST_F(ExchangeTest, AFamilyThatCannotHaveTheModelNamesTheKey) {
+  import_model(execution_, golden("marian"), directory_ / "run");
+  ExportOptions options;
+  options.model.checkpoint = (directory_ / "run").string();
+  options.directory = directory_ / "back";
+  options.family = "t5";
+  EXPECT_THAT(message_of<ConfigError>([&] { export_model(execution_, options); }), HasSubstr("model.activation"));
+  EXPECT_FALSE(fs::exists(directory_ / "back"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Writes small random models of transformers with the logits that it computes with them (pip: torch, transformers,
+safetensors, sentencepiece), for tests/apps/exchange.
+
+    tests/golden/exchange/make_models.py TEXT
+"""
+
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+
+import numpy
+import transformers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SMALL = dict(d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=4,
+             encoder_ffn_dim=16, decoder_ffn_dim=12, max_position_embeddings=32)
+
+
+def load_parity():
+    path = os.path.join(HERE, "..", "..", "..", "bench", "parity_exchange")
+    loader = importlib.machinery.SourceFileLoader("parity_exchange", path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("parity_exchange", loader))
+    loader.exec_module(module)
+    return module
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    parity = load_parity()
+    learn = parity.train_pieces
+    parity.train_pieces = lambda *names, **ids: learn(*names, normalization_rule_name="identity", **ids)
+    small = {"marian": SMALL, "nllb": SMALL,
+             "t5-v1.1": dict(d_model=16, d_kv=6, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2),
+             "mistral": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=4,
+                             num_key_value_heads=2, sliding_window=4, max_position_embeddings=32,
+                             tie_word_embeddings=True)}
+    for family, sizes in small.items():
+        directory = os.path.join(HERE, family)
+        shutil.rmtree(directory, ignore_errors=True)
+        model_class, config_class, vocabulary, usual = parity.FAMILIES[family]
+        parity.PIECES = 325 if vocabulary is parity.llama_vocabulary else 90  # 256 are bytes
+        parity.FAMILIES[family] = (model_class, config_class, vocabulary, {**usual, **sizes})
+        model, special = parity.build(family, sys.argv[1], directory)
+        for name in os.listdir(directory):
+            os.chmod(os.path.join(directory, name), 0o644)
+            if name.endswith(".vocab") or name == "source.model":
+                os.remove(os.path.join(directory, name))
+        random = numpy.random.default_rng(1)
+        draw = lambda count: [int(id) for id in random.integers(4, special["vocab_size"] - 4, count)]
+        source, target = draw(9), draw(7)
+        logits = parity.logits_of(model, special, [(source, target)])
+        with open(os.path.join(directory, "logits.txt"), "w", encoding="ascii") as file:
+            file.write(" ".join(map(str, source)) + "\n" + " ".join(map(str, target)) + "\n")
+            for row in logits:
+                file.write(" ".join(f"{value:.5g}" for value in row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
