@@ -32,7 +32,8 @@ Tensor sinusoids(ModelConfig const& model, DType dtype) {
   for (std::int64_t position = 0; position < length; ++position) {
     double* const row = host.data() + position * d_model;
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      double const angle = static_cast<double>(model.first_position + position) * frequencies[static_cast<std::size_t>(pair)];
+      double const angle =
+          static_cast<double>(model.first_position + position) * frequencies[static_cast<std::size_t>(pair)];
       row[interleaved ? 2 * pair : pair] = std::sin(angle);
       if (std::int64_t const column = interleaved ? 2 * pair + 1 : half + pair; column < d_model) {
         row[column] = std::cos(angle);

@@ -1,0 +1,172 @@
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/exchange/exchanged_tensors.hpp>
+#include <numeric>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+using test::message_of;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+Config config_of(Family const& family, json::object const& config) {
+  return parse_config("", "config.json", settings_of(family, config));
+}
+
+/// Tensors of which each element has a number of its own.
+class NumberedTensors final : public ForeignTensors {
+ public:
+  explicit NumberedTensors(std::map<std::string, ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
+  std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
+  void read(std::string const& name, IndexRange const& elements, std::span<float> into) const override {
+    EXPECT_GE(elements.begin, 0);
+    EXPECT_LE(elements.end, tensors_.at(name).elements());
+    std::iota(into.begin(), into.end(), static_cast<float>(elements.begin));
+  }
+
+ private:
+  std::map<std::string, ForeignTensor> tensors_;
+};
+
+std::vector<float> read(ImportedTensors& tensors, std::size_t index, IndexRange const& elements) {
+  std::vector<float> values(static_cast<std::size_t>(elements.count()));
+  tensors.receive({index, 0, elements}, values);
+  return values;
+}
+
+TEST(Family, EachTableGivesItsOwnKeysBack) {
+  for (Family const& family : families()) {
+    json::object theirs{{"model_type", json::string(family.model_type)},
+                        {"hidden_size", 64},
+                        {"intermediate_size", 96},
+                        {"num_hidden_layers", 3},
+                        {"num_attention_heads", 4},
+                        {"num_key_value_heads", 2},
+                        {"head_dim", 8},
+                        {"d_model", 64},
+                        {"num_heads", 4},
+                        {"num_layers", 3},
+                        {"num_decoder_layers", 2},
+                        {"d_kv", 8},
+                        {"encoder_attention_heads", 4},
+                        {"decoder_attention_heads", 8},
+                        {"encoder_ffn_dim", 96},
+                        {"decoder_ffn_dim", 80}};
+    Config const config = config_of(family, theirs);
+    json::object const made = config_json(family, config);
+    EXPECT_EQ(config_of(family, made).model, config.model) << family.model_type;
+    for (auto const& [key, value] : theirs) {
+      if (made.contains(key)) {
+        EXPECT_EQ(made.at(key), value) << family.model_type << ": " << std::string(key);
+      }
+    }
+  }
+}
+
+TEST(Family, AModelThatTheFamilyCannotHaveIsRefusedByKey) {
+  Family const& llama = family_named("llama");
+  json::object const theirs{
+      {"hidden_size", 64}, {"intermediate_size", 96}, {"num_hidden_layers", 3}, {"num_attention_heads", 4}};
+  auto const refusal = [&](std::string const& setting) {
+    std::vector<std::string> settings = settings_of(llama, theirs);
+    settings.push_back(setting);
+    return message_of<ConfigError>([&] { config_json(llama, parse_config("", "test", settings)); });
+  };
+  EXPECT_EQ(refusal("model.dropout=0.3"), "");
+  EXPECT_THAT(refusal("model.decoder.self_attention.soft_cap=30.0"), HasSubstr("self_attention.soft_cap"));
+  EXPECT_THAT(refusal("model.norm=post"), HasSubstr("model.norm = post"));
+  EXPECT_THAT(refusal("model.output_bias=true"), HasSubstr("model.output_bias"));
+  EXPECT_THAT(refusal("model.decoder.layer.2.self_attention.window=8"), HasSubstr("model.decoder.layer.2"));
+}
+
+TEST(Family, ParametersHaveTheirTensors) {
+  ModelConfig model;
+  Family const& t5 = family_named("t5");
+  EXPECT_EQ(origin_of(t5, model, "encoder.layers.11.feed_forward.up.weight").name,
+            "encoder.block.11.layer.1.DenseReluDense.wi.weight");
+  model.activation = "geglu_tanh";
+  EXPECT_EQ(origin_of(t5, model, "encoder.layers.11.feed_forward.up.weight").name,
+            "encoder.block.11.layer.1.DenseReluDense.wi_1.weight");
+  EXPECT_THAT(message_of<DataError>([&] { origin_of(t5, model, "encoder.layers.x.feed_forward.up.weight"); }),
+              HasSubstr("no tensor for the parameter encoder.layers.x"));
+  EXPECT_THAT(message_of<DataError>([&] { origin_of(t5, model, "encoder.positions.weight"); }), HasSubstr("t5"));
+}
+
+TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
+  Family const family{.model_type = "made up",
+                      .architecture = "",
+                      .settings = {},
+                      .keys = {},
+                      .tensors = {{"turned", "a", {.transposed = true}},
+                                  {"fused", "b", {.part = 0, .parts = 2}},
+                                  {"fused", "c", {.part = 1, .parts = 2}},
+                                  {"offset", "d", {.skipped_rows = 2}},
+                                  {"scaled", "e", {.added = 1, .scale = [](json::object const&) { return 0.5; }}},
+                                  {"", "f"}}};
+  ModelConfig const model;
+  json::object const theirs;
+  NumberedTensors const source({{"turned", {{2, 3}, "float32"}},
+                                {"fused", {{4, 2}, "float32"}},
+                                {"offset", {{5, 2}, "float32"}},
+                                {"scaled", {{1, 4}, "float32"}}});
+  ImportedTensors tensors(source, {family, model, theirs},
+                          {{"a", {3, 2}}, {"b", {2, 2}}, {"c", {2, 2}}, {"d", {3, 2}}, {"e", {4}}, {"f", {2}}});
+  EXPECT_EQ(read(tensors, 0, {0, 6}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(read(tensors, 0, {1, 4}), (std::vector<float>{3, 1, 4}));
+  EXPECT_EQ(read(tensors, 1, {0, 4}), (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(read(tensors, 2, {1, 4}), (std::vector<float>{5, 6, 7}));
+  EXPECT_EQ(read(tensors, 3, {0, 3}), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(read(tensors, 4, {0, 4}), (std::vector<float>{1, 1.5, 2, 2.5}));
+  EXPECT_EQ(read(tensors, 5, {0, 2}), (std::vector<float>{0, 0}));
+
+  test::TemporaryDirectory const directory;
+  CheckpointContents contents;
+  contents.origin = {{"config.json", "{}"}, {"source.spm", std::string("\0\1", 2)}};
+  CheckpointStore store(directory.path(), 2);
+  Checkpoint const checkpoint = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
+  EXPECT_EQ(checkpoint.contents().origin, contents.origin);
+  std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, {family, model, theirs});
+  ASSERT_EQ(exported.size(), 4U);
+  std::map<std::string, std::vector<float>> values;
+  for (ExportedTensor const& tensor : exported) {
+    read_exported(checkpoint, tensor, {family, model, theirs}, [&](std::span<float const> elements) {
+      values[tensor.name].insert(values[tensor.name].end(), elements.begin(), elements.end());
+    });
+  }
+  EXPECT_EQ(values["turned"], (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(values["fused"], (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(values["offset"], (std::vector<float>{0, 0, 0, 0, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(values["scaled"], (std::vector<float>{0, 1, 2, 3}));
+}
+
+TEST(ExchangedTensors, MustFitTheModel) {
+  Family const family{.model_type = "made up",
+                      .architecture = "",
+                      .settings = {},
+                      .keys = {},
+                      .tensors = {{"theirs", "ours"}},
+                      .ignored = {"copy.*"}};
+  ModelConfig const model;
+  json::object const theirs;
+  auto const refusal = [&](std::map<std::string, ForeignTensor> const& tensors) {
+    NumberedTensors const source(tensors);
+    return message_of<DataError>([&] {
+      ImportedTensors const made(source, {family, model, theirs}, {{"ours", {2, 3}}});
+    });
+  };
+  EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"copy.of", {{7}, "float32"}}}), "");
+  EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
+  EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor theirs"));
+  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}), HasSubstr("the tensor extra"));
+}
+
+}  // namespace
+}  // namespace heddle
