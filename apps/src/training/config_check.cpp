@@ -1,5 +1,7 @@
 #include "config_check.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <heddle/core/base/error.hpp>
@@ -37,7 +39,7 @@ std::vector<std::string> parameter_names(Config config, Registries const& regist
 
 }  // namespace
 
-void settle_validate_bleu(Config& config, Registries const& registries) {
+void resolve_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
       (!registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
@@ -64,8 +66,8 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
 
 void check_config(Config config, Registries const& registries) {
   registries.kernels.require_known(config.kernels);
-  settle_rules(config.optimizer, registries.kernels);
-  settle_validate_bleu(config, registries);
+  resolve_rules(config.optimizer, registries.kernels);
+  resolve_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
   MeshShape const shape = shape_of(config.parallel);
   make_mesh(config, model, 0, shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks());
