@@ -130,8 +130,8 @@ void load(PlanOptions const& options, Execution& execution, Loaded& loaded) {
   Config checked = loaded.config;
   checked.parallel = {};  // the plan chooses the layout
   check_config(checked, loaded.registries);
-  settle_rules(loaded.config.optimizer, loaded.registries.kernels);
-  settle_validate_bleu(loaded.config, loaded.registries);
+  resolve_rules(loaded.config.optimizer, loaded.registries.kernels);
+  resolve_validate_bleu(loaded.config, loaded.registries);
 }
 
 std::int64_t node_memory(double gibibytes) {

@@ -130,8 +130,8 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
-  settle_rules(config.optimizer, registries.kernels);
-  settle_validate_bleu(config, registries);
+  resolve_rules(config.optimizer, registries.kernels);
+  resolve_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);
   RunKernels const kernels = choose_run_kernels(config.kernels, directory, machine_name(level), world);
@@ -172,8 +172,8 @@ ExitCode train_dry(TrainOptions const& options) {
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
   check_config(config, registries);
-  settle_rules(config.optimizer, registries.kernels);
-  settle_validate_bleu(config, registries);
+  resolve_rules(config.optimizer, registries.kernels);
+  resolve_validate_bleu(config, registries);
   print_warnings(config);
   return dry_run({.options = options,
                   .config = config,

@@ -134,15 +134,15 @@ void PlanSession::take_times(std::map<std::string, TimedCalls>& measured, Kernel
         ranks, ranks));
     take(1);
   }
-  distrust_times();
+  forget_untrusted_times();
 }
 
-void PlanSession::distrust_times() {
+void PlanSession::forget_untrusted_times() {
   now_ = broadcast_value(world_, static_cast<double>(std::time(nullptr)));
   std::map<std::string, std::int64_t> reasons;
   for (auto const& [kind, works] : times_.all()) {
     for (TimedWork const& work : works) {
-      if (std::string const reason = distrust(work, now_); !reason.empty()) {
+      if (std::string const reason = untrusted_reason(work, now_); !reason.empty()) {
         ++reasons[reason];
       }
     }

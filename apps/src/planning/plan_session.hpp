@@ -49,7 +49,7 @@ class PlanSession {
   void take_network(NetworkTimes const& measured);
   void take_times(std::map<std::string, TimedCalls>& measured, KernelTimings const& timings);
   /// Times that are old or were taken on a busy machine are measured again, where this process can.
-  void distrust_times();
+  void forget_untrusted_times();
   void note_measurement(MeasuredLayouts const& count);
 
   Config const& config_;

@@ -268,7 +268,7 @@ void RunReport::set_energy(std::vector<json::object> const& measured) {
 }
 
 void RunReport::conclude(Ending const& ending) {
-  json_["state"] = ending.how;
+  json_["state"] = ending.state;
   json_["best"] = ending.best_step == 0
                       ? json::value()
                       : json::value(json::object{{"step", ending.best_step}, {"valid_loss", ending.best_valid_loss}});

@@ -184,8 +184,8 @@ std::string describe_speed(boost::json::object const& report) {
 }
 
 std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report) {
-  bool const more = ending.how.starts_with("stopped by");
-  std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.how, more ? " after" : ":",
+  bool const more = ending.state.starts_with("stopped by");
+  std::string text = fmt::format("{}{} step {} of {}, {} tokens, {} of training\n", ending.state, more ? " after" : ":",
                                  readable_count(ending.step), readable_count(ending.steps),
                                  readable_count(ending.tokens), readable_duration(ending.seconds));
   text += report == nullptr ? "" : speed_line(*report);

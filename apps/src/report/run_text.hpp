@@ -23,7 +23,7 @@ std::string command_line(std::string const& command, std::vector<std::string> co
 
 /// How a run ended, for its last lines.
 struct Ending {
-  std::string how;  ///< "done", "stopped early", "stopped by SIGTERM"
+  std::string state;  ///< "done", "stopped early", "stopped by SIGTERM"
   std::int64_t step = 0;
   std::int64_t steps = 0;  ///< train.steps
   std::int64_t tokens = 0;

@@ -55,7 +55,7 @@ std::string own_description() {
 }
 
 /// The first line of a lock's description, or "a process" where an earlier version wrote none.
-std::string words_of(std::string const& description) {
+std::string first_line(std::string const& description) {
   std::string const line = description.substr(0, description.find('\n'));
   return line.empty() ? "a process" : line;
 }
@@ -74,7 +74,7 @@ RunDirectory RunDirectory::open(std::filesystem::path const& directory) {
   FileLock lock = open_lock(directory);
   FileLock::Result const result = take(lock, directory);
   if (result == FileLock::Result::busy) {
-    refuse(directory, words_of(lock.description()));
+    refuse(directory, first_line(lock.description()));
   }
   std::string const own = own_description();
   std::optional<FileLease> lease;
@@ -103,7 +103,7 @@ std::optional<std::string> RunDirectory::holder(std::filesystem::path const& dir
   if (result == FileLock::Result::not_supported) {
     return FileLease::holder(directory / lease_name, {});
   }
-  return result == FileLock::Result::busy ? std::optional(words_of(lock.description())) : std::nullopt;
+  return result == FileLock::Result::busy ? std::optional(first_line(lock.description())) : std::nullopt;
 }
 
 std::string RunDirectory::last_holder(std::filesystem::path const& directory) {

@@ -32,8 +32,8 @@ class CheckpointKeeper {
   void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
             CheckpointStore::Report const& report);
   /// Until the next call no checkpoint that a run whose loss has risen since `step` can go back to is removed: see
-  /// CheckpointStore::spare.
-  void spare(std::optional<std::int64_t> step) { disk_.spare(step); }
+  /// CheckpointStore::protect.
+  void protect(std::optional<std::int64_t> step) { disk_.protect(step); }
 
   /// The newest verified checkpoint, in memory or on disk; nothing if there are none. Reports, on rank 0, why newer
   /// checkpoints are not used. Throws DataError if there are some on disk and none verifies.

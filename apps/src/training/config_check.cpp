@@ -29,7 +29,7 @@ WholeModel whole_model(Config config, Registries const& registries, VocabularySi
   return WholeModel::gather(ParallelState(), parameters);
 }
 
-void settle_validate_bleu(Config& config, Registries const& registries) {
+void resolve_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
       (!registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
@@ -56,8 +56,8 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
 
 void check_config(Config config, Registries const& registries) {
   registries.kernels.require_known(config.kernels);
-  settle_rules(config.optimizer, registries.kernels);
-  settle_validate_bleu(config, registries);
+  resolve_rules(config.optimizer, registries.kernels);
+  resolve_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
   MeshShape const shape = shape_of(config.parallel);
   make_mesh(config, model, 0, shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks());

@@ -9,7 +9,7 @@
 namespace heddle {
 
 /// By default there is BLEU where the model translates; only a key that was given asks for it otherwise.
-void settle_validate_bleu(Config& config, Registries const& registries);
+void resolve_validate_bleu(Config& config, Registries const& registries);
 
 /// Describes a model that can be trained and, if [train] asks for BLEU, translate. Throws ConfigError for any other.
 ModelDescription describe_trainable(Config const& config, Registries const& registries);

@@ -270,7 +270,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
     save_checkpoint({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
   }
   checkpoints_.settle_best(state_.best_step);
-  checkpoints_.spare(loss_watch_.risen_since());
+  checkpoints_.protect(loss_watch_.risen_since());
   while (!finished()) {
     if (is_rank_zero()) {
       signal.set_notice(stop_notice());
@@ -394,7 +394,7 @@ void Trainer::after_step(StepReport const& report) {
       warned_of_attention_ = true;
       log_.warn(*uniform);
     }
-    checkpoints_.spare(loss_watch_.risen_since());
+    checkpoints_.protect(loss_watch_.risen_since());
   }
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {

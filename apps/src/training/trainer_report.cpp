@@ -118,7 +118,7 @@ void Trainer::finish_trace(bool last_step) {
 }
 
 Ending Trainer::outcome(std::string const& how) const {
-  return {.how = how,
+  return {.state = how,
           .step = state_.step,
           .steps = config_.train.steps,
           .tokens = state_.tokens,

@@ -72,8 +72,8 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
              : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
 }
 
-void settle_rules(OptimizerConfig& config, KernelRegistries const& registries) {
-  auto const settle = [&](std::string const& name, std::string const& place, Settings& options) {
+void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
+  auto const resolve = [&](std::string const& name, std::string const& place, Settings& options) {
     RuleDefinition const rule = rule_definition(registries, name, place);
     static_cast<void>(option_values(rule, options));
     for (auto const& [description, value] : rule.options) {
@@ -83,11 +83,11 @@ void settle_rules(OptimizerConfig& config, KernelRegistries const& registries) {
       setting.value = *description.converted(setting.value);
     }
   };
-  settle(config.name, config.places.of("name"), config.options);
+  resolve(config.name, config.places.of("name"), config.options);
   for (ParameterGroup& group : config.groups) {
     std::string const place = group.places.of("name");
     if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
-      settle(own, place, group.rule.options);
+      resolve(own, place, group.rule.options);
     } else {
       static_cast<void>(option_values(rule_definition(registries, config.name, place), group.rule.options));
     }
@@ -137,8 +137,8 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
   }
 }
 
-std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters) {
-  std::vector<RuledRange> ranges;
+std::vector<RuleRange> rule_ranges(ParameterSet const& parameters) {
+  std::vector<RuleRange> ranges;
   for (Parameter const* const parameter : parameters.trained()) {
     bool const alike = !ranges.empty() && !parameter->updated_whole && !ranges.back().first->updated_whole &&
                        ranges.back().first->rule == parameter->rule &&

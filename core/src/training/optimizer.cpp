@@ -41,15 +41,15 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
           fmt::format("parameter {} has no gradient: it was frozen when the set was allocated", parameter.spec.name));
     }
   }
-  ranges_ = ruled_ranges(parameters);
+  ranges_ = rule_ranges(parameters);
   add_rules(kernels);
   group();
 }
 
 void Optimizer::regroup() {
-  ranges_ = ruled_ranges(parameters_);
+  ranges_ = rule_ranges(parameters_);
   std::vector<Rule> rules;
-  for (RuledRange const& range : ranges_) {
+  for (RuleRange const& range : ranges_) {
     rules.push_back(*std::ranges::find(rules_, range.first->rule, &Rule::chosen));
     rules.back().state_begin = range.first->state_begin;
   }
@@ -66,7 +66,7 @@ void Optimizer::group() {
 
 void Optimizer::add_rules(KernelSource const& kernels) {
   DType const dtype = parameters_.values().dtype();
-  for (RuledRange const& range : ranges_) {
+  for (RuleRange const& range : ranges_) {
     UpdateRule const& chosen = range.first->rule;
     Rule rule{.definition = {}, .kernel = nullptr, .chosen = chosen};
     if (!chosen.frozen) {
@@ -81,8 +81,8 @@ void Optimizer::add_rules(KernelSource const& kernels) {
 void Optimizer::add_pieces() {
   for (IndexRange const& part : parts_) {
     for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
-      auto const& [ruled, first] = ranges_[rule];
-      IndexRange piece{std::max(part.begin, ruled.begin), std::min(part.end, ruled.end)};
+      auto const& [rule_range, first] = ranges_[rule];
+      IndexRange piece{std::max(part.begin, rule_range.begin), std::min(part.end, rule_range.end)};
       if (piece.begin >= piece.end || first->rule.frozen) {
         continue;
       }

@@ -174,7 +174,7 @@ class Planner::Estimate {
   StageTimes stage_times(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
     StageTimes times;
     auto const count = as_double(load_.micro_batches);
-    PricedWork const& priced = planner_.priced(work);
+    PassSeconds const& of_passes = planner_.pass_seconds(work);
     auto const pass = [&](PassWork const& of, KernelSeconds const& seconds) {
       kernels.usual += seconds.usual * scale_ * count + seconds.first_extra;
       kernels.first_extra += seconds.first_extra;
@@ -184,8 +184,8 @@ class Planner::Estimate {
     };
     std::int64_t input_bytes = 0;
     for (std::size_t part = 0; part < work.forward.size(); ++part) {
-      times.forward.push_back(pass(work.forward[part], priced.forward[part]));
-      times.backward.push_back(pass(work.backward[part], priced.backward[part]));
+      times.forward.push_back(pass(work.forward[part], of_passes.forward[part]));
+      times.backward.push_back(pass(work.backward[part], of_passes.backward[part]));
       input_bytes = std::max(input_bytes, work.input_bytes[part]);
     }
     if (layout_.size(MeshAxis::pipeline) > 1) {
@@ -298,12 +298,12 @@ Planner::KernelSeconds Planner::seconds_of(std::vector<KernelCalls> const& kerne
   return sum;
 }
 
-Planner::PricedWork const& Planner::priced(RankWork const& work) {
-  if (priced_revision_ != request_.times.revision()) {
-    prices_.clear();
-    priced_revision_ = request_.times.revision();
+Planner::PassSeconds const& Planner::pass_seconds(RankWork const& work) {
+  if (seconds_revision_ != request_.times.revision()) {
+    pass_seconds_.clear();
+    seconds_revision_ = request_.times.revision();
   }
-  auto [place, is_new] = prices_.try_emplace(&work);
+  auto [place, is_new] = pass_seconds_.try_emplace(&work);
   if (is_new) {
     for (PassWork const& pass : work.forward) {
       place->second.forward.push_back(seconds_of(pass.kernels));

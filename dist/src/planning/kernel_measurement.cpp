@@ -334,7 +334,7 @@ MeasuredLayouts measure_unknown(KernelMeasurement const& measurement, Planner& p
   std::reverse(std::stable_partition(others, layouts.end(), configured), layouts.end());
   MeasuredLayouts count;
   for (LayoutChoice const& layout : layouts) {
-    if (planner.knows_times(layout, configured(layout) && !measurement.only_unknown)) {
+    if (planner.has_times(layout, configured(layout) && !measurement.only_unknown)) {
       continue;
     }
     double const left = broadcast_value(measurement.world, seconds - seconds_since(begin));

@@ -55,7 +55,7 @@ bool under_load(TimedWork const& work) {
 
 }  // namespace
 
-std::string distrust(TimedWork const& work, double now) {
+std::string untrusted_reason(TimedWork const& work, double now) {
   if (work.measured_at <= 0) {
     return "without a date";
   }
@@ -93,7 +93,7 @@ void KernelTimes::add(std::string const& kind, TimedWork const& work) {
 void KernelTimes::forget(double now, bool all) {
   for (auto const& [kind, works] : times_) {
     for (TimedWork const& work : works) {
-      if (all || !distrust(work, now).empty()) {
+      if (all || !untrusted_reason(work, now).empty()) {
         forgotten_.insert({kind, size_of(work.cost)});
       }
     }

@@ -95,9 +95,9 @@ class Rehearsal {
     auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
                                                       : std::vector<IndexRange>{{0, parameters.gradient_size()}};
     std::int64_t elements = 0;
-    for (auto const& [ruled, first] : ruled_ranges(parameters)) {
+    for (auto const& [rule_range, first] : rule_ranges(parameters)) {
       // A whole parameter's state has no padding.
-      IndexRange const range = first->updated_whole ? elements_of(*first) : ruled;
+      IndexRange const range = first->updated_whole ? elements_of(*first) : rule_range;
       for (IndexRange const& kept : intersection({range}, own)) {
         for (StateTensor const& state : first->state) {
           elements +=

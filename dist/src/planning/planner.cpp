@@ -189,7 +189,7 @@ RankWork const& Planner::layer_work(LayoutChoice const& layout, std::int64_t lay
   });
 }
 
-bool Planner::knows_times(LayoutChoice const& layout, bool exactly) {
+bool Planner::has_times(LayoutChoice const& layout, bool exactly) {
   auto const known = [&](KernelCalls const& calls) { return request_.times.knows(calls.kind, calls.cost, exactly); };
   auto const all_known = [&](PassWork const& pass) { return std::ranges::all_of(pass.kernels, known); };
   for (int stage = 0; stage < layout.size(MeshAxis::pipeline); ++stage) {

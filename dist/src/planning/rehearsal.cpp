@@ -171,7 +171,7 @@ class StageRehearsal {
     ParameterSet const& parameters = rank_.parameters;
     work.parameters = parameters.size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
-    for (auto const& [range, first] : ruled_ranges(parameters)) {
+    for (auto const& [range, first] : rule_ranges(parameters)) {
       if (!first->rule.frozen) {
         UpdateWork& update = work.updates[first->rule.name];
         update.elements += range.count();

@@ -50,7 +50,7 @@ std::vector<int> Reachability::ask() const {
   return silent;
 }
 
-void Reachability::find_out(Communicator const& world) {
+void Reachability::probe(Communicator const& world) {
   std::vector<int> silent = ask();
   if (any_of(world, !silent.empty())) {
     silent = ask();  // a busy rank may have come here only now
@@ -74,7 +74,7 @@ void Reachability::find_out(Communicator const& world) {
     names.resize(shown + 1);
   }
   text_ = fmt::format("{}", fmt::join(names, ", "));
-  found_out_.store(true);
+  known_.store(true);
 }
 
 bool Reachability::reachable(int rank) const {

@@ -18,13 +18,13 @@ class Reachability {
 
   /// Asks other ranks until they have answered, at most some seconds, while another thread answers questions and calls
   /// `answered`. Each rank asks all others, or max_asked of them in large worlds. Collective over `world`.
-  void find_out(Communicator const& world);
+  void probe(Communicator const& world);
   static constexpr int max_asked = 128;
   /// Any thread.
   void answered(int rank) { heard_[static_cast<std::size_t>(rank)].store(true); }
-  bool found_out() const { return found_out_.load(); }
+  bool is_known() const { return known_.load(); }
 
-  // Once it has been found out:
+  // Once it is known:
   /// Whether this rank hears that rank; of one that was not asked, whether the ranks of their hosts hear each other.
   bool reachable(int rank) const;
   /// "n1 and n2, within n3", the same on every rank; "" if all reach all.
@@ -37,7 +37,7 @@ class Reachability {
   SideChannel const& channel_;
   std::vector<int> asked_;
   std::vector<std::atomic<bool>> heard_;
-  std::atomic<bool> found_out_ = false;
+  std::atomic<bool> known_ = false;
   std::vector<std::pair<std::string, std::string>> closed_;  ///< pairs of hosts, each in order
   std::string text_;
 };

@@ -58,7 +58,7 @@ struct Watch::State {
     inquiry.emplace(options.hang_seconds, channel->size(), channel->rank());
     reachability.emplace(*channel);
     thread = std::jthread([this](std::stop_token const& stop) { watch(stop); });
-    reachability->find_out(world);
+    reachability->probe(world);
     activity->heartbeat();  // none of them has been idle
   }
   ~State() {
@@ -170,7 +170,7 @@ void Watch::State::watch(std::stop_token const& stop) {
 }
 
 void Watch::State::investigate() {
-  if (!reachability_known && reachability->found_out()) {
+  if (!reachability_known && reachability->is_known()) {
     reachability_known = true;
     for (int rank = 0; rank < channel->size(); ++rank) {
       inquiry->set_reachable(rank, reachability->reachable(rank));

@@ -300,9 +300,9 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
   try {
     auto const steps = find_steps(directory_);
     std::optional<std::int64_t> const best = best_step();
-    std::optional<std::int64_t> spared;
+    std::optional<std::int64_t> protected_step;
     for (auto const& [step, directory] : steps) {
-      spared = spared_ && step <= *spared_ ? step : spared;
+      protected_step = protected_ && step <= *protected_ ? step : protected_step;
     }
     std::int64_t kept = 0;
     for (auto const& [step, directory] : std::views::reverse(steps)) {
@@ -312,7 +312,7 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
       if (step > committed_step || rejected || !problem_of(directory, Check::sizes).empty()) {
         continue;
       }
-      if (++kept <= keep_ || step == committed_step || step == best || step == spared) {
+      if (++kept <= keep_ || step == committed_step || step == best || step == protected_step) {
         continue;
       }
       // The name is removed first, so that a crash in the middle leaves no checkpoint with files missing.

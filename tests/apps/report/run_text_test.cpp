@@ -40,7 +40,7 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   register_built_in_layers(layers);
   ModelDescription const model = describe_model(ModelConfig(), layers);
   Ending ending;
-  ending.how = "done";
+  ending.state = "done";
   ending.step = ending.steps = 40;
   ending.directory = "run";
   ending.checkpoint = "run/checkpoints/step-00000040";

@@ -102,11 +102,11 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   }
   parameters.allocate(DType::float32);
   assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
-  std::vector<RuledRange> const alike = ruled_ranges(parameters);
+  std::vector<RuleRange> const alike = rule_ranges(parameters);
   ASSERT_EQ(alike.size(), 1U);
   EXPECT_EQ(alike[0].range, (IndexRange{0, parameters.size()}));
   assign_rules(with_groups(), KernelRegistries(), parameters);
-  std::vector<RuledRange> const ranges = ruled_ranges(parameters);
+  std::vector<RuleRange> const ranges = rule_ranges(parameters);
   ASSERT_EQ(ranges.size(), 4U);
   EXPECT_EQ(ranges[0].range, (IndexRange{0, 32}));
   EXPECT_EQ(ranges[1].range, (IndexRange{32, 64}));
@@ -115,10 +115,10 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   EXPECT_TRUE(ranges[2].first->rule.frozen);
   EXPECT_EQ(ranges[3].range, (IndexRange{80, parameters.size()}));
   parameters.find("a.2")->state_begin = 9;
-  ASSERT_EQ(ruled_ranges(parameters).size(), 5U);
-  EXPECT_EQ(ruled_ranges(parameters)[2].range, (IndexRange{48, 64}));
+  ASSERT_EQ(rule_ranges(parameters).size(), 5U);
+  EXPECT_EQ(rule_ranges(parameters)[2].range, (IndexRange{48, 64}));
   assign_rules(with_groups(), KernelRegistries(), parameters);
-  EXPECT_EQ(ruled_ranges(parameters).size(), 4U) << "rules that are assigned again begin again";
+  EXPECT_EQ(rule_ranges(parameters).size(), 4U) << "rules that are assigned again begin again";
 }
 
 TEST(UpdateRules, AParameterThatIsUpdatedWholeIsARangeOfItsOwn) {
@@ -129,7 +129,7 @@ TEST(UpdateRules, AParameterThatIsUpdatedWholeIsARangeOfItsOwn) {
   assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
   parameters.all()[1].updated_whole = true;
   parameters.allocate(DType::float32);
-  EXPECT_EQ(ruled_ranges(parameters).size(), 3U);
+  EXPECT_EQ(rule_ranges(parameters).size(), 3U);
 }
 
 TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {

@@ -63,10 +63,10 @@ constexpr double now = 2e9;
 constexpr double day = 24 * 3600;
 
 TEST(KernelTimes, AreDistrustedWhenOldOrTakenOnABusyMachine) {
-  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - day, .load = 0.2}, now), "");
-  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - day, .load = 17.5}, now), "taken on a busy machine");
-  EXPECT_EQ(distrust({.cost = {}, .measured_at = now - 31 * day}, now), "older than a month");
-  EXPECT_EQ(distrust({}, now), "without a date");
+  EXPECT_EQ(untrusted_reason({.cost = {}, .measured_at = now - day, .load = 0.2}, now), "");
+  EXPECT_EQ(untrusted_reason({.cost = {}, .measured_at = now - day, .load = 17.5}, now), "taken on a busy machine");
+  EXPECT_EQ(untrusted_reason({.cost = {}, .measured_at = now - 31 * day}, now), "older than a month");
+  EXPECT_EQ(untrusted_reason({}, now), "without a date");
 }
 
 TEST(KernelTimes, ForgottenOnesAreUsedUntilTheyAreMeasuredAgain) {

@@ -378,12 +378,12 @@ TEST_F(CheckpointTest, DamagedOnesAreStillKnownWhenTheRunHasPassedThem) {
 
 TEST_F(CheckpointTest, SparesTheNewestUpToAStep) {
   CheckpointStore kept = store(2);
-  kept.spare(25);
+  kept.protect(25);
   for (std::int64_t const step : {10, 20, 30, 40, 50}) {
     SampleState(step).commit_to(kept);
   }
   EXPECT_THAT(names(), ElementsAre("step-00000020", "step-00000040", "step-00000050"));
-  kept.spare(std::nullopt);
+  kept.protect(std::nullopt);
   SampleState(60).commit_to(kept);
   EXPECT_THAT(names(), ElementsAre("step-00000050", "step-00000060"));
 }

@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// Setting::origin of an option that was not given: see settle_rules.
+/// Setting::origin of an option that was not given: see resolve_rules.
 inline constexpr char const* default_option = "default";
 
 /// How a parameter is updated, as far as parameters may differ.

@@ -19,7 +19,7 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
 /// Checks that the configured rules are registered and have the options that are set, and sets the options that are
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
-void settle_rules(OptimizerConfig& config, KernelRegistries const& registries);
+void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
 /// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run.
 /// Called before the set is arranged, so that frozen parameters get no gradient. Throws as update_rule and
@@ -36,11 +36,11 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
 
 /// Neighbours in a set's buffers that are updated alike, with the padding that follows them; one parameter where its
 /// rule updates whole parameters.
-struct RuledRange {
+struct RuleRange {
   IndexRange range;
   Parameter const* first;  ///< whose rule, state and state_begin are those of all
 };
 /// The whole gradient buffer, in as few ranges as possible; the set must be arranged and its rules assigned.
-std::vector<RuledRange> ruled_ranges(ParameterSet const& parameters);
+std::vector<RuleRange> rule_ranges(ParameterSet const& parameters);
 
 }  // namespace heddle

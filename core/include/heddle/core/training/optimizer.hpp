@@ -81,9 +81,9 @@ class Optimizer {
   OptimizerConfig config_;
   ParameterSet& parameters_;
   std::vector<IndexRange> parts_;
-  std::vector<RuledRange> ranges_;  ///< of the whole gradient buffer
-  std::vector<Rule> rules_;         ///< of ranges_
-  std::vector<Piece> pieces_;       ///< ascending; without frozen parameters
+  std::vector<RuleRange> ranges_;  ///< of the whole gradient buffer
+  std::vector<Rule> rules_;        ///< of ranges_
+  std::vector<Piece> pieces_;      ///< ascending; without frozen parameters
   std::map<std::string, Tensor> state_;
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };

@@ -29,7 +29,7 @@ struct KernelRates {
 
 /// The reason why a time should be measured again; "" where it can be trusted. A time is trusted for a month, and not
 /// if it was taken on a busy machine.
-std::string distrust(TimedWork const& work, double now);
+std::string untrusted_reason(TimedWork const& work, double now);
 
 /// Seconds of kernels' calls, measured on one machine. Between two measured sizes of a kind times are interpolated,
 /// beyond them they are in proportion to the cost; a kind that was never measured takes the rate of its family.
@@ -38,7 +38,7 @@ class KernelTimes {
   /// Replaces a time of the same kind and cost. If both times were taken on a busy machine, the shorter one stays;
   /// one that was taken on a quiet machine is replaced by one of a busy machine only if it was forgotten.
   void add(std::string const& kind, TimedWork const& work);
-  /// Makes times unknown for `knows` until they are added again: the times that `distrust` names, or all.
+  /// Makes times unknown for `knows` until they are added again: the times that `untrusted_reason` names, or all.
   void forget(double now, bool all);
   /// True if the kind has a time whose cost is within a tenth of this one or, unless `exactly`, times below and above.
   bool knows(std::string const& kind, Cost const& cost, bool exactly) const;

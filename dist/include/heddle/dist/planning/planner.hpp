@@ -100,7 +100,7 @@ class Planner {
   /// The rank's part of a usual micro-batch, as rehearse_stage takes it.
   Pack const& typical_pack(LayoutChoice const& layout) { return typical(layout).pack; }
   /// Whether the times of all its kernels are known: see KernelTimes::knows.
-  bool knows_times(LayoutChoice const& layout, bool exactly);
+  bool has_times(LayoutChoice const& layout, bool exactly);
   /// The work of a stage, as `estimate` uses it.
   RankWork const& work(LayoutChoice const& layout, int stage);
 
@@ -126,7 +126,7 @@ class Planner {
     double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
   };
   /// The seconds of a stage's passes, by part.
-  struct PricedWork {
+  struct PassSeconds {
     std::vector<KernelSeconds> forward, backward;
   };
 
@@ -136,7 +136,7 @@ class Planner {
   /// A stage's work as the sum of its layers', which many layouts share.
   RankWork composed(LayoutChoice const& layout, std::vector<IndexRange> const& parts);
   RankWork const& layer_work(LayoutChoice const& layout, std::int64_t layer);
-  PricedWork const& priced(RankWork const& work);
+  PassSeconds const& pass_seconds(RankWork const& work);
   KernelSeconds seconds_of(std::vector<KernelCalls> const& kernels) const;
   /// The result of `estimate` without node_bytes.
   LayoutPlan times_of(LayoutChoice const& layout);
@@ -151,8 +151,8 @@ class Planner {
   std::map<std::pair<int, PipelineSchedule>, PipelinePlan> pipeline_plans_;
   std::map<std::string, RankWork> works_;
   std::map<std::string, RankWork> layer_works_;
-  std::map<RankWork const*, PricedWork> prices_;
-  std::int64_t priced_revision_ = -1;  ///< of the kernels' times
+  std::map<RankWork const*, PassSeconds> pass_seconds_;
+  std::int64_t seconds_revision_ = -1;  ///< of the kernels' times
 };
 
 /// A layout's tables in text: time, memory by part, communication by group.

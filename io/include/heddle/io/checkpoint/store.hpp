@@ -97,7 +97,7 @@ class CheckpointStore {
   std::optional<std::int64_t> best_step() const;
 
   /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. On rank 0 only.
-  void spare(std::optional<std::int64_t> step) { spared_ = step; }
+  void protect(std::optional<std::int64_t> step) { protected_ = step; }
 
   /// The newest step by the names of the checkpoints; nothing is read.
   std::optional<std::int64_t> newest_step() const;
@@ -135,7 +135,7 @@ class CheckpointStore {
   std::filesystem::path directory_;
   std::int64_t keep_;
   std::set<std::int64_t> rejected_;  ///< steps whose checkpoints did not verify
-  std::optional<std::int64_t> spared_;
+  std::optional<std::int64_t> protected_;
 };
 
 /// The checkpoints at a place, oldest first: a checkpoint's own directory (or the link `best`), a checkpoints
