@@ -4,7 +4,6 @@
 
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/model/model.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/foreign_vocabulary.hpp>
@@ -12,6 +11,7 @@
 #include <heddle/io/files/regular_file.hpp>
 
 #include "registration.hpp"
+#include "training/config_check.hpp"
 
 namespace heddle {
 
@@ -24,21 +24,11 @@ namespace json = boost::json;
 std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
   Registries registries;
   register_everything({}, registries, execution);
-  ParallelState const parallel;
-  ParameterSet parameters(parallel.mesh);
-  VocabularySizes const sizes{vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
-  Model const model(LayerSpec{.name = "",
-                              .side = Side::source,
-                              .model = config.model,
-                              .dtype = dtype_of(config.train.precision),
-                              .kernels = {registries.kernels, config.kernels},
-                              .parallel = parallel,
-                              .parameters = parameters},
-                    registries.layers, sizes);
   std::vector<StreamedTensor> tensors;
-  for (Parameter const& parameter : parameters.all()) {
-    tensors.push_back({parameter.spec.name, parameter.spec.shape.to_vector()});
-  }
+  whole_model(config, registries, {vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()})
+      .for_each_parameter([&](ParameterDescription const& parameter) {
+        tensors.push_back({parameter.name, parameter.shape.to_vector()});
+      });
   return tensors;
 }
 

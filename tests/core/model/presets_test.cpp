@@ -32,20 +32,19 @@ TEST_P(PresetsTest, HasTheParametersOfThePublishedModel) {
 
 INSTANTIATE_TEST_SUITE_P(
     Files, PresetsTest,
-    testing::Values(
-        Preset{"vaswani-base", 37000, 63'082'496},  // 65 million in the paper
-        Preset{"vaswani-big", 37000, 214'245'376},  // 213 million in the paper
-        Preset{"t5-v1.1-small", 32128, 76'961'152},  // google/t5-v1_1-small
-        // No published size: 8 layers of an encoder and of a decoder, two final norms and the embeddings.
-        Preset{"t5gemma-like", 256000, 8 * (2'361'344 + 3'148'800) + 2 * 512 + 256000 * 512},
-        // Helsinki-NLP/opus-mt-en-de has 74,410,496, with 2 * 512 * 512 of fixed positions; its output bias
-        // is not a parameter there.
-        Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
-        Preset{"nllb-600m", 256206, 615'073'792},  // facebook/nllb-200-distilled-600M
-        Preset{"gpt2-small", 50257, 124'439'808},  // openai-community/gpt2
-        // google-bert/bert-base-uncased has 109,482,240 with a pooler and segments; here is an output bias.
-        Preset{"bert-base", 30522, 109'482'240 - (768 + 1) * 768 - 2 * 768 + 30522},
-        Preset{"llama-like", 32000, 1'100'048'384}),  // TinyLlama-1.1B
+    testing::Values(Preset{"vaswani-base", 37000, 63'082'496},   // 65 million in the paper
+                    Preset{"vaswani-big", 37000, 214'245'376},   // 213 million in the paper
+                    Preset{"t5-v1.1-small", 32128, 76'961'152},  // google/t5-v1_1-small
+                    // No published size: 8 layers of an encoder and of a decoder, two final norms and the embeddings.
+                    Preset{"t5gemma-like", 256000, 8 * (2'361'344 + 3'148'800) + 2 * 512 + 256000 * 512},
+                    // Helsinki-NLP/opus-mt-en-de has 74,410,496, with 2 * 512 * 512 of fixed positions; its output bias
+                    // is not a parameter there.
+                    Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
+                    Preset{"nllb-600m", 256206, 615'073'792},  // facebook/nllb-200-distilled-600M
+                    Preset{"gpt2-small", 50257, 124'439'808},  // openai-community/gpt2
+                    // google-bert/bert-base-uncased has 109,482,240 with a pooler and segments; here is an output bias.
+                    Preset{"bert-base", 30522, 109'482'240 - (768 + 1) * 768 - 2 * 768 + 30522},
+                    Preset{"llama-like", 32000, 1'100'048'384}),  // TinyLlama-1.1B
     [](auto const& instance) {
       std::string name = instance.param.name;
       std::replace_if(
