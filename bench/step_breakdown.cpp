@@ -6,6 +6,7 @@
 #include <boost/program_options.hpp>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/tensor/execution.hpp>
@@ -197,7 +198,7 @@ class Measurement {
     register_built_in_layers(registries_.layers);
     if (!options.kernel_times.empty()) {
       if (!std::filesystem::exists(options.kernel_times)) {
-        throw UsageError(fmt::format("--kernel-times {}: no such file", options.kernel_times));
+        throw UsageError("--kernel-times " + missing_file(options.kernel_times));
       }
       registries_.kernels.set_timings(
           read_measured_times(options.kernel_times).kernels[machine_name(usable_cpu_level())]);

@@ -41,7 +41,7 @@ struct PluginTrust {
 /// The plug-ins to load for a checkpoint whose configuration names `named`: a person who can write a checkpoint must
 /// not decide which code its user runs. Each needs a given file of the same name, which is loaded in its place and must
 /// have the digest that `named` gives, or trust in all. Other given files are added. Throws
-/// UntrustedPluginsError with the paths and digests of the others, ConfigError for a trusted one that is not there;
+/// UntrustedPluginsError with the paths and digests of the others, ConfigError for a trusted one that does not exist;
 /// `where` names the checkpoint.
 PluginsConfig trusted_plugins(PluginsConfig const& named, PluginTrust trust, std::string const& where);
 

@@ -108,30 +108,6 @@ std::string describe_config() {
   return text;
 }
 
-std::string describe_resume_rules() {
-  Config defaults;
-  ConfigTree const tree = config_tree(defaults);
-  std::string text;
-  for (std::string_view const rule : value_names<ResumeRule>) {
-    text += fmt::format("{}\n", rule);
-    for (ConfigTable const& table : tree.tables) {
-      std::string line;
-      for (ConfigKey const& key : table.keys) {
-        if (table.holds_settings || name_of(key.resume) != rule) {
-          continue;  // keys of settings are also those of another table
-        }
-        if (line.empty() || line.size() + key.description.name.size() + 1 >= width) {
-          text += line + (line.empty() ? "" : "\n");
-          line = fmt::format("  {:<14}", line.empty() ? table.header : "");
-        }
-        line += " " + key.description.name;
-      }
-      text += line + (line.empty() ? "" : "\n");
-    }
-  }
-  return text;
-}
-
 std::string explain_config(std::string const& name) {
   Config defaults;
   ConfigTree const tree = config_tree(defaults);

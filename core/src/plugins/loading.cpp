@@ -16,7 +16,9 @@ namespace heddle {
 namespace {
 
 boost::dll::shared_library open_library(std::string const& path) {
-  require_plugin_file(path);
+  if (std::string const problem = file_problem(path); !problem.empty()) {
+    throw ConfigError(fmt::format("plug-in {}; expected a shared library", problem));
+  }
   function_beside_core("libheddle_checks.so", "heddle_check");  // which plug-ins that add trials are linked with
   // Registered kernels and layers outlive the handle.
   auto const never_unload = static_cast<boost::dll::load_mode::type>(RTLD_NODELETE);
@@ -43,12 +45,6 @@ auto& entry_point(boost::dll::shared_library const& library, std::string const& 
 }
 
 }  // namespace
-
-void require_plugin_file(std::string const& path) {
-  if (std::string const problem = file_problem(path); !problem.empty()) {
-    throw ConfigError(fmt::format("plug-in {}; expected a shared library", problem));
-  }
-}
 
 void load_plugin(std::string const& path, Registries& registries) {
   boost::dll::shared_library const library = open_library(path);

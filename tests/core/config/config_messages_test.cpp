@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -6,6 +7,7 @@
 #include <heddle/core/config/config.hpp>
 #include <sstream>
 
+#include "config/schema.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -150,6 +152,32 @@ TEST(ResumeRules, OfAStackAreThoseOfTheModel) {
                                        "model.decoder.layer.1.activation: identity"};
   EXPECT_THAT(resume_rules("", stack), testing::UnorderedElementsAreArray(rules));
   EXPECT_THAT(resume_rules(stack, ""), testing::UnorderedElementsAreArray(rules)) << "keys that are no longer set";
+}
+
+/// All keys by their ResumeRule, as the documentation lists them.
+std::string describe_resume_rules() {
+  constexpr std::size_t width = 120;
+  Config defaults;
+  ConfigTree const tree = config_tree(defaults);
+  std::string text;
+  for (std::string_view const rule : value_names<ResumeRule>) {
+    text += fmt::format("{}\n", rule);
+    for (ConfigTable const& table : tree.tables) {
+      std::string line;
+      for (ConfigKey const& key : table.keys) {
+        if (table.holds_settings || name_of(key.resume) != rule) {
+          continue;  // keys of settings are also those of another table
+        }
+        if (line.empty() || line.size() + key.description.name.size() + 1 >= width) {
+          text += line + (line.empty() ? "" : "\n");
+          line = fmt::format("  {:<14}", line.empty() ? table.header : "");
+        }
+        line += " " + key.description.name;
+      }
+      text += line + (line.empty() ? "" : "\n");
+    }
+  }
+  return text;
 }
 
 TEST(ResumeRules, AreInTheDocumentation) {

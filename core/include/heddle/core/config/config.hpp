@@ -183,9 +183,6 @@ std::string to_toml(Config const& config);
 /// Every key with its type, default and meaning, one section after the other.
 std::string describe_config();
 
-/// All keys by their ResumeRule, for the documentation.
-std::string describe_resume_rules();
-
 /// The lines of describe_config about one key ("train.steps"), or about all keys of a section ("train"). Throws
 /// UsageError, with the nearest names, if there is neither.
 std::string explain_config(std::string const& name);

@@ -7,11 +7,8 @@ namespace heddle {
 
 struct Execution;
 
-/// Throws ConfigError if `path` is not a regular file.
-void require_plugin_file(std::string const& path);
-
 /// Loads the shared library at `path`, which is never unloaded, and lets it register its kernels and layers; their
-/// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: no such file, not a
+/// entries' origin is `path`. Throws ConfigError that says what was wrong and what would be right: not a file, not a
 /// shared library, no plug-in (an entry point is missing: see entry.hpp), another ABI tag, a name that is taken, or no
 /// libheddle_checks.so in the directory of libheddle_core.so. The registries are then unchanged.
 void load_plugin(std::string const& path, Registries& registries);
