@@ -17,7 +17,7 @@ cmake --build "$build" --target fuzzers
 
 mkdir -p "$build/findings"
 failed=0
-for target in config manifest state_file dataset kernel_times; do
+for target in config manifest state_file dataset kernel_times safetensors; do
   mkdir -p "$build/corpus/$target"
   log=$build/$target.log code=0
   ASAN_OPTIONS=detect_leaks=0 "$build/tests/torture/fuzz_$target" -max_total_time="${HEDDLE_FUZZ_SECONDS:-600}" -rss_limit_mb=2048 \

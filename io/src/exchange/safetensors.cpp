@@ -112,11 +112,11 @@ std::pair<SafetensorsHeader, std::int64_t> read_header(FileDescriptor const& fil
   }
   std::uint64_t length = 0;
   std::array<std::uint8_t, sizeof length> bytes{};
-  if (read_at(file, path, 0, bytes) < bytes.size()) {
+  std::int64_t const behind = status.st_size - safetensors_length_bytes;
+  if (read_at(file, path, 0, bytes) < bytes.size() || behind < 0) {
     throw DataError(path.string() + ": is not a safetensors file: it ends before the length of its header");
   }
   std::memcpy(&length, bytes.data(), sizeof length);
-  std::int64_t const behind = status.st_size - safetensors_length_bytes;
   if (length > static_cast<std::uint64_t>(std::min(behind, max_safetensors_header_bytes))) {
     throw DataError(
         fmt::format("{}: is not a safetensors file: it states a header of {} bytes, and the file has {} "

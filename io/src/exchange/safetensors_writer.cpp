@@ -18,13 +18,7 @@
 
 namespace heddle {
 
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::size_t write_piece = 65536;  // elements that are converted at once
-
-/// A tensor of the model and its place.
+/// A tensor of the model and its place. Neither this nor the next is in a namespace without a name: State has them.
 struct WrittenTensor {
   std::string name;
   StoredTensor stored;
@@ -34,13 +28,19 @@ struct WrittenTensor {
 
 /// A file that is begun with its first tensor and closed behind its last.
 struct WrittenShard {
-  explicit WrittenShard(fs::path path) : pending(std::move(path)) {}
+  explicit WrittenShard(std::filesystem::path path) : pending(std::move(path)) {}
 
   PendingFile pending;
   std::string header;
   std::size_t missing = 0;  ///< tensors that are not complete
   std::optional<FileDescriptor> file;
 };
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t write_piece = 65536;  // elements that are converted at once
 
 void refuse_old_weights(fs::path const& directory) {
   for (auto const& entry : fs::directory_iterator(directory)) {

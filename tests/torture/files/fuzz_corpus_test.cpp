@@ -20,11 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::map<std::string, void (*)(fuzz::Bytes)> const targets{{"config", fuzz::config},
-                                                           {"manifest", fuzz::manifest},
-                                                           {"state_file", fuzz::state_file},
-                                                           {"dataset", fuzz::dataset},
-                                                           {"kernel_times", fuzz::kernel_times}};
+std::map<std::string, void (*)(fuzz::Bytes)> const targets{
+    {"config", fuzz::config},   {"manifest", fuzz::manifest},         {"state_file", fuzz::state_file},
+    {"dataset", fuzz::dataset}, {"kernel_times", fuzz::kernel_times}, {"safetensors", fuzz::safetensors}};
 
 /// A good input for each target.
 std::map<std::string, std::string> seeds() {
@@ -42,7 +40,11 @@ std::map<std::string, std::string> seeds() {
           {"manifest", manifest_text(read_manifest(checkpoint))},
           {"state_file", test::read_whole(checkpoint / "state.h5")},
           {"dataset", test::read_whole(test::small_dataset(directory / "train.h5"))},
-          {"kernel_times", to_json(times)}};
+          {"kernel_times", to_json(times)},
+          {"safetensors",
+           R"({"__metadata__":{"format":"pt"},"weight":{"dtype":"F32","shape":[2,4],"data_offsets":[0,32]},"\u00fc":)"
+           R"({"dtype":"BF16","shape":[7,2],"data_offsets":[32,60]},"empty":{"dtype":"F4","shape":[0],)"
+           R"("data_offsets":[60,60]}})"}};
 }
 
 // Inputs that fuzzers once found, and some more. `scripts/torture fuzz --big` runs the fuzzers, which begin with the

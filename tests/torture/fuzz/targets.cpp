@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "checkpoint/state_file.hpp"
+#include "exchange/safetensors_header.hpp"
 
 namespace heddle::fuzz {
 
@@ -94,6 +95,30 @@ void kernel_times(Bytes bytes) {
   refused_or([&] {
     std::string const read = to_json(parse_measured_times(text_of(bytes), "kernels.json"));
     require(to_json(parse_measured_times(read, "kernels.json")) == read);
+  });
+}
+
+/// The bytes as the JSON of a header, before 60 bytes of tensors.
+void safetensors(Bytes bytes) {
+  constexpr std::int64_t data_bytes = 60;
+  refused_or([&] {
+    SafetensorsHeader const header = parse_safetensors_header(text_of(bytes), data_bytes, "model");
+    std::vector<std::pair<std::string, StoredTensor>> tensors(header.tensors.begin(), header.tensors.end());
+    std::int64_t covered = 0;
+    for (auto const& [name, stored] : tensors) {
+      std::int64_t const size = safetensors_bytes(name, stored.tensor, "model");
+      require(size >= 0 && stored.begin >= 0 && stored.begin <= data_bytes - size && stored.tensor.elements() >= 0);
+      covered += size;
+    }
+    require(covered == data_bytes);
+    std::string const text = safetensors_header_text(tensors).substr(safetensors_length_bytes);
+    SafetensorsHeader const again = parse_safetensors_header(text, data_bytes, "model");
+    require(std::equal(tensors.begin(), tensors.end(), again.tensors.begin(), again.tensors.end(),
+                       [](auto const& left, auto const& right) {
+                         return left.first == right.first && left.second.begin == right.second.begin &&
+                                left.second.tensor.shape == right.second.tensor.shape &&
+                                left.second.tensor.dtype == right.second.tensor.dtype;
+                       }));
   });
 }
 

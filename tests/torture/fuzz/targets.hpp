@@ -14,5 +14,6 @@ void manifest(Bytes bytes);
 void state_file(Bytes bytes);
 void dataset(Bytes bytes);
 void kernel_times(Bytes bytes);
+void safetensors(Bytes bytes);
 
 }  // namespace heddle::fuzz
