@@ -29,7 +29,7 @@ int run(char const* checkpoint) {
     std::size_t const bar = line.find('|');
     heddle::SentencePair const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};
     heddle::TokenSequence const sequence{0, pair.target, pair.target};
-    bool const alone = model->config().model.stacks.size() == 1;
+    bool const alone = model->config().model.is_decoder_only();
     auto const logits =
         model->logits(alone ? heddle::make_sequence_pack(std::span(&sequence, 1), heddle::Side::target)
                             : heddle::make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));

@@ -30,7 +30,7 @@ std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const&
   auto const model = TrainedModel::open(shared, [](ModelDescription const&) {});
   Vocabulary const& vocabulary = model->vocabulary();
   std::int64_t const length = std::min(longest, model->longest_source() - 1);
-  bool const pairs = model->config().model.stacks.size() > 1;
+  bool const pairs = model->config().model.is_encoder_decoder();
   Side const side = model->config().model.stacks.back() == "encoder" ? Side::source : Side::target;
   std::vector<SentencePair> sentence_pairs;
   std::vector<TokenSequence> token_sequences;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/dataset/mixture.hpp>
+#include <heddle/io/samples/mixture.hpp>
 #include <map>
 #include <set>
 #include <span>

@@ -77,9 +77,14 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
     RuleDefinition const rule = rule_definition(registries, name, place);
     static_cast<void>(option_values(rule, options));
     for (auto const& [description, value] : rule.options) {
-      OptionValue const otherwise =
-          description.type == OptionDescription::Type::boolean ? OptionValue(value != 0) : OptionValue(value);
-      Setting& setting = options.try_emplace(description.name, Setting{otherwise, default_option}).first->second;
+      auto const [found, added] = options.try_emplace(description.name);
+      Setting& setting = found->second;
+      if (added) {
+        setting = {value, default_option};
+      }
+      if (added && description.type == OptionDescription::Type::boolean) {
+        setting.value = value != 0;
+      }
       setting.value = *description.converted(setting.value);
     }
   };

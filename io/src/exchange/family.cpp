@@ -128,7 +128,7 @@ void require_expressed(Family const& family, Config const& config, json::object 
       keys.insert(key);
     }
   }
-  bool const alone = config.model.stacks.size() == 1;
+  bool const alone = !config.model.is_encoder_decoder();
   for (std::string const& key : keys) {
     bool const absent_stack = alone && key.find(config.model.stacks.front() == "decoder" ? "encoder" : "decoder") == 6;
     auto const wanted = our_value(family, config, key);

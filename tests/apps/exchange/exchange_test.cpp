@@ -55,7 +55,7 @@ class ExchangeTest : public testing_support::KernelTest, public testing::WithPar
     auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
     SentencePair const pair{0, golden.source, golden.target};
     TokenSequence const sequence{0, golden.target, golden.target};
-    bool const alone = model->config().model.stacks.size() == 1;
+    bool const alone = model->config().model.is_decoder_only();
     return model->logits(alone ? make_sequence_pack(std::span(&sequence, 1), Side::target)
                                : make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
   }

@@ -58,9 +58,9 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
               HasSubstr("heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT"));
   ending.from_text = true;
   ending.plugins.clear();
-  EXPECT_THAT(verdict(ending, model, nullptr), HasSubstr("heddle evaluate --checkpoint run --text TEXT"));
+  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle evaluate --checkpoint run --text TEXT"));
   ModelConfig const decoder = parse_config("[model]\nstacks = [\"decoder\"]\n", "run.toml").model;
-  EXPECT_THAT(verdict(ending, describe_model(decoder, layers), nullptr),
+  EXPECT_THAT(describe_end(ending, describe_model(decoder, layers), nullptr),
               HasSubstr("heddle generate --checkpoint run < TEXT"));
 }
 
