@@ -78,6 +78,7 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   ImportedTensors stream(files, {family, config.model, config_json},
                          parameters_of(execution, config, contents.vocabulary()));
   CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);
+  replace_file(run / "config.toml", contents.config);
   replace_file(run / "source.model", contents.source_model);
   replace_file(run / "target.model", contents.target_model);
   ImportedModel imported{.checkpoint = committed.directory, .family = std::string(family.model_type)};

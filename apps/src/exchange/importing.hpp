@@ -17,7 +17,7 @@ struct ImportedModel {
 };
 
 /// Makes a run of another system's model: its checkpoint of step 0 in `run`, and beside it the
-/// vocabulary, source.model and target.model. `from` is a directory
+/// configuration, config.toml, and the vocabulary, source.model and target.model. `from` is a directory
 /// as `save_pretrained` of transformers writes it. `overrides` replace keys, "section.key=value". The tensors are read
 /// piece by piece. Throws DataError for files that cannot be used, ConfigError for a model that the layers cannot
 /// compute, which names the key that stands in the way, Error if `run` has checkpoints.

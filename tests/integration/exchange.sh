@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# A model of transformers comes in, is trained under a layout of several ranks, and goes out again.
+source "$HEDDLE_SOURCE/tests/integration/small_run"
+export OMP_NUM_THREADS=1
+golden=$HEDDLE_SOURCE/tests/golden/exchange
+
+# There and back: the same bytes of tensors.
+for family in marian t5-v1.1 nllb mistral; do
+  ends 0 "$HEDDLE" import "$golden/$family" --out "$family"
+  grep -q "tensors, .* parameters" log || fail "$family: what was imported is not printed"
+  ends 0 "$HEDDLE" export "$family" --out "$family.back"
+  cmp "$golden/$family/model.safetensors" "$family.back/model.safetensors" || fail "$family: other tensors came back"
+done
+head -n 3 text/valid.en > three
+ends 0 "$HEDDLE" translate --checkpoint marian --input three --output translated --max-length 8
+[ "$(wc -l < translated)" = 3 ] || fail "an imported model does not translate"
+ends 0 "$HEDDLE" generate --checkpoint mistral --input three --output continued --max-length 8
+
+# Training goes on from it on two ranks, and ends with a model that has the tokenizer that came in.
+ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \
+  --target-vocab-model marian/target.model --max-length 30 --out own
+ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train marian/config.toml --set parallel.tensor=2 --set run.directory=tuned \
+  --set train.initialize_from=marian --set data.train=own/train.h5 --set train.validate_every=0 --set train.steps=2 \
+  --set train.batch_tokens=256
+grep -q "taken, 0 of them under another name; 0 start new; 0 left there" log || fail "not all parameters were taken"
+ends 0 "$HEDDLE" export tuned --out tuned.out
+cmp -s marian.back/model.safetensors tuned.out/model.safetensors && fail "training changed nothing"
+for file in source.spm target.spm vocab.json tokenizer_config.json; do
+  cmp "$golden/marian/$file" "tuned.out/$file" || fail "the tokenizer is another one"
+done
+ends 0 "$HEDDLE" import tuned.out --out again
+ends 0 "$HEDDLE" export again --out again.out --dtype bfloat16
+[ "$(stat -c %s again.out/model.safetensors)" -lt "$(stat -c %s tuned.out/model.safetensors)" ] || fail "bfloat16 is not shorter"
+
+# A model that was trained here, too, if a family has it; otherwise the key that stands in the way is named.
+ends 0 "$HEDDLE" train run.toml --set train.steps=1 --set train.validate_every=0 --set run.directory=ours \
+  --set model.position_layout=halves --set model.position_frequencies=paper --set model.output_bias=true
+ends 0 "$HEDDLE" export ours --out ours.out
+grep -q '"architectures":\["MarianMTModel"\]' ours.out/config.json || fail "it is not a Marian model"
+ends 0 "$HEDDLE" import ours.out --out ours.again
+ends 78 "$HEDDLE" export ours --out ours.t5 --family t5
+grep -q "model.activation\|model.norm" log || fail "the key is not named"
+[ ! -e ours.t5 ] && [ ! -e ours.t5.part ] || fail "a refused export left files"
+
+# What cannot be used: nothing is left, and the reason is named.
+ends 78 "$HEDDLE" export marian --out marian.back
+ends 78 "$HEDDLE" import "$golden/marian" --out marian
+ends 65 "$HEDDLE" import three --out bad
+cp -r "$golden/marian" bad
+head -c 20000 "$golden/marian/model.safetensors" > bad/model.safetensors
+ends 65 "$HEDDLE" import bad --out bad.run
+rm bad/model.safetensors
+touch bad/pytorch_model.bin
+ends 65 "$HEDDLE" import bad --out bad.run
+grep -q "safe_serialization" log || fail "it is not said how to convert a pickle"
+[ ! -e bad.run/checkpoints ] || fail "a refused import left a run"
+echo "models came in and went out"
