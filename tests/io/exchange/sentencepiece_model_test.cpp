@@ -166,6 +166,30 @@ TEST(ForeignVocabulary, OfMarianIsOneForBothSides) {
   }
 }
 
+TEST(ForeignVocabulary, ByTextIsMadeAgainFromItsFiles) {
+  auto const [source, target] = marian();
+  auto const files = files_of_vocabulary_by_text(source);
+  EXPECT_EQ(pieces_of_vocab_json(files.vocab_json), pieces_of_vocab_json(golden("marian.json")));
+  EXPECT_EQ(marian_vocabulary(files.model, files_of_vocabulary_by_text(target).model, files.vocab_json), marian());
+  auto const plain = Tokenizer::from_model(golden("source.model"));
+  auto const again = Tokenizer::from_model(files.model);
+  auto const texts = [](Tokenizer const& tokenizer, std::string const& line) {
+    std::vector<std::string> pieces;
+    for (std::int32_t const id : tokenizer.encode(line)) {
+      pieces.push_back(tokenizer.piece(id));
+    }
+    return pieces;
+  };
+  for (auto const& line : lines_of(golden("lines.txt"))) {
+    EXPECT_EQ(texts(again, line), texts(plain, line));
+  }
+  auto const ids = std::ssize(pieces_of_vocab_json(golden("m2m100.json")));
+  std::string const m2m100 = m2m100_vocabulary(golden("bpe.model"), golden("m2m100.json"), {"en", "de"}, ids + 4);
+  auto const m2m100_files = files_of_vocabulary_by_text(m2m100, ids);
+  EXPECT_EQ(pieces_of_vocab_json(m2m100_files.vocab_json), pieces_of_vocab_json(golden("m2m100.json")));
+  EXPECT_EQ(m2m100_vocabulary(m2m100_files.model, m2m100_files.vocab_json, {"en", "de"}, ids + 4), m2m100);
+}
+
 TEST(ForeignVocabulary, ReadsPiecesWithoutIdAsUnknown) {
   auto const texts = pieces_of_vocab_json(golden("marian.json"));
   auto const without_id = [&](SentencePiece const& piece) {
@@ -208,6 +232,7 @@ TEST(ForeignVocabulary, RefusesWhatTextsWouldBeReadOtherwiseWith) {
   EXPECT_THAT(refusal([](auto& pieces) { pieces.pop_back(); }, special), HasSubstr("has no id"));
   EXPECT_THAT(refusal([](auto& pieces) { pieces.back().score -= 1; }, special), HasSubstr("another score"));
   EXPECT_THAT(refusal([](auto& pieces) { pieces.back().type = Type::control; }, special), HasSubstr("has no id"));
+  EXPECT_THAT(refusal([](auto& pieces) { pieces.back().type = Type::user_defined; }, special), HasSubstr("has no id"));
   EXPECT_THAT(refusal([](auto& pieces) { pieces.push_back(pieces.back()); }, special), HasSubstr("two ids: 299 and"));
   EXPECT_THAT(refusal(
                   [](auto& pieces) {
@@ -277,6 +302,9 @@ TEST(SentencePieceModel, RefusesBytesThatAreNone) {
   EXPECT_THAT(message(piece(std::string("\x0a\x01z\x15\x00\x00\xc0\x7f", 8))), HasSubstr("not a number"));
   EXPECT_THAT(message(piece("\x0a\x01z") + "\x12\x01\x0a"), HasSubstr("1 bytes where 0 are left"));
   EXPECT_EQ(SentencePieceModel::parse(piece("\x0a\x01z")).pieces.front().text, "z");
+  std::string const extended = piece(std::string("\x0a\x01z\x15\x00\x00\x80\x3f\xc2\x0c\x01q", 12));
+  EXPECT_EQ(SentencePieceModel::parse(extended).pieces.front().score, 1);
+  EXPECT_EQ(SentencePieceModel::parse(extended).serialize(), extended);
 }
 
 TEST(SentencePieceModel, SurvivesDamagedBytes) {
