@@ -164,6 +164,33 @@ TEST(ForeignVocabulary, OfMarianIsOneForBothSides) {
   for (Tokenizer const* const side : {&vocabulary.source, &vocabulary.target}) {
     EXPECT_EQ(side->decode(std::vector{code, english, german, english}), text);
   }
+  std::string const word = vocabulary.target.piece(english).substr(space.size());
+  EXPECT_EQ(vocabulary.target.decode(std::vector{english, english}), word + " " + word);
+}
+
+TEST(ForeignVocabulary, IsJointIfEachIdIsTheSamePieceForTheSameUse) {
+  auto const joint = [](std::string const& source, std::string const& target) {
+    return Vocabulary{Tokenizer::from_model(source), Tokenizer::from_model(target)}.joint();
+  };
+  auto const t5 = [](std::int64_t rows) { return t5_vocabulary(golden("t5.model"), 3, rows); };
+  EXPECT_TRUE(joint(t5(303), t5(0)));
+  EXPECT_FALSE(joint(t5(303), t5(304)));
+  EXPECT_FALSE(joint(t5(303), t5_vocabulary(golden("t5.model"), 2, 303)));
+  auto const other_start = SentencePieceModel::parse(extended_vocabulary(golden("t5.model"), {"<s>"}));
+  auto const pieces = other_start.pieces;
+  EXPECT_FALSE(
+      joint(other_start.serialize(), serialize_with_ids(other_start, pieces, {"<pad>", "</s>", "<unk>", "<pad>"})));
+}
+
+TEST(ForeignVocabulary, ReadsNoTextAsAControlPiece) {
+  auto const texts = pieces_of_vocab_json(golden("marian.json"));
+  SpecialPieces const special{"<pad>", "</s>", "<unk>", "<pad>"};
+  auto const last = [&](std::vector<std::string> const& control) {
+    auto const tokenizer = Tokenizer::from_model(vocabulary_by_text(golden("source.model"), texts, control, special));
+    return tokenizer.piece(tokenizer.encode("日").back());
+  };
+  EXPECT_EQ(last({}), "日");
+  EXPECT_EQ(last({"日"}), "<unk>");
 }
 
 TEST(ForeignVocabulary, ByTextIsMadeAgainFromItsFiles) {
@@ -253,6 +280,7 @@ TEST(ForeignVocabulary, RefusesWhatTextsWouldBeReadOtherwiseWith) {
                   special),
               HasSubstr("more than one unknown piece"));
   auto const nothing = [](auto&) {};
+  EXPECT_THAT(refusal(nothing, {"", "</s>", "<unk>", ""}), HasSubstr("no special piece \"\""));
   EXPECT_THAT(refusal(nothing, {"<start>", "</s>", "<unk>", ""}), HasSubstr("no special piece \"<start>\""));
   EXPECT_THAT(refusal(nothing, {"<s>", "</s>", "<s>", ""}), HasSubstr("no special piece \"<s>\""));
   EXPECT_THAT(refusal(nothing, {"<s>", "</s>", "<unk>", "<pad>"}), HasSubstr("no special piece \"<pad>\""));
@@ -273,11 +301,9 @@ TEST(ForeignVocabulary, RefusesIdsThatDoNotFit) {
     EXPECT_THROW(pieces_of_vocab_json(wrong), DataError) << wrong;
   }
   EXPECT_THAT(pieces_of_vocab_json("{\"b\": 1, \"a\": 0}"), ElementsAre("a", "b"));
-  for (char const* const added : {"", "<end_of_ids>"}) {
-    std::string json = golden("marian.json");
-    json.replace(json.rfind("<pad>"), 5, added);
-    EXPECT_THROW(marian_vocabulary(golden("source.model"), golden("target.model"), json), DataError) << added;
-  }
+  std::string json = golden("marian.json");
+  json.erase(json.find(">>deu<<"), 7);
+  EXPECT_THROW(marian_vocabulary(golden("source.model"), golden("target.model"), json), DataError);
 }
 
 TEST(SentencePieceModel, RefusesBytesThatAreNone) {
