@@ -14,9 +14,12 @@ namespace {
 
 using Type = SentencePiece::Type;
 
+/// A file may ask for so many ids: eight times those of the largest vocabularies that are known.
+constexpr std::int64_t max_ids = std::int64_t{1} << 21;
+
 /// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
-  if (rows != 0 && (rows < size || rows > max_vocabulary_ids)) {
+  if (rows != 0 && (rows < size || rows > max_ids)) {
     throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
   }
   std::vector<std::string> texts;
@@ -56,7 +59,7 @@ std::string extended_vocabulary(std::string_view bytes, std::vector<std::string>
 
 std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
-  if (extra_ids < 0 || extra_ids > max_vocabulary_ids) {
+  if (extra_ids < 0 || extra_ids > max_ids) {
     throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
   }
   std::vector<std::string> sentinels;
@@ -70,7 +73,7 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
 
 std::string pegasus_vocabulary(std::string_view bytes, std::int64_t offset, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
-  if (offset < 2 || offset > max_vocabulary_ids) {
+  if (offset < 2 || offset > max_ids) {
     throw DataError(fmt::format("a Pegasus vocabulary with the offset {}", offset));
   }
   auto special = model.special();
@@ -166,6 +169,27 @@ std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_jso
     control.push_back(std::move(text));
   }
   return vocabulary_by_text(model, texts, control, {"</s>", "</s>", "<unk>", "<pad>"});
+}
+
+VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t ids) {
+  auto model = SentencePieceModel::parse(bytes);
+  std::vector<SentencePiece> pieces;
+  boost::json::object texts;
+  bool has_id = true;
+  for (SentencePiece const& piece : model.pieces) {
+    bool const control = piece.type == Type::control;
+    bool const word = control && piece.text.starts_with(word_prefix);
+    bool const end = control && piece.text == end_of_ids_piece;
+    has_id = has_id && !end && (ids == 0 || std::ssize(texts) < ids);
+    if (has_id) {
+      texts.emplace(word ? piece.text.substr(std::string_view(word_prefix).size()) : piece.text, texts.size());
+    }
+    if (!word && !end) {
+      pieces.push_back(piece);
+    }
+  }
+  auto const special = model.special();
+  return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
 }
 
 }  // namespace heddle

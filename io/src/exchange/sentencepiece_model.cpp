@@ -236,7 +236,8 @@ void require_same_segmentation(std::vector<SentencePiece> const& old, std::vecto
     };
     for (auto const& [text, index] : before) {
       if (segments(old[index], bpe) && !same(old[index], now, pieces)) {
-        throw DataError(fmt::format("the SentencePiece model's piece \"{}\" has no id, or another score", text));
+        throw DataError(
+            fmt::format("the SentencePiece model's piece \"{}\" has no id, another type or another score", text));
       }
     }
     for (auto const& [text, id] : now) {
@@ -254,9 +255,6 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes) {
   for_each_field(bytes, [&](Field const& field) {
     if (field.number == model_piece) {
       model.pieces.push_back(parse_piece(field.message()));
-      if (std::ssize(model.pieces) > max_vocabulary_ids) {
-        refuse(fmt::format("it has more than {} pieces", max_vocabulary_ids));
-      }
     } else if (field.number == model_trainer) {
       model.trainer_ += field.message();  // a message that comes twice is one with the fields of both
     } else {
@@ -307,9 +305,6 @@ bool SentencePieceModel::bpe() const {
 
 std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePiece> pieces,
                                SpecialPieces const& special) {
-  if (std::ssize(pieces) > max_vocabulary_ids) {
-    throw DataError(fmt::format("a vocabulary of {} pieces: it can have {}", pieces.size(), max_vocabulary_ids));
-  }
   require_same_segmentation(model.pieces, pieces, model.bpe());
   auto const others = indices(pieces, false);
   std::map<std::uint32_t, std::string> fields;

@@ -211,7 +211,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
   encode(pieces);
   for (auto const& piece : pieces) {
     int32_t id = state_->processor.PieceToId(piece);
-    if (id == state_->ids.unknown || id >= size() || state_->processor.IsControl(id)) {
+    if (id == state_->ids.unknown || state_->processor.IsControl(id)) {
       id = state_->processor.PieceToId(word_prefix + piece);
     }
     ids.push_back(id < size() ? id : state_->ids.unknown);

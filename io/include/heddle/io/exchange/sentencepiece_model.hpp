@@ -50,9 +50,6 @@ class SentencePieceModel {
   std::string rest_;     // all other fields, whole
 };
 
-/// Eight times the ids of the largest vocabularies that are known.
-inline constexpr std::int64_t max_vocabulary_ids = std::int64_t{1} << 21;
-
 /// A model whose piece indices are the ids of another system: `pieces` in the order of these ids. Texts are segmented
 /// as by `model`: this depends on scores and types, not on indices. An empty `special.padding` means none.
 /// Throws DataError if texts could be segmented otherwise: a piece of `model` has no id, another type or another score,
