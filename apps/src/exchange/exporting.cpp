@@ -7,8 +7,8 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
-#include <heddle/io/exchange/foreign_vocabulary.hpp>
 #include <heddle/io/exchange/safetensors.hpp>
+#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <optional>
 

@@ -5,8 +5,8 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/exchange/foreign_vocabulary.hpp>
-#include <heddle/io/exchange/sentencepiece_model.hpp>
+#include <heddle/io/exchange/foreign_vocabularies.hpp>
+#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <optional>
 
@@ -91,37 +91,36 @@ std::int64_t integer(json::object const& config, char const* key) {
   return found->get_int64();
 }
 
-/// The model as it is, filled up to the rows of the embeddings.
-std::string plain_vocabulary(std::string const& bytes, std::map<std::int64_t, std::string> const& added,
-                             std::int64_t rows) {
-  SentencePieceModel const model = SentencePieceModel::parse(bytes);
-  std::vector<SentencePiece> pieces = model.pieces;
-  if (std::ssize(pieces) == rows) {
-    return bytes;
-  }
-  while (std::ssize(pieces) < rows) {
-    auto const named = added.find(std::ssize(pieces));
-    SentencePiece piece;
-    piece.text = named == added.end() ? fmt::format("<unused_row_{}>", pieces.size()) : named->second;
-    piece.type = SentencePiece::Type::control;
-    pieces.push_back(std::move(piece));
-  }
-  return serialize_with_ids(model, std::move(pieces), model.special());
-}
-
-std::string fairseq_model(std::map<std::string, std::string> const& files, std::int64_t rows,
+std::string fairseq_model(std::map<std::string, std::string> const& files, json::object const& config,
                           fs::path const& directory) {
+  std::int64_t const rows = integer(config, "vocab_size");
   std::string const& bytes = file(files, "sentencepiece.bpe.model", directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
   FairseqTokens tokens;
   tokens.mask.clear();
+  json::value const* const start = find_key(config, "decoder_start_token_id");
   for (auto const& [id, text] : added_tokens(files)) {
     if (id >= pieces) {
       (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
     }
+    if (start != nullptr && start->is_int64() && start->get_int64() == id) {
+      tokens.start = text;
+    }
   }
   return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
                                       : fairseq_vocabulary(bytes, tokens, rows);
+}
+
+std::string llama_model(std::map<std::string, std::string> const& files, std::int64_t rows, fs::path const& directory) {
+  std::string const& bytes = file(files, "tokenizer.model", directory);
+  std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
+  std::vector<std::string> added;
+  for (auto const& [id, text] : added_tokens(files)) {
+    if (id >= pieces) {
+      added.push_back(text);
+    }
+  }
+  return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
 /// Whether a key of config.json is about the vocabulary.
@@ -173,11 +172,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
                               file(read.files, "vocab.json", directory));
         break;
       case Kind::fairseq:
-        read.source_model = read.target_model = fairseq_model(read.files, rows, directory);
+        read.source_model = read.target_model = fairseq_model(read.files, config, directory);
         break;
       case Kind::plain:
-        read.source_model = read.target_model =
-            plain_vocabulary(file(read.files, "tokenizer.model", directory), added_tokens(read.files), rows);
+        read.source_model = read.target_model = llama_model(read.files, rows, directory);
         break;
       case Kind::none:
         throw DataError(
