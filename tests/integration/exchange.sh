@@ -42,7 +42,7 @@ ends 78 "$HEDDLE" export ours --out ours.t5 --family t5
 grep -q "model.activation\|model.norm" log || fail "the key is not named"
 [ ! -e ours.t5 ] && [ ! -e ours.t5.part ] || fail "a refused export left files"
 
-# What cannot be used: nothing is left, and the reason is named.
+# Files that cannot be used: nothing is left, and the reason is named.
 ends 78 "$HEDDLE" export marian --out marian.back
 ends 78 "$HEDDLE" import "$golden/marian" --out marian
 ends 65 "$HEDDLE" import three --out bad

@@ -162,7 +162,7 @@ TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, Execution* exec
     : config_(std::move(config)),
       vocabulary_(std::move(vocabulary)),
       own_runtime_(execution == nullptr ? std::make_unique<Runtime>() : nullptr),
-      execution_(execution == nullptr ? &own_ * execution_ : execution) {}
+      execution_(execution == nullptr ? &own_runtime_->execution() : execution) {}
 
 void TrainedModel::build(Registration const& registration, TrainedModelOptions const& options,
                          ModelRequirement const& require) {

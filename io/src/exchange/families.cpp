@@ -126,7 +126,8 @@ Family t5(std::string_view model_type, std::string_view architecture) {
                {"n_positions", "model.max_length", "512"}},
       .tensors = tensors_of_t5(),
       .ignored = {"*.embed_tokens.weight", "lm_head.weight",
-                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"}};
+                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
+      .complete = complete_t5};
 }
 
 /// The names of fairseq (Ott et al. 2019), as transformers has them.

@@ -196,7 +196,8 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
                                                     json::object& config) {
   std::map<std::string, std::string> files = origin;
   if (auto const theirs = files.find("config.json"); theirs != files.end()) {
-    for (auto const& [key, value] : json::parse(theirs->second).as_object()) {
+    json::value const their_config = json::parse(theirs->second);
+    for (auto const& [key, value] : their_config.as_object()) {
       if (is_of_vocabulary(key)) {
         config[key] = value;
       }
