@@ -37,12 +37,9 @@ std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, Ten
   if (change.transposed) {
     std::ranges::reverse(shape);
   }
-  return shape;
-}
-
-/// Shapes without extents of 1, which some systems have and others do not.
-std::vector<std::int64_t> squeezed(std::vector<std::int64_t> shape) {
-  std::erase(shape, 1);
+  if (change.one_row) {
+    shape.insert(shape.begin(), 1);
+  }
   return shape;
 }
 
@@ -88,7 +85,7 @@ void ImportedTensors::require_shape(StreamedTensor const& tensor, TensorOrigin c
         fmt::format("there is no tensor {}, of which the parameter {} would be made", origin.name, tensor.name));
   }
   auto const expected = their_shape(tensor.shape, origin.change);
-  if (squeezed(found->second.shape) != squeezed(expected)) {
+  if (found->second.shape != expected) {
     throw DataError(fmt::format("the tensor {} has the shape {}; config.json and the vocabulary give it {}",
                                 origin.name, found->second.shape, expected));
   }

@@ -132,7 +132,7 @@ Family t5(std::string_view model_type, std::string_view architecture) {
 
 /// The names of fairseq (Ott et al. 2019), as transformers has them.
 Rules tensors_of_fairseq() {
-  Rules rules{{"model.shared.weight", "embedding.weight"}, {"final_logits_bias", "output.bias"}};
+  Rules rules{{"model.shared.weight", "embedding.weight"}, {"final_logits_bias", "output.bias", {.one_row = true}}};
   Names const names{"q_proj", "k_proj", "v_proj", "out_proj"};
   for (std::string const stack : {"encoder", "decoder"}) {
     std::string const ours = stack + ".layers.{}.";

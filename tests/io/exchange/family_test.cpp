@@ -101,16 +101,17 @@ TEST(Family, ParametersHaveTheirTensors) {
 }
 
 TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
-  Family const family{.model_type = "made up",
-                      .architecture = "",
-                      .settings = {},
-                      .keys = {},
-                      .tensors = {{"turned", "a", {.transposed = true}},
-                                  {"fused", "b", {.part = 0, .parts = 2}},
-                                  {"fused", "c", {.part = 1, .parts = 2}},
-                                  {"offset", "d", {.skipped_rows = 2}},
-                                  {"scaled", "e", {.added = 1, .scale = [](json::object const&) { return 0.5; }}},
-                                  {"", "f"}}};
+  Family const family{
+      .model_type = "made up",
+      .architecture = "",
+      .settings = {},
+      .keys = {},
+      .tensors = {{"turned", "a", {.transposed = true}},
+                  {"fused", "b", {.part = 0, .parts = 2}},
+                  {"fused", "c", {.part = 1, .parts = 2}},
+                  {"offset", "d", {.skipped_rows = 2}},
+                  {"scaled", "e", {.one_row = true, .added = 1, .scale = [](json::object const&) { return 0.5; }}},
+                  {"", "f"}}};
   ModelConfig const model;
   json::object const theirs;
   NumberedTensors const source({{"turned", {{2, 3}, "float32"}},

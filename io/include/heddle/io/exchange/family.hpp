@@ -32,6 +32,7 @@ struct KeyRule {
 /// How the numbers of one of our parameters follow from a tensor of theirs.
 struct TensorChange {
   bool transposed = false;        ///< theirs is [columns, rows]
+  bool one_row = false;           ///< theirs is [1, n], ours [n]
   std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
   int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
   int parts = 1;
