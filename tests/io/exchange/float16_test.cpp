@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -24,6 +28,24 @@ double value_of_bits(std::uint16_t bits, int exponent_bits) {
                        : sign * std::ldexp((1 << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
 }
 
+/// Keeps denormal numbers, which main() lets the processor take as 0, while it lives.
+class WithDenormals {
+ public:
+#if defined(__SSE__)
+  WithDenormals() : before_(_mm_getcsr()) {
+    _mm_setcsr(before_ & ~0x8040U);
+  }
+  ~WithDenormals() {
+    _mm_setcsr(before_);
+  }
+
+ private:
+  unsigned before_;
+#else
+  WithDenormals() {}
+#endif
+};
+
 struct Format {
   std::uint16_t max;  ///< the bits of the largest finite number
   int exponent_bits;
@@ -33,6 +55,7 @@ struct Format {
 /// half-way point and the float32s beside it.
 template <class Half>
 void check_conversions(Format format) {
+  WithDenormals const denormals;
   float const infinity = std::numeric_limits<float>::infinity();
   for (std::uint32_t bits = 0; bits <= 0xffffU; ++bits) {
     Half half;

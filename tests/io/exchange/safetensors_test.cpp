@@ -325,7 +325,7 @@ TEST_F(SafetensorsTest, AFileThatShrinksIsAnError) {
 }
 
 TEST_F(SafetensorsTest, OnlyRegularFilesAreOpened) {
-  EXPECT_THAT(refusal_of(directory_ / "nothing.safetensors"), HasSubstr("cannot be opened"));
+  EXPECT_THAT(refusal_of(directory_ / "nothing.safetensors"), HasSubstr("does not exist"));
   EXPECT_THAT(refusal_of(directory_.path()),
               HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
   fs::path const model = directory_ / "model.safetensors";
@@ -372,7 +372,7 @@ TEST_F(SafetensorsTest, AForgedIndexIsRefused) {
   EXPECT_THAT(index(R"({"a":7})"), HasSubstr("not the plain name"));
   EXPECT_THAT(index(R"({"a":["a.safetensors"]})"), HasSubstr("not the plain name"));
   EXPECT_THAT(index(R"({"a":"link.safetensors"})"), HasSubstr("is a symbolic link"));
-  EXPECT_THAT(index(R"({"a":"c.safetensors"})"), HasSubstr("c.safetensors: cannot be opened"));
+  EXPECT_THAT(index(R"({"a":"c.safetensors"})"), HasSubstr("c.safetensors: does not exist"));
   EXPECT_THAT(index(R"({"a":"a.safetensors","b":"a.safetensors"})"), HasSubstr("for tensor \"b\", which is not in it"));
   EXPECT_THAT(index(R"({"b":"a.safetensors","a":"b.safetensors"})"), HasSubstr("for tensor \"a\", which is not in it"));
   EXPECT_THAT(index(R"({"a":"a.safetensors","c":"same.safetensors"})"),
