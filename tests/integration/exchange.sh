@@ -21,7 +21,7 @@ ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-m
   --target-vocab-model marian/target.model --max-length 30 --out own
 ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train marian/config.toml --set parallel.tensor=2 --set run.directory=tuned \
   --set train.initialize_from=marian --set data.train=own/train.h5 --set train.validate_every=0 --set train.steps=2 \
-  --set train.batch_tokens=256
+  --set train.batch_tokens=256 --set train.micro_batch_tokens=128
 grep -q "taken, 0 of them under another name; 0 start new; 0 left there" log || fail "not all parameters were taken"
 ends 0 "$HEDDLE" export tuned --out tuned.out
 cmp -s marian.back/model.safetensors tuned.out/model.safetensors && fail "training changed nothing"
