@@ -161,6 +161,7 @@ std::vector<KeyRule> keys_of_fairseq() {
           {"encoder_attention_heads", "model.heads", "16"},
           {"decoder_attention_heads", "model.decoder.heads", "16"},
           {"encoder_ffn_dim", "model.encoder.d_ff", "4096"},
+          {"encoder_ffn_dim", "model.d_ff", "4096"},
           {"decoder_ffn_dim", "model.decoder.d_ff", "4096"},
           {"activation_function",
            "model.activation",
