@@ -98,13 +98,9 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
   FairseqTokens tokens;
   tokens.mask.clear();
-  json::value const* const start = find_key(config, "decoder_start_token_id");
   for (auto const& [id, text] : added_tokens(files)) {
     if (id >= pieces) {
       (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
-    }
-    if (start != nullptr && start->is_int64() && start->get_int64() == id) {
-      tokens.start = text;
     }
   }
   return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
@@ -121,6 +117,27 @@ std::string llama_model(std::map<std::string, std::string> const& files, std::in
     }
   }
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
+}
+
+/// The model whose decoder starts from the token that config.json names, if it names one.
+std::string with_start_token(std::string const& bytes, json::object const& config) {
+  if (find_key(config, "decoder_start_token_id") == nullptr) {
+    return bytes;
+  }
+  SentencePieceModel model = SentencePieceModel::parse(bytes);
+  std::int64_t const id = config.at("decoder_start_token_id").to_number<std::int64_t>();
+  if (id < 0 || id >= std::ssize(model.pieces)) {
+    throw DataError(fmt::format("config.json: decoder_start_token_id = {} is outside the vocabulary's 0 to {}", id,
+                                std::ssize(model.pieces) - 1));
+  }
+  SpecialPieces special = model.special();
+  std::string const& start = model.pieces[static_cast<std::size_t>(id)].text;
+  if (special.begin == start) {
+    return bytes;
+  }
+  special.begin = start;
+  std::vector<SentencePiece> pieces = model.pieces;
+  return serialize_with_ids(std::move(model), std::move(pieces), special);
 }
 
 /// Whether a key of config.json is about the vocabulary.
@@ -183,6 +200,8 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
                         "imported yet",
                         directory.string(), family.model_type));
     }
+    read.source_model = with_start_token(read.source_model, config);
+    read.target_model = with_start_token(read.target_model, config);
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {
