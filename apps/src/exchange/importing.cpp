@@ -32,6 +32,24 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
   return tensors;
 }
 
+/// The run's configuration. A message about a key that config.json gave says so.
+Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides) {
+  std::vector<std::string> const given = settings;
+  settings.push_back(fmt::format("run.directory={}", json::serialize(json::string(run.string()))));
+  settings.insert(settings.end(), overrides.begin(), overrides.end());
+  try {
+    return parse_config("", "", settings);
+  } catch (ConfigError const& error) {
+    std::string_view const message = error.what();
+    for (std::string const& setting : given) {
+      if (std::string const origin = "--set " + setting + ":"; message.starts_with(origin)) {
+        throw ConfigError(fmt::format("config.json gives {}{}", setting, message.substr(origin.size() - 1)));
+      }
+    }
+    throw;
+  }
+}
+
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
   auto const text = read_regular(path);
@@ -44,7 +62,8 @@ json::object read_config_json(fs::path const& directory) {
   boost::system::error_code error;
   json::value const parsed = json::parse(*text, error);
   if (error || !parsed.is_object()) {
-    throw DataError(fmt::format("{} is not a JSON object: {}", path.string(), error.message()));
+    throw DataError(
+        fmt::format("{} is not a JSON object{}{}", path.string(), error ? ": " : "", error ? error.message() : ""));
   }
   return parsed.get_object();
 }
@@ -64,10 +83,7 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
                                   run.string(), *newest));
   }
-  std::vector<std::string> settings = settings_of(family, config_json);
-  settings.push_back(fmt::format("run.directory={}", json::serialize(json::string(run.string()))));
-  settings.insert(settings.end(), overrides.begin(), overrides.end());
-  Config const config = parse_config("", (from / "config.json").string(), settings);
+  Config const config = config_of(settings_of(family, config_json), run, overrides);
   ForeignVocabulary const vocabulary = read_vocabulary(family, config_json, from);
   CheckpointContents contents;
   contents.state.seed = config.train.seed;

@@ -128,12 +128,21 @@ void require_expressed(Family const& family, Config const& config, json::object 
       keys.insert(key);
     }
   }
-  bool const alone = !config.model.is_encoder_decoder();
+  auto const& stacks = config.model.stacks;
+  auto const is_used = [&](std::string const& key) {
+    // Of a stack that the model has, or of [model] unless all stacks have their own.
+    std::string const name = key.substr(key.find('.') + 1);
+    bool const of_stack = std::ranges::any_of(
+        stack_kinds, [&](StackKind const& kind) { return name.starts_with(kind.name) && name != kind.name; });
+    return of_stack ? std::ranges::any_of(stacks, [&](auto const& stack) { return name.starts_with(stack); })
+                    : !std::ranges::all_of(stacks, [&](auto const& stack) {
+                        return keys.contains(fmt::format("model.{}.{}", stack, name));
+                      });
+  };
   for (std::string const& key : keys) {
-    bool const absent_stack = alone && key.find(config.model.stacks.front() == "decoder" ? "encoder" : "decoder") == 6;
     auto const wanted = our_value(family, config, key);
     auto const possible = our_value(family, again, key);
-    if (!is_free(key) && !absent_stack && wanted != possible) {
+    if (!is_free(key) && is_used(key) && wanted != possible) {
       throw ConfigError(fmt::format("{} = {}: a model of the family {} has {}", key, wanted.value_or("(not set)"),
                                     family.model_type, possible.value_or("no such key")));
     }

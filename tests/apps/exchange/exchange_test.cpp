@@ -118,6 +118,7 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling.rope_type"));
   EXPECT_THAT(refusal("mistral", "attention_bias", true), HasSubstr("attention_bias = true"));
   EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
+  EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
   EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
   EXPECT_THAT(message_of<DataError>([&] {
                 import_model(execution_, changed("t5-v1.1", "model_type", "albert"), directory_ / "refused");

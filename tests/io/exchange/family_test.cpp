@@ -71,6 +71,15 @@ TEST(Family, EachTableGivesItsOwnKeysBack) {
   }
 }
 
+TEST(Family, KeysThatEachStackHasCountForTheStacksAlone) {
+  Family const& marian = family_named("marian");
+  std::vector<std::string> settings = settings_of(marian, {});
+  settings.insert(settings.end(), {"model.d_ff=7", "model.encoder.d_ff=64", "model.decoder.d_ff=48"});
+  json::object const made = config_json(marian, parse_config("", "test", settings));
+  EXPECT_EQ(made.at("encoder_ffn_dim"), 64);
+  EXPECT_EQ(made.at("decoder_ffn_dim"), 48);
+}
+
 TEST(Family, AModelThatTheFamilyCannotHaveIsRefusedByKey) {
   Family const& llama = family_named("llama");
   json::object const theirs{
