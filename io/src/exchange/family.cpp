@@ -130,7 +130,7 @@ void require_expressed(Family const& family, Config const& config, json::object 
   }
   auto const& stacks = config.model.stacks;
   auto const is_used = [&](std::string const& key) {
-    // Of a stack that the model has, or of [model] unless all stacks have their own.
+    // A key of a stack that the model has, or of [model] unless all stacks have their own.
     std::string const name = key.substr(key.find('.') + 1);
     bool const of_stack = std::ranges::any_of(
         stack_kinds, [&](StackKind const& kind) { return name.starts_with(kind.name) && name != kind.name; });
