@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <inference/trained_model.hpp>
 #include <iostream>
@@ -6,9 +7,10 @@
 #include <string>
 #include <vector>
 
-// bench_model_logits CHECKPOINT < IDS: one pair a line, "source ids | target ids" without start and end tokens, or one
-// sequence "| ids" for a decoder-only model. Writes the logits of all pairs' target tokens, float32, to the standard
-// output. For bench/parity_exchange.
+// bench_model_logits CHECKPOINT [TOKENS] < IDS: one pair a line, "source ids | target ids" without start and end
+// tokens, or one sequence "| ids" for a decoder-only model. Writes the logits of all pairs' target tokens, float32, to
+// the standard output; with TOKENS, the ids of the greedy output of each source, or of each sequence's continuation, at
+// most so many, on a line of text. For bench/parity_exchange.
 
 namespace {
 
@@ -21,7 +23,7 @@ std::vector<std::int32_t> ids_of(std::string const& text) {
   return ids;
 }
 
-int run(char const* checkpoint) {
+int run(char const* checkpoint, std::int64_t greedy_tokens) {
   heddle::TrainedModelOptions options;
   options.checkpoint = checkpoint;
   auto const model = heddle::TrainedModel::open(options, [](heddle::ModelDescription const&) {});
@@ -30,6 +32,16 @@ int run(char const* checkpoint) {
     heddle::SentencePair const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};
     heddle::TokenSequence const sequence{0, pair.target, pair.target};
     bool const alone = model->config().model.is_decoder_only();
+    if (greedy_tokens > 0) {
+      heddle::GenerationOptions options_of_search;
+      options_of_search.max_length = greedy_tokens;
+      auto const found = model->generate(std::span(alone ? &pair.target : &pair.source, 1), options_of_search);
+      for (std::int32_t const id : found.front().front().tokens) {
+        std::cout << id << ' ';
+      }
+      std::cout << '\n';
+      continue;
+    }
     auto const logits =
         model->logits(alone ? heddle::make_sequence_pack(std::span(&sequence, 1), heddle::Side::target)
                             : heddle::make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
@@ -42,12 +54,12 @@ int run(char const* checkpoint) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2) {
-    std::cerr << "usage: bench_model_logits CHECKPOINT < IDS > LOGITS\n";
+  if (count != 2 && count != 3) {
+    std::cerr << "usage: bench_model_logits CHECKPOINT [TOKENS] < IDS > LOGITS\n";
     return 64;
   }
   try {
-    return run(arguments[1]);
+    return run(arguments[1], count == 3 ? std::atoll(arguments[2]) : 0);
   } catch (std::exception const& error) {
     std::cerr << error.what() << '\n';
     return 1;
