@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
@@ -15,28 +16,41 @@ namespace po = boost::program_options;
 ExitCode run_export(Arguments const& arguments) {
   ExportOptions options;
   std::string directory;
+  std::string quantization;
   CommandSyntax syntax;
   syntax.name = "export";
   syntax.usage = "CHECKPOINT --out DIRECTORY [options]";
-  syntax.summary = R"(Writes a model so that Hugging Face's transformers, and what converts from it (CTranslate2), read
-it: config.json, model.safetensors and the tokenizer's files. The files are read back before the directory
-appears: if the logits of a probe differ, nothing is written. docs/models.md lists the families.)";
+  syntax.summary = R"(Writes a model so that Hugging Face's transformers read it: config.json, model.safetensors and the
+tokenizer's files. They are read back before the directory appears: if the logits of a probe differ, nothing
+is written. Or so that CTranslate2 reads it: model.bin, config.json and the vocabularies. docs/models.md lists
+the families of models.)";
   syntax.options.add_options()  //
       ("checkpoint", po::value(&options.model.checkpoint)->required()->value_name("CHECKPOINT"),
-       "a run's directory, its checkpoints directory, or one checkpoint's")                      //
-      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "a new directory")     //
-      ("which", with_default(options.model.which, "auto|best|last"), "the checkpoint of a run")  //
+       "a run's directory, its checkpoints directory, or one checkpoint's")                            //
+      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "a new directory")           //
+      ("format", with_default(options.format, "huggingface|ctranslate2"), "the system that reads it")  //
+      ("which", with_default(options.model.which, "auto|best|last"), "the checkpoint of a run")        //
       ("family", without_default(options.family, "NAME"),
        "the model_type of config.json; default: the one that the model came from, or the first that fits")  //
-      ("dtype", with_default(options.dtype, "float32|bfloat16|float16"), "of the tensors");
+      ("dtype", with_default(options.dtype, "float32|bfloat16|float16"), "of the tensors")                  //
+      ("quantization", without_default(quantization, "int8|int16|float16|bfloat16"),
+       "of the weights in CTranslate2's format");
   syntax.positional.add("checkpoint", 1);
   parse_options(syntax, arguments);
   options.directory = directory;
+  if (!quantization.empty()) {
+    if (options.format != "ctranslate2") {
+      throw UsageError("--quantization is for --format ctranslate2; --dtype is for all formats");
+    }
+    options.dtype = quantization;
+  }
   Runtime runtime;
   ExportedModel const exported = export_model(runtime.execution(), options);
-  std::cout << fmt::format("{}: {} tensors of {} → {}\nlogits of a probe, read back: at most {:.2g} apart\n",
-                           exported.family, readable_count(exported.tensors), exported.checkpoint.string(), directory,
-                           exported.largest_difference);
+  std::cout << fmt::format("{}: {} tensors of {} → {}\n", exported.family, readable_count(exported.tensors),
+                           exported.checkpoint.string(), directory);
+  if (exported.largest_difference) {
+    std::cout << fmt::format("logits of a probe, read back: at most {:.2g} apart\n", *exported.largest_difference);
+  }
   return ExitCode::done;
 }
 

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/safetensors.hpp>
 #include <heddle/io/exchange/vocabulary_files.hpp>
@@ -86,6 +87,19 @@ std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& m
   return std::ssize(exported);
 }
 
+void write_huggingface(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
+                       fs::path const& directory, ExportedModel& result) {
+  auto [family, made] = choose_family(options, checkpoint, config);
+  result.family = family->model_type;
+  made["torch_dtype"] = options.dtype;
+  auto const files = vocabulary_files(*family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
+  for (auto const& [name, bytes] : files) {
+    replace_file(directory / name, bytes);
+  }
+  replace_file(directory / "config.json", json::serialize(made) + "\n");
+  result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory);
+}
+
 /// Reads the files back, as a run, and compares the logits of a probe. Returns the largest difference.
 double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
                       fs::path const& exported) {
@@ -121,16 +135,15 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   auto const opened = open_checkpoints(options.model);
   Checkpoint const& checkpoint = opened.checkpoints.front();
   Config const config = stored_config(checkpoint, options.model.overrides);
-  auto [family, made] = choose_family(options, checkpoint, config);
-  ExportedModel result{.checkpoint = checkpoint.directory(), .family = std::string(family->model_type)};
-  made["torch_dtype"] = options.dtype;
-  auto const files = vocabulary_files(*family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
-  for (auto const& [name, bytes] : files) {
-    replace_file(directory.path() / name, bytes);
+  ExportedModel result{.checkpoint = checkpoint.directory(), .family = options.format};
+  if (options.format == "ctranslate2") {
+    result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
+  } else if (options.format == "huggingface") {
+    write_huggingface(checkpoint, config, options, directory.path(), result);
+    result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
+  } else {
+    throw UsageError(fmt::format("--format {}: possible are huggingface and ctranslate2", options.format));
   }
-  replace_file(directory.path() / "config.json", json::serialize(made) + "\n");
-  result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory.path());
-  result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
   directory.publish();
   return result;
 }

@@ -11,10 +11,16 @@ namespace heddle {
 
 namespace {
 
-/// Sines and cosines of wavelengths from 2π to about 10000 * 2π: in pairs of columns (Vaswani et al. 2017, §3.5), or
-/// all sines before all cosines as in tensor2tensor, fairseq and Marian. With the frequencies of the first two of them
-/// the last wavelength is exactly the longest. An odd last column is a sine, or 0.
-Tensor sinusoids(ModelConfig const& model, DType dtype) {
+Parameter& table_of(LayerSpec const& spec) {
+  if (spec.table == nullptr) {
+    throw Error(fmt::format("{}: an embedding of tokens needs a table", spec.name));
+  }
+  return *spec.table;
+}
+
+}  // namespace
+
+std::vector<double> sinusoidal_positions(ModelConfig const& model) {
   std::int64_t const length = model.max_length;
   std::int64_t const d_model = model.d_model;
   bool const interleaved = model.position_layout == PairLayout::interleaved;
@@ -40,17 +46,8 @@ Tensor sinusoids(ModelConfig const& model, DType dtype) {
       }
     }
   }
-  return from_doubles(host, dtype, {length, d_model});
+  return host;
 }
-
-Parameter& table_of(LayerSpec const& spec) {
-  if (spec.table == nullptr) {
-    throw Error(fmt::format("{}: an embedding of tokens needs a table", spec.name));
-  }
-  return *spec.table;
-}
-
-}  // namespace
 
 TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
     : dropout_name_(spec.name + ".embedding_dropout"),
@@ -69,7 +66,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
     learned_positions_ =
         &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
   } else if (spec.model.positions == Positions::sinusoidal) {
-    fixed_positions_ = sinusoids(spec.model, statistics_dtype(spec.dtype));
+    fixed_positions_ = from_doubles(sinusoidal_positions(spec.model), statistics_dtype(spec.dtype), shape);
   }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");

@@ -1,16 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
-#include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/exchange/float16.hpp>
 #include <heddle/io/exchange/safetensors.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <optional>
 #include <set>
 
+#include "element_bytes.hpp"
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "json_items.hpp"
@@ -124,20 +122,6 @@ std::string lay_out(std::vector<WrittenTensor>& tensors, std::size_t shard) {
   return safetensors_header_text(entries);
 }
 
-/// Rounds elements into `halves` up to the first that is then infinite or not a number. Returns their number.
-template <class Half>
-std::size_t narrow_to(std::span<float const> elements, std::vector<std::uint16_t>& halves) {
-  halves.clear();
-  for (float const element : elements) {
-    Half const half(element);
-    if (!std::isfinite(static_cast<float>(half))) {
-      break;
-    }
-    halves.push_back(half.bits);
-  }
-  return halves.size();
-}
-
 }  // namespace
 
 struct SafetensorsWriter::State {
@@ -204,26 +188,12 @@ void SafetensorsWriter::State::settle() {
 }
 
 void SafetensorsWriter::State::write_piece_of(WrittenTensor const& tensor, std::span<float const> elements) {
-  std::string const& dtype = tensor.stored.tensor.dtype;
-  std::span<std::uint8_t const> bytes{reinterpret_cast<std::uint8_t const*>(elements.data()), elements.size_bytes()};
-  std::size_t good = 0;
-  if (dtype == "float32") {
-    auto const bad =
-        std::find_if_not(elements.begin(), elements.end(), [](float value) { return std::isfinite(value); });
-    good = static_cast<std::size_t>(bad - elements.begin());
-  } else {
-    good = (dtype == "bfloat16" ? narrow_to<BFloat16> : narrow_to<Float16>)(elements, halves);
-    bytes = {reinterpret_cast<std::uint8_t const*>(halves.data()), halves.size() * sizeof halves[0]};
-  }
-  if (good < elements.size()) {
-    throw DataError(fmt::format("{}: tensor {} has {} at element {}, which {} cannot hold", directory.string(),
-                                json_quoted(tensor.name), elements[good], written + static_cast<std::int64_t>(good),
-                                dtype));
-  }
+  auto const bytes = element_bytes(tensor.stored.tensor.dtype, elements, halves,
+                                   fmt::format("{}: tensor {}", directory.string(), json_quoted(tensor.name)), written);
   WrittenShard& shard = begun(tensor.shard);
-  std::int64_t const element_bytes = tensor.bytes / tensor.stored.tensor.elements();
+  std::int64_t const bytes_each = tensor.bytes / tensor.stored.tensor.elements();
   write_at(*shard.file, shard.pending.temporary(),
-           std::ssize(shard.header) + tensor.stored.begin + written * element_bytes, bytes);
+           std::ssize(shard.header) + tensor.stored.begin + written * bytes_each, bytes);
 }
 
 std::string SafetensorsWriter::State::index_text() const {

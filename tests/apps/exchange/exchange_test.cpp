@@ -91,7 +91,7 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
   options.model.checkpoint = (directory_ / "run").string();
   options.directory = directory_ / "back";
   ExportedModel const exported = export_model(execution_, options);
-  EXPECT_EQ(exported.largest_difference, 0);
+  EXPECT_EQ(exported.largest_difference, 0.0);
   SafetensorsFiles const before = SafetensorsFiles::open(golden(GetParam()));
   SafetensorsFiles const after = SafetensorsFiles::open(directory_ / "back");
   EXPECT_EQ(before.tensors().size(), after.tensors().size());

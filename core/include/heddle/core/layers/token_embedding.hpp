@@ -6,8 +6,15 @@
 #include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <optional>
+#include <vector>
 
 namespace heddle {
+
+/// The table of model.positions = "sinusoidal", [max_length, d_model]: sines and cosines of wavelengths from 2π to
+/// about 10000 * 2π, in pairs of columns (Vaswani et al. 2017, §3.5), or all sines before all cosines as in
+/// tensor2tensor, fairseq and Marian. With the frequencies of the first two of them the last wavelength is exactly the
+/// longest. An odd last column is a sine, or 0.
+std::vector<double> sinusoidal_positions(ModelConfig const& model);
 
 /// The input "tokens": dropout(sqrt(d_model) * table[id] + position) of a pack's source or target input (Vaswani et al.
 /// 2017, §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where

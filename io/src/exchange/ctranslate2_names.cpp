@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <heddle/core/attention/attention_core.hpp>
+#include <heddle/core/base/activation_functions.hpp>
+#include <heddle/core/base/error.hpp>
+
+#include "ctranslate2_file.hpp"
+
+namespace heddle {
+
+namespace {
+
+using Rules = std::vector<TensorRule>;
+
+/// The activations that CTranslate2 has, by its numbers.
+constexpr std::array<std::string_view, 4> numbered_activations{"relu", "gelu_tanh", "silu", "gelu"};
+
+/// A key that may differ from its default, and the values that it may have; none: any.
+struct PossibleKey {
+  std::string_view key;
+  std::vector<std::string_view> values = {};
+};
+
+bool has_gate(ModelConfig const& model) {
+  return is_gated_activation(model.activation);
+}
+bool has_no_gate(ModelConfig const& model) {
+  return !has_gate(model);
+}
+
+/// A projection; its weight and its bias are one of several pieces of theirs.
+void add_projection(Rules& rules, std::string const& theirs, std::string const& ours, int part = 0, int parts = 1) {
+  for (std::string const kind : {".weight", ".bias"}) {
+    rules.push_back({theirs + "/" + kind.substr(1), ours + kind, {.part = part, .parts = parts}});
+  }
+}
+
+void add_norm(Rules& rules, std::string const& theirs, std::string const& ours) {
+  rules.push_back({theirs + "/gamma", ours + ".weight"});
+  rules.push_back({theirs + "/beta", ours + ".bias"});
+}
+
+void add_stack(Rules& rules, std::string const& stack) {
+  std::string const ours = stack + ".layers.{}.";
+  std::string const theirs = stack + "/layer_{}/";
+  for (int part = 0; part < 3; ++part) {
+    char const* const name = std::array{"q", "k", "v"}.at(static_cast<std::size_t>(part));
+    add_projection(rules, theirs + "self_attention/linear_0", ours + "self_attention." + name, part, 3);
+  }
+  add_projection(rules, theirs + "self_attention/linear_1", ours + "self_attention.out");
+  add_norm(rules, theirs + "self_attention/layer_norm", ours + "self_attention.norm");
+  add_projection(rules, theirs + "attention/linear_0", ours + "cross_attention.q");
+  add_projection(rules, theirs + "attention/linear_1", ours + "cross_attention.k", 0, 2);
+  add_projection(rules, theirs + "attention/linear_1", ours + "cross_attention.v", 1, 2);
+  add_projection(rules, theirs + "attention/linear_2", ours + "cross_attention.out");
+  add_norm(rules, theirs + "attention/layer_norm", ours + "cross_attention.norm");
+  for (std::string const kind : {".weight", ".bias"}) {
+    std::string const end = "/" + kind.substr(1);
+    rules.push_back({theirs + "ffn/linear_0" + end, ours + "feed_forward.gate" + kind});
+    rules.push_back({theirs + "ffn/linear_0" + end, ours + "feed_forward.up" + kind, {}, has_no_gate});
+    rules.push_back({theirs + "ffn/linear_0_noact" + end, ours + "feed_forward.up" + kind, {}, has_gate});
+  }
+  add_projection(rules, theirs + "ffn/linear_1", ours + "feed_forward.down");
+  add_norm(rules, theirs + "ffn/layer_norm", ours + "feed_forward.norm");
+  add_norm(rules, stack + "/layer_norm", stack + ".norm");
+  add_norm(rules, stack + "/layernorm_embedding", stack + ".embedding_norm");
+  rules.push_back({stack + "/position_encodings/encodings", stack + ".positions.weight"});
+  rules.push_back({stack + "/layer_0/self_attention/relative_attention_bias",
+                   stack + ".attention_bias.weight",
+                   {.transposed = true}});
+}
+
+template <class Number>
+Attribute attribute(VariableType type, Number value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return {type, std::move(bytes)};
+}
+Attribute flag(bool value) {
+  return attribute(VariableType::int8, static_cast<std::int8_t>(value));
+}
+
+std::int8_t number_of_activation(std::string_view name) {
+  for (ActivationFunction const& function : activation_functions) {
+    if (function.name == name || function.gated == name) {
+      return static_cast<std::int8_t>(std::ranges::find(numbered_activations, function.name) -
+                                      numbered_activations.begin());
+    }
+  }
+  throw ConfigError(fmt::format("model.activation = {}: CTranslate2 does not have it", name));
+}
+
+}  // namespace
+
+Family const& ctranslate2_tensors() {
+  static Family const family = [] {
+    Rules rules{{"decoder/embeddings/weight", "embedding.weight"},
+                {"encoder/embeddings_0/weight", "encoder.embedding.weight"},
+                {"decoder/embeddings/weight", "decoder.embedding.weight"},
+                {"decoder/projection/weight", "output.weight"},
+                {"decoder/projection/bias", "output.bias"}};
+    for (std::string const stack : {"encoder", "decoder"}) {
+      add_stack(rules, stack);
+    }
+    return Family{.model_type = "ctranslate2",
+                  .architecture = "TransformerSpec",
+                  .settings = {},
+                  .keys = {},
+                  .tensors = std::move(rules)};
+  }();
+  return family;
+}
+
+void require_ctranslate2(Config const& config) {
+  static std::vector<PossibleKey> const possible{
+      {"model.encoder_layers"},
+      {"model.decoder_layers"},
+      {"model.d_model"},
+      {"model.d_ff"},
+      {"model.encoder.d_ff"},
+      {"model.decoder.d_ff"},
+      {"model.heads"},
+      {"model.encoder.heads"},
+      {"model.decoder.heads"},
+      {"model.norm", {"\"post\"", "\"pre\""}},
+      {"model.norm_kind", {"\"layer\"", "\"rms\""}},
+      {"model.norm_epsilon"},
+      {"model.embedding_norm"},
+      {"model.activation"},
+      {"model.positions", {"\"sinusoidal\"", "\"learned\"", "\"relative_buckets\""}},
+      {"model.position_layout"},
+      {"model.position_frequencies"},
+      {"model.first_position"},
+      {"model.max_distance"},
+      {"model.position_buckets"},
+      {"model.rotary_base"},
+      {"model.biases"},
+      {"model.scale_embedding"},
+      {"model.tie_embeddings"},
+      {"model.share_embeddings"},
+      {"model.output_bias"},
+      {"model.recompute"},
+      {"model.max_length"},
+      {"model.encoder.self_attention.head_dim"},
+      {"model.decoder.self_attention.head_dim"},
+      {"model.decoder.cross_attention.head_dim"},
+      {"model.encoder.self_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}},
+      {"model.decoder.self_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}},
+      {"model.decoder.cross_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}}};
+  for (ConfigDifference const& difference : differences(Config{}, config)) {
+    if (!difference.key.starts_with("model.") || difference.key.ends_with("dropout")) {
+      continue;
+    }
+    auto const found = std::ranges::find(possible, difference.key, &PossibleKey::key);
+    if (found == possible.end()) {
+      throw ConfigError(fmt::format("{} = {}: CTranslate2 has {}", difference.key, difference.after,
+                                    difference.before == "(not set)" ? "no such key" : difference.before));
+    }
+    if (!found->values.empty() && std::ranges::find(found->values, difference.after) == found->values.end()) {
+      throw ConfigError(fmt::format("{} = {}: CTranslate2 has only {}", difference.key, difference.after,
+                                    fmt::join(found->values, ", ")));
+    }
+  }
+  number_of_activation(config.model.activation);
+}
+
+std::map<std::string, Attribute> ctranslate2_attributes(ModelConfig const& model) {
+  std::map<std::string, Attribute> attributes{
+      {"encoder/embeddings_merge", attribute(VariableType::int8, std::int8_t{0})},
+      {"encoder/multi_query_attention", flag(false)},
+      {"decoder/alignment_layer", attribute(VariableType::int16, std::int16_t{-1})},
+      {"decoder/alignment_heads", attribute(VariableType::int16, std::int16_t{1})},
+      {"decoder/alibi", flag(false)},
+      {"decoder/alibi_use_positive_positions", flag(false)},
+      {"decoder/scale_alibi", flag(false)},
+      {"decoder/start_from_zero_embedding", flag(false)}};
+  for (StackKind const& kind : stack_kinds) {
+    std::string const stack(kind.name);
+    ModelConfig const keys = layer_config(model, kind.config, -1);
+    attributes[stack + "/num_heads"] = attribute(VariableType::int16, static_cast<std::int16_t>(keys.heads));
+    attributes[stack + "/pre_norm"] = flag(model.norm == NormPlacement::pre);
+    attributes[stack + "/activation"] = attribute(VariableType::int8, number_of_activation(model.activation));
+    attributes[stack + "/scale_embeddings"] = flag(model.scale_embedding);
+    for (std::string const sublayer : {"self_attention", "cross_attention"}) {
+      LayerOptions const options = layer_options(model.*kind.config, stack, -1, sublayer);
+      for (std::int64_t layer = 0; layer < (model.*kind.config).layers; ++layer) {
+        std::string const name =
+            fmt::format("{}/layer_{}/{}/", stack, layer, sublayer == "self_attention" ? sublayer : "attention");
+        if (stack == "encoder" && sublayer == "cross_attention") {
+          continue;
+        }
+        if (options.text("score", "scaled_dot_product") == "dot_product") {
+          attributes[name + "queries_scale"] = attribute(VariableType::float32, 1.0F);
+        }
+        if (options.has("head_dim")) {
+          attributes[name + "head_dim"] =
+              attribute(VariableType::int32, static_cast<std::int32_t>(attention_sizes(keys, options).head_dim));
+        }
+        if (model.positions == Positions::relative_buckets && sublayer == "self_attention") {
+          attributes[name + "relative_attention_max_distance"] =
+              attribute(VariableType::int32, static_cast<std::int32_t>(model.max_distance));
+        }
+      }
+    }
+  }
+  return attributes;
+}
+
+}  // namespace heddle
