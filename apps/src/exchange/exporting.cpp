@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
+#include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/exchange/safetensors.hpp>
 #include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -138,11 +139,18 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   ExportedModel result{.checkpoint = checkpoint.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
-  } else if (options.format == "huggingface") {
-    write_huggingface(checkpoint, config, options, directory.path(), result);
+  } else if (options.format == "huggingface" || options.format == "marian") {
+    if (options.format == "marian") {
+      if (options.dtype != "float32") {
+        throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
+      }
+      result.tensors = write_marian(checkpoint, config, directory.path());
+    } else {
+      write_huggingface(checkpoint, config, options, directory.path(), result);
+    }
     result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
   } else {
-    throw UsageError(fmt::format("--format {}: possible are huggingface and ctranslate2", options.format));
+    throw UsageError(fmt::format("--format {}: possible are huggingface, marian and ctranslate2", options.format));
   }
   directory.publish();
   return result;

@@ -12,7 +12,7 @@ struct Execution;
 
 struct ExportOptions {
   TrainedModelOptions model;
-  std::string format = "huggingface";  ///< or "ctranslate2"
+  std::string format = "huggingface";  ///< or "marian", "ctranslate2"
   std::string family;             ///< model_type of config.json; "": the one that it came from, or the first that fits
   std::string dtype = "float32";  ///< of the tensors: float32, bfloat16 or float16, for CTranslate2 also int8 or int16
   std::filesystem::path directory;
@@ -27,10 +27,10 @@ struct ExportedModel {
   std::optional<double> largest_difference = {};
 };
 
-/// Writes a checkpoint's model so that transformers or CTranslate2 reads it. It appears in its directory when it is
-/// complete and, for transformers, has been read back and gives the same logits on a probe batch. Throws ConfigError
-/// for a model that no family has, which names the key that stands in the way, Error where the directory exists or the
-/// logits differ.
+/// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it. It appears in its directory when
+/// it is complete and, except for CTranslate2, has been read back and gives the same logits on a probe batch. Throws
+/// ConfigError for a model that no family has, which names the key that stands in the way, Error where the directory
+/// exists or the logits differ.
 ExportedModel export_model(Execution& execution, ExportOptions const& options);
 
 }  // namespace heddle

@@ -6,9 +6,11 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
+#include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/exchange/safetensors.hpp>
 #include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <memory>
 
 #include "registration.hpp"
 #include "training/config_check.hpp"
@@ -19,6 +21,14 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace json = boost::json;
+
+/// All that an import needs of another system's files.
+struct ForeignModel {
+  Family const& family;
+  json::object config;
+  std::unique_ptr<ForeignTensors> tensors;
+  ForeignVocabulary vocabulary;
+};
 
 /// The parameters of a configuration's model, without memory for them.
 std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
@@ -32,8 +42,9 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
   return tensors;
 }
 
-/// The run's configuration. A message about a key that config.json gave says so.
-Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides) {
+/// The run's configuration. A message about a key that `source` gave names it.
+Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides,
+                 std::string_view source) {
   std::vector<std::string> const given = settings;
   settings.push_back(fmt::format("run.directory={}", json::serialize(json::string(run.string()))));
   settings.insert(settings.end(), overrides.begin(), overrides.end());
@@ -43,7 +54,7 @@ Config config_of(std::vector<std::string> settings, fs::path const& run, std::ve
     std::string_view const message = error.what();
     for (std::string const& setting : given) {
       if (std::string const origin = "--set " + setting + ":"; message.starts_with(origin)) {
-        throw ConfigError(fmt::format("config.json gives {}{}", setting, message.substr(origin.size() - 1)));
+        throw ConfigError(fmt::format("{} gives {}{}", source, setting, message.substr(origin.size() - 1)));
       }
     }
     throw;
@@ -68,36 +79,47 @@ json::object read_config_json(fs::path const& directory) {
   return parsed.get_object();
 }
 
+ForeignModel open_huggingface(fs::path const& from) {
+  json::object config = read_config_json(from);
+  Family const& family = family_of(config);
+  auto tensors = std::make_unique<SafetensorsFiles>(SafetensorsFiles::open(from));
+  if (family.complete != nullptr) {
+    family.complete(config, tensors->tensors());
+  }
+  ForeignVocabulary vocabulary = read_vocabulary(family, config, from);
+  return {family, std::move(config), std::move(tensors), std::move(vocabulary)};
+}
+
+ForeignModel open_marian_model(fs::path const& from) {
+  MarianModel model = open_marian(from);
+  return {marian_family(), std::move(model.config), std::make_unique<NpzFile>(std::move(model.tensors)),
+          std::move(model.vocabulary)};
+}
+
 }  // namespace
 
 ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
                            std::vector<std::string> const& overrides) {
-  json::object config_json = read_config_json(from);
-  Family const& family = family_of(config_json);
-  SafetensorsFiles const files = SafetensorsFiles::open(from);
-  if (family.complete != nullptr) {
-    family.complete(config_json, files.tensors());
-  }
+  ForeignModel const foreign = is_marian(from) ? open_marian_model(from) : open_huggingface(from);
   CheckpointStore store(run / "checkpoints", 2);
   if (auto const newest = store.newest_step()) {
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
                                   run.string(), *newest));
   }
-  Config const config = config_of(settings_of(family, config_json), run, overrides);
-  ForeignVocabulary const vocabulary = read_vocabulary(family, config_json, from);
+  Config const config = config_of(settings_of(foreign.family, foreign.config), run, overrides, foreign.family.source);
   CheckpointContents contents;
   contents.state.seed = config.train.seed;
   contents.config = to_toml(config);
-  contents.source_model = vocabulary.source_model;
-  contents.target_model = vocabulary.target_model;
-  contents.origin = vocabulary.files;
-  ImportedTensors stream(files, {family, config.model, config_json},
+  contents.source_model = foreign.vocabulary.source_model;
+  contents.target_model = foreign.vocabulary.target_model;
+  contents.origin = foreign.vocabulary.files;
+  ImportedTensors stream(*foreign.tensors, {foreign.family, config.model, foreign.config},
                          parameters_of(execution, config, contents.vocabulary()));
   CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);
   replace_file(run / "config.toml", contents.config);
   replace_file(run / "source.model", contents.source_model);
   replace_file(run / "target.model", contents.target_model);
-  ImportedModel imported{.checkpoint = committed.directory, .family = std::string(family.model_type)};
+  ImportedModel imported{.checkpoint = committed.directory, .family = std::string(foreign.family.model_type)};
   for (StreamedTensor const& tensor : stream.tensors()) {
     ++imported.tensors;
     imported.parameters += Shape(tensor.shape).size();

@@ -41,8 +41,12 @@ std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const&
     sentence_pairs.push_back({sequence, source, target});
     token_sequences.push_back({sequence, target, target});
   }
-  return model->logits(pairs ? make_pack(sentence_pairs, vocabulary.special_ids())
-                             : make_sequence_pack(token_sequences, side));
+  std::vector<float> logits = model->logits(pairs ? make_pack(sentence_pairs, vocabulary.special_ids())
+                                                  : make_sequence_pack(token_sequences, side));
+  // Beside the logit of a token that is never generated (io/exchange/marian.hpp) all others would be small.
+  std::ranges::replace_if(
+      logits, [](float logit) { return logit < -5'000; }, 0.F);
+  return logits;
 }
 
 }  // namespace heddle

@@ -28,11 +28,16 @@ std::int64_t columns_of(std::vector<std::int64_t> const& shape) {
   return shape.empty() ? 1 : product({shape.begin() + 1, shape.end()});
 }
 
+/// The number of elements of a parameter that are in their tensor, too.
+std::int64_t own_elements(std::vector<std::int64_t> const& shape, TensorChange const& change) {
+  return product(shape) - change.added_rows * columns_of(shape);
+}
+
 /// Their shape of a tensor of which ours is a part.
 std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, TensorChange const& change) {
   std::vector<std::int64_t> shape = ours;
   if (!shape.empty()) {
-    shape.front() = shape.front() * change.parts + change.skipped_rows;
+    shape.front() = (shape.front() - change.added_rows) * change.parts + change.skipped_rows;
   }
   if (change.transposed) {
     std::ranges::reverse(shape);
@@ -41,6 +46,21 @@ std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, Ten
     shape.insert(shape.begin(), 1);
   }
   return shape;
+}
+
+/// Leaves out the elements of a piece that only ours have; `left` is the number of those that theirs have from its
+/// beginning on, and then from its end on.
+void leave_out(std::vector<float>& values, std::int64_t& left, std::string const& parameter,
+               TensorChange const& change) {
+  auto const end = values.begin() + std::min(left, std::ssize(values));
+  left -= end - values.begin();
+  if (change.added_value == 0 && std::any_of(end, values.end(), [](float value) { return value != 0; })) {
+    throw DataError(
+        fmt::format("the last row of {} has been trained: the other system has no place for it, and "
+                    "takes it for 0",
+                    parameter));
+  }
+  values.erase(end, values.end());
 }
 
 /// [rows, columns] → [columns, rows].
@@ -122,7 +142,11 @@ void ImportedTensors::receive(TensorChunk const& chunk, std::span<float> element
     std::int64_t const rows =
         origin.change.skipped_rows + origin.change.part * (tensor.shape.empty() ? 1 : tensor.shape.front());
     std::int64_t const before = rows * columns_of(tensor.shape);
-    from_.read(origin.name, {before + chunk.elements.begin, before + chunk.elements.end}, elements);
+    std::int64_t const theirs = own_elements(tensor.shape, origin.change);
+    IndexRange const read{std::min(chunk.elements.begin, theirs), std::min(chunk.elements.end, theirs)};
+    from_.read(origin.name, {before + read.begin, before + read.end},
+               elements.first(static_cast<std::size_t>(read.count())));
+    std::ranges::fill(elements.subspan(static_cast<std::size_t>(read.count())), origin.change.added_value);
   }
   double const scale = scale_of(origin.change, model_);
   if (scale != 1 || origin.change.added != 0) {
@@ -167,8 +191,10 @@ void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, E
   for (auto const& [parameter, change] : tensor.parts) {
     TensorInfo const& info = checkpoint.tensor(parameter);
     write(std::vector<float>(static_cast<std::size_t>(change.skipped_rows * columns_of(info.shape))));
+    std::int64_t left = own_elements(info.shape, change);
     for (TensorSlice const& slab : slabs_of(info)) {
       std::vector<float> values = checkpoint.read(slab);
+      leave_out(values, left, parameter, change);
       double const scale = scale_of(change, model);
       if (scale != 1 || change.added != 0) {
         std::ranges::transform(values, values.begin(), [&, added = change.added](float value) {

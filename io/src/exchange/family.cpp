@@ -8,6 +8,7 @@
 #include <heddle/io/exchange/family.hpp>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 namespace heddle {
@@ -70,7 +71,7 @@ std::optional<json::value> value_of(KeyRule const& rule, Family const& family, j
 }
 
 /// Our value, as TOML text, of a value of theirs.
-std::string translated(KeyRule const& rule, json::value const& value) {
+std::string translated(KeyRule const& rule, Family const& family, json::value const& value) {
   if (rule.values.empty()) {
     if (rule.surplus != 0 && value.is_int64()) {
       return std::to_string(value.get_int64() - rule.surplus);
@@ -84,7 +85,7 @@ std::string translated(KeyRule const& rule, json::value const& value) {
     }
     accepted.push_back(known.theirs);
   }
-  throw ConfigError(fmt::format("config.json: {} = {} cannot be imported; possible is {}",
+  throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", family.source,
                                 split(rule.theirs, '|').front(), json::serialize(value), fmt::join(accepted, ", ")));
 }
 
@@ -203,7 +204,7 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
   std::vector<std::string> settings(family.settings.begin(), family.settings.end());
   for (KeyRule const& rule : family.keys) {
     if (auto const value = value_of(rule, family, config)) {
-      std::string const ours = translated(rule, *value);
+      std::string const ours = translated(rule, family, *value);
       if (!rule.ours.empty()) {
         settings.push_back(fmt::format("{}={}", rule.ours, ours));
       }
@@ -253,7 +254,7 @@ TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::stri
     }
     std::string theirs(rule.theirs);
     if (std::size_t const hole = theirs.find("{}"); hole != theirs.npos) {
-      theirs.replace(hole, 2, *layer);
+      theirs.replace(hole, 2, std::to_string(std::stoll(*layer) + family.first_layer));
     }
     return {std::move(theirs), rule.change};
   }

@@ -96,6 +96,15 @@ TEST(Family, AModelThatTheFamilyCannotHaveIsRefusedByKey) {
   EXPECT_THAT(refusal("model.decoder.layer.2.self_attention.window=8"), HasSubstr("model.decoder.layer.2"));
 }
 
+TEST(Family, AKeyOfTheWholeModelIsExpressedByKeysOfItsStacks) {
+  Config const config = parse_config(
+      "", "test",
+      {"model.d_ff=96", "model.position_layout=halves", "model.output_bias=true", "model.position_frequencies=paper"});
+  json::object const made = config_json(family_named("marian"), config);
+  EXPECT_EQ(made.at("encoder_ffn_dim"), 96);
+  EXPECT_EQ(made.at("decoder_ffn_dim"), 96);
+}
+
 TEST(Family, ParametersHaveTheirTensors) {
   ModelConfig model;
   Family const& t5 = family_named("t5");
@@ -120,15 +129,20 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                   {"fused", "c", {.part = 1, .parts = 2}},
                   {"offset", "d", {.skipped_rows = 2}},
                   {"scaled", "e", {.one_row = true, .added = 1, .scale = [](json::object const&) { return 0.5; }}},
-                  {"", "f"}}};
+                  {"", "f"},
+                  {"short", "g", {.added_rows = 1}},
+                  {"row", "h", {.one_row = true, .added_rows = 2, .added_value = -9}}}};
   ModelConfig const model;
   json::object const theirs;
   NumberedTensors const source({{"turned", {{2, 3}, "float32"}},
                                 {"fused", {{4, 2}, "float32"}},
                                 {"offset", {{5, 2}, "float32"}},
-                                {"scaled", {{1, 4}, "float32"}}});
-  ImportedTensors tensors(source, {family, model, theirs},
-                          {{"a", {3, 2}}, {"b", {2, 2}}, {"c", {2, 2}}, {"d", {3, 2}}, {"e", {4}}, {"f", {2}}});
+                                {"scaled", {{1, 4}, "float32"}},
+                                {"short", {{2, 2}, "float32"}},
+                                {"row", {{1, 3}, "float32"}}});
+  ImportedTensors tensors(
+      source, {family, model, theirs},
+      {{"a", {3, 2}}, {"b", {2, 2}}, {"c", {2, 2}}, {"d", {3, 2}}, {"e", {4}}, {"f", {2}}, {"g", {3, 2}}, {"h", {5}}});
   EXPECT_EQ(read(tensors, 0, {0, 6}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(read(tensors, 0, {1, 4}), (std::vector<float>{3, 1, 4}));
   EXPECT_EQ(read(tensors, 1, {0, 4}), (std::vector<float>{0, 1, 2, 3}));
@@ -136,6 +150,9 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(read(tensors, 3, {0, 3}), (std::vector<float>{4, 5, 6}));
   EXPECT_EQ(read(tensors, 4, {0, 4}), (std::vector<float>{1, 1.5, 2, 2.5}));
   EXPECT_EQ(read(tensors, 5, {0, 2}), (std::vector<float>{0, 0}));
+  EXPECT_EQ(read(tensors, 6, {2, 6}), (std::vector<float>{2, 3, 0, 0}));
+  EXPECT_EQ(read(tensors, 6, {5, 6}), (std::vector<float>{0}));
+  EXPECT_EQ(read(tensors, 7, {0, 5}), (std::vector<float>{0, 1, 2, -9, -9}));
 
   test::TemporaryDirectory const directory;
   CheckpointContents contents;
@@ -144,7 +161,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   Checkpoint const checkpoint = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   EXPECT_EQ(checkpoint.contents().origin, contents.origin);
   std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, {family, model, theirs});
-  ASSERT_EQ(exported.size(), 4U);
+  ASSERT_EQ(exported.size(), 6U);
   std::map<std::string, std::vector<float>> values;
   for (ExportedTensor const& tensor : exported) {
     read_exported(checkpoint, tensor, {family, model, theirs}, [&](std::span<float const> elements) {
@@ -155,6 +172,8 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(values["fused"], (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(values["offset"], (std::vector<float>{0, 0, 0, 0, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(values["scaled"], (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(values["short"], (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(values["row"], (std::vector<float>{0, 1, 2}));
 }
 
 TEST(ExchangedTensors, MustFitTheModel) {

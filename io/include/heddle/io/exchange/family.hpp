@@ -34,13 +34,15 @@ struct TensorChange {
   bool transposed = false;        ///< theirs is [columns, rows]
   bool one_row = false;           ///< theirs is [1, n], ours [n]
   std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
+  std::int64_t added_rows = 0;    ///< rows of ours behind theirs, made of `added_value`; an export leaves them out
+  float added_value = 0;          ///< if it is 0, an export needs rows of 0
   int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
   int parts = 1;
   double added = 0;                                              ///< ours = theirs * scale + added
   double (*scale)(boost::json::object const& config) = nullptr;  ///< of config.json; null: 1
 };
 
-/// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer, the same in both.
+/// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer.
 struct TensorRule {
   std::string theirs;  ///< "": they have none, and ours must be 0
   std::string ours;
@@ -58,6 +60,8 @@ struct Family {
   std::vector<std::string_view> ignored = {};  ///< patterns of tensors that repeat others or follow from the keys
   /// Puts into config.json what only the presence of tensors says, before the keys are read; null: nothing.
   void (*complete)(boost::json::object& config, std::map<std::string, ForeignTensor> const& tensors) = nullptr;
+  std::int64_t first_layer = 0;             ///< the number of their first layer
+  std::string_view source = "config.json";  ///< the place of the keys, for messages
 };
 
 /// All families.

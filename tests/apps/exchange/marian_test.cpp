@@ -1,0 +1,156 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/io/exchange/npz.hpp>
+#include <sstream>
+
+#include "exchange/exporting.hpp"
+#include "exchange/importing.hpp"
+#include "kernel_test_support.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using testing::HasSubstr;
+
+/// The model of tests/golden/exchange/make_marian.py.
+class MarianTest : public testing_support::KernelTest {
+ protected:
+  fs::path golden() const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian_npz"; }
+
+  TrainedModelOptions options(fs::path const& run) {
+    TrainedModelOptions options;
+    options.checkpoint = run.string();
+    options.execution = &execution_;
+    return options;
+  }
+
+  ExportedModel export_to(std::string const& format, fs::path const& run, fs::path const& directory) {
+    ExportOptions exported;
+    exported.model.checkpoint = run.string();
+    exported.format = format;
+    exported.directory = directory;
+    return export_model(execution_, exported);
+  }
+
+  static std::vector<float> values(NpzFile const& file, std::string const& name) {
+    std::vector<float> values(static_cast<std::size_t>(file.tensors().at(name).elements()));
+    file.read(name, {0, std::ssize(values)}, values);
+    return values;
+  }
+
+  /// A copy of the model in which a text of special:model.yml is replaced by another.
+  fs::path changed(std::string const& from, std::string const& to) {
+    fs::path const copy = directory_ / "changed";
+    fs::remove_all(copy);
+    fs::copy(golden(), copy);
+    NpzFile const file = NpzFile::open(golden() / "model.npz");
+    std::string text = file.bytes("special:model.yml");
+    text.replace(text.find(from), from.size(), to);
+    fs::remove(copy / "model.npz");
+    NpzWriter writer(copy / "model.npz");
+    for (auto const& [name, tensor] : file.tensors()) {
+      bool const is_text = name == "special:model.yml";
+      writer.begin(name, is_text ? "|i1" : "<f4", is_text ? std::vector<std::int64_t>{std::ssize(text)} : tensor.shape);
+      std::vector<float> const numbers = is_text ? std::vector<float>() : values(file, name);
+      writer.write(
+          {reinterpret_cast<std::uint8_t const*>(is_text ? text.data() : static_cast<void const*>(numbers.data())),
+           is_text ? text.size() : numbers.size() * sizeof(float)});
+    }
+    writer.finish();
+    return copy;
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
+  import_model(execution_, golden(), directory_ / "run");
+  std::ifstream file(golden() / "logits.txt");
+  auto const next_line = [&](auto& into) {
+    std::string line;
+    std::getline(file, line);
+    std::istringstream words(line);
+    for (typename std::remove_reference_t<decltype(into)>::value_type number{}; words >> number;) {
+      into.push_back(number);
+    }
+  };
+  std::vector<std::int32_t> source, target;
+  next_line(source);
+  next_line(target);
+  auto const model = TrainedModel::open(options(directory_ / "run"), [](ModelDescription const&) {});
+  SentencePair const pair{0, source, target};
+  std::vector<float> const found = model->logits(make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
+  std::size_t const rows = target.size() + 1;
+  ASSERT_EQ(found.size(), rows * 91);  // 90 pieces, and the token that the decoder starts from
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::vector<float> expected;
+    next_line(expected);
+    ASSERT_EQ(expected.size(), 90U);
+    for (std::size_t id = 0; id < expected.size(); ++id) {
+      EXPECT_NEAR(found[row * 91 + id], expected[id], 1e-4) << "row " << row << ", id " << id;
+    }
+    EXPECT_EQ(found[row * 91 + 90], -10'000);
+  }
+}
+
+TEST_F(MarianTest, AnExportHasTheBytesOfTheTensorsThatWereImported) {
+  import_model(execution_, golden() / "model.npz", directory_ / "run");
+  ExportedModel const exported = export_to("marian", directory_ / "run", directory_ / "back");
+  EXPECT_EQ(exported.largest_difference, 0.0);
+  NpzFile const before = NpzFile::open(golden() / "model.npz");
+  NpzFile const after = NpzFile::open(directory_ / "back" / "model.npz");
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+  for (auto const& [name, tensor] : before.tensors()) {
+    ASSERT_TRUE(after.tensors().contains(name)) << name;
+    if (name != "special:model.yml") {
+      EXPECT_EQ(before.tensors().at(name).shape, after.tensors().at(name).shape);
+      EXPECT_EQ(before.bytes(name), after.bytes(name)) << name;
+    }
+  }
+  EXPECT_THAT(after.bytes("special:model.yml"), HasSubstr("transformer-postprocess: \"dan\"\n"));
+  EXPECT_THAT(after.bytes("special:model.yml"), HasSubstr("tied-embeddings-all: true\n"));
+  EXPECT_EQ(test::read_whole(golden() / "vocab.spm"), test::read_whole(directory_ / "back" / "vocab.spm"));
+  EXPECT_THAT(test::read_whole(directory_ / "back" / "decoder.yml"), HasSubstr("models:\n  - \"model.npz\"\n"));
+}
+
+TEST_F(MarianTest, OptionsThatTheLayersCannotComputeAreNamed) {
+  auto const refusal = [&](std::string const& from, std::string const& to) {
+    fs::path const model = changed(from, to);
+    return message_of<ConfigError>([&] { import_model(execution_, model, directory_ / "refused"); });
+  };
+  EXPECT_THAT(refusal("ffn-activation: swish", "ffn-activation: gelu"),
+              HasSubstr("special:model.yml: transformer-ffn-activation = \"gelu\""));
+  EXPECT_THAT(refusal("autoreg: self-attention", "autoreg: average-attention"),
+              HasSubstr("transformer-decoder-autoreg"));
+  EXPECT_THAT(refusal("postprocess: dan", "postprocess: da"), HasSubstr("transformer-preprocess, -postprocess"));
+}
+
+TEST_F(MarianTest, OneModelOfADirectoryAndFilesInItAreTaken) {
+  fs::path const copy = changed("v1.12.0", "v1.12.0");
+  std::ofstream(copy / "decoder.yml") << "models: [/elsewhere/model.npz]\nvocabs: [../../vocab.spm, 'vocab.spm']\n";
+  EXPECT_NO_THROW(import_model(execution_, copy, directory_ / "run"));
+  std::ofstream(copy / "decoder.yml") << "models: [model.npz, other.npz]\n";
+  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "other"); }),
+              HasSubstr("names 2 models"));
+  fs::remove(copy / "vocab.spm");
+  fs::remove(copy / "decoder.yml");
+  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "other"); }),
+              HasSubstr("vocab.yml does not exist"));
+}
+
+TEST_F(MarianTest, AModelOfAnotherSystemIsRefused) {
+  fs::path const transformers = fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian";
+  import_model(execution_, transformers, directory_ / "run");
+  EXPECT_THAT(message_of<DataError>([&] { export_to("marian", directory_ / "run", directory_ / "back"); }),
+              HasSubstr("did not come from Marian's files"));
+  EXPECT_FALSE(fs::exists(directory_ / "back"));
+}
+
+}  // namespace
+}  // namespace heddle
