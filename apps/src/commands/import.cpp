@@ -20,15 +20,15 @@ ExitCode run_import(Arguments const& arguments) {
   std::vector<std::string> overrides;
   CommandSyntax syntax;
   syntax.name = "import";
-  syntax.usage = "DIRECTORY|FILE.npz --out RUN [options]";
+  syntax.usage = "MODEL --out RUN [options]";
   syntax.summary =
-      R"(Makes a run of a model of Hugging Face's transformers, DIRECTORY with config.json, *.safetensors and
-the tokenizer's files, as save_pretrained writes them; or of a model of Marian, FILE.npz or a directory
-with one, its vocabularies and decoder.yml. The run has one checkpoint, of step 0, with
+      R"(Makes a run of another system's model. MODEL is a directory that save_pretrained of Hugging Face's
+transformers wrote, with config.json, *.safetensors and the tokenizer's files; or a .npz file of Marian,
+or the directory that has it, its vocabularies and decoder.yml. The run has one checkpoint, of step 0, with
 the vocabulary: `translate`, `generate` and `evaluate` use it, and train.initialize_from starts a run
 with it. docs/models.md lists the families of models.)";
   syntax.options.add_options()                                                                           //
-      ("from", po::value(&from)->required()->value_name("DIRECTORY|FILE.npz"), "the model")              //
+      ("from", po::value(&from)->required()->value_name("MODEL"), "a directory or a .npz file")          //
       ("out", po::value(&run)->required()->value_name("RUN"), "the run's directory, which must be new")  //
       ("set", po::value(&overrides)->composing()->value_name("KEY=VALUE"),
        "replace a key of the model's configuration, such as model.dropout=0.1");

@@ -64,7 +64,8 @@ std::vector<std::string> file_names(json::object const& config, std::string_view
 
 MarianPlace find_files(fs::path const& from) {
   bool const is_directory = fs::is_directory(from);
-  MarianPlace place{.directory = is_directory ? from : from.parent_path(), .model = "", .vocabularies = {}};
+  fs::path const parent = from.has_parent_path() ? from.parent_path() : fs::path(".");
+  MarianPlace place{.directory = is_directory ? from : parent, .model = "", .vocabularies = {}};
   place.model = is_directory ? "" : from.filename().string();
   for (std::string const& name : {place.model + ".decoder.yml", std::string(decoder_file), std::string("config.yml")}) {
     if (auto const text = read_regular(place.directory / name)) {
@@ -79,11 +80,13 @@ MarianPlace find_files(fs::path const& from) {
       break;
     }
   }
-  auto const candidates = names_in(place.directory, ".npz");
-  if (place.model.empty() && candidates.size() != 1) {
-    throw DataError(fmt::format("{} has {} .npz files; name one of them", from.string(), candidates.size()));
+  if (place.model.empty()) {
+    auto const candidates = names_in(place.directory, ".npz");
+    if (candidates.size() != 1) {
+      throw DataError(fmt::format("{} has {} .npz files; name one of them", from.string(), candidates.size()));
+    }
+    place.model = candidates.front();
   }
-  place.model = place.model.empty() ? candidates.front() : place.model;
   if (place.vocabularies.empty()) {
     auto yml = names_in(place.directory, ".yml");
     std::erase_if(yml, [&](std::string const& name) { return name.starts_with(place.model); });

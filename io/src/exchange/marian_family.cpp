@@ -117,7 +117,7 @@ Family const& marian_family() {
                fixed("transformer-attention-mask", "\"default\""),
                fixed("transformer-no-bias", "false"),
                fixed("transformer-no-affine", "false"),
-               fixed("input-types", "[]"),
+               {"input-types", "", "[]", {{"[]", ""}, {R"(["sequence","sequence"])", ""}}},
                fixed("lemma-dim-emb", "0"),
                fixed("ulr", "false")},
       .tensors = tensors_of_marian(),
