@@ -16,6 +16,31 @@ ends 0 "$HEDDLE" translate --checkpoint marian --input three --output translated
 [ "$(wc -l < translated)" = 3 ] || fail "an imported model does not translate"
 ends 0 "$HEDDLE" generate --checkpoint mistral --input three --output continued --max-length 8
 
+# Marian's own files, and CTranslate2's, which only go out.
+ends 0 "$HEDDLE" import "$golden/marian_npz/model.npz" --out npz
+ends 0 "$HEDDLE" import "$golden/marian_npz" --out npz.directory
+ends 0 "$HEDDLE" export npz --out npz.back --format marian
+ends 0 "$HEDDLE" import npz.back --out npz.again
+ends 0 "$HEDDLE" export npz.again --out npz.twice --format marian
+for file in model.npz decoder.yml vocab.spm; do
+  cmp npz.back/$file npz.twice/$file || fail "$file is another one after a second time"
+done
+cmp "$golden/marian_npz/vocab.spm" npz.back/vocab.spm || fail "the vocabulary is another one"
+ends 0 "$HEDDLE" translate --checkpoint npz --input three --output translated --max-length 8
+for quantization in int8 int16 float16 bfloat16; do
+  ends 0 "$HEDDLE" export npz --out "npz.$quantization" --format ctranslate2 --quantization "$quantization"
+  [ -s "npz.$quantization/model.bin" ] && [ -s "npz.$quantization/shared_vocabulary.json" ] || fail "files are missing"
+done
+[ "$(stat -c %s npz.int8/model.bin)" -lt "$(stat -c %s npz.int16/model.bin)" ] || fail "int8 is not shorter than int16"
+ends 64 "$HEDDLE" export npz --out npz.other --quantization int8
+ends 64 "$HEDDLE" export npz --out npz.other --format marian --dtype float16
+ends 65 "$HEDDLE" export marian --out npz.other --format marian
+ends 78 "$HEDDLE" export mistral --out npz.other --format ctranslate2
+[ ! -e npz.other ] && [ ! -e npz.other.part ] || fail "a refused export left files"
+cp -r "$golden/marian_npz" npz.cut
+head -c 30000 "$golden/marian_npz/model.npz" > npz.cut/model.npz
+ends 65 "$HEDDLE" import npz.cut --out npz.cut.run
+
 # Training goes on from it on two ranks, and ends with a model that has the tokenizer that came in.
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \
   --target-vocab-model marian/target.model --max-length 30 --out own
