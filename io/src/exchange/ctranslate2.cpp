@@ -22,7 +22,6 @@ namespace json = boost::json;
 namespace fs = std::filesystem;
 
 constexpr std::uint32_t binary_version = 6;
-constexpr std::uint32_t specification = 7;  ///< its revision
 constexpr std::array<std::string_view, 6> names_of_types{"float32", "int8", "int16", "int32", "float16", "bfloat16"};
 constexpr std::array<std::int64_t, 6> bytes_of_types{4, 1, 2, 4, 2, 2};
 
@@ -99,13 +98,14 @@ class Ctranslate2Tensors {
 
 /// Tables that are one: those of tied embeddings, the sinusoids of both stacks, the biases of distances of all layers.
 void Ctranslate2Tensors::add_aliases() {
+  bool const alone = model_.ours.is_decoder_only();
   for (std::string const name : {"decoder/projection/weight", "encoder/embeddings_0/weight"}) {
-    if (!tensors_.contains(name)) {
+    if (!tensors_.contains(name) && !(alone && name.starts_with("encoder"))) {
       aliases_[name] = "decoder/embeddings/weight";
     }
   }
   sinusoidal_ = model_.ours.positions == Positions::sinusoidal;
-  if (sinusoidal_) {
+  if (sinusoidal_ && !alone) {
     aliases_["encoder/position_encodings/encodings"] = "decoder/position_encodings/encodings";
   }
   for (StackKind const& kind : stack_kinds) {
@@ -122,7 +122,7 @@ std::int64_t Ctranslate2Tensors::write(fs::path const& path) const {
   for (auto const& [name, tensor] : tensors_) {
     variables += is_quantized(name) ? 1 : 0;
   }
-  Ctranslate2File file(path, variables);
+  Ctranslate2File file(path, model_.ours.is_decoder_only(), variables);
   for (auto const& [name, attribute] : attributes_) {
     file.begin(name, attribute.type, {});
     file.write({reinterpret_cast<std::uint8_t const*>(attribute.bytes.data()), attribute.bytes.size()});
@@ -220,13 +220,23 @@ void write_json(fs::path const& path, json::value const& value) {
   replace_file(path, json::serialize(value) + "\n");
 }
 
+/// Writes those of a model with two sides.
+void write_vocabularies(Vocabulary const& vocabulary, fs::path const& directory) {
+  if (vocabulary.joint()) {
+    write_json(directory / "shared_vocabulary.json", pieces_of(vocabulary.target));
+    return;
+  }
+  write_json(directory / "source_vocabulary.json", pieces_of(vocabulary.source));
+  write_json(directory / "target_vocabulary.json", pieces_of(vocabulary.target));
+}
+
 }  // namespace
 
-Ctranslate2File::Ctranslate2File(fs::path const& path, std::size_t variables)
+Ctranslate2File::Ctranslate2File(fs::path const& path, bool decoder_only, std::size_t variables)
     : pending_(path), file_(create_new(pending_.temporary())) {
   write_integer<std::uint32_t>(binary_version);
-  write_text("TransformerSpec");
-  write_integer<std::uint32_t>(specification);
+  write_text(decoder_only ? "TransformerDecoderSpec" : "TransformerSpec");
+  write_integer<std::uint32_t>(decoder_only ? 8 : 7);  // the specification's revision
   write_integer<std::uint32_t>(variables);
 }
 
@@ -286,22 +296,23 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
   require_ctranslate2(config);
   Vocabulary const vocabulary = checkpoint.contents().vocabulary();
   SpecialIds const& ids = vocabulary.target.special_ids();
-  write_json(directory / "config.json", json::object{{"add_source_bos", false},
-                                                     {"add_source_eos", true},
-                                                     {"bos_token", vocabulary.target.piece(ids.begin)},
-                                                     {"decoder_start_token", vocabulary.target.piece(ids.begin)},
-                                                     {"eos_token", vocabulary.target.piece(ids.end)},
-                                                     {"layer_norm_epsilon", config.model.norm_epsilon},
-                                                     {"multi_query_attention", false},
-                                                     {"unk_token", vocabulary.target.piece(ids.unknown)}});
-  if (vocabulary.joint()) {
-    write_json(directory / "shared_vocabulary.json", pieces_of(vocabulary.target));
+  bool const alone = config.model.is_decoder_only();
+  json::object keys{{"bos_token", vocabulary.target.piece(ids.begin)},
+                    {"eos_token", vocabulary.target.piece(ids.end)},
+                    {"layer_norm_epsilon", config.model.norm_epsilon},
+                    {"multi_query_attention", false},
+                    {"unk_token", vocabulary.target.piece(ids.unknown)}};
+  if (alone) {
+    write_json(directory / "vocabulary.json", pieces_of(vocabulary.target));
   } else {
-    write_json(directory / "source_vocabulary.json", pieces_of(vocabulary.source));
-    write_json(directory / "target_vocabulary.json", pieces_of(vocabulary.target));
+    keys["add_source_bos"] = false;
+    keys["add_source_eos"] = true;
+    keys["decoder_start_token"] = keys.at("bos_token");
+    write_vocabularies(vocabulary, directory);
   }
+  write_json(directory / "config.json", keys);
   json::object const no_keys;
-  std::int32_t const start = ids.begin == ids.end ? SpecialIds::absent : ids.begin;
+  std::int32_t const start = alone || ids.begin == ids.end ? SpecialIds::absent : ids.begin;
   return Ctranslate2Tensors(checkpoint, {ctranslate2_tensors(), config.model, no_keys}, dtype, start)
       .write(directory / "model.bin");
 }

@@ -36,7 +36,8 @@ std::map<std::string, Attribute> ctranslate2_attributes(ModelConfig const& model
 /// model.bin. It appears under its name in `finish`.
 class Ctranslate2File {
  public:
-  Ctranslate2File(std::filesystem::path const& path, std::size_t variables);
+  /// The file of an encoder-decoder or of a decoder-only model.
+  Ctranslate2File(std::filesystem::path const& path, bool decoder_only, std::size_t variables);
 
   /// The head of the next variable, which `write` then fills. Throws DataError for one of 4 GiB or more.
   void begin(std::string const& name, VariableType type, std::vector<std::int64_t> const& shape);

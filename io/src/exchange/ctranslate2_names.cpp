@@ -94,6 +94,37 @@ std::int8_t number_of_activation(std::string_view name) {
   throw ConfigError(fmt::format("model.activation = {}: CTranslate2 does not have it", name));
 }
 
+/// The attributes of one kind of attention in all layers of a stack.
+void add_attention_attributes(std::map<std::string, Attribute>& attributes, ModelConfig const& model,
+                              StackKind const& kind, std::string const& sublayer) {
+  std::string const stack(kind.name);
+  LayerOptions const options = layer_options(model.*kind.config, stack, -1, sublayer);
+  AttentionSizes const sizes = attention_sizes(layer_config(model, kind.config, -1), options);
+  bool const own = sublayer == "self_attention";
+  for (std::int64_t layer = 0; layer < (model.*kind.config).layers; ++layer) {
+    std::string const name = fmt::format("{}/layer_{}/{}/", stack, layer, own ? sublayer : "attention");
+    auto const add = [&](char const* key, Attribute value) { attributes[name + key] = std::move(value); };
+    if (options.text("score", "scaled_dot_product") == "dot_product") {
+      add("queries_scale", attribute(VariableType::float32, 1.0F));
+    }
+    if (options.has("head_dim")) {
+      add("head_dim", attribute(VariableType::int32, static_cast<std::int32_t>(sizes.head_dim)));
+    }
+    if (options.has("kv_heads")) {
+      add("num_heads_kv", attribute(VariableType::int32, static_cast<std::int32_t>(sizes.kv_heads)));
+    }
+    if (model.positions == Positions::relative_buckets && own) {
+      add("relative_attention_max_distance",
+          attribute(VariableType::int32, static_cast<std::int32_t>(model.max_distance)));
+    }
+    if (model.positions == Positions::rotary && own) {
+      add("rotary_dim", attribute(VariableType::int32, std::int32_t{0}));  // all columns of a head
+      add("rotary_interleave", flag(model.position_layout == PairLayout::interleaved));
+      add("rotary_base", attribute(VariableType::float32, static_cast<float>(model.rotary_base)));
+    }
+  }
+}
+
 }  // namespace
 
 Family const& ctranslate2_tensors() {
@@ -116,7 +147,10 @@ Family const& ctranslate2_tensors() {
 }
 
 void require_ctranslate2(Config const& config) {
+  bool const alone = config.model.is_decoder_only();
   static std::vector<PossibleKey> const possible{
+      {"model.stacks", {"[\"decoder\"]"}},
+      {"model.decoder_sublayers", {R"(["self_attention", "feed_forward"])"}},
       {"model.encoder_layers"},
       {"model.decoder_layers"},
       {"model.d_model"},
@@ -131,7 +165,7 @@ void require_ctranslate2(Config const& config) {
       {"model.norm_epsilon"},
       {"model.embedding_norm"},
       {"model.activation"},
-      {"model.positions", {"\"sinusoidal\"", "\"learned\"", "\"relative_buckets\""}},
+      {"model.positions", {"\"sinusoidal\"", "\"learned\"", "\"relative_buckets\"", "\"rotary\""}},
       {"model.position_layout"},
       {"model.position_frequencies"},
       {"model.first_position"},
@@ -145,6 +179,7 @@ void require_ctranslate2(Config const& config) {
       {"model.output_bias"},
       {"model.recompute"},
       {"model.max_length"},
+      {"model.decoder.self_attention.kv_heads"},
       {"model.encoder.self_attention.head_dim"},
       {"model.decoder.self_attention.head_dim"},
       {"model.decoder.cross_attention.head_dim"},
@@ -156,6 +191,12 @@ void require_ctranslate2(Config const& config) {
       continue;
     }
     auto const found = std::ranges::find(possible, difference.key, &PossibleKey::key);
+    // CTranslate2 has these, too, but not in the specification of encoder-decoder models that is written.
+    if (!alone && (difference.key.ends_with("kv_heads") || difference.key.ends_with("_sublayers") ||
+                   difference.after == "\"rotary\"")) {
+      throw ConfigError(fmt::format("{} = {}: exported to CTranslate2 it is possible in decoder-only models",
+                                    difference.key, difference.after));
+    }
     if (found == possible.end()) {
       throw ConfigError(fmt::format("{} = {}: CTranslate2 has {}", difference.key, difference.after,
                                     difference.before == "(not set)" ? "no such key" : difference.before));
@@ -170,40 +211,26 @@ void require_ctranslate2(Config const& config) {
 
 std::map<std::string, Attribute> ctranslate2_attributes(ModelConfig const& model) {
   std::map<std::string, Attribute> attributes{
-      {"encoder/embeddings_merge", attribute(VariableType::int8, std::int8_t{0})},
-      {"encoder/multi_query_attention", flag(false)},
       {"decoder/alignment_layer", attribute(VariableType::int16, std::int16_t{-1})},
       {"decoder/alignment_heads", attribute(VariableType::int16, std::int16_t{1})},
       {"decoder/alibi", flag(false)},
       {"decoder/alibi_use_positive_positions", flag(false)},
       {"decoder/scale_alibi", flag(false)},
       {"decoder/start_from_zero_embedding", flag(false)}};
-  for (StackKind const& kind : stack_kinds) {
-    std::string const stack(kind.name);
+  if (model.is_encoder_decoder()) {
+    attributes["encoder/embeddings_merge"] = attribute(VariableType::int8, std::int8_t{0});
+    attributes["encoder/multi_query_attention"] = flag(false);
+  }
+  for (std::string const& stack : model.stacks) {
+    StackKind const& kind = stack_kind(stack);
     ModelConfig const keys = layer_config(model, kind.config, -1);
     attributes[stack + "/num_heads"] = attribute(VariableType::int16, static_cast<std::int16_t>(keys.heads));
     attributes[stack + "/pre_norm"] = flag(model.norm == NormPlacement::pre);
     attributes[stack + "/activation"] = attribute(VariableType::int8, number_of_activation(model.activation));
     attributes[stack + "/scale_embeddings"] = flag(model.scale_embedding);
-    for (std::string const sublayer : {"self_attention", "cross_attention"}) {
-      LayerOptions const options = layer_options(model.*kind.config, stack, -1, sublayer);
-      for (std::int64_t layer = 0; layer < (model.*kind.config).layers; ++layer) {
-        std::string const name =
-            fmt::format("{}/layer_{}/{}/", stack, layer, sublayer == "self_attention" ? sublayer : "attention");
-        if (stack == "encoder" && sublayer == "cross_attention") {
-          continue;
-        }
-        if (options.text("score", "scaled_dot_product") == "dot_product") {
-          attributes[name + "queries_scale"] = attribute(VariableType::float32, 1.0F);
-        }
-        if (options.has("head_dim")) {
-          attributes[name + "head_dim"] =
-              attribute(VariableType::int32, static_cast<std::int32_t>(attention_sizes(keys, options).head_dim));
-        }
-        if (model.positions == Positions::relative_buckets && sublayer == "self_attention") {
-          attributes[name + "relative_attention_max_distance"] =
-              attribute(VariableType::int32, static_cast<std::int32_t>(model.max_distance));
-        }
+    for (std::string const& sublayer : (model.*kind.config).sublayers) {
+      if (sublayer != "feed_forward") {
+        add_attention_attributes(attributes, model, kind, sublayer);
       }
     }
   }

@@ -159,6 +159,7 @@ void ImportedTensors::receive(TensorChunk const& chunk, std::span<float> element
 std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, ExchangedModel const& model) {
   std::vector<ExportedTensor> exported;
   std::map<std::string, std::size_t> places;
+  std::map<std::string, std::int64_t> rows;  // of all parts: with fewer heads of keys they are not equal
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     auto const& [name, change] = origin_of(model.family, model.ours, tensor.name);
     if (name.empty()) {
@@ -175,11 +176,15 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
       exported.push_back({name, their_shape(tensor.shape, change), {}});
     }
     exported[place->second].parts.push_back({tensor.name, change});
+    rows[name] += tensor.shape.empty() ? 0 : tensor.shape.front();
   }
   for (ExportedTensor& tensor : exported) {
     std::ranges::sort(tensor.parts, {}, [](ExportedTensor::Part const& part) { return part.change.part; });
     if (std::ssize(tensor.parts) != tensor.parts.front().change.parts) {
       throw DataError(fmt::format("parameters for a part of the tensor {} are missing", tensor.name));
+    }
+    if (tensor.parts.size() > 1) {
+      tensor.shape.front() = rows.at(tensor.name);
     }
   }
   return exported;

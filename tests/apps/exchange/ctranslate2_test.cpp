@@ -3,6 +3,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/exchange/float16.hpp>
@@ -192,6 +193,32 @@ TEST_F(Ctranslate2Test, RelativeBucketsGatesAndColumnsOfHeadsAreStated) {
   EXPECT_FALSE(t5.aliases.contains("decoder/projection/weight"));
 }
 
+TEST_F(Ctranslate2Test, DecoderOnlyModelsHaveASpecificationOfTheirOwn) {
+  fs::path const copy = directory_ / "copy";
+  fs::copy(golden("mistral"), copy);
+  json::object config = json::parse(test::read_whole(copy / "config.json")).as_object();
+  config["sliding_window"] = nullptr;
+  std::ofstream(copy / "config.json") << json::serialize(config);
+  import_model(execution_, copy, directory_ / "mistral");
+  Ctranslate2Content const mistral = exported("mistral", "float32");
+  EXPECT_EQ(mistral.specification, "TransformerDecoderSpec");
+  EXPECT_EQ(mistral.revision, 8U);
+  std::string const attention = "decoder/layer_0/self_attention/";
+  std::string const theirs = "model.layers.0.self_attn.";
+  EXPECT_EQ(mistral.variables.at(attention + "linear_0/weight").shape, (std::vector<std::uint32_t>{16 + 8 + 8, 16}));
+  EXPECT_EQ(mistral.variables.at(attention + "linear_0/weight").elements<float>(),
+            joined("mistral", {theirs + "q_proj.weight", theirs + "k_proj.weight", theirs + "v_proj.weight"}));
+  EXPECT_EQ(mistral.variables.at(attention + "num_heads_kv").elements<std::int32_t>(), std::vector<std::int32_t>{2});
+  EXPECT_EQ(mistral.variables.at(attention + "rotary_dim").elements<std::int32_t>(), std::vector<std::int32_t>{0});
+  EXPECT_EQ(mistral.variables.at(attention + "rotary_interleave").elements<std::int8_t>(), std::vector<std::int8_t>{0});
+  EXPECT_THAT(mistral.aliases,
+              testing::ElementsAre(testing::Pair("decoder/projection/weight", "decoder/embeddings/weight")));
+  for (auto const& [name, variable] : mistral.variables) {
+    EXPECT_TRUE(name.starts_with("decoder/")) << name;
+  }
+  EXPECT_TRUE(fs::exists(directory_ / "mistral.float32" / "vocabulary.json"));
+}
+
 TEST_F(Ctranslate2Test, WeightsAreQuantizedByRowsOrAsAWhole) {
   std::string const name = "encoder/layer_0/ffn/linear_0/weight";
   std::vector<float> const weights = joined("marian", {"model.encoder.layers.0.fc1.weight"});
@@ -243,7 +270,7 @@ TEST_F(Ctranslate2Test, AModelThatItCannotComputeIsRefusedByKey) {
     EXPECT_FALSE(fs::exists(options.directory));
     return message;
   };
-  EXPECT_THAT(refusal("mistral", {}), HasSubstr("model.stacks"));
+  EXPECT_THAT(refusal("mistral", {}), HasSubstr("model.decoder.self_attention.window"));
   EXPECT_THAT(refusal("marian", {"model.encoder.layer.1.activation=gelu"}), HasSubstr("model.encoder.layer.1"));
   EXPECT_THAT(refusal("marian", {"model.decoder.self_attention.window=3"}),
               HasSubstr("model.decoder.self_attention.window"));
