@@ -18,7 +18,7 @@ constexpr std::string_view directory_signature = "PK\1\2";
 constexpr std::string_view end_signature = "PK\5\6";
 constexpr std::size_t directory_record_bytes = 46;
 constexpr std::size_t end_record_bytes = 22;
-constexpr std::size_t max_dimensions = 8;
+constexpr std::size_t max_array_dimensions = 8;
 
 /// An integer of `bytes` bytes, the lowest first.
 std::int64_t integer_at(std::string_view text, std::size_t offset, std::size_t bytes) {
@@ -176,7 +176,7 @@ NpyHeader parse_npy_header(std::string_view text, std::int64_t file_bytes, std::
     auto const [rest, error] = std::from_chars(shape.data(), shape.data() + shape.size(), size);
     shape.remove_prefix(static_cast<std::size_t>(rest - shape.data()));
     shape.remove_prefix(std::min(shape.size(), shape.find_first_not_of(", ")));
-    good = error == std::errc() && size >= 0 && header.tensor.shape.size() < max_dimensions &&
+    good = error == std::errc() && size >= 0 && header.tensor.shape.size() < max_array_dimensions &&
            (size == 0 || elements <= std::numeric_limits<std::int64_t>::max() / size);
     header.tensor.shape.push_back(size);
     elements *= good ? size : 0;
