@@ -8,7 +8,6 @@
 #include <heddle/io/exchange/family.hpp>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 
 namespace heddle {
