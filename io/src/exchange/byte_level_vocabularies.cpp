@@ -207,15 +207,10 @@ std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds co
   return model_of(object_of(tokenizer_json, "tokenizer.json"), ids, rows);
 }
 
-std::string tokenizer_json_of(std::string_view model, SpecialIds const& ids, bool encoder) {
-  json::object tokenizer = object_of(model, "the vocabulary");
-  std::int32_t const special = encoder ? ids.end : ids.begin;
-  std::string text;
-  for (json::value const& token : tokenizer.at("added_tokens").as_array()) {
-    if (token.at("id") == special) {
-      text = json::value_to<std::string>(token.at("content"));
-    }
-  }
+std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
+  json::object tokenizer = object_of(vocabulary.model(), "the vocabulary");
+  std::int32_t const special = encoder ? vocabulary.special_ids().end : vocabulary.special_ids().begin;
+  std::string const text = vocabulary.piece(special);
   tokenizer.erase("heddle");
   json::value const first{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   json::value const second{{"Sequence", {{"id", "B"}, {"type_id", 0}}}};

@@ -252,7 +252,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
     if (encoder) {
       config["decoder_start_token_id"] = ids.begin;
     }
-    return {{"tokenizer.json", tokenizer_json_of(model, ids, encoder)},
+    return {{"tokenizer.json", tokenizer_json_of(vocabulary.target, encoder)},
             {"tokenizer_config.json", json::serialize(tokenizer_config("PreTrainedTokenizerFast", vocabulary)) + "\n"}};
   }
   switch (kind_of(family)) {

@@ -3,6 +3,7 @@
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/text/tokenizer.hpp>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,9 +19,9 @@ namespace heddle {
 /// text is an object; whether it is a vocabulary that can be used is seen by Tokenizer::from_model.
 std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows);
 
-/// The tokenizer.json of a model that was trained here: it puts the begin piece in front of a text, and for an encoder
-/// the end piece behind it, as Heddle does.
-std::string tokenizer_json_of(std::string_view model, SpecialIds const& ids, bool encoder);
+/// The tokenizer.json of such a vocabulary for a model that was trained here. As Heddle does, it puts the end piece
+/// behind a text for an encoder, and otherwise the begin piece in front.
+std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder);
 
 /// The model of a directory of transformers: its files by their names, tokenizer.json or vocab.json and merges.txt
 /// among them, and its config.json. A decoder starts from decoder_start_token_id, else from the begin token, and where
