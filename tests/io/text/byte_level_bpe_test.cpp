@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/byte_level_vocabularies.hpp>
@@ -111,6 +112,61 @@ TEST(ByteLevelBpe, MayPutASpaceInFront) {
   EXPECT_THAT(tokenizer.encode(""), IsEmpty());
 }
 
+TEST(ByteLevelBpe, CutsWordsInSteps) {
+  Tokenizer const plain = byte_level_tokenizer("llama3", llama3_ids);
+  auto const with_step = [](std::string const& step) {
+    std::string const file =
+        replaced(byte_level_file("llama3.json"), R"({"type":"Split")", step + R"(,{"type":"Split")");
+    return Tokenizer::from_model(byte_level_vocabulary(file, llama3_ids, 500));
+  };
+  auto const together = [&](std::initializer_list<char const*> words) {
+    std::vector<std::int32_t> ids;
+    for (char const* const word : words) {
+      auto const more = plain.encode(word);
+      ids.insert(ids.end(), more.begin(), more.end());
+    }
+    return ids;
+  };
+  char const* const literal = R"({"type":"Split","pattern":{"String":"m.n"},"behavior":"Isolated","invert":false})";
+  EXPECT_EQ(with_step(literal).encode("a mann m.nan"), together({"a mann ", "m.n", "an"}));
+  char const* const regex = R"({"type":"Split","pattern":{"Regex":"m.n"},"behavior":"Isolated","invert":false})";
+  EXPECT_EQ(with_step(regex).encode("a mann"), together({"a ", "man", "n"}));
+  ASSERT_NE(together({"a mann ", "m.n", "an"}), plain.encode("a mann m.nan"));
+  ASSERT_NE(together({"a ", "man", "n"}), plain.encode("a mann"));
+}
+
+TEST(ByteLevelBpe, CutsNumbersFromOtherWords) {
+  std::string file = byte_level_file("bart.json");
+  file = replaced(file, R"("vocab":{)", R"("vocab":{"Ġ1":490,"12":491,)");
+  file = replaced(file, R"("merges":[)", R"("merges":[["Ġ","1"],["1","2"],)");
+  std::string const key = R"("pre_tokenizer":)";
+  std::size_t const first = file.find(key) + key.size();
+  std::string const words = file.substr(first, file.find('}', first) + 1 - first);
+  auto const pieces = [&](std::string const& steps) {
+    auto const tokenizer = Tokenizer::from_model(byte_level_vocabulary(replaced(file, words, steps), bart_ids, 500));
+    std::vector<std::string> found;
+    for (std::int32_t const id : tokenizer.encode("! 12")) {
+      found.push_back(tokenizer.piece(id));
+    }
+    return found;
+  };
+  std::string const sequence = R"({"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":)";
+  EXPECT_THAT(pieces(words), ElementsAre("!", "Ġ1", "2"));
+  EXPECT_THAT(pieces(sequence + "false}," + words + "]}"), ElementsAre("!", "Ġ", "12"));
+  EXPECT_THAT(pieces(sequence + "true}," + words + "]}"), ElementsAre("!", "Ġ", "1", "2"));
+}
+
+TEST(ByteLevelBpe, ReadsNoTextAsANamedPiece) {
+  std::string const file = replaced(byte_level_file("qwen2.json"), R"("normalized":false,"special":true)",
+                                    R"("normalized":false,"special":false)");
+  auto const read = [&](SpecialIds const& ids) {
+    auto const tokenizer = Tokenizer::from_model(byte_level_vocabulary(file, ids, 500));
+    return tokenizer.encode(tokenizer.piece(480)).size();
+  };
+  EXPECT_EQ(read({.begin = 481, .end = 482}), 1U);
+  EXPECT_GT(read({.begin = 480, .end = 482}), 1U);
+}
+
 TEST(ByteLevelBpe, RemembersSomeWordsOfManyWithoutAnEffect) {
   Tokenizer const tokenizer = byte_level_tokenizer("bart", bart_ids);
   auto const before = tokenizer.encode("a man in a blue shirt");
@@ -140,6 +196,7 @@ TEST(ByteLevelBpe, RefusesTokenizersThatDoMore) {
            {R"("invert":false)", R"("invert":true)", "pre_tokenizer"},
            {R"("add_prefix_space":false)", R"("add_prefix_space":true)", "pre_tokenizer"},
            {R"({"type":"ByteLevel",)", R"({"type":"Whitespace",)", "pre_tokenizer"},
+           {R"("use_regex":false})", R"("use_regex":false},{"type":"Digits"})", "pre_tokenizer"},
            {R"("decoder":{"type":"ByteLevel")", R"("decoder":{"type":"BPEDecoder")", "decoder"},
            {R"(\\p{L}+)", R"(\\h+)", "the escape \\h"},
            {R"(\\p{L}+)", R"(\\p{L}+()", "cannot be used"},
