@@ -136,9 +136,10 @@ std::string plain_model(std::map<std::string, std::string>& files, json::object 
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
-/// The model whose decoder starts from the token that config.json names, if it names one.
+/// The SentencePiece model whose decoder starts from the token that config.json names, if it names one. (A byte-level
+/// vocabulary has it already.)
 std::string with_start_token(std::string const& bytes, json::object const& config) {
-  if (find_key(config, "decoder_start_token_id") == nullptr) {
+  if (is_json(bytes) || find_key(config, "decoder_start_token_id") == nullptr) {
     return bytes;
   }
   SentencePieceModel model = SentencePieceModel::parse(bytes);
