@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -97,15 +98,15 @@ std::string normal_form(json::value const* normalizer) {
 class AddedTokens {
  public:
   void add(std::string text, std::int32_t id) {
-    by_first_byte_.at(static_cast<unsigned char>(text.at(0))).emplace_back(std::move(text), id);
+    constexpr std::size_t max_bytes = 1024;
+    if (text.size() > max_bytes) {
+      throw DataError(fmt::format("an added token has {} bytes", text.size()));
+    }
+    tokens_.emplace_back(std::move(text), id);
   }
 
   /// After the last `add`.
-  void sort() {
-    for (auto& tokens : by_first_byte_) {
-      std::ranges::sort(tokens, std::greater<>(), [](auto const& token) { return token.first.size(); });
-    }
-  }
+  void sort() { std::ranges::sort(tokens_); }
 
   /// Appends the ids of the tokens in the text; calls `others` for what lies between them.
   template <class Others>
@@ -116,11 +117,9 @@ class AddedTokens {
         others(text.substr(done, end - done));
       }
     };
-    for (std::size_t at = 0; at < text.size();) {
-      auto const& tokens = by_first_byte_.at(static_cast<unsigned char>(text[at]));
-      auto const found =
-          std::ranges::find_if(tokens, [&](auto const& token) { return text.substr(at).starts_with(token.first); });
-      if (found == tokens.end()) {
+    for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
+      Token const* const found = longest_at(text.substr(at));
+      if (found == nullptr) {
         ++at;
         continue;
       }
@@ -132,7 +131,26 @@ class AddedTokens {
   }
 
  private:
-  std::array<std::vector<std::pair<std::string, std::int32_t>>, 256> by_first_byte_;
+  using Token = std::pair<std::string, std::int32_t>;
+
+  Token const* longest_at(std::string_view text) const {
+    std::span<Token const> same = tokens_;  // as far as the text was read
+    Token const* longest = nullptr;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      auto const byte_of = [&](Token const& token) {
+        return at < token.first.size() ? int{static_cast<unsigned char>(token.first[at])} : -1;
+      };
+      auto const next = std::ranges::equal_range(same, int{static_cast<unsigned char>(text[at])}, {}, byte_of);
+      same = {next.begin(), next.end()};
+      if (same.empty()) {
+        break;
+      }
+      longest = same.front().first.size() == at + 1 ? &same.front() : longest;
+    }
+    return longest;
+  }
+
+  std::vector<Token> tokens_;
 };
 
 class ByteLevelBpe final : public TokenizerModel {
@@ -191,10 +209,12 @@ class ByteLevelBpe final : public TokenizerModel {
       }
     }
     Words words;
-    words.add(document.at("pre_tokenizer"));
+    if (json::value const* const steps = member(document, "pre_tokenizer")) {
+      words.add(*steps);
+    }
     json::value const* const decoder = member(document, "decoder");
     if (!words.of_bytes || (decoder != nullptr && decoder->at("type") != "ByteLevel")) {
-      refuse(words.of_bytes ? "decoder" : "pre_tokenizer", words.of_bytes ? *decoder : document.at("pre_tokenizer"));
+      refuse(words.of_bytes ? "decoder" : "pre_tokenizer", document.at(words.of_bytes ? "decoder" : "pre_tokenizer"));
     }
     std::string const form = normal_form(member(document, "normalizer"));
     normalizes_ = !form.empty();
