@@ -23,6 +23,7 @@ heddle_require(Boost "libboost1.81-dev libboost-json1.81-dev libboost-program-op
   1.81 COMPONENTS json program_options filesystem)
 heddle_require(MPI "libopenmpi-dev openmpi-bin" COMPONENTS C)
 heddle_require(OpenSSL libssl-dev COMPONENTS Crypto)
+heddle_require(ICU libicu-dev COMPONENTS i18n uc)
 heddle_require(ZLIB zlib1g-dev)
 set(HDF5_PREFER_PARALLEL TRUE)
 heddle_require(HDF5 libhdf5-openmpi-dev COMPONENTS C)

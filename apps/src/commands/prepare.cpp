@@ -44,9 +44,9 @@ encoder-only and decoder-only ones from --text.)";
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
-       "an existing SentencePiece model, joint or of the source side")  //
+       "an existing vocabulary, joint or of the source side")  //
       ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
-       "an existing SentencePiece model of the target side")  //
+       "an existing vocabulary of the target side")  //
       ("max-length", with_default(prepared.max_length, "N"),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),

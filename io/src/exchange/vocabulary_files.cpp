@@ -5,10 +5,14 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/exchange/byte_level_vocabularies.hpp>
 #include <heddle/io/exchange/foreign_vocabularies.hpp>
 #include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <optional>
+#include <span>
+
+#include "text/tokenizer_model.hpp"
 
 namespace heddle {
 
@@ -17,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// Small files that belong to a tokenizer; tokenizer.json repeats what the others have.
+/// Small files that belong to a tokenizer.
 constexpr std::array tokenizer_files{"config.json",
                                      "generation_config.json",
                                      "tokenizer_config.json",
@@ -29,23 +33,29 @@ constexpr std::array tokenizer_files{"config.json",
                                      "source.spm",
                                      "target.spm",
                                      "vocab.json"};
+/// Beside a SentencePiece model, tokenizer.json repeats it.
+constexpr std::array byte_level_files{"tokenizer.json", "merges.txt"};
 
-/// The kinds of vocabularies by the families that have them.
-enum class Kind : std::uint8_t { t5, marian, fairseq, plain, none };
+/// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, or
+/// byte-level BPE.
+enum class Kind : std::uint8_t { t5, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
   return type == "t5" || type == "mt5"          ? Kind::t5
          : type == "marian"                     ? Kind::marian
          : type == "mbart" || type == "m2m_100" ? Kind::fairseq
-         : type == "bart"                       ? Kind::none
                                                 : Kind::plain;
 }
 
-std::map<std::string, std::string> read_files(fs::path const& directory) {
-  std::map<std::string, std::string> files;
+/// Adds the files of these names that the directory has.
+void add_files(fs::path const& directory, std::span<char const* const> names,
+               std::map<std::string, std::string>& files) {
   std::int64_t left = max_origin_bytes;
-  for (char const* const name : tokenizer_files) {
-    if (auto bytes = read_regular(directory / name)) {
+  for (auto const& [name, bytes] : files) {
+    left -= std::ssize(bytes);
+  }
+  for (char const* const name : names) {
+    if (auto bytes = read_regular(directory / name, left + 1)) {
       left -= std::ssize(*bytes);
       if (left < 0) {
         throw DataError(fmt::format("{}: the files of the tokenizer have more than {} MiB", directory.string(),
@@ -54,16 +64,12 @@ std::map<std::string, std::string> read_files(fs::path const& directory) {
       files[name] = std::move(*bytes);
     }
   }
-  return files;
 }
 
 std::string const& file(std::map<std::string, std::string> const& files, char const* name, fs::path const& directory) {
   auto const found = files.find(name);
   if (found == files.end()) {
-    throw DataError(
-        fmt::format("{} does not exist: the vocabulary is read from it; a tokenizer.json alone cannot be "
-                    "imported yet",
-                    (directory / name).string()));
+    throw DataError(fmt::format("{} does not exist: the vocabulary is read from it", (directory / name).string()));
   }
   return found->second;
 }
@@ -107,8 +113,19 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
                                       : fairseq_vocabulary(bytes, tokens, rows);
 }
 
-std::string llama_model(std::map<std::string, std::string> const& files, std::int64_t rows, fs::path const& directory) {
-  std::string const& bytes = file(files, "tokenizer.model", directory);
+/// The model of a family that has either kind; adds the files that only one of them has.
+std::string plain_model(std::map<std::string, std::string>& files, json::object const& config,
+                        fs::path const& directory) {
+  std::int64_t const rows = integer(config, "vocab_size");
+  if (!files.contains("tokenizer.model")) {
+    add_files(directory, byte_level_files, files);
+    if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt"))) {
+      throw DataError(fmt::format(
+          "{}: there is none of tokenizer.model, tokenizer.json, and vocab.json with merges.txt", directory.string()));
+    }
+    return read_byte_level_vocabulary(files, config);
+  }
+  std::string const& bytes = files.at("tokenizer.model");
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
   std::vector<std::string> added;
   for (auto const& [id, text] : added_tokens(files)) {
@@ -119,9 +136,10 @@ std::string llama_model(std::map<std::string, std::string> const& files, std::in
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
-/// The model whose decoder starts from the token that config.json names, if it names one.
+/// The SentencePiece model whose decoder starts from the token that config.json names, if it names one. (A byte-level
+/// vocabulary has it already.)
 std::string with_start_token(std::string const& bytes, json::object const& config) {
-  if (find_key(config, "decoder_start_token_id") == nullptr) {
+  if (is_json(bytes) || find_key(config, "decoder_start_token_id") == nullptr) {
     return bytes;
   }
   SentencePieceModel model = SentencePieceModel::parse(bytes);
@@ -150,10 +168,11 @@ json::object tokenizer_config(char const* tokenizer_class, Vocabulary const& voc
   SpecialIds const& ids = tokenizer.special_ids();
   json::object config{{"tokenizer_class", tokenizer_class},
                       {"bos_token", tokenizer.piece(ids.begin)},
-                      {"eos_token", tokenizer.piece(ids.end)},
-                      {"unk_token", tokenizer.piece(ids.unknown)}};
-  if (ids.padding != SpecialIds::absent) {
-    config["pad_token"] = tokenizer.piece(ids.padding);
+                      {"eos_token", tokenizer.piece(ids.end)}};
+  for (auto const& [key, id] : {std::pair("unk_token", ids.unknown), {"pad_token", ids.padding}}) {
+    if (id != SpecialIds::absent) {
+      config[key] = tokenizer.piece(id);
+    }
   }
   return config;
 }
@@ -170,7 +189,7 @@ std::string vocab_json(Tokenizer const& tokenizer) {
 
 ForeignVocabulary read_vocabulary(Family const& family, json::object const& config, fs::path const& directory) {
   ForeignVocabulary read;
-  read.files = read_files(directory);
+  add_files(directory, tokenizer_files, read.files);
   std::int64_t const rows = integer(config, "vocab_size");
   try {
     switch (kind_of(family)) {
@@ -192,13 +211,8 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
         read.source_model = read.target_model = fairseq_model(read.files, config, directory);
         break;
       case Kind::plain:
-        read.source_model = read.target_model = llama_model(read.files, rows, directory);
+        read.source_model = read.target_model = plain_model(read.files, config, directory);
         break;
-      case Kind::none:
-        throw DataError(
-            fmt::format("{}: models of the family {} have a byte-level BPE vocabulary, which cannot be "
-                        "imported yet",
-                        directory.string(), family.model_type));
     }
     read.source_model = with_start_token(read.source_model, config);
     read.target_model = with_start_token(read.target_model, config);
@@ -234,6 +248,14 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   config["eos_token_id"] = ids.end;
   config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
   std::string const& model = vocabulary.target.model();
+  if (is_json(model)) {
+    bool const encoder = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
+    if (encoder) {
+      config["decoder_start_token_id"] = ids.begin;
+    }
+    return {{"tokenizer.json", tokenizer_json_of(vocabulary.target, encoder)},
+            {"tokenizer_config.json", json::serialize(tokenizer_config("PreTrainedTokenizerFast", vocabulary)) + "\n"}};
+  }
   switch (kind_of(family)) {
     case Kind::t5:
       config["decoder_start_token_id"] = ids.begin;
@@ -248,7 +270,6 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
       files = {{"tokenizer.model", model}};
       break;
     case Kind::fairseq:
-    case Kind::none:
       throw DataError(
           fmt::format("models of the family {} cannot have a vocabulary that was made by heddle prepare; "
                       "--family names another",

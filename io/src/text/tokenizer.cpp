@@ -14,6 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "text/tokenizer_model.hpp"
+
 namespace heddle {
 namespace {
 
@@ -103,31 +105,34 @@ class SampleIterator : public sentencepiece::SentenceIterator {
                                 readable_count(training.vocabulary_size), training.type, message));
 }
 
-}  // namespace
+class SentencePieceTokenizer final : public TokenizerModel {
+ public:
+  explicit SentencePieceTokenizer(std::string model_bytes);
 
-struct Tokenizer::State {
-  sentencepiece::SentencePieceProcessor processor;
-  std::string model;
-  int32_t size = 0;
-  bool by_text = false;  // see end_of_ids_piece
-  SpecialIds ids;
-  std::vector<int32_t> sentinels;
-
-  bool is_word(int32_t id) const {
-    return by_text && processor.IsControl(id) && processor.IdToPiece(id).starts_with(word_prefix);
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<std::int32_t const> tokens) const override;
+  std::string piece(std::int32_t id) const override {
+    std::string const& text = processor_.IdToPiece(id);
+    return is_word(id) ? text.substr(std::string_view(word_prefix).size()) : text;
   }
+
+ private:
+  bool is_word(std::int32_t id) const {
+    return by_text_ && processor_.IsControl(id) && processor_.IdToPiece(id).starts_with(word_prefix);
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  bool by_text_ = false;  // see end_of_ids_piece
 };
 
-Tokenizer Tokenizer::from_model(std::string model_bytes) {
-  auto state = std::make_shared<State>();
-  auto const& processor = state->processor;
-  if (auto const status = state->processor.LoadFromSerializedProto(model_bytes); !status.ok()) {
+SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
+  if (auto const status = processor_.LoadFromSerializedProto(model_bytes); !status.ok()) {
     throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
   }
-  state->model = std::move(model_bytes);
-  int32_t const end_of_ids = processor.PieceToId(end_of_ids_piece);
-  state->by_text = processor.IsControl(end_of_ids);
-  int32_t const size = state->size = state->by_text ? end_of_ids : processor.GetPieceSize();
+  bytes = std::move(model_bytes);
+  int32_t const end_of_ids = processor_.PieceToId(end_of_ids_piece);
+  by_text_ = processor_.IsControl(end_of_ids);
+  size = by_text_ ? end_of_ids : processor_.GetPieceSize();
   auto const require = [&](int32_t id, char const* meaning, char const* option) {
     if (id < 0 || id >= size) {
       throw DataError(fmt::format("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}",
@@ -135,19 +140,70 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
     }
     return id;
   };
-  state->ids = {.begin = require(processor.bos_id(), "begin-of-sentence", "bos"),
-                .end = require(processor.eos_id(), "end-of-sentence", "eos"),
-                .unknown = require(processor.unk_id(), "unknown", "unk"),
-                .padding = processor.pad_id()};
-  int32_t const mask = processor.PieceToId(mask_piece);
-  if (mask != state->ids.unknown) {  // the id of a piece that the model lacks
-    state->ids.mask = mask;
+  ids = {.begin = require(processor_.bos_id(), "begin-of-sentence", "bos"),
+         .end = require(processor_.eos_id(), "end-of-sentence", "eos"),
+         .unknown = require(processor_.unk_id(), "unknown", "unk"),
+         .padding = processor_.pad_id()};
+  int32_t const mask = processor_.PieceToId(mask_piece);
+  if (mask != ids.unknown) {  // the id of a piece that the model lacks
+    ids.mask = mask;
   }
-  for (int32_t id = 0;
-       (id = processor.PieceToId(sentinel_piece(std::ssize(state->sentinels)))) != state->ids.unknown;) {
-    state->sentinels.push_back(id);
+  for (int32_t id = 0; (id = processor_.PieceToId(sentinel_piece(std::ssize(sentinels)))) != ids.unknown;) {
+    sentinels.push_back(id);
   }
-  return Tokenizer(std::move(state));
+}
+
+std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  auto const encode = [&](auto& result) {
+    if (auto const status = processor_.Encode(text, &result); !status.ok()) {
+      throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
+    }
+  };
+  std::vector<int> found;
+  if (!by_text_) {
+    encode(found);
+    return found;
+  }
+  std::vector<std::string> pieces;
+  encode(pieces);
+  for (auto const& piece : pieces) {
+    int32_t id = processor_.PieceToId(piece);
+    if (id == ids.unknown || processor_.IsControl(id)) {
+      id = processor_.PieceToId(word_prefix + piece);
+    }
+    found.push_back(id < size ? id : ids.unknown);
+  }
+  return found;
+}
+
+std::string SentencePieceTokenizer::decode(std::span<std::int32_t const> tokens) const {
+  std::vector<std::string> pieces;
+  bool first = true;
+  for (int32_t const id : tokens) {
+    std::string text = piece(id);
+    bool const word = is_word(id);
+    if (word) {  // SentencePiece takes it for an unknown word, of which it changes nothing
+      for (std::size_t at = 0; (at = text.find(space_symbol, at)) != std::string::npos;) {
+        text.replace(at, space_symbol.size(), " ");
+      }
+      text.erase(0, first && text.starts_with(' ') ? 1 : 0);
+    }
+    first = first && !word && processor_.IsControl(id);
+    pieces.push_back(std::move(text));
+  }
+  std::string text;
+  if (auto const status = processor_.Decode(pieces, &text); !status.ok()) {
+    throw Error(fmt::format("SentencePiece cannot decode {} ids: {}", tokens.size(), status.ToString()));
+  }
+  return text;
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::from_model(std::string model_bytes) {
+  return Tokenizer(is_json(model_bytes)
+                       ? std::shared_ptr<TokenizerModel const>(load_byte_level_bpe(std::move(model_bytes)))
+                       : std::make_shared<SentencePieceTokenizer>(std::move(model_bytes)));
 }
 
 Tokenizer Tokenizer::train(TokenizerTraining const& training) {
@@ -197,26 +253,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
-  auto const encode = [&](auto& result) {
-    if (auto const status = state_->processor.Encode(text, &result); !status.ok()) {
-      throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
-    }
-  };
-  std::vector<int> ids;
-  if (!state_->by_text) {
-    encode(ids);
-    return ids;
-  }
-  std::vector<std::string> pieces;
-  encode(pieces);
-  for (auto const& piece : pieces) {
-    int32_t id = state_->processor.PieceToId(piece);
-    if (id == state_->ids.unknown || state_->processor.IsControl(id)) {
-      id = state_->processor.PieceToId(word_prefix + piece);
-    }
-    ids.push_back(id < size() ? id : state_->ids.unknown);
-  }
-  return ids;
+  return model_->encode(text);
 }
 
 std::string Tokenizer::decode(std::span<int32_t const> ids) const {
@@ -224,46 +261,27 @@ std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   if (wrong != ids.end()) {
     throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", *wrong, size() - 1));
   }
-  std::vector<std::string> pieces;
-  bool first = true;
-  for (int32_t const id : ids) {
-    std::string text = piece(id);
-    bool const word = state_->is_word(id);
-    if (word) {  // SentencePiece takes it for an unknown word, of which it changes nothing
-      for (std::size_t at = 0; (at = text.find(space_symbol, at)) != std::string::npos;) {
-        text.replace(at, space_symbol.size(), " ");
-      }
-      text.erase(0, first && text.starts_with(' ') ? 1 : 0);
-    }
-    first = first && !word && state_->processor.IsControl(id);
-    pieces.push_back(std::move(text));
-  }
-  std::string text;
-  if (auto const status = state_->processor.Decode(pieces, &text); !status.ok()) {
-    throw Error(fmt::format("SentencePiece cannot decode {} ids: {}", ids.size(), status.ToString()));
-  }
-  return text;
+  return model_->decode(ids);
 }
 
 std::string Tokenizer::piece(int32_t id) const {
   if (id < 0 || id >= size()) {
     throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", id, size() - 1));
   }
-  std::string const& text = state_->processor.IdToPiece(id);
-  return state_->is_word(id) ? text.substr(std::string_view(word_prefix).size()) : text;
+  return model_->piece(id);
 }
 
 int32_t Tokenizer::size() const noexcept {
-  return state_->size;
+  return model_->size;
 }
 SpecialIds const& Tokenizer::special_ids() const noexcept {
-  return state_->ids;
+  return model_->ids;
 }
 std::vector<int32_t> const& Tokenizer::sentinels() const noexcept {
-  return state_->sentinels;
+  return model_->sentinels;
 }
 std::string const& Tokenizer::model() const noexcept {
-  return state_->model;
+  return model_->bytes;
 }
 
 bool Vocabulary::joint() const {

@@ -103,12 +103,13 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
     after.read(name, {0, tensor.elements()}, new_values);
     EXPECT_EQ(old_values, new_values) << name;
   }
-  for (char const* const name : {"spiece.model", "source.spm", "tokenizer.model", "tokenizer_config.json"}) {
+  for (char const* const name :
+       {"spiece.model", "source.spm", "tokenizer.model", "tokenizer.json", "tokenizer_config.json"}) {
     EXPECT_EQ(test::read_whole(golden(GetParam()) / name), test::read_whole(directory_ / "back" / name)) << name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest, testing::Values("marian", "t5-v1.1", "nllb", "mistral"));
+INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest, testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe"));
 
 TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   auto const refusal = [&](std::string const& family, std::string const& key, json::value const& value) {

@@ -2,7 +2,7 @@
 """Writes small random models of transformers with the logits that it computes with them (pip: torch, transformers,
 safetensors, sentencepiece), for tests/apps/exchange.
 
-    tests/golden/exchange/make_models.py TEXT
+    tests/golden/exchange/make_models.py TEXT [FAMILY...]
 """
 
 import importlib.machinery
@@ -36,12 +36,16 @@ def main():
              "t5-v1.1": dict(d_model=16, d_kv=6, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2),
              "mistral": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=4,
                              num_key_value_heads=2, sliding_window=4, max_position_embeddings=32,
-                             tie_word_embeddings=True)}
-    for family, sizes in small.items():
+                             tie_word_embeddings=True),
+             "llama-bpe": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                               num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True)}
+    for family in sys.argv[2:] or small:
+        sizes = small[family]
         directory = os.path.join(HERE, family)
         shutil.rmtree(directory, ignore_errors=True)
         model_class, config_class, vocabulary, usual = parity.FAMILIES[family]
-        parity.PIECES = 325 if vocabulary is parity.llama_vocabulary else 90  # 256 are bytes
+        has_bytes = vocabulary in (parity.llama_vocabulary, parity.byte_level_vocabulary)
+        parity.PIECES = 325 if has_bytes else 90  # 256 are bytes
         parity.FAMILIES[family] = (model_class, config_class, vocabulary, {**usual, **sizes})
         model, special = parity.build(family, sys.argv[1], directory)
         for name in os.listdir(directory):

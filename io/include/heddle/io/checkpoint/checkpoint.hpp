@@ -48,7 +48,7 @@ inline constexpr std::int64_t max_origin_bytes = std::int64_t{32} << 20;
 struct CheckpointContents {
   TrainingState state;
   std::string config;                      ///< the resolved configuration, TOML
-  std::string source_model, target_model;  ///< SentencePiece models' bytes
+  std::string source_model, target_model;  ///< the bytes of Tokenizer::model
   std::string instruction_set = {};        ///< "x86-64-v4": what the kernels that computed it used; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
   std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown

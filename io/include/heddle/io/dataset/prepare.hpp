@@ -25,7 +25,7 @@ struct PrepareOptions {
   std::vector<std::string> tags = {};  ///< pieces for [data.corpus.NAME] tag in a new vocabulary (TokenizerTraining)
   int64_t sentinels = 0;               ///< pieces for masked spans in a new vocabulary (TokenizerTraining)
   bool separate_vocabularies = false;
-  std::optional<std::filesystem::path> source_model;  ///< an existing SentencePiece model instead of a new one
+  std::optional<std::filesystem::path> source_model;  ///< an existing vocabulary instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is

@@ -9,7 +9,7 @@
 
 namespace heddle {
 
-/// Another system's vocabulary as SentencePiece models whose ids are that system's, and the files that it came in.
+/// Another system's vocabulary as models for Tokenizer whose ids are that system's, and the files that it came in.
 struct ForeignVocabulary {
   std::string source_model, target_model;
   std::map<std::string, std::string> files;  ///< for CheckpointContents::origin: by name, config.json among them

@@ -33,10 +33,14 @@ struct TokenizerTraining {
 inline constexpr char const* end_of_ids_piece = "<end_of_ids>";
 inline constexpr char const* word_prefix = "<word>";
 
-/// Converts text to token ids and back: a SentencePiece model as a value (copies share it; it never changes).
+struct TokenizerModel;
+
+/// Converts text to token ids and back: a vocabulary as a value (copies share it; it never changes). It is a
+/// SentencePiece model, or byte-level BPE as Hugging Face's tokenizer.json describes it (GPT-2, BART, Llama 3, Qwen).
 class Tokenizer {
  public:
-  /// Throws DataError when the bytes are not a SentencePiece model or have no unknown, begin or end piece.
+  /// The bytes are a SentencePiece model, or what `byte_level_vocabulary` makes of a tokenizer.json. Throws DataError
+  /// for others, and for a vocabulary without begin or end piece; a SentencePiece model has an unknown one, too.
   static Tokenizer from_model(std::string model_bytes);
 
   /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.
@@ -44,13 +48,13 @@ class Tokenizer {
   /// the largest that they can) or that does not hold their characters (naming the smallest that does).
   static Tokenizer train(TokenizerTraining const& training);
 
-  /// Token ids, without begin and end.
+  /// Token ids, without begin and end. No text is read as a special piece.
   std::vector<int32_t> encode(std::string_view text) const;
 
   /// Decodes the text; special ids are left out. Throws Error for an id outside [0, size()).
   std::string decode(std::span<int32_t const> ids) const;
 
-  /// The piece as the vocabulary has it: "▁house", "</s>". Throws Error for an id outside [0, size()).
+  /// The piece as the vocabulary has it: "▁house", "Ġhouse", "</s>". Throws Error for an id outside [0, size()).
   std::string piece(int32_t id) const;
 
   int32_t size() const noexcept;
@@ -59,13 +63,12 @@ class Tokenizer {
   /// The ids of the pieces <extra_id_0>, <extra_id_1>, … that the vocabulary has.
   std::vector<int32_t> const& sentinels() const noexcept;
 
-  /// The serialised model, as SentencePiece's own tools read it.
+  /// The bytes that it was made from; SentencePiece's own tools read those of its models.
   std::string const& model() const noexcept;
 
  private:
-  struct State;
-  explicit Tokenizer(std::shared_ptr<State const> state) : state_(std::move(state)) {}
-  std::shared_ptr<State const> state_;
+  explicit Tokenizer(std::shared_ptr<TokenizerModel const> model) : model_(std::move(model)) {}
+  std::shared_ptr<TokenizerModel const> model_;
 };
 
 /// The source's and the target's tokenizer.

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace heddle {
+
+/// GPT-2's alphabet, a printable character for each byte: the text of its pieces for bytes.
+std::string in_byte_alphabet(std::string_view bytes);
+/// The way back; nothing if a character is not of the alphabet.
+std::optional<std::string> from_byte_alphabet(std::string_view text);
+
+/// Byte-pair encoding (Sennrich et al. 2016) of the bytes of words: the pair of neighbours whose merge was learned
+/// first is merged, of equal ones the leftmost, until no pair is left that was learned.
+class BytePairs {
+ public:
+  /// `ids` are the pieces' ids by their bytes; each byte is a piece. Throws DataError for a byte that is none.
+  explicit BytePairs(std::unordered_map<std::string, std::int32_t> ids);
+
+  /// The next merge, of pieces by their bytes. Throws DataError if they or what they are together is no piece.
+  void add_merge(std::string const& left, std::string const& right);
+
+  /// The id of a piece by its bytes.
+  std::optional<std::int32_t> find(std::string const& bytes) const;
+
+  /// Appends the ids of a word, of less than 4 GiB.
+  void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
+
+ private:
+  struct Merge {
+    std::uint32_t rank;
+    std::int32_t id;
+  };
+  std::int32_t require(std::string const& bytes) const;
+  Merge const* merge_of(std::int32_t left, std::int32_t right) const;
+
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::array<std::int32_t, 256> bytes_{};
+  std::unordered_map<std::uint64_t, Merge> merges_;  // by both ids
+  std::uint32_t rank_ = 0;                           // of the next one
+};
+
+}  // namespace heddle

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// Brings texts into a normal form of Unicode and cuts them into words by regular expressions (ICU's). One object may
+/// be used by several threads.
+class TextSplitter {
+ public:
+  /// An expression whose matches are words of their own, and so is what lies between two matches.
+  struct Pattern {
+    std::string text;
+    bool literal = false;  ///< not an expression but the text itself
+  };
+
+  /// Each pattern cuts the words of the one before it. `normal_form`: "NFC", "NFD", "NFKC", "NFKD" or "" (texts stay as
+  /// they are). Throws DataError for another form, an expression that cannot be used, or one with an escape that means
+  /// something else in the Oniguruma library, for which these expressions are written.
+  TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form);
+  ~TextSplitter();
+
+  /// Bytes that are not UTF-8 become U+FFFD, here and in `split`.
+  std::string normalize(std::string_view text) const;
+
+  /// Calls `take` for each word, in order: together they are the text. Throws DataError where an expression takes too
+  /// much time or memory with this text.
+  void split(std::string_view text, std::function<void(std::string_view)> const& take) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State const> state_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// A kind of vocabulary: what Tokenizer's copies share. Its functions may be called from several threads.
+struct TokenizerModel {
+  TokenizerModel() = default;
+  TokenizerModel(TokenizerModel const&) = delete;
+  TokenizerModel& operator=(TokenizerModel const&) = delete;
+  virtual ~TokenizerModel() = default;
+
+  /// As Tokenizer's functions; ids are inside [0, size).
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
+  virtual std::string piece(std::int32_t id) const = 0;
+
+  std::string bytes;  ///< that it was made from
+  std::int32_t size = 0;
+  SpecialIds ids;
+  std::vector<std::int32_t> sentinels;
+};
+
+/// Whether a vocabulary's bytes are those of `load_byte_level_bpe`; else they are a SentencePiece model.
+bool is_json(std::string_view bytes) noexcept;
+
+/// A byte-level BPE vocabulary: Hugging Face's tokenizer.json and its member "heddle" (see
+/// byte_level_vocabularies.hpp). Throws DataError for a document that is no such vocabulary, and for a tokenizer that
+/// does more than this one does.
+std::unique_ptr<TokenizerModel> load_byte_level_bpe(std::string bytes);
+
+}  // namespace heddle
