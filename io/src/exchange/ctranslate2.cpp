@@ -301,7 +301,7 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
                     {"eos_token", vocabulary.target.piece(ids.end)},
                     {"layer_norm_epsilon", config.model.norm_epsilon},
                     {"multi_query_attention", false},
-                    {"unk_token", vocabulary.target.piece(ids.unknown)}};
+                    {"unk_token", ids.unknown == SpecialIds::absent ? "" : vocabulary.target.piece(ids.unknown)}};
   if (alone) {
     write_json(directory / "vocabulary.json", pieces_of(vocabulary.target));
   } else {
