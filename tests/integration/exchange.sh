@@ -65,7 +65,7 @@ grep -q '"architectures":\["MarianMTModel"\]' ours.out/config.json || fail "it i
 ends 0 "$HEDDLE" import ours.out --out ours.again
 ends 78 "$HEDDLE" export ours --out ours.t5 --family t5
 grep -q "model.biases = true: a model of the family t5 has false" log || fail "the key is not named"
-[ ! -e ours.t5 ] && [ ! -e ours.t5.part ] || fail "a refused export left files"
+[ -z "$(find . -name 'ours.t5*')" ] || fail "a refused export left files"
 
 # Files that cannot be used: nothing is left, and the reason is named.
 ends 78 "$HEDDLE" export marian --out marian.back

@@ -1,6 +1,7 @@
 #include "exporting.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/json.hpp>
@@ -12,7 +13,6 @@
 #include <heddle/io/exchange/safetensors.hpp>
 #include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <optional>
 
 #include "exchange/importing.hpp"
 #include "exchange/probe.hpp"
@@ -25,22 +25,28 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// A directory that is removed again unless it gets its name.
-class PendingDirectory {
+/// A new directory beside its target, removed again unless it gets the target's name. What another process left there
+/// is not touched.
+class NewDirectory {
  public:
-  explicit PendingDirectory(fs::path const& target) : target_(target), path_(target.string() + ".part") {
+  explicit NewDirectory(fs::path const& target)
+      : target_(target), path_(fmt::format("{}.part-{}", target.string(), ::getpid())) {
     if (fs::exists(fs::symlink_status(target))) {
       throw ConfigError(fmt::format("--out {} exists; name a new directory", target.string()));
     }
-    fs::remove_all(path_);
-    make_directory(path_);
+    if (target.has_parent_path()) {
+      make_directory(target.parent_path());
+    }
+    if (std::error_code error; !fs::create_directory(path_, error)) {
+      throw Error(fmt::format("{} cannot be made: {}", path_.string(), error ? error.message() : "it exists"));
+    }
   }
-  ~PendingDirectory() {
+  ~NewDirectory() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
-  PendingDirectory(PendingDirectory const&) = delete;
-  PendingDirectory& operator=(PendingDirectory const&) = delete;
+  NewDirectory(NewDirectory const&) = delete;
+  NewDirectory& operator=(NewDirectory const&) = delete;
 
   fs::path const& path() const { return path_; }
   void publish() const { fs::rename(path_, target_); }
@@ -132,7 +138,7 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
 }  // namespace
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
-  PendingDirectory const directory(options.directory);
+  NewDirectory const directory(options.directory);
   auto const opened = open_checkpoints(options.model);
   Checkpoint const& checkpoint = opened.checkpoints.front();
   Config const config = stored_config(checkpoint, options.model.overrides);

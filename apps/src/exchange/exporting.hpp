@@ -29,8 +29,8 @@ struct ExportedModel {
 
 /// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it. It appears in its directory when
 /// it is complete and, except for CTranslate2, has been read back and gives the same logits on a probe batch. Throws
-/// ConfigError for a model that no family has, which names the key that stands in the way, Error where the directory
-/// exists or the logits differ.
+/// UsageError for an unknown format, ConfigError where the directory exists and for a model that no family has, which
+/// names the key that stands in the way, Error where the logits differ. For one rank.
 ExportedModel export_model(Execution& execution, ExportOptions const& options);
 
 }  // namespace heddle

@@ -63,7 +63,7 @@ Config config_of(std::vector<std::string> settings, fs::path const& run, std::ve
 
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
-  auto const text = read_regular(path);
+  auto const text = read_regular(path, max_origin_bytes);  // of a longer one the end, which is not JSON
   if (!text) {
     throw DataError(
         fmt::format("{} does not exist; expected a directory with a model as transformers' "

@@ -102,13 +102,23 @@ std::optional<std::string> our_value(std::map<std::string, std::string> const& v
   return std::nullopt;
 }
 
-/// As our_value, with what stands for an option that is not set.
-std::optional<std::string> our_value(Family const& family, Config const& config, std::string const& key) {
-  auto value = our_value(key_values(config), key);
+/// The values of our keys, with those that stand for options which are not set.
+struct OurValues {
+  Family const& family;
+  ModelConfig const& model;
+  std::map<std::string, std::string> given;
+
+  OurValues(Family const& of, Config const& config) : family(of), model(config.model), given(key_values(config)) {}
+  /// The value of a key, as the other our_value finds it; nothing if no value stands for it.
+  std::optional<std::string> of(std::string const& key) const;
+};
+
+std::optional<std::string> OurValues::of(std::string const& key) const {
+  auto value = our_value(given, key);
   if (!value) {
     auto const rule =
         std::ranges::find_if(family.keys, [&](KeyRule const& each) { return each.ours == key && each.unset; });
-    value = rule == family.keys.end() ? std::nullopt : std::optional(std::to_string(rule->unset(config.model)));
+    value = rule == family.keys.end() ? std::nullopt : std::optional(std::to_string(rule->unset(model)));
   }
   return value;
 }
@@ -122,9 +132,11 @@ bool is_free(std::string const& key) {
 /// Throws ConfigError for a key of ours that the config.json made of them does not give back.
 void require_expressed(Family const& family, Config const& config, json::object const& made) {
   Config const again = parse_config("", "config.json", settings_of(family, made));
+  OurValues const before(family, config);
+  OurValues const after(family, again);
   std::set<std::string> keys;
-  for (Config const& each : {config, again}) {
-    for (auto const& [key, value] : key_values(each)) {
+  for (OurValues const* const each : {&before, &after}) {
+    for (auto const& [key, value] : each->given) {
       keys.insert(key);
     }
   }
@@ -140,8 +152,8 @@ void require_expressed(Family const& family, Config const& config, json::object 
                       });
   };
   for (std::string const& key : keys) {
-    auto const wanted = our_value(family, config, key);
-    auto const possible = our_value(family, again, key);
+    auto const wanted = before.of(key);
+    auto const possible = after.of(key);
     if (!is_free(key) && is_used(key) && wanted != possible) {
       throw ConfigError(fmt::format("{} = {}: a model of the family {} has {}", key, wanted.value_or("(not set)"),
                                     family.model_type, possible.value_or("no such key")));
@@ -216,6 +228,7 @@ json::object config_json(Family const& family, Config const& config) {
   json::object made{{"architectures", json::array{json::string(family.architecture)}},
                     {"model_type", json::string(family.model_type)},
                     {"torch_dtype", "float32"}};
+  OurValues const values(family, config);
   for (KeyRule const& rule : family.keys) {
     std::string_view const name = split(rule.theirs, '|').front();
     if (made.contains(name) || name.find('.') != name.npos) {
@@ -225,7 +238,7 @@ json::object config_json(Family const& family, Config const& config) {
       made[name] = json::parse(rule.values.front().theirs);
       continue;
     }
-    auto const ours = our_value(family, config, std::string(rule.ours));
+    auto const ours = values.of(std::string(rule.ours));
     if (!ours) {
       continue;
     }

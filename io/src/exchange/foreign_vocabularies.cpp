@@ -9,17 +9,16 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "text/tokenizer_model.hpp"
+
 namespace heddle {
 namespace {
 
 using Type = SentencePiece::Type;
 
-/// A file may ask for so many ids: eight times those of the largest vocabularies that are known.
-constexpr std::int64_t max_ids = std::int64_t{1} << 21;
-
 /// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
-  if (rows != 0 && (rows < size || rows > max_ids)) {
+  if (rows != 0 && (rows < size || rows > max_foreign_ids)) {
     throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
   }
   std::vector<std::string> texts;
@@ -59,7 +58,7 @@ std::string extended_vocabulary(std::string_view bytes, std::vector<std::string>
 
 std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
-  if (extra_ids < 0 || extra_ids > max_ids) {
+  if (extra_ids < 0 || extra_ids > max_foreign_ids) {
     throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
   }
   std::vector<std::string> sentinels;
@@ -73,7 +72,7 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
 
 std::string pegasus_vocabulary(std::string_view bytes, std::int64_t offset, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
-  if (offset < 2 || offset > max_ids) {
+  if (offset < 2 || offset > max_foreign_ids) {
     throw DataError(fmt::format("a Pegasus vocabulary with the offset {}", offset));
   }
   auto special = model.special();

@@ -225,9 +225,9 @@ class ByteLevelBpe final : public TokenizerModel {
   /// Sets a piece's text. Throws DataError if another piece has its id.
   Piece& set_piece(json::value const& number, std::string const& text) {
     auto const id = number.as_int64();
-    if (text.empty() || id < 0 || id >= max_ids) {
+    if (text.empty() || id < 0 || id >= max_foreign_ids) {
       throw DataError(
-          fmt::format("the piece \"{}\" is empty or has the id {}; expected 0 to {}", text, id, max_ids - 1));
+          fmt::format("the piece \"{}\" is empty or has the id {}; expected 0 to {}", text, id, max_foreign_ids - 1));
     }
     auto const index = static_cast<std::size_t>(id);
     pieces_.resize(std::max(pieces_.size(), index + 1));
@@ -284,7 +284,7 @@ class ByteLevelBpe final : public TokenizerModel {
   void read_special(json::object const& special) {
     json::value const* const rows = member(special, "rows");
     std::int64_t const count = rows == nullptr ? std::ssize(pieces_) : rows->as_int64();
-    if (count < std::ssize(pieces_) || count > max_ids) {
+    if (count < std::ssize(pieces_) || count > max_foreign_ids) {
       throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", count, pieces_.size()));
     }
     pieces_.resize(static_cast<std::size_t>(count));
@@ -365,9 +365,6 @@ class ByteLevelBpe final : public TokenizerModel {
     }
     return known_[word] = std::move(tokens);
   }
-
-  /// A file may ask for so many ids: eight times those of the largest vocabularies that are known.
-  static constexpr std::int64_t max_ids = std::int64_t{1} << 21;
 
   bool ignores_merges_;  ///< for words that are pieces
   bool normalizes_ = false;

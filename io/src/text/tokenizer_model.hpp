@@ -17,7 +17,7 @@ struct TokenizerModel {
   TokenizerModel& operator=(TokenizerModel const&) = delete;
   virtual ~TokenizerModel() = default;
 
-  /// As Tokenizer's functions; ids are inside [0, size).
+  // Tokenizer documents these functions. Ids are inside [0, size).
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
   virtual std::string piece(std::int32_t id) const = 0;
@@ -27,6 +27,9 @@ struct TokenizerModel {
   SpecialIds ids;
   std::vector<std::int32_t> sentinels;
 };
+
+/// The maximum number of ids of a vocabulary that comes from another system: eight times those of the largest known.
+inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;
 
 /// Whether a vocabulary's bytes are those of `load_byte_level_bpe`; else they are a SentencePiece model.
 bool is_json(std::string_view bytes) noexcept;
