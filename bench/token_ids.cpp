@@ -2,8 +2,8 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <iostream>
 #include <iterator>
 #include <string>

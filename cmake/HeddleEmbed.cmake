@@ -1,5 +1,5 @@
 # heddle_embed_plugins(TARGET DIRECTORY): compiles the files of the example plug-ins below DIRECTORY into TARGET, as
-# apps/src/commands/plugin_templates.hpp declares them.
+# apps/src/tools/plugin_templates.hpp declares them.
 function(heddle_embed_plugins target directory)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE "${directory}" "${directory}/*/*")
   set(entries "")
@@ -12,7 +12,7 @@ function(heddle_embed_plugins target directory)
   endforeach()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/plugin_templates.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "commands/plugin_templates.hpp"
+#include "tools/plugin_templates.hpp"
 
 namespace heddle {
 namespace {

@@ -10,13 +10,13 @@
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
-#include <heddle/io/exchange/safetensors.hpp>
-#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 
+#include "checkpoints/checkpoint.hpp"
 #include "exchange/importing.hpp"
 #include "exchange/probe.hpp"
-#include "training/checkpoint.hpp"
 
 namespace heddle {
 

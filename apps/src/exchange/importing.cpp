@@ -7,9 +7,9 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
-#include <heddle/io/exchange/safetensors.hpp>
-#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <memory>
 
 #include "registration.hpp"

@@ -7,8 +7,8 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 
+#include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
-#include "training/checkpoint.hpp"
 
 namespace heddle {
 namespace {

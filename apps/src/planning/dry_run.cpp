@@ -10,13 +10,13 @@
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
+#include "checkpoints/checkpoint.hpp"
+#include "checkpoints/initialization.hpp"
 #include "plan_session.hpp"
 #include "report/mesh.hpp"
 #include "report/run_text.hpp"
 #include "run_directory/run_directory.hpp"
-#include "training/checkpoint.hpp"
 #include "training/config_check.hpp"
-#include "training/initialization.hpp"
 
 namespace heddle {
 

@@ -19,7 +19,7 @@
 #include <heddle/io/samples/training_data.hpp>
 #include <utility>
 
-#include "checkpoint.hpp"
+#include "checkpoints/checkpoint.hpp"
 #include "validation/attention_maps.hpp"
 #include "validation/validation.hpp"
 #include "watched_micro_batches.hpp"

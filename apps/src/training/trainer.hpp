@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_keeper.hpp"
+#include "checkpoints/checkpoint_keeper.hpp"
+#include "checkpoints/initialization.hpp"
 #include "command_line/train_options.hpp"
-#include "initialization.hpp"
 #include "kernels/cache.hpp"
 #include "loss_watch.hpp"
 #include "report/run_report.hpp"

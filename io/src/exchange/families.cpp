@@ -1,299 +1,36 @@
-#include <array>
 #include <boost/json.hpp>
-#include <cmath>
-#include <heddle/core/base/activation_functions.hpp>
-#include <heddle/io/exchange/family.hpp>
-#include <string>
+#include <utility>
 
-// One table for each family: all that a new one needs, if the layers can compute its models. A row of `keys` without a
-// key of ours names values that the layers can compute; a model with another value is refused.
+#include "exchange/family_tables.hpp"
 
 namespace heddle {
 
-namespace {
-
-namespace json = boost::json;
-using Rules = std::vector<TensorRule>;
-using Names = std::array<std::string, 4>;  ///< of the projections: queries, keys, values, output
-
-std::int64_t columns_of_head(ModelConfig const& model) {
-  return model.d_model / model.heads;
-}
-std::int64_t all_heads(ModelConfig const& model) {
-  return model.heads;
-}
-bool gated(ModelConfig const& model) {
-  return is_gated_activation(model.activation);
-}
-bool plain(ModelConfig const& model) {
-  return !gated(model);
-}
-bool tied(ModelConfig const& model) {
-  return model.tie_embeddings;
-}
-bool untied(ModelConfig const& model) {
-  return !tied(model);
-}
-
-/// A projection or a norm.
-void add(Rules& rules, std::string const& theirs, std::string const& ours, TensorChange const& change = {}) {
+void add(TensorRules& rules, std::string const& theirs, std::string const& ours, TensorChange const& change) {
   rules.push_back({theirs + ".weight", ours + ".weight", change});
   rules.push_back({theirs + ".bias", ours + ".bias"});
 }
 
-void add_attention(Rules& rules, std::string const& theirs, std::string const& ours, Names const& names) {
-  Names const own{"q", "k", "v", "out"};
+void add_attention(TensorRules& rules, std::string const& theirs, std::string const& ours,
+                   ProjectionNames const& names) {
+  ProjectionNames const own{"q", "k", "v", "out"};
   for (std::size_t index = 0; index < own.size(); ++index) {
     add(rules, theirs + "." + names.at(index), ours + "." + own.at(index));
   }
 }
 
-bool is_true(json::object const& config, char const* key, bool absent) {
-  json::value const* const found = find_key(config, key);
+bool is_true(boost::json::object const& config, char const* key, bool absent) {
+  boost::json::value const* const found = find_key(config, key);
   return found == nullptr || !found->is_bool() ? absent : found->get_bool();
 }
 
-/// T5 v1.0 multiplies the decoder's output by d_model^-0.5; here the last norm does.
-double scale_of_t5(json::object const& config) {
-  bool const scaled = config.at("model_type") == "t5" &&
-                      is_true(config, "scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
-  return scaled ? 1 / std::sqrt(config.at("d_model").to_number<double>()) : 1;
-}
-
-/// transformers 5 writes tie_word_embeddings = true for every model, and earlier ones may have the shared table twice.
-void complete_t5(json::object& config, std::map<std::string, ForeignTensor> const& tensors) {
-  bool const own_output = tensors.contains("lm_head.weight") &&
-                          (config.contains("dense_act_fn") || !is_true(config, "tie_word_embeddings", true));
-  config.emplace("scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
-  config["tie_word_embeddings"] = !own_output;
-}
-
-Rules tensors_of_t5() {
-  Rules rules{{"shared.weight", "embedding.weight"}, {"lm_head.weight", "output.weight"}};
-  Names const names{"q", "k", "v", "o"};
-  for (std::string const stack : {"encoder", "decoder"}) {
-    std::string const ours = stack + ".layers.{}.";
-    std::string const theirs = stack + ".block.{}.layer.";
-    rules.push_back({stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                     stack + ".attention_bias.weight",
-                     {.transposed = true}});
-    add_attention(rules, theirs + "0.SelfAttention", ours + "self_attention", names);
-    add(rules, theirs + "0.layer_norm", ours + "self_attention.norm");
-    if (stack == "decoder") {
-      add_attention(rules, theirs + "1.EncDecAttention", ours + "cross_attention", names);
-      add(rules, theirs + "1.layer_norm", ours + "cross_attention.norm");
-    }
-    std::string const last = stack == "decoder" ? "2." : "1.";
-    std::string const dense = theirs + last + "DenseReluDense.";
-    rules.push_back({dense + "wi.weight", ours + "feed_forward.up.weight", {}, plain});
-    rules.push_back({dense + "wi_0.weight", ours + "feed_forward.gate.weight", {}, gated});
-    rules.push_back({dense + "wi_1.weight", ours + "feed_forward.up.weight", {}, gated});
-    add(rules, dense + "wo", ours + "feed_forward.down");
-    add(rules, theirs + last + "layer_norm", ours + "feed_forward.norm");
-  }
-  add(rules, "encoder.final_layer_norm", "encoder.norm");
-  add(rules, "decoder.final_layer_norm", "decoder.norm", {.scale = scale_of_t5});
-  return rules;
-}
-
-/// T5 (Raffel et al. 2020), T5 v1.1, Flan-T5; mT5 (Xue et al. 2021).
-Family t5(std::string_view model_type, std::string_view architecture) {
-  return {
-      .model_type = model_type,
-      .architecture = architecture,
-      .settings = {"model.norm=pre", "model.norm_kind=rms", "model.biases=false", "model.positions=relative_buckets",
-                   "model.scale_embedding=false", "model.encoder.self_attention.score=dot_product",
-                   "model.decoder.self_attention.score=dot_product", "model.decoder.cross_attention.score=dot_product"},
-      .keys = {{"is_encoder_decoder", "", "true", {{"true", ""}}},
-               {"d_model", "model.d_model", "512"},
-               {"d_ff", "model.d_ff", "2048"},
-               {"num_heads", "model.heads", "8"},
-               {"num_layers", "model.encoder_layers", "6"},
-               {"num_decoder_layers", "model.decoder_layers", "@num_layers"},
-               {"d_kv", "model.encoder.self_attention.head_dim", "64", {}, 0, columns_of_head},
-               {"d_kv", "model.decoder.self_attention.head_dim", "64", {}, 0, columns_of_head},
-               {"d_kv", "model.decoder.cross_attention.head_dim", "64", {}, 0, columns_of_head},
-               {"relative_attention_num_buckets", "model.position_buckets", "32"},
-               {"relative_attention_max_distance", "model.max_distance", "128"},
-               {"layer_norm_epsilon", "model.norm_epsilon", "1e-6"},
-               {"dropout_rate", "model.dropout", "0.1"},
-               {"feed_forward_proj",
-                "model.activation",
-                "\"relu\"",
-                {{"\"relu\"", "relu"}, {"\"gated-gelu\"", "geglu_tanh"}, {"\"gated-silu\"", "swiglu"}}},
-               {"tie_word_embeddings", "model.tie_embeddings", "true"},
-               {"tie_word_embeddings", "model.share_embeddings", "true", {{"true", "false"}, {"false", "true"}}},
-               {"n_positions", "model.max_length", "512"}},
-      .tensors = tensors_of_t5(),
-      .ignored = {"*.embed_tokens.weight", "lm_head.weight",
-                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
-      .complete = complete_t5};
-}
-
-/// The names of fairseq (Ott et al. 2019), as transformers has them.
-Rules tensors_of_fairseq() {
-  Rules rules{{"model.shared.weight", "embedding.weight"}, {"final_logits_bias", "output.bias", {.one_row = true}}};
-  Names const names{"q_proj", "k_proj", "v_proj", "out_proj"};
-  for (std::string const stack : {"encoder", "decoder"}) {
-    std::string const ours = stack + ".layers.{}.";
-    std::string const theirs = "model." + stack + ".layers.{}.";
-    rules.push_back({"model." + stack + ".embed_positions.weight", stack + ".positions.weight", {.skipped_rows = 2}});
-    add(rules, "model." + stack + ".layernorm_embedding", stack + ".embedding_norm");
-    add_attention(rules, theirs + "self_attn", ours + "self_attention", names);
-    add(rules, theirs + "self_attn_layer_norm", ours + "self_attention.norm");
-    add_attention(rules, theirs + "encoder_attn", ours + "cross_attention", names);
-    add(rules, theirs + "encoder_attn_layer_norm", ours + "cross_attention.norm");
-    add(rules, theirs + "fc1", ours + "feed_forward.up");
-    add(rules, theirs + "fc2", ours + "feed_forward.down");
-    add(rules, theirs + "final_layer_norm", ours + "feed_forward.norm");
-    add(rules, "model." + stack + ".layer_norm", stack + ".norm");
-  }
-  return rules;
-}
-
-std::vector<KeyRule> keys_of_fairseq() {
-  return {{"is_encoder_decoder", "", "true", {{"true", ""}}},
-          {"tie_word_embeddings", "", "true", {{"true", ""}}},
-          {"d_model", "model.d_model", "1024"},
-          {"encoder_layers", "model.encoder_layers", "12"},
-          {"decoder_layers", "model.decoder_layers", "12"},
-          {"encoder_attention_heads", "model.encoder.heads", "16"},
-          {"encoder_attention_heads", "model.heads", "16"},
-          {"decoder_attention_heads", "model.decoder.heads", "16"},
-          {"encoder_ffn_dim", "model.encoder.d_ff", "4096"},
-          {"encoder_ffn_dim", "model.d_ff", "4096"},
-          {"decoder_ffn_dim", "model.decoder.d_ff", "4096"},
-          {"activation_function",
-           "model.activation",
-           "\"gelu\"",
-           {{"\"relu\"", "relu"},
-            {"\"gelu\"", "gelu"},
-            {"\"gelu_new\"", "gelu_tanh"},
-            {"\"gelu_pytorch_tanh\"", "gelu_tanh"},
-            {"\"silu\"", "silu"},
-            {"\"swish\"", "silu"}}},
-          {"dropout", "model.dropout", "0.1"},
-          {"attention_dropout", "model.attention_dropout", "0.0"},
-          {"activation_dropout", "model.activation_dropout", "0.0"},
-          {"max_position_embeddings", "model.max_length", "1024"},
-          {"scale_embedding", "model.scale_embedding", "false"}};
-}
-
-/// Marian (Junczys-Dowmunt et al. 2018) and OPUS-MT (Tiedemann & Thottingal 2020), as transformers converts them; BART
-/// (Lewis et al. 2020), mBART (Liu et al. 2020); M2M100 (Fan et al. 2021), NLLB (NLLB Team 2022).
-Family fairseq(std::string_view model_type, std::string_view architecture, std::vector<std::string_view> settings) {
-  std::vector<KeyRule> keys = keys_of_fairseq();
-  if (model_type == "m2m_100") {  // its classes have other defaults
-    for (KeyRule& rule : keys) {
-      rule.absent = rule.theirs == "activation_function" ? "\"relu\""
-                    : rule.theirs == "scale_embedding"   ? "true"
-                    : rule.theirs == "attention_dropout" ? "0.1"
-                                                         : rule.absent;
-    }
-  }
-  if (model_type == "marian") {
-    keys.push_back({"share_encoder_decoder_embeddings", "", "true", {{"true", ""}}});
-    keys.push_back({"normalize_before", "", "false", {{"false", ""}}});
-    keys.push_back({"add_final_layer_norm", "", "false", {{"false", ""}}});
-    keys.push_back({"normalize_embedding", "model.embedding_norm", "false"});
-    keys.push_back({"static_position_embeddings", "", "true", {{"true", ""}}});
-  }
-  return {.model_type = model_type,
-          .architecture = architecture,
-          .settings = std::move(settings),
-          .keys = std::move(keys),
-          .tensors = tensors_of_fairseq(),
-          .ignored = {"*.embed_tokens.weight", "lm_head.weight", "*.embed_positions.weight",
-                      "*.embed_positions.weights", "final_logits_bias"}};
-}
-
-/// Gemma's norms multiply by 1 + weight.
-Rules tensors_of_llama(double added_to_norms) {
-  TensorChange const norm{.added = added_to_norms};
-  Rules rules{{"model.embed_tokens.weight", "embedding.weight", {}, tied},
-              {"model.embed_tokens.weight", "decoder.embedding.weight", {}, untied},
-              {"lm_head.weight", "output.weight"}};
-  std::string const theirs = "model.layers.{}.";
-  std::string const ours = "decoder.layers.{}.";
-  add_attention(rules, theirs + "self_attn", ours + "self_attention", {"q_proj", "k_proj", "v_proj", "o_proj"});
-  add(rules, theirs + "input_layernorm", ours + "self_attention.norm", norm);
-  for (std::string const projection : {"gate", "up", "down"}) {
-    add(rules, theirs + "mlp." + projection + "_proj", ours + "feed_forward." + projection);
-  }
-  add(rules, theirs + "post_attention_layernorm", ours + "feed_forward.norm", norm);
-  add(rules, "model.norm", "decoder.norm", norm);
-  return rules;
-}
-
-/// Llama (Touvron et al. 2023), Mistral (Jiang et al. 2023), Gemma (Gemma Team 2024).
-Family llama(std::string_view model_type, std::string_view architecture) {
-  bool const gemma = model_type == "gemma";
-  Family family{
-      .model_type = model_type,
-      .architecture = architecture,
-      .settings = {"model.stacks=[\"decoder\"]", "model.norm=pre", "model.norm_kind=rms", "model.positions=rotary",
-                   "model.position_layout=halves", "model.biases=false",
-                   gemma ? "model.scale_embedding=true" : "model.scale_embedding=false", "model.dropout=0.0"},
-      .keys =
-          {{"hidden_size", "model.d_model"},
-           {"intermediate_size", "model.d_ff"},
-           {"num_hidden_layers", "model.decoder_layers"},
-           {"num_attention_heads", "model.heads"},
-           {"num_key_value_heads", "model.decoder.self_attention.kv_heads", "@num_attention_heads", {}, 0, all_heads},
-           {"head_dim", "model.decoder.self_attention.head_dim", "", {}, 0, columns_of_head},
-           {"rms_norm_eps", "model.norm_epsilon", "1e-6"},
-           {"rope_theta|rope_parameters.rope_theta", "model.rotary_base", "10000.0"},
-           {"rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
-            "",
-            "\"default\"",
-            {{"\"default\"", ""}}},
-           {"attention_bias", "", "false", {{"false", ""}}},
-           {"mlp_bias", "", "false", {{"false", ""}}},
-           {"attention_dropout", "model.attention_dropout", "0.0"},
-           {"max_position_embeddings", "model.max_length", "2048"},
-           {"tie_word_embeddings", "model.tie_embeddings", gemma ? "true" : "false"}},
-      .tensors = tensors_of_llama(gemma ? 1 : 0),
-      .ignored = {"lm_head.weight", "*.rotary_emb.inv_freq"}};
-  if (gemma) {
-    family.keys.push_back(
-        {"hidden_activation|hidden_act",
-         "model.activation",
-         "\"gelu_pytorch_tanh\"",
-         {{"\"gelu_pytorch_tanh\"", "geglu_tanh"}, {"\"gelu\"", "geglu_tanh"}, {"\"gelu_new\"", "geglu_tanh"}}});
-  } else {
-    family.keys.push_back({"hidden_act",
-                           "model.activation",
-                           "\"silu\"",
-                           {{"\"silu\"", "swiglu"},
-                            {"\"gelu\"", "geglu"},
-                            {"\"gelu_pytorch_tanh\"", "geglu_tanh"},
-                            {"\"relu\"", "reglu"}}});
-  }
-  if (model_type == "mistral") {
-    family.keys.push_back({"sliding_window", "model.decoder.self_attention.window", "", {}, 1});
-  }
-  return family;
-}
-
-}  // namespace
-
 std::span<Family const> families() {
-  static std::vector<Family> const all{
-      t5("t5", "T5ForConditionalGeneration"),
-      t5("mt5", "MT5ForConditionalGeneration"),
-      fairseq("marian", "MarianMTModel",
-              {"model.norm=post", "model.positions=sinusoidal", "model.position_layout=halves",
-               "model.position_frequencies=paper", "model.output_bias=true"}),
-      fairseq("bart", "BartForConditionalGeneration",
-              {"model.norm=post", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
-      fairseq("mbart", "MBartForConditionalGeneration",
-              {"model.norm=pre", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
-      fairseq(
-          "m2m_100", "M2M100ForConditionalGeneration",
-          {"model.norm=pre", "model.positions=sinusoidal", "model.position_layout=halves", "model.first_position=2"}),
-      llama("llama", "LlamaForCausalLM"),
-      llama("mistral", "MistralForCausalLM"),
-      llama("gemma", "GemmaForCausalLM")};
+  static std::vector<Family> const all = [] {
+    std::vector<Family> joined = encoder_decoder_families();
+    for (Family& family : decoder_families()) {
+      joined.push_back(std::move(family));
+    }
+    return joined;
+  }();
   return all;
 }
 

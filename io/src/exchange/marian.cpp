@@ -5,9 +5,9 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
-#include <heddle/io/exchange/foreign_vocabularies.hpp>
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <optional>
 
 #include "element_bytes.hpp"

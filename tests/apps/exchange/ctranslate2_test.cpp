@@ -6,8 +6,8 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
-#include <heddle/io/exchange/float16.hpp>
-#include <heddle/io/exchange/safetensors.hpp>
+#include <heddle/io/formats/float16.hpp>
+#include <heddle/io/formats/safetensors.hpp>
 #include <numeric>
 
 #include "exchange/exporting.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
-#include <heddle/io/exchange/safetensors.hpp>
+#include <heddle/io/formats/safetensors.hpp>
 #include <sstream>
 
 #include "exchange/exporting.hpp"

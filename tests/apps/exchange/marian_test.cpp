@@ -3,7 +3,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
-#include <heddle/io/exchange/npz.hpp>
+#include <heddle/io/formats/npz.hpp>
 #include <sstream>
 
 #include "exchange/exporting.hpp"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/exchange/byte_level_vocabularies.hpp>
-#include <heddle/io/exchange/vocabulary_files.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>
 
 #include "temporary_directory.hpp"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "checkpoint/state_file.hpp"
-#include "exchange/safetensors_header.hpp"
+#include "formats/safetensors_header.hpp"
 
 namespace heddle::fuzz {
 

@@ -11,13 +11,13 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/samples/mixture.hpp>
 
+#include "checkpoints/checkpoint.hpp"
 #include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_files.hpp"
 #include "report/warning.hpp"
 #include "run_directory/run_progress.hpp"
-#include "training/checkpoint.hpp"
 
 namespace heddle {
 namespace {

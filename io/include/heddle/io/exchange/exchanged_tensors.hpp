@@ -5,7 +5,7 @@
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/exchange/family.hpp>
-#include <heddle/io/exchange/foreign_tensors.hpp>
+#include <heddle/io/formats/foreign_tensors.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
-#include <heddle/io/exchange/foreign_tensors.hpp>
+#include <heddle/io/formats/foreign_tensors.hpp>
 #include <map>
 #include <span>
 #include <string>

@@ -5,8 +5,8 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/exchange/family.hpp>
-#include <heddle/io/exchange/npz.hpp>
-#include <heddle/io/exchange/vocabulary_files.hpp>
+#include <heddle/io/formats/npz.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <string>
 
 // The files of Marian itself (github.com/marian-nmt/marian-dev): model.npz, which has the model's configuration as YAML

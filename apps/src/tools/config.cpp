@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <iostream>
+
+#include "command_line/options.hpp"
+#include "commands/commands.hpp"
+#include "registration.hpp"
+#include "report/warning.hpp"
+#include "training/config_check.hpp"
+
+namespace heddle {
+namespace {
+
+struct ConfigCommandOptions : ConfigOptions {
+  std::vector<std::string> explained;
+  bool defaults = false;
+  bool changed = false;
+};
+
+CommandSyntax config_syntax(ConfigCommandOptions& options) {
+  namespace po = boost::program_options;
+  CommandSyntax syntax;
+  syntax.name = "config";
+  syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
+  syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
+training does, except for the data and the number of ranks; or explains keys. docs/config.md is the page
+about them.)";
+  add_config_options(syntax, options, false);
+  syntax.options.add_options()                                                                                    //
+      ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")             //
+      ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
+      ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
+       "the lines about one key, \"train.steps\", or a section, \"train\"; may be repeated");
+  return syntax;
+}
+
+/// Reads the configuration and checks it with the layers and kernels that training would have.
+Config checked_config(ConfigOptions const& options) {
+  Config const config = read_config(options);
+  Runtime runtime;
+  Registries registries;
+  register_everything({.plugins = read_plugins(config.plugins)}, registries, runtime.execution());
+  check_config(config, registries);
+  print_warnings(config);
+  return config;
+}
+
+}  // namespace
+
+ExitCode run_config(Arguments const& arguments) {
+  ConfigCommandOptions options;
+  parse_options(config_syntax(options), arguments);
+  bool const of_file = !options.config.empty() || !options.overrides.empty();
+  if (int{of_file} + int{options.defaults} + int{!options.explained.empty()} != 1) {
+    throw UsageError("config: give one of RUN.toml, --defaults and --explain KEY");
+  }
+  if ((options.changed || !options.plugins.empty()) && !of_file) {
+    throw UsageError("config: --changed and --plugin are for a RUN.toml");
+  }
+  if (options.defaults) {
+    std::cout << describe_config();
+  }
+  for (std::string const& name : options.explained) {
+    std::cout << explain_config(name);
+  }
+  if (of_file) {
+    Config const config = checked_config(options);
+    if (!options.changed) {
+      std::cout << to_toml(config);
+    } else {
+      for (ConfigDifference const& difference : differences(Config(), config)) {
+        std::cout << fmt::format("{} = {}\n", difference.key, difference.after);
+      }
+    }
+  }
+  return ExitCode::done;
+}
+
+}  // namespace heddle

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <boost/json/fwd.hpp>
+#include <heddle/core/base/activation_functions.hpp>
+#include <heddle/io/exchange/family.hpp>
+#include <string>
+#include <vector>
+
+// The rows that tables of families share. One table for each family: all that a new one needs, if the layers can
+// compute its models. A row of `keys` without a key of ours names values that the layers can compute; a model with
+// another value is refused.
+
+namespace heddle {
+
+using TensorRules = std::vector<TensorRule>;
+using ProjectionNames = std::array<std::string, 4>;  ///< queries, keys, values, output
+
+std::vector<Family> encoder_decoder_families();
+std::vector<Family> decoder_families();
+
+inline std::int64_t columns_of_head(ModelConfig const& model) {
+  return model.d_model / model.heads;
+}
+inline std::int64_t all_heads(ModelConfig const& model) {
+  return model.heads;
+}
+inline bool gated(ModelConfig const& model) {
+  return is_gated_activation(model.activation);
+}
+inline bool plain(ModelConfig const& model) {
+  return !gated(model);
+}
+inline bool tied(ModelConfig const& model) {
+  return model.tie_embeddings;
+}
+inline bool untied(ModelConfig const& model) {
+  return !tied(model);
+}
+
+/// Adds a projection or a norm.
+void add(TensorRules& rules, std::string const& theirs, std::string const& ours, TensorChange const& change = {});
+/// Adds the four projections of an attention.
+void add_attention(TensorRules& rules, std::string const& theirs, std::string const& ours,
+                   ProjectionNames const& names);
+/// The boolean at a key, `absent` where there is none.
+bool is_true(boost::json::object const& config, char const* key, bool absent);
+
+}  // namespace heddle

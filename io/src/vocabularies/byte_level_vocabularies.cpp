@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <optional>
+
+#include "text/bounded_json.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+using Files = std::map<std::string, std::string>;
+
+/// The words of Qwen 2 (Qwen Team 2024), whose tokenizer also brings texts into NFC.
+constexpr char const* qwen_words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+json::object object_of(std::string_view text, std::string const& name) {
+  json::value const value = parse_bounded_json(text, name);
+  if (!value.is_object()) {
+    throw DataError(name + " is not a JSON object");
+  }
+  return value.get_object();
+}
+
+json::object object_of(Files const& files, char const* name) {
+  auto const found = files.find(name);
+  return found == files.end() ? json::object() : object_of(found->second, name);
+}
+
+/// An id in the range that the tokenizer checks; "no id" is null or, in some files, -1.
+std::optional<std::int32_t> id_of(json::value const* value) {
+  if (value == nullptr || !value->is_int64() || value->get_int64() < 0 || value->get_int64() > 100'000'000) {
+    return std::nullopt;
+  }
+  return static_cast<std::int32_t>(value->get_int64());
+}
+
+/// The special tokens by a tokenizer's files.
+class SpecialTokens {
+ public:
+  explicit SpecialTokens(Files const& files)
+      : settings_{object_of(files, "tokenizer_config.json"), object_of(files, "special_tokens_map.json")} {}
+
+  /// The text of "eos_token" and so on; empty if there is none.
+  std::string text(char const* token) const {
+    for (json::object const& settings : settings_) {
+      if (json::value const* const found = find_key(settings, token)) {
+        return json::value_to<std::string>(found->is_object() ? found->at("content") : *found);
+      }
+    }
+    return "";
+  }
+
+  std::optional<std::int32_t> id(char const* token, json::object const& tokenizer) const {
+    std::string const wanted = text(token);
+    if (json::value const* const added = find_key(tokenizer, "added_tokens")) {
+      for (json::value const& one : added->as_array()) {
+        if (one.at("content") == json::value(wanted)) {
+          return id_of(&one.at("id"));
+        }
+      }
+    }
+    return wanted.empty() ? std::nullopt : id_of(tokenizer.at("model").at("vocab").as_object().if_contains(wanted));
+  }
+
+  json::object const& config() const noexcept { return settings_.front(); }
+
+ private:
+  std::array<json::object, 2> settings_;
+};
+
+SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
+  SpecialIds ids;
+  auto const first = [](std::initializer_list<std::optional<std::int32_t>> choices) {
+    auto const found = std::ranges::find_if(choices, [](auto const& choice) { return choice.has_value(); });
+    return found == choices.end() ? SpecialIds::absent : **found;
+  };
+  auto end = id_of(find_key(config, "eos_token_id"));
+  auto const named_end = tokens.id("eos_token", tokenizer);
+  json::value const* const ends = find_key(config, "eos_token_id");
+  if (ends != nullptr && ends->is_array() && !ends->get_array().empty()) {  // Llama 3: each of them may end a text
+    bool const named =
+        named_end && std::ranges::find(ends->get_array(), json::value(*named_end)) != ends->get_array().end();
+    end = named ? named_end : id_of(&ends->get_array().front());
+  }
+  ids.end = first({end, named_end});
+  ids.begin =
+      first({id_of(find_key(config, "decoder_start_token_id")), id_of(find_key(config, "bos_token_id")),
+             tokens.id("bos_token", tokenizer), ids.end == SpecialIds::absent ? std::nullopt : std::optional(ids.end)});
+  ids.padding = first({id_of(find_key(config, "pad_token_id")), tokens.id("pad_token", tokenizer)});
+  ids.mask = first({tokens.id("mask_token", tokenizer)});
+  std::int32_t const unknown = first({tokens.id("unk_token", tokenizer)});
+  if (unknown != ids.begin && unknown != ids.end && unknown != ids.padding) {  // no text needs one
+    ids.unknown = unknown;
+  }
+  return ids;
+}
+
+json::array merges_of(std::string_view text) {
+  json::array merges;
+  while (!text.empty()) {
+    std::size_t const end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+    if (!line.empty() && !line.starts_with("#version")) {
+      merges.emplace_back(json::string_view(line.data(), line.size()));
+    }
+  }
+  return merges;
+}
+
+/// The tokens beside vocab.json's words, and the special ones, by their ids: where vocab.json lacks them, others number
+/// them in this order.
+json::array added_tokens(Files const& files, SpecialTokens const& tokens, json::object const& vocabulary) {
+  std::map<std::string, json::object, std::less<>> added;
+  auto const add = [&](std::string const& text, json::value const& id, bool special) {
+    added.try_emplace(text, json::object{{"id", id},
+                                         {"content", text},
+                                         {"single_word", false},
+                                         {"lstrip", false},
+                                         {"rstrip", false},
+                                         {"normalized", !special},
+                                         {"special", special}});
+  };
+  if (json::value const* const decoder = find_key(tokens.config(), "added_tokens_decoder")) {
+    for (auto const& [id, token] : decoder->as_object()) {
+      json::object entry = token.as_object();
+      entry["id"] = std::stoll(std::string(id));
+      added.try_emplace(json::value_to<std::string>(entry.at("content")), std::move(entry));
+    }
+  }
+  for (auto const& [text, id] : object_of(files, "added_tokens.json")) {
+    add(std::string(text), id, false);
+  }
+  for (char const* const name : {"bos_token", "eos_token", "unk_token", "pad_token", "mask_token"}) {
+    std::string const text = tokens.text(name);
+    if (json::value const* const id = vocabulary.if_contains(text)) {
+      add(text, *id, true);
+    }
+  }
+  json::array all;
+  for (auto& [text, token] : added) {
+    all.emplace_back(std::move(token));
+  }
+  std::ranges::sort(all, {}, [](json::value const& token) { return token.at("id").as_int64(); });
+  return all;
+}
+
+/// The tokenizer.json that transformers makes of the files of its classes.
+json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens, json::object const& config) {
+  json::value const* const named = find_key(tokens.config(), "tokenizer_class");
+  std::string const type = json::value_to<std::string>(named != nullptr ? *named : config.at("model_type"));
+  bool const qwen = type.starts_with("Qwen") || type.starts_with("qwen");
+  if (!qwen && std::ranges::none_of(std::array{"GPT2", "gpt2", "Bart", "bart", "Roberta", "roberta"},
+                                    [&](char const* known) { return type.starts_with(known); })) {
+    throw DataError(
+        fmt::format("vocab.json and merges.txt of {}: only those of GPT-2, BART, RoBERTa and Qwen are read without a "
+                    "tokenizer.json",
+                    type));
+  }
+  json::object vocabulary = object_of(files, "vocab.json");
+  json::value const* const space = find_key(tokens.config(), "add_prefix_space");
+  json::object const bytes{{"type", "ByteLevel"},
+                           {"add_prefix_space", space == nullptr ? json::value(false) : *space},
+                           {"trim_offsets", true},
+                           {"use_regex", !qwen}};
+  json::value words = bytes;
+  if (qwen) {
+    json::object const split{
+        {"type", "Split"}, {"pattern", {{"Regex", qwen_words}}}, {"behavior", "Isolated"}, {"invert", false}};
+    words = json::object{{"type", "Sequence"}, {"pretokenizers", {split, bytes}}};
+  }
+  return {
+      {"version", "1.0"},
+      {"added_tokens", added_tokens(files, tokens, vocabulary)},
+      {"normalizer", qwen ? json::value{{"type", "NFC"}} : json::value(nullptr)},
+      {"pre_tokenizer", std::move(words)},
+      {"decoder", bytes},
+      {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(files.at("merges.txt"))}}}};
+}
+
+std::string model_of(json::object tokenizer, SpecialIds const& ids, std::int64_t rows) {
+  json::object special;
+  for (auto const& [key, id] : {std::pair("begin", ids.begin),
+                                {"end", ids.end},
+                                {"unknown", ids.unknown},
+                                {"padding", ids.padding},
+                                {"mask", ids.mask}}) {
+    if (id != SpecialIds::absent) {
+      special[key] = id;
+    }
+  }
+  special["rows"] = rows;
+  tokenizer["heddle"] = std::move(special);
+  return json::serialize(tokenizer);
+}
+
+}  // namespace
+
+std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows) {
+  return model_of(object_of(tokenizer_json, "tokenizer.json"), ids, rows);
+}
+
+std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
+  json::object tokenizer = object_of(vocabulary.model(), "the vocabulary");
+  std::int32_t const special = encoder ? vocabulary.special_ids().end : vocabulary.special_ids().begin;
+  std::string const text = vocabulary.piece(special);
+  tokenizer.erase("heddle");
+  json::value const first{{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  json::value const second{{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
+  json::value const token{{"SpecialToken", {{"id", text}, {"type_id", 0}}}};
+  tokenizer["post_processor"] = {
+      {"type", "TemplateProcessing"},
+      {"single", encoder ? json::array{first, token} : json::array{token, first}},
+      {"pair", encoder ? json::array{first, second, token} : json::array{token, first, second}},
+      {"special_tokens", {{text, {{"id", text}, {"ids", json::array{special}}, {"tokens", json::array{text}}}}}}};
+  return json::serialize(tokenizer);
+}
+
+std::string read_byte_level_vocabulary(Files const& files, json::object const& config) {
+  SpecialTokens const tokens(files);
+  bool const whole = files.contains("tokenizer.json");
+  json::object tokenizer = whole ? object_of(files, "tokenizer.json") : tokenizer_of_merges(files, tokens, config);
+  SpecialIds const ids = ids_of(tokenizer, tokens, config);
+  json::value const* const rows = find_key(config, "vocab_size");
+  return model_of(std::move(tokenizer), ids, rows == nullptr || !rows->is_int64() ? 0 : rows->get_int64());
+}
+
+}  // namespace heddle

@@ -1,0 +1,194 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/vocabularies/foreign_vocabularies.hpp>
+#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "text/tokenizer_model.hpp"
+
+namespace heddle {
+namespace {
+
+using Type = SentencePiece::Type;
+
+/// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
+std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
+  if (rows != 0 && (rows < size || rows > max_foreign_ids)) {
+    throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
+  }
+  std::vector<std::string> texts;
+  for (std::int64_t number = 0; size + number < rows; ++number) {
+    texts.push_back(fmt::format("<madeupword{}>", number));
+  }
+  return texts;
+}
+
+SentencePiece control_piece(std::string text) {
+  return {std::move(text), 0, Type::control, {}};
+}
+
+/// The ids of `head`, of the model's pieces from its index `first` on, of the control pieces `tail`, and of `rows`.
+std::string shifted(SentencePieceModel model, std::vector<SentencePiece> head, std::ptrdiff_t first,
+                    std::vector<std::string> const& tail, std::int64_t rows, SpecialPieces const& special) {
+  auto& pieces = head;
+  pieces.insert(pieces.end(), model.pieces.begin() + std::min(first, std::ssize(model.pieces)), model.pieces.end());
+  std::ranges::transform(tail, std::back_inserter(pieces), control_piece);
+  std::ranges::transform(fillers(std::ssize(pieces), rows), std::back_inserter(pieces), control_piece);
+  return serialize_with_ids(std::move(model), std::move(pieces), special);
+}
+
+}  // namespace
+
+std::string extended_vocabulary(std::string_view bytes, std::vector<std::string> const& added, std::int64_t rows) {
+  auto model = SentencePieceModel::parse(bytes);
+  auto special = model.special();
+  auto const is_padding = [&](SentencePiece const& piece) {
+    return piece.type == Type::control && piece.text == special.padding;
+  };
+  if (std::ranges::none_of(model.pieces, is_padding)) {
+    special.padding.clear();
+  }
+  return shifted(std::move(model), {}, 0, added, rows, special);
+}
+
+std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
+  auto model = SentencePieceModel::parse(bytes);
+  if (extra_ids < 0 || extra_ids > max_foreign_ids) {
+    throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
+  }
+  std::vector<std::string> sentinels;
+  while (extra_ids > 0) {
+    sentinels.push_back(fmt::format("<extra_id_{}>", --extra_ids));
+  }
+  auto special = model.special();
+  special.begin = special.padding;
+  return shifted(std::move(model), {}, 0, sentinels, rows, special);
+}
+
+std::string pegasus_vocabulary(std::string_view bytes, std::int64_t offset, std::int64_t rows) {
+  auto model = SentencePieceModel::parse(bytes);
+  if (offset < 2 || offset > max_foreign_ids) {
+    throw DataError(fmt::format("a Pegasus vocabulary with the offset {}", offset));
+  }
+  auto special = model.special();
+  special.begin = special.padding;
+  std::vector<SentencePiece> head = {control_piece(special.padding), control_piece(special.end),
+                                     control_piece("<mask_1>"), control_piece("<mask_2>")};
+  for (std::int64_t number = 2; number < offset; ++number) {
+    head.push_back(control_piece(fmt::format("<unk_{}>", number)));
+  }
+  return shifted(std::move(model), std::move(head), 2, {}, rows, special);
+}
+
+std::string fairseq_vocabulary(std::string_view bytes, FairseqTokens const& tokens, std::int64_t rows) {
+  auto tail = tokens.languages;
+  if (!tokens.mask.empty()) {
+    tail.push_back(tokens.mask);
+  }
+  return shifted(SentencePieceModel::parse(bytes),
+                 {control_piece("<s>"), control_piece("<pad>"), control_piece("</s>"), {"<unk>", 0, Type::unknown, {}}},
+                 3, tail, rows, {tokens.start, "</s>", "<unk>", "<pad>"});
+}
+
+std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
+  boost::system::error_code problem;
+  auto const value = boost::json::parse({json.data(), json.size()}, problem);
+  auto const* const object = value.if_object();
+  if (problem || object == nullptr) {
+    throw DataError("vocab.json is not an object of pieces and their ids");
+  }
+  std::vector<std::string> texts(object->size());
+  std::vector<bool> seen(object->size());
+  for (auto const& [text, number] : *object) {
+    auto const id = number.to_number<std::size_t>(problem);
+    if (problem || id >= texts.size() || seen[id]) {
+      throw DataError(fmt::format("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}",
+                                  std::string_view(text), boost::json::serialize(number), texts.size() - 1));
+    }
+    seen[id] = true;
+    texts[id] = text;
+  }
+  return texts;
+}
+
+std::string vocabulary_by_text(std::string_view bytes, std::vector<std::string> const& texts,
+                               std::vector<std::string> const& control, SpecialPieces const& special) {
+  auto model = SentencePieceModel::parse(bytes);
+  std::unordered_map<std::string_view, SentencePiece const*> known;
+  for (SentencePiece const& piece : model.pieces) {
+    known.emplace(piece.text, &piece);
+  }
+  std::unordered_set<std::string_view> controls(control.begin(), control.end());
+  controls.insert({special.begin, special.end, special.padding});
+  std::unordered_set<std::string_view> const named(texts.begin(), texts.end());
+  std::vector<SentencePiece> pieces;
+  for (std::string const& text : texts) {
+    auto const place = known.find(text);
+    if (text.empty()) {
+      throw DataError(fmt::format("id {}: a piece is empty", pieces.size()));
+    }
+    if (place != known.end()) {
+      pieces.push_back(*place->second);
+    } else {
+      pieces.push_back(control_piece(controls.contains(text) ? text : word_prefix + text));
+    }
+  }
+  pieces.push_back(control_piece(end_of_ids_piece));
+  std::ranges::copy_if(model.pieces, std::back_inserter(pieces), [&](SentencePiece const& piece) {
+    return piece.type != Type::control && piece.type != Type::unknown && !named.contains(piece.text);
+  });
+  return serialize_with_ids(std::move(model), std::move(pieces), special);
+}
+
+std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
+                                                      std::string_view vocab_json) {
+  auto const texts = pieces_of_vocab_json(vocab_json);
+  std::vector<std::string> languages;
+  std::ranges::copy_if(texts, std::back_inserter(languages),
+                       [](std::string const& text) { return text.starts_with(">>") && text.ends_with("<<"); });
+  SpecialPieces const special{"<pad>", "</s>", "<unk>", "<pad>"};
+  return {vocabulary_by_text(source, texts, languages, special), vocabulary_by_text(target, texts, languages, special)};
+}
+
+std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,
+                              std::vector<std::string> const& languages, std::int64_t rows) {
+  auto texts = pieces_of_vocab_json(vocab_json);
+  std::vector<std::string> control = {"<s>"};
+  for (std::string const& language : languages) {
+    control.push_back(fmt::format("__{}__", language));
+    texts.push_back(control.back());
+  }
+  for (auto& text : fillers(std::ssize(texts), rows)) {
+    texts.push_back(text);
+    control.push_back(std::move(text));
+  }
+  return vocabulary_by_text(model, texts, control, {"</s>", "</s>", "<unk>", "<pad>"});
+}
+
+VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t ids) {
+  auto model = SentencePieceModel::parse(bytes);
+  std::vector<SentencePiece> pieces;
+  boost::json::object texts;
+  bool has_id = true;
+  for (SentencePiece const& piece : model.pieces) {
+    bool const control = piece.type == Type::control;
+    bool const word = control && piece.text.starts_with(word_prefix);
+    bool const end = control && piece.text == end_of_ids_piece;
+    has_id = has_id && !end && (ids == 0 || std::ssize(texts) < ids);
+    if (has_id) {
+      texts.emplace(word ? piece.text.substr(std::string_view(word_prefix).size()) : piece.text, texts.size());
+    }
+    if (!word && !end) {
+      pieces.push_back(piece);
+    }
+  }
+  auto const special = model.special();
+  return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
+}
+
+}  // namespace heddle

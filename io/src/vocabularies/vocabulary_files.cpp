@@ -1,0 +1,289 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/foreign_vocabularies.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
+#include <optional>
+#include <span>
+
+#include "text/tokenizer_model.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+/// Small files that belong to a tokenizer.
+constexpr std::array tokenizer_files{"config.json",
+                                     "generation_config.json",
+                                     "tokenizer_config.json",
+                                     "special_tokens_map.json",
+                                     "added_tokens.json",
+                                     "spiece.model",
+                                     "tokenizer.model",
+                                     "sentencepiece.bpe.model",
+                                     "source.spm",
+                                     "target.spm",
+                                     "vocab.json"};
+/// Beside a SentencePiece model, tokenizer.json repeats it.
+constexpr std::array byte_level_files{"tokenizer.json", "merges.txt"};
+
+/// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, or
+/// byte-level BPE.
+enum class Kind : std::uint8_t { t5, marian, fairseq, plain };
+Kind kind_of(Family const& family) {
+  std::string_view const type = family.model_type;
+  return type == "t5" || type == "mt5"          ? Kind::t5
+         : type == "marian"                     ? Kind::marian
+         : type == "mbart" || type == "m2m_100" ? Kind::fairseq
+                                                : Kind::plain;
+}
+
+/// Adds the files of these names that the directory has.
+void add_files(fs::path const& directory, std::span<char const* const> names,
+               std::map<std::string, std::string>& files) {
+  std::int64_t left = max_origin_bytes;
+  for (auto const& [name, bytes] : files) {
+    left -= std::ssize(bytes);
+  }
+  for (char const* const name : names) {
+    if (auto bytes = read_regular(directory / name, left + 1)) {
+      left -= std::ssize(*bytes);
+      if (left < 0) {
+        throw DataError(fmt::format("{}: the files of the tokenizer have more than {} MiB", directory.string(),
+                                    max_origin_bytes >> 20));
+      }
+      files[name] = std::move(*bytes);
+    }
+  }
+}
+
+std::string const& file(std::map<std::string, std::string> const& files, char const* name, fs::path const& directory) {
+  auto const found = files.find(name);
+  if (found == files.end()) {
+    throw DataError(fmt::format("{} does not exist: the vocabulary is read from it", (directory / name).string()));
+  }
+  return found->second;
+}
+
+/// The tokens that a tokenizer has beside its model, by their ids.
+std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files) {
+  std::map<std::int64_t, std::string> tokens;
+  if (auto const found = files.find("tokenizer_config.json"); found != files.end()) {
+    json::value const config = json::parse(found->second);
+    if (json::value const* const added = find_key(config.as_object(), "added_tokens_decoder")) {
+      for (auto const& [id, token] : added->as_object()) {
+        tokens[std::stoll(std::string(id))] = json::value_to<std::string>(token.at("content"));
+      }
+    }
+  }
+  return tokens;
+}
+
+std::int64_t integer(json::object const& config, char const* key) {
+  json::value const* const found = find_key(config, key);
+  if (found == nullptr || !found->is_int64() || found->get_int64() < 1 || found->get_int64() > 100'000'000) {
+    throw DataError(fmt::format("config.json: {} is {}; expected a positive integer", key,
+                                found == nullptr ? "missing" : json::serialize(*found)));
+  }
+  return found->get_int64();
+}
+
+std::string fairseq_model(std::map<std::string, std::string> const& files, json::object const& config,
+                          fs::path const& directory) {
+  std::int64_t const rows = integer(config, "vocab_size");
+  std::string const& bytes = file(files, "sentencepiece.bpe.model", directory);
+  std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
+  FairseqTokens tokens;
+  tokens.mask.clear();
+  for (auto const& [id, text] : added_tokens(files)) {
+    if (id >= pieces) {
+      (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
+    }
+  }
+  return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
+                                      : fairseq_vocabulary(bytes, tokens, rows);
+}
+
+/// The model of a family that has either kind; adds the files that only one of them has.
+std::string plain_model(std::map<std::string, std::string>& files, json::object const& config,
+                        fs::path const& directory) {
+  std::int64_t const rows = integer(config, "vocab_size");
+  if (!files.contains("tokenizer.model")) {
+    add_files(directory, byte_level_files, files);
+    if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt"))) {
+      throw DataError(fmt::format(
+          "{}: there is none of tokenizer.model, tokenizer.json, and vocab.json with merges.txt", directory.string()));
+    }
+    return read_byte_level_vocabulary(files, config);
+  }
+  std::string const& bytes = files.at("tokenizer.model");
+  std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
+  std::vector<std::string> added;
+  for (auto const& [id, text] : added_tokens(files)) {
+    if (id >= pieces) {
+      added.push_back(text);
+    }
+  }
+  return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
+}
+
+/// The SentencePiece model whose decoder starts from the token that config.json names, if it names one. (A byte-level
+/// vocabulary has it already.)
+std::string with_start_token(std::string const& bytes, json::object const& config) {
+  if (is_json(bytes) || find_key(config, "decoder_start_token_id") == nullptr) {
+    return bytes;
+  }
+  SentencePieceModel model = SentencePieceModel::parse(bytes);
+  std::int64_t const id = config.at("decoder_start_token_id").to_number<std::int64_t>();
+  if (id < 0 || id >= std::ssize(model.pieces)) {
+    throw DataError(fmt::format("config.json: decoder_start_token_id = {} is outside the vocabulary's 0 to {}", id,
+                                std::ssize(model.pieces) - 1));
+  }
+  SpecialPieces special = model.special();
+  std::string const& start = model.pieces[static_cast<std::size_t>(id)].text;
+  if (special.begin == start) {
+    return bytes;
+  }
+  special.begin = start;
+  std::vector<SentencePiece> pieces = model.pieces;
+  return serialize_with_ids(std::move(model), std::move(pieces), special);
+}
+
+/// Whether a key of config.json is about the vocabulary.
+bool is_of_vocabulary(std::string_view key) {
+  return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids");
+}
+
+json::object tokenizer_config(char const* tokenizer_class, Vocabulary const& vocabulary) {
+  Tokenizer const& tokenizer = vocabulary.target;
+  SpecialIds const& ids = tokenizer.special_ids();
+  json::object config{{"tokenizer_class", tokenizer_class},
+                      {"bos_token", tokenizer.piece(ids.begin)},
+                      {"eos_token", tokenizer.piece(ids.end)}};
+  for (auto const& [key, id] : {std::pair("unk_token", ids.unknown), {"pad_token", ids.padding}}) {
+    if (id != SpecialIds::absent) {
+      config[key] = tokenizer.piece(id);
+    }
+  }
+  return config;
+}
+
+std::string vocab_json(Tokenizer const& tokenizer) {
+  json::object ids;
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
+    ids[tokenizer.piece(id)] = id;
+  }
+  return json::serialize(ids);
+}
+
+}  // namespace
+
+ForeignVocabulary read_vocabulary(Family const& family, json::object const& config, fs::path const& directory) {
+  ForeignVocabulary read;
+  add_files(directory, tokenizer_files, read.files);
+  std::int64_t const rows = integer(config, "vocab_size");
+  try {
+    switch (kind_of(family)) {
+      case Kind::t5: {
+        std::string const& model = file(read.files, "spiece.model", directory);
+        std::int64_t extra = 0;
+        for (auto const& [id, text] : added_tokens(read.files)) {
+          extra += text.starts_with("<extra_id_") ? 1 : 0;
+        }
+        read.source_model = read.target_model = t5_vocabulary(model, extra, rows);
+        break;
+      }
+      case Kind::marian:
+        std::tie(read.source_model, read.target_model) =
+            marian_vocabulary(file(read.files, "source.spm", directory), file(read.files, "target.spm", directory),
+                              file(read.files, "vocab.json", directory));
+        break;
+      case Kind::fairseq:
+        read.source_model = read.target_model = fairseq_model(read.files, config, directory);
+        break;
+      case Kind::plain:
+        read.source_model = read.target_model = plain_model(read.files, config, directory);
+        break;
+    }
+    read.source_model = with_start_token(read.source_model, config);
+    read.target_model = with_start_token(read.target_model, config);
+  } catch (DataError const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: its vocabulary cannot be used: {}", directory.string(), error.what()));
+  }
+  return read;
+}
+
+std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabulary const& vocabulary,
+                                                    std::map<std::string, std::string> const& origin,
+                                                    json::object& config) {
+  std::map<std::string, std::string> files = origin;
+  if (auto const theirs = files.find("config.json"); theirs != files.end()) {
+    json::value const their_config = json::parse(theirs->second);
+    for (auto const& [key, value] : their_config.as_object()) {
+      if (is_of_vocabulary(key)) {
+        config[key] = value;
+      }
+    }
+    files.erase(theirs);
+    return files;
+  }
+  SpecialIds const& ids = vocabulary.target.special_ids();
+  if (!vocabulary.joint()) {
+    throw DataError(fmt::format("models of the family {} have one vocabulary for source and target; this one has two",
+                                family.model_type));
+  }
+  config["vocab_size"] = vocabulary.target.size();
+  config["bos_token_id"] = ids.begin;
+  config["eos_token_id"] = ids.end;
+  config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
+  std::string const& model = vocabulary.target.model();
+  if (is_json(model)) {
+    bool const encoder = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
+    if (encoder) {
+      config["decoder_start_token_id"] = ids.begin;
+    }
+    return {{"tokenizer.json", tokenizer_json_of(vocabulary.target, encoder)},
+            {"tokenizer_config.json", json::serialize(tokenizer_config("PreTrainedTokenizerFast", vocabulary)) + "\n"}};
+  }
+  switch (kind_of(family)) {
+    case Kind::t5:
+      config["decoder_start_token_id"] = ids.begin;
+      files = {{"spiece.model", model}, {"tokenizer_config.json", ""}};
+      break;
+    case Kind::marian:
+      config["decoder_start_token_id"] = ids.begin;
+      config["forced_eos_token_id"] = ids.end;
+      files = {{"source.spm", model}, {"target.spm", model}, {"vocab.json", vocab_json(vocabulary.target)}};
+      break;
+    case Kind::plain:
+      files = {{"tokenizer.model", model}};
+      break;
+    case Kind::fairseq:
+      throw DataError(
+          fmt::format("models of the family {} cannot have a vocabulary that was made by heddle prepare; "
+                      "--family names another",
+                      family.model_type));
+  }
+  json::object tokenizer = tokenizer_config(kind_of(family) == Kind::t5       ? "T5Tokenizer"
+                                            : kind_of(family) == Kind::marian ? "MarianTokenizer"
+                                                                              : "LlamaTokenizer",
+                                            vocabulary);
+  if (kind_of(family) == Kind::t5) {
+    tokenizer["extra_ids"] = 0;
+  }
+  files["tokenizer_config.json"] = json::serialize(tokenizer) + "\n";
+  return files;
+}
+
+}  // namespace heddle
