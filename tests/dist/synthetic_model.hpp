@@ -96,6 +96,12 @@ class SyntheticModel {
     return optimizer.update(0.01, number_of_step + 1 - first_step);
   }
 
+  /// Trains what the groups unfreeze after `updates` updates; collective over the pipeline group.
+  void unfreeze(std::int64_t updates) {
+    optimizer.unfreeze(updates);
+    model = WholeModel::gather(parallel, parameters);
+  }
+
   double loss() const { return to_host<double>(loss_sums).front(); }
 
   /// Every tensor on world rank 0, in chunks of `chunk` elements; none elsewhere.

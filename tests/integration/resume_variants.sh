@@ -56,6 +56,10 @@ variant prefix $'stacks = ["decoder"]\npositions = "rotary"\nattention_dropout =
   "$(decoder 'self_attention = { mask = "prefix" }')"
 variant norms $'positions = "relative"\nnorm = "both"\nnorm_kind = "rms"\nactivation = "swiglu"\nembedding_norm = true' \
   "$(decoder 'self_attention = { query_key_norm = true, score = "dot_product" }')"
+# One group is unfrozen between two checkpoints, one by the step of a checkpoint.
+variant unfreezing 'positions = "learned"' $'[optimizer.group.top]
+parameters = ["decoder.layers.0.*", "decoder.*.norm.*"]\nunfreeze_at = 9
+[optimizer.group.low]\nparameters = ["encoder.layers.*.weight"]\nunfreeze_at = 16\nlearning_rate_factor = 0.5'
 variant rules $'positions = "learned"' $'[optimizer.group.lion]\nparameters = ["encoder.layers.*"]\nname = "lion"\nweight_decay = 0.1
 learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers.*"]\nname = "sgd"\nnesterov = true'
 

@@ -55,7 +55,7 @@ double TestBench::update(Optimizer const& optimizer, double learning_rate, std::
   double squares = 0;
   for (Parameter const& parameter : parameters_.all()) {
     for (double const gradient : to_doubles(parameter.gradient)) {
-      squares += parameter.rule.frozen ? 0 : gradient * gradient;
+      squares += parameter.frozen() ? 0 : gradient * gradient;
     }
   }
   double const norm = std::sqrt(squares);

@@ -159,7 +159,7 @@ void Trainer::take_directory() {
 
 void Trainer::resume_or_start() {
   auto const report = [this](std::string const& note) { log_.notice(note); };
-  checkpoints_.open(directory_ ? &*directory_ : nullptr, stream().tensors(), report);
+  checkpoints_.open(directory_ ? &*directory_ : nullptr, largest_tensors(), report);
   if (auto const found = find_checkpoint()) {
     restore(*found);
   } else {
@@ -180,6 +180,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
                                         : checkpoints_.newest(report_on_stderr);
   if (found) {
     check_same_run(*found, config_, *data_, setup_.options.new_data);
+    unfreeze(found->state().step);
     try {
       found->fetch(own_slices(*found, engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
@@ -189,6 +190,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
       found = checkpoints_.newest_on_disk(report_on_stderr);
       if (found) {
         check_same_run(*found, config_, *data_, setup_.options.new_data);
+        unfreeze(found->state().step);
       }
     }
   }
@@ -300,6 +302,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
 
 StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
+  unfreeze(state_.step);
   double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
     std::string const name = fmt::format("step {}", state_.step + 1);

@@ -75,6 +75,11 @@ class Trainer {
   void resume_or_start();
   void open_log();
 
+  /// Trains the parameters that the configuration unfreezes after `updates` updates or fewer, and no others that it
+  /// freezes. Collective over the world.
+  void unfreeze(std::int64_t updates);
+  /// The tensors of checkpoints when all parameters are trained that ever are.
+  std::vector<StreamedTensor> largest_tensors() const;
   /// The checkpoint from which the run continues, checked, with everything that this rank reads on its host.
   std::optional<Checkpoint> find_checkpoint();
   void restore(Checkpoint const& checkpoint);
@@ -139,6 +144,7 @@ class Trainer {
   std::optional<WholeModel> whole_model_;
   std::optional<Initialization> initialization_;  ///< until the run has started
   std::map<std::string, std::string> origin_;     ///< CheckpointContents::origin
+  std::int64_t unfrozen_ = 0;                     ///< the argument of the last call of unfreeze
   CheckpointKeeper checkpoints_;
   TrainingState state_;
   MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data

@@ -266,6 +266,10 @@ void check_stacks(ModelConfig& model, ConfigDocument const& document) {
 
 void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
   for (ParameterGroup& group : optimizer.groups) {
+    if (group.rule.frozen && group.rule.unfreeze_at > 0) {
+      throw ConfigError(fmt::format("{} beside {} = true, which freezes the group in all steps; set one of the two",
+                                    group.places.of("unfreeze_at"), group.places.of("frozen")));
+    }
     if (!group.places.given("weight_decay")) {
       group.rule.weight_decay = optimizer.weight_decay;
     }
@@ -319,6 +323,11 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
   check_stacks(config.model, document);
   check_corpora(config.data, document);
   check_groups(config.optimizer, document);
+  if (config.optimizer.layer_decay != 1) {
+    for (std::string const& stack : config.model.stacks) {
+      config.optimizer.layers[stack] = (config.model.*stack_kind(stack).config).layers;
+    }
+  }
   check_plugins(config.plugins, document);
 }
 
@@ -377,6 +386,12 @@ std::vector<std::string> warnings_about(Config const& config) {
         "optimizer.warmup_steps = {} is longer than the run, train.steps = {}: the learning rate grows up to the end "
         "and reaches only {:.2g} of optimizer.learning_rate = {}; expected a warm-up of some percent of the run",
         warmup, steps, static_cast<double>(steps) / static_cast<double>(warmup), config.optimizer.learning_rate));
+  }
+  for (ParameterGroup const& group : config.optimizer.groups) {
+    if (group.rule.unfreeze_at >= steps) {
+      warnings.push_back(fmt::format("{} = {}: the run ends before, at train.steps = {}, and never trains the group",
+                                     group.places.of("unfreeze_at"), group.rule.unfreeze_at, steps));
+    }
   }
   return warnings;
 }

@@ -329,6 +329,8 @@ void add_group(Keys const& keys, ParameterGroup& group) {
            "factor of the schedule's learning rate");
   keys.key("weight_decay", group.rule.weight_decay, at_least(0), "their decay; default: optimizer.weight_decay");
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
+  keys.key("unfreeze_at", group.rule.unfreeze_at, between(0, max_steps),
+           "frozen in the run's first N steps; step N + 1 is the first that trains them");
   keys.key("name", group.rule.name, any(), "update rule; \"\": optimizer.name");
 }
 
@@ -358,6 +360,8 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");
+  keys.key("layer_decay", optimizer.layer_decay, {.max = 1, .above_min = true},
+           "factor of the learning rate from each layer to the one below it; see Groups");
   add_named_tables(tree, "optimizer.group", optimizer.groups, {.name = "slow", .parameters = {"encoder.*"}},
                    "Per-group overrides of the optimizer; no parameter may be in two groups", add_group);
   take_rule_options(tree, "optimizer", optimizer.options);

@@ -213,22 +213,34 @@ void ParameterSet::allocate(DType dtype) {
 void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
   values_ = values;
   gradients_ = gradients;
-  auto const bound = [&](IndexRange const& place, Tensor& value, Tensor& gradient) {
-    value = values_.rows(place.begin, place.count());
-    bool const trained = !gradients_.empty() && place.end <= gradient_size_;
-    gradient = trained ? gradients_.rows(place.begin, place.count()) : Tensor();
-  };
   for (Parameter& parameter : parameters_) {
-    std::int64_t const begin = parameter.place.begin;
-    bound({begin, begin + parameter.local_shape.size()}, parameter.value, parameter.gradient);
-    parameter.value = parameter.value.reshaped(parameter.local_shape);
-    if (!parameter.gradient.empty()) {
-      parameter.gradient = parameter.gradient.reshaped(parameter.local_shape);
-    }
+    Shape const& shape = parameter.local_shape;
+    parameter.value = values_.rows(parameter.place.begin, shape.size()).reshaped(shape);
   }
   for (ParameterBlock& block : blocks_) {
-    std::int64_t const begin = block.members.front()->place.begin;
-    bound({begin, begin + block.size()}, block.value, block.gradient);
+    block.value = values_.rows(block.members.front()->place.begin, block.size());
+  }
+  bind_gradients();
+}
+
+void ParameterSet::bind_gradients() {
+  auto const gradient = [&](std::int64_t begin, std::int64_t count) {
+    bool const has_place = !gradients_.empty() && begin + count <= gradient_size_;
+    return has_place ? gradients_.rows(begin, count) : Tensor();
+  };
+  auto const bind_parameter = [&](Parameter& parameter, bool frozen) {
+    Tensor const flat = frozen ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
+    parameter.gradient = flat.empty() ? flat : flat.reshaped(parameter.local_shape);
+  };
+  for (Parameter& parameter : parameters_) {
+    bind_parameter(parameter, parameter.waits);
+  }
+  for (ParameterBlock& block : blocks_) {
+    bool const waits = std::ranges::all_of(block.members, [](Parameter const* each) { return each->frozen(); });
+    for (Parameter* const member : block.members) {
+      bind_parameter(*member, waits);
+    }
+    block.gradient = waits ? Tensor() : gradient(block.members.front()->place.begin, block.size());
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <map>
@@ -18,6 +19,22 @@ std::string first_names(std::vector<std::string> const& names) {
 
 bool has(ParameterGroup const& group, std::string const& name) {
   return std::ranges::any_of(group.parameters, [&](auto const& pattern) { return matches_pattern(pattern, name); });
+}
+
+/// The number of layers between a parameter and its stack's output, of which the embeddings are below all.
+std::int64_t layers_above(std::map<std::string, std::int64_t> const& layers, std::string const& name) {
+  constexpr std::string_view in_layers = "layers.";
+  std::size_t const dot = std::min(name.find('.'), name.size() - 1);
+  auto const stack = layers.find(name.substr(0, dot));
+  std::string const rest = name.substr(dot + 1);
+  if (stack == layers.end()) {  // of no stack, or of several
+    auto const count = [](auto const& entry) { return entry.second; };
+    return name.starts_with("embedding.") && !layers.empty() ? count(*std::ranges::max_element(layers, {}, count)) : 0;
+  }
+  if (rest.starts_with(in_layers)) {
+    return stack->second - 1 - std::stoll(rest.substr(in_layers.size()));
+  }
+  return rest.starts_with("norm.") ? 0 : stack->second;
 }
 
 /// A group's rule, completed by [optimizer]'s.
@@ -67,9 +84,14 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
     }
     found = &group;
   }
-  return found != nullptr
-             ? rule_of(config, *found)
-             : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
+  UpdateRule rule =
+      found != nullptr
+          ? rule_of(config, *found)
+          : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
+  if (config.layer_decay != 1) {
+    rule.learning_rate_factor *= std::pow(config.layer_decay, layers_above(config.layers, name));
+  }
+  return rule;
 }
 
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
@@ -108,10 +130,25 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
       rules[name] = rule_definition(registries, name, config.places.of("name"));
     }
     RuleDefinition const& rule = rules[name];
+    parameter.waits = false;
     parameter.state = parameter.rule.frozen ? std::vector<StateTensor>() : rule.state;
     parameter.updated_whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
     parameter.state_begin = 0;
   }
+  unfreeze(parameters, registries, 0);
+}
+
+void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std::int64_t updates) {
+  for (Parameter& parameter : parameters.all()) {
+    bool const waits = parameter.rule.unfreeze_at > updates;
+    if (waits != parameter.waits) {
+      parameter.waits = waits;
+      parameter.state =
+          waits ? std::vector<StateTensor>() : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
+      parameter.state_begin = waits ? 0 : updates;
+    }
+  }
+  parameters.bind_gradients();
 }
 
 void require_patterns_match(OptimizerConfig const& config, std::vector<std::string> const& names) {
@@ -128,16 +165,19 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
 }
 
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names) {
-  if (std::ranges::all_of(names, [&](std::string const& name) { return update_rule(config, name).frozen; })) {
+  auto const is_frozen = [](UpdateRule const& rule) { return rule.frozen || rule.unfreeze_at > 0; };
+  if (std::ranges::all_of(names, [&](std::string const& name) { return is_frozen(update_rule(config, name)); })) {
     std::vector<std::string> groups;
     for (ParameterGroup const& group : config.groups) {
-      if (group.rule.frozen) {
-        groups.push_back(group.places.of("frozen"));
+      if (is_frozen(group.rule)) {
+        groups.push_back(group.rule.frozen
+                             ? group.places.of("frozen") + " = true"
+                             : fmt::format("{} = {}", group.places.of("unfreeze_at"), group.rule.unfreeze_at));
       }
     }
     throw ConfigError(
-        fmt::format("{} = true: every parameter of the model is frozen, so nothing would be trained; leave some out of "
-                    "the patterns in `parameters`",
+        fmt::format("{}: every parameter of the model is frozen, so nothing would be trained; leave some out of the "
+                    "patterns in `parameters`",
                     fmt::join(groups, " and ")));
   }
 }

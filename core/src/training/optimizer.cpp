@@ -36,7 +36,8 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
     : config_(config), parameters_(parameters), parts_(std::move(parts)) {
   assign_rules(config, kernels.registries, parameters);
   for (Parameter const& parameter : parameters.all()) {
-    if (!parameter.rule.frozen && parameter.gradient.empty()) {
+    bool const has_place = !parameters.gradients().empty() && parameter.place.end <= parameters.gradient_size();
+    if (!parameter.rule.frozen && !has_place) {
       throw Error(
           fmt::format("parameter {} has no gradient: it was frozen when the set was allocated", parameter.spec.name));
     }
@@ -141,6 +142,9 @@ std::vector<Optimizer::Piece>::const_iterator Optimizer::first_piece(std::int64_
 void Optimizer::apply(Execution& execution, IndexRange const& range) const {
   for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
     Rule const& rule = rules_[piece->rule];
+    if (ranges_[piece->rule].first->waits) {
+      continue;
+    }
     bool const whole = piece->whole.rank() > 0;
     IndexRange const updated =
         whole ? piece->range

@@ -109,7 +109,7 @@ bool is_frozen(ParameterSet const& parameters, IndexRange const& range) {
   for (Parameter const& parameter : parameters.all()) {
     IndexRange const elements = elements_of(parameter);
     if (range.begin < elements.end && elements.begin < range.end) {
-      if (!parameter.rule.frozen) {
+      if (!parameter.frozen()) {
         return false;
       }
       holds = true;

@@ -42,15 +42,20 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
                                            Execution& execution, Options const& options)
     : parallel_(parallel),
       parameters_(with_rules(config, kernels, parallel, parameters)),
+      registries_(kernels.registries),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
       sharded_(options.shard && parallel.replicas.size() > 1),
       operations_(kernels.select<TensorOps>({parameters.values().dtype()})),
-      reducer_(parallel, parameters, operations_, execution, {options.bucket_elements, sharded_}),
+      reducer_(std::in_place, parallel, parameters, operations_, execution, reducer_options()),
       optimizer_(config, kernels, parameters,
-                 sharded_ ? reducer_.parts().parts_of(parallel.replicas.rank())
+                 sharded_ ? reducer_->parts().parts_of(parallel.replicas.rank())
                           : std::vector<IndexRange>{{0, parameters.gradient_size()}}),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
+  find_ranges();
+}
+
+void DistributedOptimizer::find_ranges() {
   find_counted();
   if (sharded_) {
     find_updated_buckets();
@@ -60,10 +65,11 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
 /// Numbers that every tensor rank holds count on the first of them, numbers that several stages hold on the first of
 /// those, numbers of frozen parameters nowhere.
 void DistributedOptimizer::find_counted() {
+  counted_.clear();
   bool joins = false;
   for (Parameter const* const parameter : parameters_.trained()) {
     bool const alone = parameter->spec.stages.size() > 1 || parameter->updated_whole;
-    if (!counts_here(parameter->spec, parallel_.mesh) || parameter->rule.frozen) {
+    if (!counts_here(parameter->spec, parallel_.mesh) || parameter->frozen()) {
       joins = false;
       continue;
     }
@@ -78,13 +84,14 @@ void DistributedOptimizer::find_counted() {
 }
 
 void DistributedOptimizer::find_updated_buckets() {
+  updated_buckets_.clear();
   std::vector<IndexRange> all_blocks;
-  for (BufferParts::Bucket const& bucket : reducer_.parts().buckets()) {
+  for (BufferParts::Bucket const& bucket : reducer_->parts().buckets()) {
     if (is_frozen(parameters_, bucket.range)) {
       continue;
     }
     UpdatedBucket& updated = updated_buckets_.emplace_back(UpdatedBucket{bucket, {}});
-    IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
+    IndexRange const own = reducer_->parts().part(bucket, parallel_.replicas.rank());
     std::int64_t const step = bucket.owner < 0 ? elements_between_looks : bucket.range.count();
     for (std::int64_t begin = own.begin; begin < own.end; begin += step) {
       updated.blocks.push_back({begin, std::min(begin + step, own.end)});
@@ -101,7 +108,7 @@ void DistributedOptimizer::zero_gradients() {
 }
 
 void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
-  for (IndexRange const& range : intersection(counted_, reducer_.reduced())) {
+  for (IndexRange const& range : intersection(counted_, reducer_->reduced())) {
     operations_->add_sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()), sum);
   }
 }
@@ -109,7 +116,7 @@ void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
 /// The norm of the whole model's gradient, with each number counted once. Collective over tensor × pipeline; if the
 /// replicas have separate parts of the sums, over the world.
 double DistributedOptimizer::norm_of(double own_sum_of_squares) const {
-  double const sum = reducer_.scattered() ? summed_over(parallel_.replicas, own_sum_of_squares) : own_sum_of_squares;
+  double const sum = reducer_->scattered() ? summed_over(parallel_.replicas, own_sum_of_squares) : own_sum_of_squares;
   return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, sum)));
 }
 
@@ -163,7 +170,7 @@ void DistributedOptimizer::update_and_gather() {
       gather = Transfer();
       continue;
     }
-    IndexRange const own = reducer_.parts().part(bucket, parallel_.replicas.rank());
+    IndexRange const own = reducer_->parts().part(bucket, parallel_.replicas.rank());
     gather = parallel_.replicas.start_all_gather(values.rows(own.begin, own.count()), whole);
   }
   gather.wait();
@@ -203,6 +210,13 @@ void DistributedOptimizer::set_state_begins(StateBegins begins) {
     parameter.state_begin = found == state_begins_.end() ? 0 : found->second;
   }
   optimizer_.regroup();
+}
+
+void DistributedOptimizer::unfreeze(std::int64_t updates) {
+  heddle::unfreeze(parameters_, registries_, updates);
+  optimizer_.regroup();
+  reducer_.emplace(parallel_, parameters_, operations_, execution_, reducer_options());
+  find_ranges();
 }
 
 }  // namespace heddle

@@ -55,14 +55,14 @@ PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& para
   std::size_t holders = 0;
   for (Parameter const& parameter : parameters.all()) {
     IndexRange const elements = elements_of(parameter);
-    if (is_partial_over_tensor(parameter) && tensor_.size() > 1 && !parameter.rule.frozen) {
+    if (is_partial_over_tensor(parameter) && tensor_.size() > 1 && !parameter.frozen()) {
       over_tensor_.push_back(elements);
       packed += elements.count();
     }
     if (!parameter.spec.stages.empty()) {
       require_stages(parameter, parallel.mesh);
     }
-    if (parameter.spec.stages.size() > 1 && !parameter.rule.frozen) {
+    if (parameter.spec.stages.size() > 1 && !parameter.frozen()) {
       over_stages_.push_back({parameter.spec.name, elements, parameter.spec.stages});
       exchanged = std::max(exchanged, std::min(elements.count(), bucket_elements));
       holders = std::max(holders, parameter.spec.stages.size());

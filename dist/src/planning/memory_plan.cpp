@@ -67,10 +67,16 @@ class Rehearsal {
  public:
   Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
+        registries_(registries),
         rank_(config, mesh, vocabulary, registries),
         element_(static_cast<std::int64_t>(size_of(parameter_dtype(dtype_of(config.train.precision))))) {}
 
   MemoryPlan run(PlannedPacks const& packs) {
+    // Frozen parameters need no gradient, but some kernels scratch instead: each layer needs most either frozen or not.
+    if (std::ranges::any_of(rank_.parameters.all(), &Parameter::waits)) {
+      rehearse_training(packs);
+      rank_.unfreeze_all(registries_);
+    }
     MemoryUse use{.parameters = rank_.parameters.size() * element_,
                   .gradients = rank_.parameters.gradient_size() * element_,
                   .state = state_elements() * element_};
@@ -188,6 +194,7 @@ class Rehearsal {
   }
 
   Config const& config_;
+  Registries const& registries_;
   RehearsedRank rank_;
   std::int64_t element_;
 };

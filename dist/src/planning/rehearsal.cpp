@@ -9,6 +9,7 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
+#include <limits>
 
 namespace heddle {
 
@@ -114,6 +115,10 @@ RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularyS
   }
 }
 
+void RehearsedRank::unfreeze_all(Registries const& registries) {
+  unfreeze(parameters, registries.kernels, std::numeric_limits<std::int64_t>::max());
+}
+
 namespace {
 
 /// A micro-batch's way through the parts of a rank.
@@ -123,7 +128,9 @@ class StageRehearsal {
                  Registries const& registries, Pack const& pack)
       : config_(config),
         pack_(pack),
-        rank_(config, Mesh(layout.shape, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {}
+        rank_(config, Mesh(layout.shape, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {
+    rank_.unfreeze_all(registries);
+  }
 
   RankWork run() {
     RankWork work;
@@ -172,7 +179,7 @@ class StageRehearsal {
     work.parameters = parameters.size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
     for (auto const& [range, first] : rule_ranges(parameters)) {
-      if (!first->rule.frozen) {
+      if (!first->frozen()) {
         UpdateWork& update = work.updates[first->rule.name];
         update.elements += range.count();
         update.state = std::ranges::count(first->state, StateShape::parameter, &StateTensor::shape);
@@ -185,7 +192,7 @@ class StageRehearsal {
     for (Parameter const& parameter : parameters.all()) {
       std::int64_t const elements = parameter.local_shape.size();
       ParameterSpec const& spec = parameter.spec;
-      if (parameter.rule.frozen) {
+      if (parameter.frozen()) {
         continue;
       }
       if (spec.stages.size() > 1) {

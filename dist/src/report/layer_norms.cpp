@@ -44,7 +44,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     if (!sharded || parallel.replicas.rank() == 0) {
       add_squares(parameters.values(), elements, layer);
     }
-    if (!parameter.rule.frozen) {
+    if (!parameter.frozen()) {
       // Where the optimizer is sharded each replica has its part of the sum.
       for (IndexRange const& range : intersection({elements}, optimizer.local().parts())) {
         add_squares(parameters.gradients(), range, count + layer);

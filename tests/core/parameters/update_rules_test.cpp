@@ -95,6 +95,77 @@ TEST(UpdateRules, APatternThatMatchesNothingIsRefusedWithItsPlace) {
                                            "\"c\", which no parameter's name matches; names are a.b, b.x, b.y, …")));
 }
 
+/// ELECTRA's factors (Clark et al. 2020), with the last layer instead of the task's as the one that keeps its rate.
+TEST(UpdateRules, LayersBelowTheLastHaveSmallerFactors) {
+  Config const config = parse_config(
+      "[model]\nencoder_layers = 6\ndecoder_layers = 2\n[optimizer]\nlayer_decay = 0.5\n"
+      "[optimizer.group.slow]\nparameters = [\"encoder.layers.3.*\"]\nlearning_rate_factor = 0.1\n",
+      "run.toml");
+  auto const factor = [&](std::string const& name) { return update_rule(config.optimizer, name).learning_rate_factor; };
+  EXPECT_EQ(factor("encoder.layers.5.norm.weight"), 1);
+  EXPECT_EQ(factor("encoder.layers.4.norm.weight"), 0.5);
+  EXPECT_EQ(factor("encoder.layers.0.self_attention.q.weight"), 0.03125);
+  EXPECT_EQ(factor("encoder.layers.3.feed_forward.up.weight"), 0.1 * 0.25) << "of its group's factor";
+  EXPECT_EQ(factor("encoder.embedding.weight"), 0.015625);
+  EXPECT_EQ(factor("encoder.positions.weight"), 0.015625);
+  EXPECT_EQ(factor("encoder.norm.weight"), 1);
+  EXPECT_EQ(factor("decoder.layers.1.cross_attention.q.weight"), 1);
+  EXPECT_EQ(factor("decoder.layers.0.cross_attention.q.weight"), 0.5);
+  EXPECT_EQ(factor("decoder.embedding.weight"), 0.25);
+  EXPECT_EQ(factor("embedding.weight"), 0.015625) << "of the highest stack";
+  EXPECT_EQ(factor("output.weight"), 1);
+  EXPECT_EQ(factor("output.bias"), 1);
+  EXPECT_THROW(parse_config("[optimizer]\nlayer_decay = 0.0\n", "run.toml"), ConfigError);
+  EXPECT_THROW(parse_config("[optimizer]\nlayer_decay = 1.1\n", "run.toml"), ConfigError);
+}
+
+TEST(UpdateRules, AGroupIsFrozenUpToAStepOrForGood) {
+  auto const parsed = [](std::string const& keys) {
+    return parse_config("[train]\nsteps = 100\n[optimizer.group.low]\nparameters = [\"encoder.*\"]\n" + keys,
+                        "run.toml");
+  };
+  EXPECT_EQ(update_rule(parsed("unfreeze_at = 40\n").optimizer, "encoder.x").unfreeze_at, 40);
+  EXPECT_THAT([&] { parsed("unfreeze_at = 40\nfrozen = true\n"); },
+              ThrowsMessage<ConfigError>(HasSubstr("optimizer.group.low.unfreeze_at")));
+  EXPECT_THAT(warnings_about(parsed("unfreeze_at = 100\n")), testing::Contains(HasSubstr("never trains the group")));
+  EXPECT_THAT(warnings_about(parsed("unfreeze_at = 99\n")), testing::Not(testing::Contains(HasSubstr("never trains"))));
+}
+
+TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
+  OptimizerConfig config;
+  config.groups = {{"late", {"b.*", "q", "k"}, {.unfreeze_at = 3}}, {"still", {"v"}, {.frozen = true}}};
+  KernelRegistries const registries;
+  ParameterSet parameters{Mesh()};
+  for (char const* const name : {"a", "b.1"}) {
+    parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
+  }
+  ParameterBlock const& block = parameters.declare_block(
+      {{"q", {2, 5}, Initializer::zeros(), {}, {}}, {"v", {2, 5}, Initializer::zeros(), {}, {}}});
+  assign_rules(config, registries, parameters);
+  parameters.allocate(DType::float32);
+  Parameter const& late = *parameters.find("b.1");
+  auto const expect_waiting = [&](bool waits) {
+    EXPECT_EQ(late.frozen(), waits);
+    EXPECT_EQ(late.gradient.empty(), waits);
+    EXPECT_EQ(late.state.empty(), waits);
+    EXPECT_EQ(block.gradient.empty(), waits);
+    EXPECT_EQ(parameters.find("q")->gradient.empty(), waits);
+    EXPECT_EQ(parameters.trained().size(), 4U) << "they have places in any case";
+    EXPECT_FALSE(parameters.find("a")->gradient.empty());
+  };
+  expect_waiting(true);
+  unfreeze(parameters, registries, 2);
+  expect_waiting(true);
+  unfreeze(parameters, registries, 3);
+  expect_waiting(false);
+  EXPECT_EQ(late.state_begin, 3);
+  EXPECT_EQ(parameters.find("a")->state_begin, 0);
+  unfreeze(parameters, registries, 9);
+  EXPECT_EQ(late.state_begin, 3);
+  unfreeze(parameters, registries, 1);
+  expect_waiting(true);
+}
+
 TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   ParameterSet parameters{Mesh()};
   for (char const* const name : {"d", "e", "a.1", "a.2", "c", "f"}) {
@@ -142,7 +213,7 @@ TEST(UpdateRules, AModelOfWhichNothingIsTrainedIsRefused) {
       [&] {
         require_some_trained(config, {"a.x", "b.y"});
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("run.toml:7:1: optimizer.group.still.frozen and run.toml:9:1: "
+      ThrowsMessage<ConfigError>(AllOf(HasSubstr("run.toml:7:1: optimizer.group.still.frozen = true and run.toml:9:1: "
                                                  "optimizer.group.other.frozen = true"),
                                        HasSubstr("every parameter of the model is frozen"))));
 }

@@ -168,6 +168,46 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
   }
 }
 
+// torch.optim does so with two groups of parameters of which one gets its first gradient in the third step.
+TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
+  constexpr int unfrozen = 2;
+  for (std::string const name : {"adam", "adamw"}) {
+    OptimizerConfig config;
+    config.name = name;
+    config.weight_decay = 0.3;
+    config.groups = {{"late", {"mat*"}, {.learning_rate_factor = 0.25, .weight_decay = 0.1, .unfreeze_at = unfrozen}}};
+    OptimizerTest::reset();
+    Optimizer optimizer = bench_.optimizer(config);
+    EXPECT_TRUE(parameter(0).gradient.empty());
+    std::vector<std::vector<OracleElement>> oracle;
+    for (Parameter const& each : parameters().all()) {
+      oracle.emplace_back();
+      for (double const value : testing_support::values(each.value)) {
+        oracle.back().push_back({value});
+      }
+    }
+    for (int step = 1; step <= 5; ++step) {
+      unfreeze(parameters(), bench_.registries().kernels, step - 1);
+      optimizer.regroup();
+      bench_.update(optimizer, rate, step);
+      for (std::size_t index = 0; index < oracle.size(); ++index) {
+        Parameter const& each = parameter(index);
+        UpdateRule const rule = index == 0 ? config.groups[0].rule : UpdateRule{.weight_decay = 0.3};
+        std::vector<double> expected;
+        for (std::size_t element = 0; element < oracle[index].size(); ++element) {
+          if (step > rule.unfreeze_at) {
+            double const gradient = golden_value("gradient " + each.spec.name, static_cast<std::int64_t>(element));
+            oracle[index][element].update(config, rule, gradient, step - static_cast<int>(rule.unfreeze_at));
+          }
+          expected.push_back(oracle[index][element].value);
+        }
+        EXPECT_LE(relative_error(testing_support::values(each.value), expected), tolerance())
+            << name << ", " << each.spec.name << ", step " << step;
+      }
+    }
+  }
+}
+
 TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
   OptimizerConfig config;
   config.options["beta1"] = {0.5, "", "optimizer.beta1"};

@@ -128,6 +128,93 @@ TEST_F(DistributedOptimizerTest, FrozenBucketsDoNotTravel) {
   EXPECT_EQ(traffic(Verb::all_gather).bytes, 0);
 }
 
+/// Parameters that are trained from the third step on, and from the fourth on.
+std::vector<ParameterGroup> late_groups() {
+  return {{"third", {"*4.norm", "layer7.*", "tied"}, {.learning_rate_factor = 0.5, .unfreeze_at = 2}},
+          {"fourth", {"layer3.*", "layer6.rows", "every_end"}, {.unfreeze_at = 3}},
+          {"never", {"layer1.rows"}, {.frozen = true}}};
+}
+
+Outcome run_unfreezing(SyntheticModel& model, std::int64_t first_step, std::int64_t last_step, bool tree = false) {
+  Outcome result;
+  for (std::int64_t step = first_step; step < last_step; ++step) {
+    model.unfreeze(step);
+    result.norms.push_back(model.step(step, micro_batches, tree));
+  }
+  result.tensors = model.gathered();
+  return result;
+}
+
+TEST_F(DistributedOptimizerTest, UnfreezingGivesEveryLayoutTheBitsOfOneRank) {
+  Options options{.clip_norm = 50, .groups = late_groups()};
+  auto const alone = [&](std::int64_t last_step) {
+    SyntheticModel model(ParallelState(), options);
+    return run_unfreezing(model, 0, last_step);
+  };
+  Outcome const expected = alone(5);
+  std::vector<WholeTensor> const at_three = alone(3).tensors;
+  DistributedOptimizer::StateBegins begins;
+  for (WholeTensor const& tensor : at_three) {
+    bool const third = tensor.name.ends_with("4.norm") || tensor.name.starts_with("layer7.") || tensor.name == "tied";
+    if (third) {
+      begins[tensor.name] = 2;
+    }
+    EXPECT_EQ(tensor.arrays.contains("adam.first_moment"),
+              !tensor.name.starts_with("layer3.") && tensor.name != "layer6.rows" && tensor.name != "every_end" &&
+                  tensor.name != "layer1.rows")
+        << tensor.name;
+  }
+  for (auto const& layout : all_layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      options.shard = shard;
+      SCOPED_TRACE(testing::Message() << state_of(layout).mesh.to_string() << (shard ? ", sharded" : ""));
+      for (bool const tree : {false, true}) {
+        SyntheticModel model(state_of(layout), options);
+        Outcome const actual = run_unfreezing(model, 0, 5, tree);
+        EXPECT_EQ(actual.norms, expected.norms);
+        expect_on_rank_0(actual.tensors, expected.tensors);
+      }
+      SyntheticModel resumed(state_of(layout), options);
+      resumed.unfreeze(3);
+      resumed.unfreeze(2);  // as where the newest checkpoint cannot be read
+      resumed.load(at_three);
+      resumed.optimizer.set_state_begins(begins);
+      expect_on_rank_0(run_unfreezing(resumed, 3, 5).tensors, expected.tensors);
+    }
+  }
+}
+
+TEST_F(DistributedOptimizerTest, AnUnfrozenParameterIsUpdatedAsInARunThatBegins) {
+  Options options{.groups = {{"late", {"layer2.*"}, {.unfreeze_at = 2}}}};
+  SyntheticModel late(ParallelState(), options);
+  SyntheticModel begins(ParallelState(), {});
+  begins.first_step = 2;
+  std::vector<WholeTensor> const initial = begins.gathered();
+  auto const frozen = run_unfreezing(late, 0, 2).tensors;
+  auto const actual = run_unfreezing(late, 2, 4).tensors;
+  auto const expected = run(begins, 2, 4).tensors;
+  for (std::size_t index = 0; index < expected.size(); ++index) {
+    bool const is_late = expected[index].name.starts_with("layer2.");
+    EXPECT_EQ(frozen[index].arrays.at(value_key) == initial[index].arrays.at(value_key), is_late);
+    EXPECT_EQ(actual[index] == expected[index], is_late) << expected[index].name;
+  }
+}
+
+TEST_F(DistributedOptimizerTest, BucketsTravelFromTheStepOnThatUnfreezesThem) {
+  Options options{.shard = true, .groups = {{"late", {"layer*"}, {.unfreeze_at = 1}}}};
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), options);
+  auto const bytes = [&] {
+    return model.parallel.replicas.ledger()[static_cast<std::size_t>(Verb::reduce_scatter)].bytes;
+  };
+  model.step(0, micro_batches);
+  std::int64_t const first = bytes();
+  model.unfreeze(1);
+  model.step(1, micro_batches);
+  std::int64_t const all = world_.size() > 1 ? model.parameters.values().bytes() : 0;
+  EXPECT_EQ(bytes() - first, all);
+  EXPECT_LE(4 * first, all);
+}
+
 TEST_F(DistributedOptimizerTest, TheTreeDoesSoToo) {
   Outcome const expected = run_alone({.clip_norm = 50});
   for (auto const& layout : all_layouts_of(world_.size())) {

@@ -237,6 +237,28 @@ TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) 
   EXPECT_LT(backward(), 0.9 * all_operations);
 }
 
+TEST_F(MemoryPlanTest, ParametersThatAreUnfrozenLaterArePlannedForFromTheStart) {
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  Config config = config_of({});
+  auto const use = [&] { return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh())).use; };
+  MemoryUse const all = use();
+  config.optimizer.groups = {{"late", {"encoder.*"}, {.unfreeze_at = 5}}};
+  MemoryUse const late = use();
+  EXPECT_EQ(late.parameters, all.parameters);
+  EXPECT_EQ(late.gradients, all.gradients);
+  EXPECT_EQ(late.state, all.state);
+  EXPECT_GE(late.activations, all.activations);
+  config.optimizer.groups.front().rule = {.frozen = true};
+  EXPECT_GE(late.activations, use().activations) << "the first steps count, too";
+  RankWork const work =
+      rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+  config.optimizer.groups.front().rule = {.unfreeze_at = 5};
+  RankWork const later =
+      rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+  EXPECT_GT(later.trained(), work.trained()) << "the times are those of the last steps";
+}
+
 // A rank's share of a batch is smaller than a micro-batch, but the validation set is not divided by batches.
 TEST_F(MemoryPlanTest, ValidationHasItsOwnMicroBatches) {
   Config config = config_of({});

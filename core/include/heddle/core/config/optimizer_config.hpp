@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/config/update_rule.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,8 +32,11 @@ struct OptimizerConfig {
   std::int64_t warmup_steps = 4000;
   double weight_decay = 0.0;
   double clip_norm = 0.0;                   ///< 0: no clipping
+  double layer_decay = 1.0;                 ///< factor of the learning rate from each layer to the one below it
   Settings options = {};                    ///< the rule's own, see RuleDefinition
   std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
+  /// The number of layers of each stack, which layer_decay counts: parse_config takes it from [model].
+  std::map<std::string, std::int64_t> layers = {};
   KeyPlaces places{.section = "optimizer"};
 
   bool operator==(OptimizerConfig const&) const = default;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <heddle/core/config/options.hpp>
 #include <string>
 
@@ -14,7 +15,8 @@ struct UpdateRule {
   Settings options = {};            ///< the rule's own, see RuleDefinition
   double learning_rate_factor = 1;  ///< of the schedule's learning rate
   double weight_decay = 0;
-  bool frozen = false;  ///< never updated, not part of the gradient's norm, without a gradient
+  bool frozen = false;           ///< never updated, not part of the gradient's norm, without a gradient
+  std::int64_t unfreeze_at = 0;  ///< frozen in this many of the run's first updates
 
   bool operator==(UpdateRule const&) const = default;
 };

@@ -59,6 +59,7 @@ struct Parameter {
   IndexRange place;                     ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;                 ///< it begins where the elements of the parameter declared before it end
   UpdateRule rule;                      ///< by its group; see assign_rules
+  bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<StateTensor> state = {};  ///< the tensors that its rule keeps for it; none if it is frozen
   bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
   std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
@@ -66,6 +67,9 @@ struct Parameter {
   std::uint64_t version = 0;            ///< incremented by code that changes `value`
   Tensor value;                         ///< master copy, [local_shape]
   Tensor gradient;  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
+
+  /// Whether the next update leaves it as it is.
+  bool frozen() const { return rule.frozen || waits; }
 };
 
 /// Parameters that are adjacent in the buffers without padding between them, so that one product computes with all:
@@ -84,10 +88,11 @@ struct ParameterBlock {
 
 /// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
 /// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
-/// the same offsets. Parameters that are frozen when the set is arranged lie behind all others and have no gradient; a
-/// block is frozen if all of its members are. The buffer of gradients can be divided by the replicas (data × context)
-/// in whole cache lines. So can the part of a parameter that several stages hold or that its rule updates whole, which
-/// is alone between its neighbours: a buffer cut into that many parts is cut in the same way on all stages.
+/// the same offsets. Parameters that are frozen for good when the set is arranged lie behind all others and have no
+/// gradient; a block is frozen if all of its members are. The buffer of gradients can be divided by the replicas (data
+/// × context) in whole cache lines. So can the part of a parameter that several stages hold or that its rule updates
+/// whole, which is alone between its neighbours: a buffer cut into that many parts is cut in the same way on all
+/// stages.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
@@ -109,6 +114,9 @@ class ParameterSet {
   /// Puts the parameters into given buffers [size()] and [gradient_size()] after `arrange`, and is otherwise as
   /// allocate; the caller clears the gradients, which may be empty.
   void bind(Tensor const& values, Tensor const& gradients);
+  /// Gives the parameters and blocks that are not frozen their places in the buffer of gradients, and takes them from
+  /// the others: called when that has changed.
+  void bind_gradients();
   /// Fills every value from (seed, initializer key, global index).
   void initialize(std::uint64_t seed);
 

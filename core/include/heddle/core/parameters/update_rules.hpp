@@ -13,25 +13,32 @@ namespace heddle {
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
 /// The rule for the parameter of this name: that of the group which has it, or [optimizer]'s, with its options. A group
-/// that names no rule, or [optimizer]'s, has [optimizer]'s options except for those that it sets. Throws ConfigError,
-/// with file, line and key, for a name that two groups have.
+/// that names no rule, or [optimizer]'s, has [optimizer]'s options except for those that it sets. With layer_decay the
+/// factor of the learning rate falls from each layer of a stack to the one below it (ELECTRA: Clark et al. 2020): the
+/// last layer, the stack's last norm and the output keep theirs; embeddings, and all else that is in front of the
+/// layers, are the layer below the first, a table of several stacks that of the highest. Throws ConfigError, with file,
+/// line and key, for a name that two groups have.
 UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
 /// Checks that the configured rules are registered and have the options that are set, and sets the options that are
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
-/// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run.
-/// Called before the set is arranged, so that frozen parameters get no gradient. Throws as update_rule and
-/// rule_definition do.
+/// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run; those
+/// that their rule unfreezes later wait without any. Called before the set is arranged, so that frozen parameters get
+/// no gradient. Throws as update_rule and rule_definition do.
 void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters);
+
+/// Lets the parameters wait that their rule unfreezes after more than `updates` of the run's updates, and no others:
+/// one that no longer waits gets its gradient, and state that begins now.
+void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std::int64_t updates);
 
 /// Throws ConfigError, with file, line and key, for a group's pattern that matches none of `names`, those of a whole
 /// model's parameters.
 void require_patterns_match(OptimizerConfig const& config, std::vector<std::string> const& names);
 
 /// Throws ConfigError, with file, line and key, if the groups freeze all of `names`, those of a whole model's
-/// parameters.
+/// parameters, at the start of the run.
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names);
 
 /// Neighbours in a set's buffers that are updated alike, with the padding that follows them; one parameter where its

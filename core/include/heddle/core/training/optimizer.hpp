@@ -30,15 +30,16 @@ class Optimizer {
     return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
   }
 
-  /// Counts steps from Parameter::state_begin, which the caller has changed, and keeps the state. Between two steps.
+  /// Follows Parameter::state_begin, from which steps are counted, and Parameter::waits, which the caller has changed,
+  /// and keeps the state. Between two steps.
   void regroup();
 
   using Step = UpdateStep;
   /// Gives the next calls of apply the numbers of a step; its number, 1 for the run's first, is made each rule's.
   void begin(Step const& step) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
-  /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters. The caller
-  /// increments the versions, once.
+  /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters and those that
+  /// wait. The caller increments the versions, once.
   void apply(Execution& execution, IndexRange const& range) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
@@ -83,7 +84,7 @@ class Optimizer {
   std::vector<IndexRange> parts_;
   std::vector<RuleRange> ranges_;  ///< of the whole gradient buffer
   std::vector<Rule> rules_;        ///< of ranges_
-  std::vector<Piece> pieces_;      ///< ascending; without frozen parameters
+  std::vector<Piece> pieces_;      ///< ascending; without parameters that are frozen for good
   std::map<std::string, Tensor> state_;
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };

@@ -37,8 +37,8 @@ class DistributedOptimizer {
 
   void zero_gradients();
   /// The sums of the gradients over the ranks.
-  GradientReducer& reducer() { return reducer_; }
-  GradientReducer const& reducer() const { return reducer_; }
+  GradientReducer& reducer() { return *reducer_; }
+  GradientReducer const& reducer() const { return *reducer_; }
   /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole
   /// model's gradient norm before clipping, the same bits on every rank; if it is not finite no rank changes anything.
   /// Collective over the world.
@@ -66,6 +66,10 @@ class DistributedOptimizer {
   /// updates, by name: UpdateStep::step counts from there. None at first. The same on every rank; not collective.
   using StateBegins = std::map<std::string, std::int64_t>;
   void set_state_begins(StateBegins begins);
+  /// Between two steps, after `updates` of the run's updates: trains the parameters of this rank that are frozen up to
+  /// then, see heddle::unfreeze. The caller adds them to the state's begins. Every rank calls it in the same places;
+  /// not collective.
+  void unfreeze(std::int64_t updates);
   StateBegins const& state_begins() const { return state_begins_; }
 
  private:
@@ -75,6 +79,9 @@ class DistributedOptimizer {
     std::vector<IndexRange> blocks;
   };
 
+  GradientReducer::Options reducer_options() const { return {bucket_elements_, sharded_}; }
+  /// Finds what depends on which parameters are frozen.
+  void find_ranges();
   void find_counted();
   void find_updated_buckets();
   double norm_of(double own_sum_of_squares) const;
@@ -82,11 +89,12 @@ class DistributedOptimizer {
 
   ParallelState parallel_;
   ParameterSet& parameters_;
+  KernelRegistries const& registries_;
   Execution& execution_;
   std::int64_t bucket_elements_;
   bool sharded_;
   std::shared_ptr<TensorOps> operations_;
-  GradientReducer reducer_;
+  std::optional<GradientReducer> reducer_;  ///< made again by unfreeze
   Optimizer optimizer_;
   std::vector<IndexRange> counted_;             ///< of the gradients in the norm on this rank; adjacent ones joined
   Tensor sum_of_squares_;                       ///< float64 [1]

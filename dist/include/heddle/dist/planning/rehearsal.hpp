@@ -69,6 +69,9 @@ struct RehearsedRank {
   RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
                 Registries const& registries);
 
+  /// Trains all parameters that are not frozen for good: as the run's last steps do.
+  void unfreeze_all(Registries const& registries);
+
   static constexpr Arena::Kind arenas = Arena::Kind::addresses;
 
   RehearsedCalls calls;
