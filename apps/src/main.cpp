@@ -49,6 +49,8 @@ constexpr std::array commands = {
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one},
     Command{"import", "make a run of a model of Hugging Face's transformers", run_import, Processes::one},
     Command{"export", "write a trained model for Hugging Face's transformers", run_export, Processes::one},
+    Command{"extend-vocabulary", "add pieces to the vocabulary of a trained model", run_extend_vocabulary,
+            Processes::one},
     Command{"config", "print, check or explain a configuration", run_config, Processes::one},
     Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::several},
     Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one},
@@ -61,7 +63,7 @@ void print_help() {
       << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder, decoder-only and encoder-only Transformers on "
          "clusters.\n\nCommands:\n";
   for (Command const& command : commands) {
-    std::cout << fmt::format("  {:<12} {}\n", command.name, command.help);
+    std::cout << fmt::format("  {:<17} {}\n", command.name, command.help);
   }
   std::cout << "\n`heddle COMMAND --help` and `heddle help COMMAND` show a command's options. `heddle --version` "
                "prints the version.\n";

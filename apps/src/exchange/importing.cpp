@@ -12,6 +12,7 @@
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <memory>
 
+#include "exchange/provenance.hpp"
 #include "registration.hpp"
 #include "training/config_check.hpp"
 
@@ -27,6 +28,7 @@ struct ForeignModel {
   Family const& family;
   json::object config;
   std::unique_ptr<ForeignTensors> tensors;
+  std::vector<fs::path> weights;  ///< the files that have them
   ForeignVocabulary vocabulary;
 };
 
@@ -87,12 +89,15 @@ ForeignModel open_huggingface(fs::path const& from) {
     family.complete(config, tensors->tensors());
   }
   ForeignVocabulary vocabulary = read_vocabulary(family, config, from);
-  return {family, std::move(config), std::move(tensors), std::move(vocabulary)};
+  std::vector<fs::path> weights = tensors->files();
+  return {family, std::move(config), std::move(tensors), std::move(weights), std::move(vocabulary)};
 }
 
 ForeignModel open_marian_model(fs::path const& from) {
   MarianModel model = open_marian(from);
-  return {marian_family(), std::move(model.config), std::make_unique<NpzFile>(std::move(model.tensors)),
+  auto tensors = std::make_unique<NpzFile>(std::move(model.tensors));
+  std::vector<fs::path> weights{tensors->path()};
+  return {marian_family(), std::move(model.config), std::move(tensors), std::move(weights),
           std::move(model.vocabulary)};
 }
 
@@ -113,6 +118,7 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   contents.source_model = foreign.vocabulary.source_model;
   contents.target_model = foreign.vocabulary.target_model;
   contents.origin = foreign.vocabulary.files;
+  record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
   ImportedTensors stream(*foreign.tensors, {foreign.family, config.model, foreign.config},
                          parameters_of(execution, config, contents.vocabulary()));
   CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);

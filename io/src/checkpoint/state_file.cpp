@@ -347,7 +347,8 @@ bool write_origin(hdf5::File& file, CheckpointIndex const& index) {
 
 void read_origin(Reading const& from, CheckpointIndex& index) {
   hdf5::Group const origin = from.file.group("origin");
-  std::int64_t left = max_origin_bytes;
+  constexpr std::int64_t for_record = std::int64_t{1} << 20;  // and for pieces that were added to the vocabulary
+  std::int64_t left = max_origin_bytes + for_record;
   for (std::string const& name : origin.names()) {
     std::string const& bytes = index.contents.origin[name] = origin.read_bytes(name, left);
     left -= std::ssize(bytes);

@@ -257,6 +257,12 @@ std::int64_t write_marian(Checkpoint const& checkpoint, Config const& config, fs
                     ": its vocabulary did not come from Marian's files, and Marian's decoder starts without a token; "
                     "--format marian is for models that did");
   }
+  Tokenizer const target = checkpoint.contents().vocabulary().target;
+  if (target.special_ids().begin != target.size() - 1) {
+    throw DataError(checkpoint.directory().string() +
+                    ": pieces were added to its vocabulary, behind the one that stands for the decoder's start; "
+                    "--format marian has no place for them");
+  }
   Family const& family = marian_family();
   json::object made = config_json(family, config);
   split_keys(made, checkpoint.contents().vocabulary().joint());
@@ -276,7 +282,7 @@ std::int64_t write_marian(Checkpoint const& checkpoint, Config const& config, fs
                          {"word-penalty", 0}};
   replace_file(directory / decoder_file, yaml_text(all));
   for (auto const& [name, bytes] : origin) {
-    if (name != model_file && name != decoder_file) {
+    if (name != model_file && name != decoder_file && name != import_record) {
       replace_file(directory / name, bytes);
     }
   }

@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
@@ -74,14 +75,19 @@ std::string const& file(std::map<std::string, std::string> const& files, char co
   return found->second;
 }
 
-/// The tokens that a tokenizer has beside its model, by their ids.
-std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files) {
+/// The tokens that a tokenizer has beside its model, by their ids: all, or those that texts have.
+std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files, bool all = true) {
   std::map<std::int64_t, std::string> tokens;
   if (auto const found = files.find("tokenizer_config.json"); found != files.end()) {
     json::value const config = json::parse(found->second);
     if (json::value const* const added = find_key(config.as_object(), "added_tokens_decoder")) {
       for (auto const& [id, token] : added->as_object()) {
-        tokens[std::stoll(std::string(id))] = json::value_to<std::string>(token.at("content"));
+        json::value const* const special = token.as_object().if_contains("special");
+        std::string text = json::value_to<std::string>(token.at("content"));
+        bool const in_texts = special != nullptr && *special == false && !text.starts_with("<extra_id_");
+        if (all || in_texts) {
+          tokens[std::stoll(std::string(id))] = std::move(text);
+        }
       }
     }
   }
@@ -214,8 +220,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
         read.source_model = read.target_model = plain_model(read.files, config, directory);
         break;
     }
-    read.source_model = with_start_token(read.source_model, config);
-    read.target_model = with_start_token(read.target_model, config);
+    for (std::string* const model : {&read.source_model, &read.target_model}) {
+      *model = is_json(*model) ? *model : with_added_tokens(*model, added_tokens(read.files, false));
+      *model = with_start_token(*model, config);
+    }
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {
@@ -228,6 +236,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
                                                     std::map<std::string, std::string> const& origin,
                                                     json::object& config) {
   std::map<std::string, std::string> files = origin;
+  files.erase(import_record);
   if (auto const theirs = files.find("config.json"); theirs != files.end()) {
     json::value const their_config = json::parse(theirs->second);
     for (auto const& [key, value] : their_config.as_object()) {

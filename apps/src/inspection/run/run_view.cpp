@@ -12,6 +12,7 @@
 #include <heddle/io/samples/mixture.hpp>
 
 #include "checkpoints/checkpoint.hpp"
+#include "exchange/provenance.hpp"
 #include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
@@ -125,6 +126,9 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
     facts.emplace_back("computed with", checkpoint.contents().instruction_set);
   }
   facts.emplace_back("checkpoint", checkpoint.directory().string());
+  for (std::string& line : describe_origin(checkpoint.contents())) {
+    facts.emplace_back("origin", std::move(line));
+  }
   return facts;
 }
 

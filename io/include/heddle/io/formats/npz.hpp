@@ -17,6 +17,8 @@ class NpzFile final : public ForeignTensors {
   /// array of another length than its shape gives, encryption, Zip64, and the order of Fortran.
   static NpzFile open(std::filesystem::path const& path);
 
+  std::filesystem::path const& path() const { return path_; }
+
   /// An array that is not of float32 has NumPy's name of its dtype ("|i1"), and reading its elements throws DataError.
   std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
   /// A deflated array is then in memory as a whole, until another one is read.

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/text/text.hpp>
+#include <heddle/io/vocabularies/added_pieces.hpp>
+#include <iostream>
+
+#include "command_line/options.hpp"
+#include "commands.hpp"
+#include "exchange/vocabulary_growth.hpp"
+#include "report/warning.hpp"
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+namespace {
+
+void read_pieces(std::string const& path, std::vector<std::string>& pieces) {
+  LineReader reader(path, InvalidUtf8::fail);
+  for (std::string line; reader.next(line);) {
+    if (!line.empty()) {
+      pieces.push_back(line);
+    }
+  }
+}
+
+/// Prints the parts of the new pieces, and warns of those of which a part is unknown.
+void print_parts(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+  constexpr std::size_t shown = 10;
+  std::vector<std::string> unknown;
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    std::vector<std::string> texts;
+    bool known = true;
+    for (std::int32_t const id : parts_of(vocabulary, pieces[index])) {
+      texts.push_back(vocabulary.piece(id));
+      known = known && id != vocabulary.special_ids().unknown;
+    }
+    if (index < shown) {
+      std::cout << fmt::format("  {} {}: the mean of {}\n", vocabulary.size() + static_cast<std::int32_t>(index),
+                               pieces[index], fmt::join(texts, " "));
+    }
+    if (!known) {
+      unknown.push_back(pieces[index]);
+    }
+  }
+  if (!unknown.empty()) {
+    warn(
+        fmt::format("{} of {} new pieces have a part that the vocabulary does not know, the first is {}: they start "
+                    "like the unknown piece, and have more to learn",
+                    readable_count(unknown.size()), readable_count(pieces.size()), unknown.front()));
+  }
+}
+
+}  // namespace
+
+ExitCode run_extend_vocabulary(Arguments const& arguments) {
+  VocabularyGrowth growth;
+  std::string run;
+  std::string file;
+  std::string side = "both";
+  CommandSyntax syntax;
+  syntax.name = "extend-vocabulary";
+  syntax.usage = "CHECKPOINT --out RUN (--piece TEXT … | --pieces FILE) [options]";
+  syntax.summary =
+      R"(Makes a run of a trained model with more pieces in its vocabulary: words, or tokens such as "<2de>". The
+embedding and the output of a new piece start as the mean of the pieces into which the vocabulary cut it; all
+other numbers, and the ids of texts without new pieces, stay. The run has one checkpoint, of step 0, without
+optimizer state. `prepare --vocab-model RUN/source.model --target-vocab-model RUN/target.model` makes data for
+it, and train.initialize_from starts a run with it.)";
+  syntax.options.add_options()  //
+      ("checkpoint", po::value(&growth.model.checkpoint)->required()->value_name("CHECKPOINT"),
+       "a run's directory, its checkpoints directory, or one checkpoint's")               //
+      ("out", po::value(&run)->required()->value_name("RUN"), "the new run's directory")  //
+      ("piece", po::value(&growth.pieces)->composing()->value_name("TEXT"),
+       "a new piece; a space in front of it stands for the start of a word; may be repeated")                 //
+      ("pieces", po::value(&file)->value_name("FILE"), "a file with a new piece in each line")                //
+      ("side", with_default(side, "source|target|both"), "the vocabulary that grows; both, if they are one")  //
+      ("which", with_default(growth.model.which, "auto|best|last"), "the checkpoint of a run");
+  syntax.positional.add("checkpoint", 1);
+  parse_options(syntax, arguments);
+  if (!file.empty()) {
+    read_pieces(file, growth.pieces);
+  }
+  if (growth.pieces.empty()) {
+    throw UsageError("there is no new piece; name some by --piece, or a file by --pieces");
+  }
+  if (side != "source" && side != "target" && side != "both") {
+    throw UsageError(fmt::format("--side {}: possible are source, target and both", side));
+  }
+  growth.source = side != "target";
+  growth.target = side != "source";
+  growth.run = run;
+  Runtime runtime;
+  GrownModel const grown = extend_vocabulary(runtime.execution(), growth);
+  Tokenizer const& before = growth.target ? grown.before.target : grown.before.source;
+  std::cout << fmt::format("{} new pieces, from {} on; new rows in {} → {}\n", readable_count(growth.pieces.size()),
+                           readable_count(before.size()), fmt::join(grown.tables, ", "), grown.checkpoint.string());
+  print_parts(before, growth.pieces);
+  return ExitCode::done;
+}
+
+}  // namespace heddle

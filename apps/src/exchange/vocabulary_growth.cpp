@@ -1,0 +1,184 @@
+#include "vocabulary_growth.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/vocabularies/added_pieces.hpp>
+#include <map>
+#include <utility>
+
+#include "checkpoints/checkpoint.hpp"
+#include "exchange/provenance.hpp"
+#include "registration.hpp"
+#include "training/config_check.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+/// For each new piece the old ids of its parts.
+using Parts = std::vector<std::vector<std::int32_t>>;
+
+/// The parts of a side's new pieces; none if it does not grow.
+Parts parts_of(Tokenizer const& vocabulary, std::vector<std::string> const& pieces, bool grows) {
+  Parts parts;
+  for (std::string const& piece : grows ? pieces : std::vector<std::string>()) {
+    parts.push_back(parts_of(vocabulary, piece));
+  }
+  return parts;
+}
+
+/// A checkpoint's parameters, some of them with more rows.
+class GrownTensors final : public TensorStream {
+ public:
+  /// `parts` of the new rows, by the names of the parameters that have some.
+  GrownTensors(Checkpoint const& checkpoint, std::map<std::string, Parts const*> const& parts)
+      : checkpoint_(checkpoint) {
+    for (TensorInfo const& tensor : checkpoint.tensors()) {
+      tensors_.push_back({tensor.name, tensor.shape});
+      std::vector<float>& rows = new_rows_.emplace_back();
+      if (auto const grown = parts.find(tensor.name); grown != parts.end()) {
+        rows = mean_rows(tensor, *grown->second);
+        tensors_.back().shape.front() += std::ssize(*grown->second);
+      }
+    }
+  }
+
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    std::vector<float> const& rows = new_rows_[chunk.tensor];
+    std::int64_t const before = Shape(tensors_[chunk.tensor].shape).size() - std::ssize(rows);
+    IndexRange const old{std::min(chunk.elements.begin, before), std::min(chunk.elements.end, before)};
+    auto into = elements.begin();
+    if (old.count() > 0) {
+      TensorSlice const slice{.name = tensors_[chunk.tensor].name, .elements = old};
+      into = std::ranges::copy(checkpoint_.read(slice), into).out;
+    }
+    std::copy(rows.begin() + (std::max(chunk.elements.begin, before) - before),
+              rows.begin() + (std::max(chunk.elements.end, before) - before), into);
+  }
+  void wait() override {}
+
+ private:
+  std::vector<float> mean_rows(TensorInfo const& table, Parts const& parts) const {
+    std::vector<float> rows;
+    for (std::vector<std::int32_t> const& ids : parts) {
+      std::vector<double> sum;
+      for (std::int32_t const id : ids) {
+        std::vector<float> const row = checkpoint_.read(table.name, value_key, 0, id, 1);
+        sum.resize(row.size());
+        std::ranges::transform(sum, row, sum.begin(), std::plus());
+      }
+      std::ranges::transform(sum, std::back_inserter(rows),
+                             [&](double value) { return static_cast<float>(value / static_cast<double>(ids.size())); });
+    }
+    return rows;
+  }
+
+  Checkpoint const& checkpoint_;
+  std::vector<StreamedTensor> tensors_;
+  std::vector<std::vector<float>> new_rows_;  ///< of tensors_
+};
+
+/// The shapes of a model's parameters, by name.
+std::map<std::string, Shape> shapes_of(Config const& config, Registries const& registries,
+                                       VocabularySizes const& sizes) {
+  std::map<std::string, Shape> shapes;
+  whole_model(config, registries, sizes).for_each_parameter([&](ParameterDescription const& parameter) {
+    shapes.emplace(parameter.name, parameter.shape);
+  });
+  return shapes;
+}
+
+/// The names of the parameters whose first extent is the size of that side's vocabulary: they have one row more in a
+/// model with one piece more.
+std::vector<std::string> tables_of(Config const& config, Registries const& registries, VocabularySizes sizes,
+                                   Side side) {
+  auto const before = shapes_of(config, registries, sizes);
+  sizes.source += side == Side::source || sizes.joint ? 1 : 0;
+  sizes.target += side == Side::target || sizes.joint ? 1 : 0;
+  std::vector<std::string> tables;
+  for (auto const& [name, shape] : shapes_of(config, registries, sizes)) {
+    std::vector<std::int64_t> grown = before.at(name).to_vector();
+    if (shape == before.at(name)) {
+      continue;
+    }
+    grown.front() += 1;
+    if (!(shape == Shape(grown))) {
+      throw ConfigError(
+          fmt::format("parameter {} does not have its vocabulary in rows, so that it cannot get more", name));
+    }
+    tables.push_back(name);
+  }
+  return tables;
+}
+
+Config config_of(Checkpoint const& checkpoint, fs::path const& run) {
+  return stored_config(checkpoint,
+                       {fmt::format("run.directory={}", json::serialize(json::string(run.string()))),
+                        "train.initialize_from=\"\"", "train.initialize_missing=[]", "train.initialize_rename=[]"});
+}
+
+}  // namespace
+
+GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growth) {
+  auto const opened = open_checkpoints(growth.model);
+  Checkpoint const& checkpoint = opened.checkpoints.front();
+  CheckpointStore store(growth.run / "checkpoints", 2);
+  if (auto const newest = store.newest_step()) {
+    throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
+                                  growth.run.string(), *newest));
+  }
+  GrownModel grown{.checkpoint = {}, .tables = {}, .before = checkpoint.contents().vocabulary()};
+  Vocabulary const& before = grown.before;
+  bool const joint = before.joint();
+  if (joint && !(growth.source && growth.target)) {
+    throw ConfigError("source and target have one vocabulary, which grows for both: --side both");
+  }
+  Vocabulary const now{growth.source ? with_pieces(before.source, growth.pieces) : before.source,
+                       growth.target ? with_pieces(before.target, growth.pieces) : before.target};
+  Config const config = config_of(checkpoint, growth.run);
+  Registries registries;
+  register_everything({}, registries, execution);
+  VocabularySizes const sizes{before.source.size(), before.target.size(), joint};
+  Parts const source = parts_of(before.source, growth.pieces, growth.source);
+  Parts const target = parts_of(before.target, growth.pieces, growth.target);
+  std::map<std::string, Parts const*> tables;
+  for (auto const& [side, parts] : {std::pair(Side::source, &source), {Side::target, &target}}) {
+    if (!parts->empty()) {
+      for (std::string const& name : tables_of(config, registries, sizes, side)) {
+        // The two models of a joint vocabulary may cut texts in different ways.
+        bool const of_target = name.starts_with("decoder.") || name.starts_with("output");
+        tables[name] = joint && !of_target ? &source : parts;
+      }
+    }
+  }
+  CheckpointContents contents;
+  contents.state.seed = config.train.seed;
+  contents.config = to_toml(config);
+  contents.source_model = now.source.model();
+  contents.target_model = now.target.model();
+  contents.origin = checkpoint.contents().origin;
+  if (joint) {  // other systems' files that name a vocabulary's size have one for both sides
+    add_pieces(contents.origin, now.target, static_cast<std::int32_t>(target.size()));
+  }
+  record_pieces(contents.origin, checkpoint.directory().parent_path().parent_path(), std::ssize(growth.pieces));
+  GrownTensors tensors(checkpoint, tables);
+  grown.checkpoint = store.commit(Communicator::self(), contents, tensors, 1).directory;
+  replace_file(growth.run / "config.toml", contents.config);
+  replace_file(growth.run / "source.model", contents.source_model);
+  replace_file(growth.run / "target.model", contents.target_model);
+  for (auto const& [name, parts] : tables) {
+    grown.tables.push_back(name);
+  }
+  return grown;
+}
+
+}  // namespace heddle

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <heddle/io/text/tokenizer.hpp>
+#include <string>
+#include <vector>
+
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+struct Execution;
+
+struct VocabularyGrowth {
+  TrainedModelOptions model;
+  std::vector<std::string> pieces;
+  bool source = true;  ///< to the source's vocabulary
+  bool target = true;  ///< to the target's; a joint one takes both
+  std::filesystem::path run;
+};
+
+/// A run with more pieces.
+struct GrownModel {
+  std::filesystem::path checkpoint;
+  std::vector<std::string> tables;  ///< the parameters that have new rows
+  Vocabulary before;
+};
+
+/// Makes a run of a checkpoint with more pieces in its vocabulary: a checkpoint of step 0, config.toml, source.model
+/// and target.model. Each parameter with rows for the vocabulary gets rows for the new pieces, each the mean of the
+/// rows of its parts (parts_of); all other numbers stay. Throws ConfigError where `run` has checkpoints or one side of
+/// a joint vocabulary is to grow, DataError as with_pieces does. For one rank.
+GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growth);
+
+}  // namespace heddle

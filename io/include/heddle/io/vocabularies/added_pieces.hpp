@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/io/text/tokenizer.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+// Vocabularies that grow after they were made.
+
+namespace heddle {
+
+/// The vocabulary with more pieces behind its last id, as models for Tokenizer. A text that has one of them is cut
+/// around it, and other texts keep their ids. Of a SentencePiece model a space in a piece is its "▁"; in byte-level BPE
+/// the pieces are added tokens. Throws DataError for a piece that the vocabulary has, that is empty, or that texts
+/// would not have, because they are normalized.
+Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces);
+
+/// The ids into which the vocabulary cuts a new piece. A space in front of it that is a piece of its own, and not a
+/// part of the new one, is left out.
+std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece);
+
+/// Adds the last `count` pieces of a vocabulary to another system's files of CheckpointContents::origin, as
+/// transformers adds tokens: config.json has the new size, tokenizer_config.json and tokenizer.json have them as added
+/// tokens with their ids.
+void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& vocabulary, std::int32_t count);
+
+/// The way back: a SentencePiece model whose rows for the tokens that were added to it, by id, are their pieces. Rows
+/// with another use stay as they are.
+std::string with_added_tokens(std::string const& model, std::map<std::int64_t, std::string> const& tokens);
+
+}  // namespace heddle

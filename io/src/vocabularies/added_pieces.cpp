@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/vocabularies/added_pieces.hpp>
+#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+
+#include "text/bounded_json.hpp"
+#include "text/tokenizer_model.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+using Type = SentencePiece::Type;
+
+constexpr std::string_view space_symbol = "▁";
+constexpr std::string_view filler = "<madeupword";
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+/// A piece of SentencePiece that is always found as a whole. BPE never merges a user-defined symbol with its
+/// neighbours. Unigram models take such a symbol only where no other pieces have a better score (they are meant for
+/// symbols that no other piece contains): there the score is above that of any cut of a few words.
+SentencePiece whole_piece(std::string text, bool bpe) {
+  constexpr float above_all = 100;
+  return {std::move(text), bpe ? 0 : above_all, bpe ? Type::user_defined : Type::normal, {}};
+}
+
+std::string sentencepiece_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+  SentencePieceModel model = SentencePieceModel::parse(vocabulary.model());
+  bool const bpe = model.bpe();
+  std::vector<SentencePiece> added;
+  for (std::string const& piece : pieces) {
+    added.push_back(whole_piece(replaced(piece, " ", space_symbol), bpe));
+  }
+  // Behind the last id there may be pieces that only cut: see end_of_ids_piece.
+  model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
+  return model.serialize();
+}
+
+json::object added_token(std::string const& text, bool special) {
+  return {{"content", text}, {"lstrip", false},      {"normalized", false},
+          {"rstrip", false}, {"single_word", false}, {"special", special}};
+}
+
+json::object parsed_object(std::string const& text, char const* name) {
+  return parse_bounded_json(text, name).as_object();
+}
+
+std::string byte_level_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+  json::object tokenizer = parsed_object(vocabulary.model(), "the vocabulary");
+  json::value& tokens = tokenizer["added_tokens"];
+  std::int64_t id = vocabulary.size();
+  for (std::string const& piece : pieces) {
+    json::object token = added_token(piece, false);
+    token["id"] = id++;
+    (tokens.is_array() ? tokens.get_array() : tokens.emplace_array()).emplace_back(std::move(token));
+  }
+  json::value ours = tokenizer.at("heddle");
+  ours.as_object()["rows"] = id;
+  tokenizer.erase("heddle");
+  tokenizer["heddle"] = std::move(ours);  // the last member
+  return json::serialize(tokenizer);
+}
+
+/// Sets the sizes of the vocabulary in a config.json and in the objects in it.
+void set_sizes(json::object& config, std::int64_t before, std::int64_t now) {
+  for (auto& [key, value] : config) {
+    if (value.is_object()) {
+      set_sizes(value.get_object(), before, now);
+    } else if (std::string_view(key).ends_with("vocab_size") && value == before) {
+      value = now;
+    }
+  }
+}
+
+/// The tokens by id beside a model's own, in tokenizer_config.json; older files have them in added_tokens.json only.
+void add_to_decoder(json::object& settings, std::map<std::string, std::string>& origin, Tokenizer const& vocabulary,
+                    std::int32_t first) {
+  json::value& decoder = settings["added_tokens_decoder"];
+  auto const older = origin.find("added_tokens.json");
+  if (!decoder.is_object()) {
+    decoder.emplace_object();
+    if (older != origin.end()) {
+      for (auto const& [text, id] : parsed_object(older->second, "added_tokens.json")) {
+        decoder.get_object()[std::to_string(id.as_int64())] = added_token(std::string(text), false);
+      }
+      origin.erase(older);
+    }
+  }
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    // Other systems number added tokens without gaps, so that rows without a token get one, too.
+    std::string const piece = vocabulary.piece(id);
+    std::string const key = std::to_string(id);
+    if (id >= first || (piece.starts_with(filler) && !decoder.get_object().contains(key))) {
+      decoder.get_object()[key] = added_token(piece, id < first);
+    }
+  }
+}
+
+}  // namespace
+
+Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+  bool const byte_level = is_json(vocabulary.model());
+  std::map<std::string, std::int32_t> known;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    known.emplace(vocabulary.piece(id), id);
+  }
+  for (std::string const& piece : pieces) {
+    std::string const text = byte_level ? piece : replaced(piece, " ", space_symbol);
+    auto const [place, added] = known.emplace(text, vocabulary.size());
+    if (piece.empty() || text == space_symbol || !added) {
+      throw DataError(added || place->second == vocabulary.size()
+                          ? fmt::format("the new piece \"{}\" is empty or there twice", piece)
+                          : fmt::format("the vocabulary has the piece \"{}\" already: id {}", piece, place->second));
+    }
+  }
+  Tokenizer grown =
+      Tokenizer::from_model(byte_level ? byte_level_with(vocabulary, pieces) : sentencepiece_with(vocabulary, pieces));
+  for (std::size_t index = 0; index < pieces.size(); ++index) {
+    auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
+    auto const found = grown.encode(replaced(pieces[index], space_symbol, " "));
+    if (std::ranges::find(found, id) == found.end()) {
+      throw DataError(
+          fmt::format("no text would have the new piece \"{}\": the vocabulary cuts it into \"{}\" (it normalizes "
+                      "texts, or a shorter new piece is a part of it)",
+                      pieces[index], grown.decode(found)));
+    }
+  }
+  return grown;
+}
+
+std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece) {
+  std::string const text = replaced(piece, space_symbol, " ");
+  std::vector<std::int32_t> parts = vocabulary.encode(text);
+  if (parts.size() > 1 && !text.starts_with(' ') && vocabulary.piece(parts.front()) == space_symbol) {
+    parts.erase(parts.begin());
+  }
+  return parts;
+}
+
+void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& vocabulary, std::int32_t count) {
+  auto const config = origin.find("config.json");
+  if (config == origin.end()) {
+    return;
+  }
+  std::int32_t const first = vocabulary.size() - count;
+  json::object sizes = parsed_object(config->second, "config.json");
+  set_sizes(sizes, first, vocabulary.size());
+  config->second = json::serialize(sizes);
+  std::string& settings = origin["tokenizer_config.json"];
+  json::object changed = settings.empty() ? json::object() : parsed_object(settings, "tokenizer_config.json");
+  add_to_decoder(changed, origin, vocabulary, first);
+  settings = json::serialize(changed);
+  if (auto const whole = origin.find("tokenizer.json"); whole != origin.end()) {
+    json::object tokenizer = parsed_object(whole->second, "tokenizer.json");
+    json::value tokens = parsed_object(vocabulary.model(), "the vocabulary").at("added_tokens");
+    for (std::int32_t id = 0; id < first; ++id) {
+      if (std::string const piece = vocabulary.piece(id); piece.starts_with(filler)) {
+        json::object token = added_token(piece, true);
+        token["id"] = id;
+        tokens.as_array().emplace_back(std::move(token));
+      }
+    }
+    std::ranges::sort(tokens.as_array(), {}, [](json::value const& token) { return token.at("id").as_int64(); });
+    tokenizer["added_tokens"] = std::move(tokens);
+    whole->second = json::serialize(tokenizer);
+  }
+}
+
+std::string with_added_tokens(std::string const& bytes, std::map<std::int64_t, std::string> const& tokens) {
+  if (tokens.empty()) {
+    return bytes;
+  }
+  SentencePieceModel model = SentencePieceModel::parse(bytes);
+  SpecialPieces const special = model.special();
+  auto const has_role = [&](std::string const& text) {
+    return text == special.begin || text == special.end || text == special.unknown || text == special.padding;
+  };
+  bool const bpe = model.bpe();
+  std::int64_t ids = std::ranges::find(model.pieces, end_of_ids_piece, &SentencePiece::text) - model.pieces.begin();
+  bool changed = false;
+  for (auto const& [id, text] : tokens) {
+    auto const same = [&](SentencePiece const& piece) { return piece.text == text && piece.type != Type::control; };
+    if (std::ranges::any_of(model.pieces, same)) {
+      continue;
+    }
+    if (id == ids) {
+      model.pieces.insert(model.pieces.begin() + ids++, whole_piece(text, bpe));
+      changed = true;
+    } else if (id < ids) {
+      SentencePiece& piece = model.pieces[static_cast<std::size_t>(id)];
+      if (piece.type == Type::control && !has_role(piece.text)) {
+        piece = whole_piece(text, bpe);
+        changed = true;
+      }
+    }
+  }
+  return changed ? model.serialize() : bytes;
+}
+
+}  // namespace heddle
