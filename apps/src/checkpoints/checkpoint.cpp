@@ -88,6 +88,16 @@ void require_state_shape(Checkpoint const& checkpoint, Parameter const& paramete
   }
 }
 
+/// Ranges that are `all` in this order, each short enough to be in memory beside the parameters.
+std::vector<IndexRange> pieces_of(IndexRange const& all) {
+  constexpr std::int64_t max_elements = std::int64_t{4} << 20;
+  std::vector<IndexRange> pieces;
+  for (std::int64_t begin = all.begin; begin < all.end; begin += max_elements) {
+    pieces.push_back({begin, std::min(begin + max_elements, all.end)});
+  }
+  return pieces;
+}
+
 /// Elements of a parameter's state that this rank keeps.
 TensorSlice state_slice(Parameter const& parameter, StateTensor const& state, IndexRange const& kept) {
   if (state.shape == StateShape::parameter) {
@@ -115,6 +125,24 @@ DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, Who
 TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
   int const axis = parameter.spec.shard.axis;
   return {parameter.spec.name, key, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
+}
+
+void load_value(std::span<Checkpoint const> checkpoints, std::string const& name, Parameter const& parameter) {
+  Tensor const flat = parameter.value.reshaped({parameter.value.size()});
+  for (IndexRange const& piece : pieces_of({0, flat.size()})) {
+    TensorSlice slice = own_slice(parameter, value_key, piece);
+    slice.name = name;
+    std::vector<float> values = checkpoints.front().read(slice);
+    std::vector<double> sums(values.begin(), values.end());
+    for (Checkpoint const& other : checkpoints.subspan(1)) {
+      values = other.read(slice);
+      std::ranges::transform(values, sums, sums.begin(),
+                             [](float value, double sum) { return sum + static_cast<double>(value); });
+    }
+    auto const scale = static_cast<double>(checkpoints.size());
+    std::ranges::transform(sums, values.begin(), [&](double sum) { return static_cast<float>(sum / scale); });
+    copy_from_host(flat.rows(piece.begin, piece.count()), values.data());
+  }
 }
 
 std::string shortened(std::vector<std::string> const& names) {
@@ -171,16 +199,18 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
-    copy_from_host(parameter.value, checkpoint.read(own_slice(parameter, value_key)).data());
+    load_value(std::span(&checkpoint, 1), parameter.spec.name, parameter);
     bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
     for (StateTensor const& state : parameter.state) {
       if (stored) {
         require_state_shape(checkpoint, parameter, state);
       }
       for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
-        optimizer.set_state(parameter, state, kept,
-                            stored ? checkpoint.read(state_slice(parameter, state, kept))
-                                   : std::vector<float>(static_cast<std::size_t>(kept.count())));
+        for (IndexRange const& piece : pieces_of(kept)) {
+          optimizer.set_state(parameter, state, piece,
+                              stored ? checkpoint.read(state_slice(parameter, state, piece))
+                                     : std::vector<float>(static_cast<std::size_t>(piece.count())));
+        }
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -169,9 +170,7 @@ void Initialization::apply(ParameterSet& parameters) const {
   for (Parameter const& parameter : parameters.all()) {
     auto const found = sources_.find(parameter.spec.name);
     if (found != sources_.end()) {
-      TensorSlice slice = own_slice(parameter, value_key);
-      slice.name = found->second;
-      copy_from_host(parameter.value, checkpoint_.read(slice).data());
+      load_value(std::span(&checkpoint_, 1), found->second, parameter);
     }
   }
   parameters.bump_versions();

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
@@ -8,7 +7,6 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "exchange/importing.hpp"
-#include "exchange/probe.hpp"
 
 namespace heddle {
 
@@ -17,7 +15,8 @@ namespace po = boost::program_options;
 ExitCode run_import(Arguments const& arguments) {
   std::string from;
   std::string run;
-  std::vector<std::string> overrides;
+  ImportOptions options;
+  bool no_probe = false;
   CommandSyntax syntax;
   syntax.name = "import";
   syntax.usage = "MODEL --out RUN [options]";
@@ -30,21 +29,20 @@ with it. docs/models.md lists the families of models.)";
   syntax.options.add_options()                                                                           //
       ("from", po::value(&from)->required()->value_name("MODEL"), "a directory or a .npz file")          //
       ("out", po::value(&run)->required()->value_name("RUN"), "the run's directory, which must be new")  //
-      ("set", po::value(&overrides)->composing()->value_name("KEY=VALUE"),
-       "replace a key of the model's configuration, such as model.dropout=0.1");
+      ("set", po::value(&options.overrides)->composing()->value_name("KEY=VALUE"),
+       "replace a key of the model's configuration, such as model.dropout=0.1")  //
+      ("no-probe", po::bool_switch(&no_probe),
+       "do not load the imported model to compute the logits of a probe: less memory");
   syntax.positional.add("from", 1);
   parse_options(syntax, arguments);
   Runtime runtime;
-  ImportedModel const imported = import_model(runtime.execution(), from, run, overrides);
-  TrainedModelOptions options;
-  options.checkpoint = imported.checkpoint.string();
-  double largest = 0;
-  for (float const logit : probe_logits(runtime.execution(), options)) {
-    largest = std::max(largest, std::abs(static_cast<double>(logit)));
+  options.probe = !no_probe;
+  ImportedModel const imported = import_model(runtime.execution(), from, run, options);
+  std::cout << fmt::format("{}: {} tensors, {} parameters → {}\n", imported.family, readable_count(imported.tensors),
+                           readable_count(imported.parameters), imported.checkpoint.string());
+  if (imported.largest_logit) {
+    std::cout << fmt::format("largest logit of a probe: {:.4g}\n", *imported.largest_logit);
   }
-  std::cout << fmt::format("{}: {} tensors, {} parameters → {}\nlargest logit of a probe: {:.4g}\n", imported.family,
-                           readable_count(imported.tensors), readable_count(imported.parameters),
-                           imported.checkpoint.string(), largest);
   return ExitCode::done;
 }
 

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
@@ -11,8 +13,11 @@
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <memory>
+#include <new>
+#include <optional>
 
 #include "exchange/provenance.hpp"
+#include "exchange/probe.hpp"
 #include "registration.hpp"
 #include "training/config_check.hpp"
 
@@ -31,6 +36,66 @@ struct ForeignModel {
   std::vector<fs::path> weights;  ///< the files that have them
   ForeignVocabulary vocabulary;
 };
+
+/// A directory that is made later: it is removed again, with the parents that it had not, unless it is kept.
+class NewPlace {
+ public:
+  explicit NewPlace(fs::path directory) {
+    for (; !directory.empty() && !fs::exists(fs::symlink_status(directory)); directory = directory.parent_path()) {
+      made_ = directory;
+    }
+  }
+  ~NewPlace() {
+    std::error_code ignored;
+    if (!made_.empty()) {
+      fs::remove_all(made_, ignored);
+    }
+  }
+  NewPlace(NewPlace const&) = delete;
+  NewPlace& operator=(NewPlace const&) = delete;
+
+  void keep() { made_.clear(); }
+
+ private:
+  fs::path made_;
+};
+
+/// Tensors of files. The error of a commit is about the disk: here is why the files were refused, if they were.
+class TensorsOfFiles final : public TensorStream {
+ public:
+  explicit TensorsOfFiles(TensorStream& stream) : stream_(stream) {}
+
+  std::vector<StreamedTensor> const& tensors() const override { return stream_.tensors(); }
+  void send(TensorChunk const& chunk, int receiver) override { stream_.send(chunk, receiver); }
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    try {
+      stream_.receive(chunk, elements);
+    } catch (DataError const& error) {
+      refused = error;
+      throw;
+    }
+  }
+  void wait() override { stream_.wait(); }
+
+  std::optional<DataError> refused;
+
+ private:
+  TensorStream& stream_;
+};
+
+/// Calls `read`, which knows only another system's files: what libraries say of them is about bad data, too.
+template <class Read>
+auto of_files(fs::path const& from, Read const& read) {
+  try {
+    return read();
+  } catch (Error const&) {
+    throw;
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: this model cannot be read: {}", from.string(), error.what()));
+  }
+}
 
 /// The parameters of a configuration's model, without memory for them.
 std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
@@ -63,8 +128,22 @@ Config config_of(std::vector<std::string> settings, fs::path const& run, std::ve
   }
 }
 
+/// Throws DataError where there are more layers than tensors: to find out what thousands of them lack takes minutes.
+void require_layers(Config const& config, ForeignModel const& foreign) {
+  std::int64_t const layers = config.model.encoder.layers + config.model.decoder.layers;
+  if (layers > std::ssize(foreign.tensors->tensors())) {
+    throw DataError(fmt::format("{} gives the model {} layers; its files have {} tensors", foreign.family.source,
+                                layers, foreign.tensors->tensors().size()));
+  }
+}
+
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
+  if (std::error_code ignored; fs::is_symlink(path, ignored)) {
+    throw DataError(path.string() +
+                    ": is a symbolic link, as all files in the cache of Hugging Face's hub are, and is "
+                    "not followed; copy the model with its files first (`cp -rL`)");
+  }
   auto const text = read_regular(path, max_origin_bytes);  // of a longer one the end, which is not JSON
   if (!text) {
     throw DataError(
@@ -104,14 +183,18 @@ ForeignModel open_marian_model(fs::path const& from) {
 }  // namespace
 
 ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
-                           std::vector<std::string> const& overrides) {
-  ForeignModel const foreign = is_marian(from) ? open_marian_model(from) : open_huggingface(from);
+                           ImportOptions const& options) {
+  ForeignModel const foreign =
+      of_files(from, [&] { return is_marian(from) ? open_marian_model(from) : open_huggingface(from); });
   CheckpointStore store(run / "checkpoints", 2);
   if (auto const newest = store.newest_step()) {
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
                                   run.string(), *newest));
   }
-  Config const config = config_of(settings_of(foreign.family, foreign.config), run, overrides, foreign.family.source);
+  Config const config = of_files(from, [&] {
+    return config_of(settings_of(foreign.family, foreign.config), run, options.overrides, foreign.family.source);
+  });
+  require_layers(config, foreign);
   CheckpointContents contents;
   contents.state.seed = config.train.seed;
   contents.config = to_toml(config);
@@ -119,17 +202,36 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   contents.target_model = foreign.vocabulary.target_model;
   contents.origin = foreign.vocabulary.files;
   record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
-  ImportedTensors stream(*foreign.tensors, {foreign.family, config.model, foreign.config},
-                         parameters_of(execution, config, contents.vocabulary()));
-  CommitResult const committed = store.commit(Communicator::self(), contents, stream, 1);
+  ImportedTensors imported_tensors = of_files(from, [&] {
+    return ImportedTensors(*foreign.tensors, {foreign.family, config.model, foreign.config},
+                           parameters_of(execution, config, contents.vocabulary()));
+  });
+  TensorsOfFiles stream(imported_tensors);
+  NewPlace place(run / "checkpoints");
+  ImportedModel imported{.checkpoint = {}, .family = std::string(foreign.family.model_type)};
+  try {
+    imported.checkpoint = store.commit(Communicator::self(), contents, stream, 1).directory;
+  } catch (Error const&) {
+    if (stream.refused) {
+      throw *stream.refused;
+    }
+    throw;
+  }
   replace_file(run / "config.toml", contents.config);
   replace_file(run / "source.model", contents.source_model);
   replace_file(run / "target.model", contents.target_model);
-  ImportedModel imported{.checkpoint = committed.directory, .family = std::string(foreign.family.model_type)};
   for (StreamedTensor const& tensor : stream.tensors()) {
     ++imported.tensors;
     imported.parameters += Shape(tensor.shape).size();
   }
+  if (options.probe) {
+    TrainedModelOptions model;
+    model.checkpoint = imported.checkpoint.string();
+    std::vector<float> const logits = probe_logits(execution, model);
+    imported.largest_logit =
+        std::abs(*std::ranges::max_element(logits, {}, [](float logit) { return std::abs(logit); }));
+  }
+  place.keep();
   return imported;
 }
 

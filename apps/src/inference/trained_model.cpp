@@ -70,22 +70,6 @@ std::vector<std::string> directories(TrainedModelOptions const& options, Communi
   return names;
 }
 
-std::vector<float> averaged(std::vector<Checkpoint> const& checkpoints, Parameter const& parameter) {
-  int const axis = parameter.spec.shard.axis;
-  std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-  std::vector<double> sums;
-  std::vector<float> values;
-  for (Checkpoint const& checkpoint : checkpoints) {
-    values = checkpoint.read(parameter.spec.name, value_key, axis, parameter.shard_begin, count);
-    sums.resize(values.size());
-    std::transform(values.begin(), values.end(), sums.begin(), sums.begin(),
-                   [](float value, double sum) { return sum + static_cast<double>(value); });
-  }
-  auto const scale = static_cast<double>(checkpoints.size());
-  std::transform(sums.begin(), sums.end(), values.begin(), [&](double sum) { return static_cast<float>(sum / scale); });
-  return values;
-}
-
 /// Throws ConfigError where an override changes the model in which the checkpoint's parameters were trained. Longer
 /// sentences do not.
 void require_model_of(Checkpoint const& checkpoint, Config const& config) {
@@ -195,7 +179,7 @@ void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
   parameters_.arrange();
   parameters_.bind(Tensor::allocate(DType::float32, {parameters_.size()}), Tensor());  // inference needs no gradients
   for (Parameter const& parameter : parameters_.all()) {
-    copy_from_host(parameter.value, averaged(checkpoints, parameter).data());
+    load_value(checkpoints, parameter.spec.name, parameter);
   }
   parameters_.bump_versions();
 }

@@ -272,10 +272,39 @@ void require_translation(ModelDescription const& model, std::string const& wante
   }
 }
 
+namespace {
+
+/// Throws ConfigError for a table of fixed positions that would have more numbers than any model needs: with these keys
+/// a file of another system could ask for any memory.
+void require_table_of_positions(StackDescription const& stack) {
+  constexpr std::int64_t max_numbers = std::int64_t{1} << 28;
+  ModelConfig const& keys = *stack.keys;
+  std::int64_t columns = keys.positions == Positions::sinusoidal ? keys.d_model : 0;
+  for (LayerDescription const& layer : stack.layers) {
+    for (SublayerDescription const& sublayer : layer.sublayers) {
+      std::int64_t const heads = sublayer.keys->heads;
+      std::int64_t const own = keys.positions == Positions::rotary
+                                   ? sublayer.options.integer("head_dim", keys.d_model / heads)
+                               : keys.positions == Positions::alibi ? 2 * heads
+                                                                    : 0;
+      columns = std::max(columns, own);
+    }
+  }
+  if (columns > max_numbers / keys.max_length) {
+    throw ConfigError(
+        fmt::format("{} = {}: with {} columns the table of model.positions = \"{}\" would have more than "
+                    "{} numbers",
+                    keys.place("max_length"), keys.max_length, columns, name_of(keys.positions), max_numbers));
+  }
+}
+
+}  // namespace
+
 ModelDescription describe_model(ModelConfig const& model, LayerRegistry const& registry) {
   ModelDescription description{model, {}};
   for (std::string const& name : model.stacks) {
     StackDescription stack = describe_stack(model, stack_kind(name), registry);
+    require_table_of_positions(stack);
     if (!description.stacks.empty()) {
       stack.encoder_side = description.stacks.back().side;
     }

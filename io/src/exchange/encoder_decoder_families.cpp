@@ -16,7 +16,8 @@ using Names = ProjectionNames;
 double scale_of_t5(json::object const& config) {
   bool const scaled = config.at("model_type") == "t5" &&
                       is_true(config, "scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
-  return scaled ? 1 / std::sqrt(config.at("d_model").to_number<double>()) : 1;
+  json::value const* const width = find_key(config, "d_model");
+  return scaled ? 1 / std::sqrt(width == nullptr ? 512 : width->to_number<double>()) : 1;
 }
 
 /// transformers 5 writes tie_word_embeddings = true for every model, and earlier ones may have the shared table twice.

@@ -72,7 +72,7 @@ std::optional<json::value> value_of(KeyRule const& rule, Family const& family, j
 /// Our value, as TOML text, of a value of theirs.
 std::string translated(KeyRule const& rule, Family const& family, json::value const& value) {
   if (rule.values.empty()) {
-    if (rule.surplus != 0 && value.is_int64()) {
+    if (rule.surplus != 0 && value.is_int64() && value.get_int64() >= 0) {
       return std::to_string(value.get_int64() - rule.surplus);
     }
     return toml_of(value);

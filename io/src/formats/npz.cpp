@@ -126,31 +126,37 @@ NpzFile NpzFile::open(fs::path const& path) {
   std::int64_t const end_bytes = std::min<std::int64_t>(status.st_size, zip_end_bytes);
   ZipPlace const place =
       find_zip_directory(read_text(*npz.file_, path, status.st_size - end_bytes, end_bytes), status.st_size, where);
+  std::vector<ZipRecord> const records =
+      parse_zip_directory(read_text(*npz.file_, path, place.begin, place.bytes), place.count, where);
   std::vector<IndexRange> places;
-  for (ZipRecord const& record :
-       parse_zip_directory(read_text(*npz.file_, path, place.begin, place.bytes), place.count, where)) {
+  for (ZipRecord const& record : records) {
     std::string const header = read_text(*npz.file_, path, record.offset, zip_local_bytes + std::ssize(record.name));
-    Member member{record, record.offset + zip_local_header_bytes(header, record, where)};
-    places.push_back({record.offset, member.begin + record.stored_bytes});
-    std::string const name = record.name.substr(0, record.name.size() - std::min<std::size_t>(4, record.name.size()));
-    if (places.back().end > place.begin || !record.name.ends_with(extension) || name.empty() ||
-        npz.tensors_.contains(name)) {
-      throw DataError(
-          fmt::format("{}: has a file {} that is not an array of its own", where, json_quoted(record.name)));
+    std::int64_t const begin = record.offset + zip_local_header_bytes(header, record, where);
+    places.push_back({record.offset, begin + record.stored_bytes});
+    if (places.back().end > place.begin) {
+      throw DataError(fmt::format("{}: its file {} has bytes of the directory", where, json_quoted(record.name)));
     }
-    std::string begin;
-    read_member(*npz.file_, where, record, member.begin, [&](std::span<std::uint8_t const> bytes) {
-      begin.append(bytes.begin(),
-                   bytes.begin() + std::min(std::ssize(bytes), max_npy_header_bytes - std::ssize(begin)));
-    });
-    NpyHeader const array =
-        parse_npy_header(begin, record.bytes, fmt::format("{}: {}", where, json_quoted(record.name)));
-    member.header_bytes = array.bytes;
-    npz.tensors_.emplace(name, array.tensor);
-    npz.members_.emplace(name, std::make_shared<Member const>(std::move(member)));
   }
-  refuse_overlaps(std::move(places), where);
+  refuse_overlaps(places, where);  // before anything is inflated: files that share bytes could be many
+  for (std::size_t index = 0; index < records.size(); ++index) {
+    npz.add(records[index], places[index].end - records[index].stored_bytes);
+  }
   return npz;
+}
+
+void NpzFile::add(ZipRecord const& record, std::int64_t begin) {
+  std::string const where = path_.string();
+  std::string const name = record.name.substr(0, record.name.size() - std::min(extension.size(), record.name.size()));
+  if (!record.name.ends_with(extension) || name.empty() || tensors_.contains(name)) {
+    throw DataError(fmt::format("{}: has a file {} that is not an array of its own", where, json_quoted(record.name)));
+  }
+  std::string head;
+  read_member(*file_, where, record, begin, [&](std::span<std::uint8_t const> bytes) {
+    head.append(bytes.begin(), bytes.begin() + std::min(std::ssize(bytes), max_npy_header_bytes - std::ssize(head)));
+  });
+  NpyHeader const array = parse_npy_header(head, record.bytes, fmt::format("{}: {}", where, json_quoted(record.name)));
+  tensors_.emplace(name, array.tensor);
+  members_.emplace(name, std::make_shared<Member const>(Member{record, begin, array.bytes}));
 }
 
 void NpzFile::read_bytes(std::string const& name, std::int64_t offset, std::span<std::uint8_t> into) const {

@@ -19,6 +19,8 @@ constexpr std::string_view end_signature = "PK\5\6";
 constexpr std::size_t directory_record_bytes = 46;
 constexpr std::size_t end_record_bytes = 22;
 constexpr std::size_t max_array_dimensions = 8;
+constexpr std::int64_t max_inflated_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t small_file_bytes = std::int64_t{1} << 24;
 
 /// An integer of `bytes` bytes, the lowest first.
 std::int64_t integer_at(std::string_view text, std::size_t offset, std::size_t bytes) {
@@ -103,13 +105,15 @@ std::vector<ZipRecord> parse_zip_directory(std::string_view text, std::int64_t c
                        integer_at(text, 24, 4), integer_at(text, 42, 4)});
     ZipRecord const& record = records.back();
     bool const encrypted = (integer_at(text, 8, 2) & 1) != 0;
-    // Deflate makes at most 1032 bytes of one.
-    if (encrypted || (method != 0 && method != 8) || (method == 0 && record.stored_bytes != record.bytes) ||
-        record.bytes > 1032 * record.stored_bytes + 64 || std::max(record.bytes, record.offset) == 0xffffffff) {
-      throw DataError(
-          fmt::format("{}: its file {} is not one that NumPy writes: it is encrypted, has another "
-                      "compression than deflate, or lengths that cannot be",
-                      where, json_quoted(record.name)));
+    // Deflate makes at most 1032 bytes of one, and hardly shortens numbers of a trained model.
+    bool const bomb = record.bytes > std::max(100 * record.stored_bytes, small_file_bytes) ||
+                      record.bytes > 1032 * record.stored_bytes + 64;
+    if (encrypted || (method != 0 && method != 8) || (method == 0 && record.stored_bytes != record.bytes) || bomb ||
+        (method == 8 && record.bytes > max_inflated_bytes) || std::max(record.bytes, record.offset) == 0xffffffff) {
+      throw DataError(fmt::format(
+          "{}: its file {} is not one that NumPy writes of a model: it is encrypted, has another compression "
+          "than deflate, or lengths that cannot be; arrays of 1 GiB must be stored (numpy.savez)",
+          where, json_quoted(record.name)));
     }
     text.remove_prefix(all);
   }

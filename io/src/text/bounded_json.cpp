@@ -49,4 +49,9 @@ boost::json::value parse_bounded_json(std::string_view text, std::string_view wh
   }
 }
 
+std::string plain_message(std::exception const& error) {
+  std::string_view const message = error.what();
+  return std::string(message.substr(0, message.find(" [boost")));
+}
+
 }  // namespace heddle

@@ -395,7 +395,7 @@ std::unique_ptr<TokenizerModel> load_byte_level_bpe(std::string bytes) {
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {  // Boost.JSON's, for a value of another kind or a missing member, too
-    throw DataError(fmt::format("{}: {}", what, error.what()));
+    throw DataError(fmt::format("{}: {}", what, plain_message(error)));
   }
 }
 

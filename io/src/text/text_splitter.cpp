@@ -1,6 +1,7 @@
 #include "text/text_splitter.hpp"
 
 #include <fmt/format.h>
+#include <time.h>
 #include <unicode/unorm2.h>
 #include <unicode/uregex.h>
 #include <unicode/ustring.h>
@@ -16,6 +17,9 @@ using Regex = std::unique_ptr<URegularExpression, decltype(&uregex_close)>;
 
 /// Steps that a match may take, in ICU's units of some milliseconds: a hostile expression ends, no honest one does.
 constexpr std::int32_t regex_time = 1000;
+/// Known vocabularies have two expressions of some hundred characters.
+constexpr std::size_t max_patterns = 16;
+constexpr std::size_t max_pattern_bytes = 10'000;
 /// Memory of a match: enough for a million spaces in a row.
 constexpr std::int32_t regex_bytes = 64 << 20;
 
@@ -62,8 +66,8 @@ void require_known_escapes(std::string const& pattern) {
     bool const alphanumeric =
         (escaped >= '0' && escaped <= '9') || (escaped >= 'A' && escaped <= 'Z') || (escaped >= 'a' && escaped <= 'z');
     if (alphanumeric && same.find(escaped) == std::string_view::npos) {
-      throw DataError(fmt::format("the regular expression {} has the escape \\{}, which is not supported", pattern,
-                                  at + 1 < pattern.size() ? std::string(1, escaped) : ""));
+      throw DataError(fmt::format("the regular expression {} has the escape \\{}, which is not supported",
+                                  pattern.substr(0, 200), at + 1 < pattern.size() ? std::string(1, escaped) : ""));
     }
   }
 }
@@ -78,8 +82,8 @@ Regex compile(TextSplitter::Pattern const& pattern) {
   Regex regex(uregex_open(wide.data(), length_of(wide.size()), pattern.literal ? UREGEX_LITERAL : 0, &place, &code),
               uregex_close);
   if (U_FAILURE(code)) {
-    throw DataError(fmt::format("the regular expression {} cannot be used: {} at its character {}", pattern.text,
-                                u_errorName(code), place.offset));
+    throw DataError(fmt::format("the regular expression {} cannot be used: {} at its character {}",
+                                pattern.text.substr(0, 200), u_errorName(code), place.offset));
   }
   return regex;
 }
@@ -103,7 +107,15 @@ UNormalizer2 const* normalizer(std::string const& form) {
   return instance;
 }
 
-std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16string_view text) {
+/// The time that this thread has computed: a process that was stopped meanwhile is not slow.
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// Throws DataError where this thread computes after `deadline`: matches that are all short of their own limit.
+std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16string_view text, double deadline) {
   std::vector<std::u16string_view> parts;
   UErrorCode code = U_ZERO_ERROR;
   std::size_t done = 0;
@@ -115,7 +127,12 @@ std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16str
   };
   std::int32_t const length = length_of(text.size());
   uregex_setText(regex, text.data(), length, &code);
+  constexpr std::size_t matches_between_looks = 16;
+  std::size_t matches = 0;
   for (std::int32_t at = 0; at < length && uregex_find(regex, at, &code) != 0;) {  // the time limit begins afresh
+    if (++matches % matches_between_looks == 0 && thread_seconds() > deadline) {
+      throw DataError("a text cannot be cut into words by the vocabulary's regular expression: it takes too long");
+    }
     std::int32_t const begin = uregex_start(regex, 0, &code);
     at = uregex_end(regex, 0, &code);
     add(static_cast<std::size_t>(begin));
@@ -138,7 +155,15 @@ struct TextSplitter::State {
 
 TextSplitter::TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form) {
   auto state = std::make_unique<State>();
+  if (patterns.size() > max_patterns) {
+    throw DataError(fmt::format("{} regular expressions, of which a text would be cut by each; {} at most are read",
+                                patterns.size(), max_patterns));
+  }
   for (Pattern const& pattern : patterns) {
+    if (pattern.text.size() > max_pattern_bytes) {
+      throw DataError(
+          fmt::format("a regular expression of {} bytes; {} at most are read", pattern.text.size(), max_pattern_bytes));
+    }
     state->patterns.push_back(compile(pattern));
   }
   state->normal_form = normalizer(normal_form);
@@ -172,6 +197,8 @@ std::string TextSplitter::normalize(std::string_view text) const {
 void TextSplitter::split(std::string_view text, std::function<void(std::string_view)> const& take) const {
   std::u16string const wide = to_utf16(text);
   std::vector<std::u16string_view> words(wide.empty() ? 0 : 1, wide);
+  constexpr double bytes_per_second = 1e5;  // much less than honest expressions need
+  double const deadline = thread_seconds() + 0.5 + static_cast<double>(text.size()) / bytes_per_second;
   for (Regex const& pattern : state_->patterns) {
     UErrorCode code = U_ZERO_ERROR;
     Regex const regex(uregex_clone(pattern.get(), &code), uregex_close);  // a match is state: each call has its own
@@ -181,7 +208,7 @@ void TextSplitter::split(std::string_view text, std::function<void(std::string_v
     check(code, "a regular expression has no limits");
     std::vector<std::u16string_view> parts;
     for (std::u16string_view const word : words) {
-      auto const finer = parts_of(regex.get(), word);
+      auto const finer = parts_of(regex.get(), word, deadline);
       parts.insert(parts.end(), finer.begin(), finer.end());
     }
     words = std::move(parts);

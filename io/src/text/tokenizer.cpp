@@ -9,6 +9,7 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <limits>
 #include <regex>
 #include <unordered_map>
@@ -126,6 +127,7 @@ class SentencePieceTokenizer final : public TokenizerModel {
 };
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
+  require_sound_normalizers(model_bytes);
   if (auto const status = processor_.LoadFromSerializedProto(model_bytes); !status.ok()) {
     throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
   }

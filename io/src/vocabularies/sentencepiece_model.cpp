@@ -17,7 +17,8 @@ using Type = SentencePiece::Type;
 enum Wire : std::uint32_t { as_varint = 0, as_fixed64 = 1, as_bytes = 2, as_fixed32 = 5 };
 
 // Field numbers of sentencepiece_model.proto.
-enum ModelField : std::uint32_t { model_piece = 1, model_trainer = 2 };
+enum ModelField : std::uint32_t { model_piece = 1, model_trainer = 2, model_normalizer = 3, model_denormalizer = 5 };
+enum NormalizerField : std::uint32_t { character_map = 2 };
 enum PieceField : std::uint32_t { piece_text = 1, piece_score = 2, piece_type = 3 };
 enum TrainerField : std::uint32_t {
   model_type = 3,
@@ -248,7 +249,47 @@ void require_same_segmentation(std::vector<SentencePiece> const& old, std::vecto
   }
 }
 
+std::uint32_t word_at(std::string_view bytes, std::size_t index) {
+  bytes.remove_prefix(index * 4);
+  return static_cast<std::uint32_t>(take_fixed(bytes, 4));
+}
+
+/// Throws DataError for a map of characters by which SentencePiece would read outside of it: the length of a double
+/// array (Aoe 1989; its units as in Darts-clone), the array, and the texts whose places it gives.
+void require_sound_map(std::string_view map) {
+  if (map.empty()) {
+    return;
+  }
+  std::uint64_t const bytes = take_fixed(map, 4);
+  std::string_view const trie = take(map, bytes);
+  std::size_t const units = trie.size() / 4;
+  for (std::size_t index = 0; index < units; ++index) {
+    std::uint32_t const unit = word_at(trie, index);
+    if (unit >> 31U != 0) {
+      continue;  // the place of a text: no character leads to it
+    }
+    std::size_t const next = index ^ (std::size_t{unit >> 10U} << ((unit & (1U << 9U)) >> 6U));
+    bool const good = (next | 0xffU) < units;  // a character is added to it
+    bool const ends = (unit >> 8U & 1U) != 0;
+    if (!good || (ends && (word_at(trie, next) & ~(1U << 31U)) >= map.size())) {
+      refuse(fmt::format("its map of characters leads out of itself from unit {}", index));
+    }
+  }
+}
+
 }  // namespace
+
+void require_sound_normalizers(std::string_view bytes) {
+  for_each_field(bytes, [](Field const& field) {
+    if (field.number == model_normalizer || field.number == model_denormalizer) {
+      for_each_field(field.message(), [](Field const& part) {
+        if (part.number == character_map) {
+          require_sound_map(part.message());
+        }
+      });
+    }
+  });
+}
 
 SentencePieceModel SentencePieceModel::parse(std::string_view bytes) {
   SentencePieceModel model;

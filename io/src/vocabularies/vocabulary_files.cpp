@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 
+#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace heddle {
@@ -227,7 +228,7 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its vocabulary cannot be used: {}", directory.string(), error.what()));
+    throw DataError(fmt::format("{}: its vocabulary cannot be used: {}", directory.string(), plain_message(error)));
   }
   return read;
 }

@@ -261,7 +261,7 @@ TEST_F(Ctranslate2Test, AModelThatItCannotComputeIsRefusedByKey) {
   auto const refusal = [&](std::string const& family, std::vector<std::string> const& overrides) {
     fs::path const run = directory_ / "other";
     fs::remove_all(run);
-    import_model(execution_, golden(family), run, overrides);
+    import_model(execution_, golden(family), run, {overrides});
     ExportOptions options;
     options.model.checkpoint = run.string();
     options.format = "ctranslate2";

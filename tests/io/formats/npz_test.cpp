@@ -140,6 +140,11 @@ TEST_F(NpzTest, ForgedArchivesAreRefused) {
   bomb.bytes = std::int64_t{1} << 31;
   EXPECT_THAT(refusal({{bomb, zip_local_header(bomb) + content}}), HasSubstr("lengths that cannot be"));
 
+  bomb.bytes = std::int64_t{20} << 20;
+  bomb.stored_bytes = bomb.bytes / 200;
+  std::string const zeros = zip_local_header(bomb) + std::string(static_cast<std::size_t>(bomb.stored_bytes), '\0');
+  EXPECT_THAT(refusal({{bomb, zeros}}), HasSubstr("lengths that cannot be"));
+
   ZipRecord wrong = good;
   wrong.checksum ^= 1;
   EXPECT_THAT(refusal({{wrong, zip_local_header(wrong) + content}}), HasSubstr("checksum"));

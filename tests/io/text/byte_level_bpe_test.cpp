@@ -249,6 +249,26 @@ TEST(ByteLevelBpe, AHostileFileTakesNoMoreThanItsShare) {
   EXPECT_FALSE(tokenizer.encode("aaabc").empty());
   EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode(std::string(200, 'a') + std::string(200, 'b')); }),
               HasSubstr("cannot be cut into words"));
+  // Each match is short of its own limit.
+  std::string lookaheads;
+  for (int number = 0; number < 20; ++number) {
+    lookaheads += "(?=(a+))";
+  }
+  auto const with_pattern = [](std::string const& pattern) {
+    return byte_level_vocabulary(
+        replaced(byte_level_file("llama3.json"), R"("Regex":")", R"("Regex":")" + pattern + "|"), llama3_ids, 500);
+  };
+  Tokenizer const patient = Tokenizer::from_model(with_pattern(lookaheads + "a"));
+  EXPECT_THAT(message_of<DataError>([&] { patient.encode(std::string(3000, 'a')); }), HasSubstr("takes too long"));
+  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(with_pattern(std::string(10'000, 'a'))); }),
+              HasSubstr("10000 at most are read"));
+  std::string steps;
+  for (int number = 0; number < 20; ++number) {
+    steps += R"({"type":"Digits"},)";
+  }
+  std::string const many = replaced(byte_level_file("llama3.json"), R"({"type":"Split")", steps + R"({"type":"Split")");
+  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(byte_level_vocabulary(many, llama3_ids, 500)); }),
+              HasSubstr("by each; 16 at most are read"));
 }
 
 class ByteLevelFiles : public ::testing::Test {

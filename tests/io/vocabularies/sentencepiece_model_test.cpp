@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
@@ -351,6 +352,42 @@ TEST(SentencePieceModel, SurvivesDamagedBytes) {
     refused += attempt(damaged) == 0 ? 1 : 0;
   }
   EXPECT_GT(refused, whole.size() / 10);
+}
+
+/// A model whose normalizer has this map of characters: a double array of one block, and texts behind it.
+std::string with_map(std::vector<std::uint32_t> const& first_units, std::string const& texts) {
+  std::vector<std::uint32_t> units = first_units;
+  units.resize(256);
+  std::string map;
+  auto const add = [&](std::uint32_t word) {
+    for (unsigned shift = 0; shift < 32; shift += 8) {
+      map += static_cast<char>(word >> shift);
+    }
+  };
+  add(4 * static_cast<std::uint32_t>(units.size()));
+  std::ranges::for_each(units, add);
+  map += texts;
+  auto const field = [](char tag, std::string const& payload) {
+    std::size_t const size = payload.size();
+    return std::string{tag, static_cast<char>(size % 128 + 128), static_cast<char>(size / 128)} + payload;
+  };
+  return field('\x1a', field('\x12', map));
+}
+
+TEST(SentencePieceModel, AMapOfCharactersThatLeadsOutOfItselfIsRefused) {
+  std::uint32_t const ends = 1U << 8U;
+  std::uint32_t const place = 1U << 31U;
+  auto const message = [](std::vector<std::uint32_t> const& units, std::string const& texts) {
+    return message_of<DataError>([&] { require_sound_normalizers(with_map(units, texts)); });
+  };
+  EXPECT_EQ(message({0, 'a' | ends | 2U << 10U, 0, place | 2}, "xyz"), "");
+  EXPECT_THAT(message({0, 'a' | ends | 2U << 10U, 0, place | 3}, "xyz"), HasSubstr("out of itself from unit 1"));
+  EXPECT_THAT(message({0, 'a' | ends | 256U << 10U}, "xyz"), HasSubstr("out of itself from unit 1"));
+  EXPECT_THAT(message({1U << 9U | 1U << 10U}, "xyz"), HasSubstr("out of itself from unit 0"));
+  EXPECT_THAT(message_of<DataError>([] { require_sound_normalizers("\x1a\x04\x12\x02\xff\xff"); }),
+              HasSubstr("where 2 are left"));
+  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(golden("t5.model") + with_map({1U << 20U}, "xyz")); }),
+              HasSubstr("out of itself"));
 }
 
 }  // namespace

@@ -8,13 +8,16 @@
 namespace heddle {
 
 class FileDescriptor;
+struct ZipRecord;
 
 /// The arrays of a .npz file of NumPy, as Marian writes it: a zip archive of .npy files, stored or deflated. Opening
 /// reads the whole file once: lengths, places and checksums are checked, and nothing is extracted.
 class NpzFile final : public ForeignTensors {
  public:
   /// Throws DataError for all that is not such a file: records that are cut short, overlap or have another checksum, an
-  /// array of another length than its shape gives, encryption, Zip64, and the order of Fortran.
+  /// array of another length than its shape gives, encryption, Zip64, and the order of Fortran; and for a large array
+  /// that is deflated to less than a hundredth, or to any length from 1 GiB on: no small file takes much time or
+  /// memory.
   static NpzFile open(std::filesystem::path const& path);
 
   std::filesystem::path const& path() const { return path_; }
@@ -31,6 +34,8 @@ class NpzFile final : public ForeignTensors {
   struct Member;
 
   explicit NpzFile(std::filesystem::path path);
+  /// Checks a file of the archive, whose stored bytes begin there.
+  void add(ZipRecord const& record, std::int64_t begin);
   void read_bytes(std::string const& name, std::int64_t offset, std::span<std::uint8_t> into) const;
 
   std::filesystem::path path_;

@@ -50,6 +50,10 @@ class SentencePieceModel {
   std::string rest_;     // all other fields, whole
 };
 
+/// Throws DataError for bytes that are not a SentencePiece model, and for one whose maps of characters lead out of
+/// themselves, which SentencePiece follows without a check.
+void require_sound_normalizers(std::string_view bytes);
+
 /// A model whose piece indices are the ids of another system: `pieces` in the order of these ids. Texts are segmented
 /// as by `model`: this depends on scores and types, not on indices. An empty `special.padding` means none.
 /// Throws DataError if texts could be segmented otherwise: a piece of `model` has no id, another type or another score,
