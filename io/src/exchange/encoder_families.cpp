@@ -34,7 +34,8 @@ Rules tensors_of_bert(std::string const& body) {
   add(rules, head + (bert ? "transform.dense" : "dense"), "output.transform");
   add_bert_norm(rules, head + (bert ? "transform.LayerNorm" : "layer_norm"), "output.norm");
   rules.push_back({head + "decoder.weight", "output.weight"});
-  rules.push_back({head + "bias|" + head + "decoder.bias", "output.bias"});
+  rules.push_back({head + "bias|" + head + "decoder.bias", "output.bias", {}, tied});
+  rules.push_back({head + "decoder.bias|" + head + "bias", "output.bias", {}, untied});
   return rules;
 }
 
@@ -42,28 +43,29 @@ Rules tensors_of_bert(std::string const& body) {
 /// masked tokens. RoBERTa's head always has GELU, and its positions begin behind the id of the padding.
 Family bert(std::string_view model_type, std::string_view architecture) {
   bool const roberta = model_type != "bert";
-  Family family{.model_type = model_type,
-                .architecture = architecture,
-                .settings = {"model.stacks=[\"encoder\"]", "model.norm=post", "model.positions=learned",
-                             "model.embedding_norm=true", "model.scale_embedding=false", "model.output_transform=true",
-                             "model.output_bias=true"},
-                .keys = {{"is_decoder", "", "false", {{"false", ""}}},
-                         {"add_cross_attention", "", "false", {{"false", ""}}},
-                         {"position_embedding_type", "", "\"absolute\"", {{"\"absolute\"", ""}}},
-                         {"hidden_size", "model.d_model", "768"},
-                         {"intermediate_size", "model.d_ff", "3072"},
-                         {"num_hidden_layers", "model.encoder_layers", "12"},
-                         {"num_attention_heads", "model.heads", "12"},
-                         {"layer_norm_eps", "model.norm_epsilon", "1e-12"},
-                         {"hidden_dropout_prob", "model.dropout", "0.1"},
-                         {"attention_probs_dropout_prob", "model.attention_dropout", "0.1"},
-                         {"type_vocab_size", "model.token_types", "2"},
-                         {"max_position_embeddings", "model.max_length", roberta ? "514" : "512", {}, roberta ? 2 : 0},
-                         {"tie_word_embeddings", "model.tie_embeddings", "true"},
-                         {"hidden_act", "model.activation", "\"gelu\"", {{"\"gelu\"", "gelu"}}}},
-                .tensors = tensors_of_bert(roberta ? "roberta" : "bert"),
-                .ignored = {"*.embeddings.position_ids", "*.embeddings.token_type_ids", "*.pooler.*",
-                            "cls.seq_relationship.*", "cls.predictions.decoder.*", "lm_head.decoder.*"}};
+  Family family{
+      .model_type = model_type,
+      .architecture = architecture,
+      .settings = {"model.stacks=[\"encoder\"]", "model.norm=post", "model.positions=learned",
+                   "model.embedding_norm=true", "model.scale_embedding=false", "model.output_transform=true",
+                   "model.output_bias=true"},
+      .keys = {{"is_decoder", "", "false", {{"false", ""}}},
+               {"add_cross_attention", "", "false", {{"false", ""}}},
+               {"position_embedding_type", "", "\"absolute\"", {{"\"absolute\"", ""}}},
+               {"hidden_size", "model.d_model", "768"},
+               {"intermediate_size", "model.d_ff", "3072"},
+               {"num_hidden_layers", "model.encoder_layers", "12"},
+               {"num_attention_heads", "model.heads", "12"},
+               {"layer_norm_eps", "model.norm_epsilon", "1e-12"},
+               {"hidden_dropout_prob", "model.dropout", "0.1"},
+               {"attention_probs_dropout_prob", "model.attention_dropout", "0.1"},
+               {"type_vocab_size", "model.token_types", "2"},
+               {"max_position_embeddings", "model.max_length", roberta ? "514" : "512", {}, roberta ? 2 : 0},
+               {"tie_word_embeddings", "model.tie_embeddings", "true"},
+               {"hidden_act", "model.activation", "\"gelu\"", {{"\"gelu\"", "gelu"}}}},
+      .tensors = tensors_of_bert(roberta ? "roberta" : "bert"),
+      .ignored = {"*.embeddings.position_ids", "*.embeddings.token_type_ids", "*.pooler.*", "cls.seq_relationship.*",
+                  "cls.predictions.decoder.*", "cls.predictions.bias", "lm_head.decoder.*", "lm_head.bias"}};
   if (roberta) {
     family.keys.push_back({"pad_token_id", "", "1", {{"1", ""}}});
   } else {

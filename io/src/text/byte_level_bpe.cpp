@@ -31,7 +31,7 @@ struct Words {
 
   void add(json::value const& step) {
     json::object const& options = step.as_object();
-    std::string const type = json_text(options.at("type"));
+    std::string const type = json_string(options.at("type"));
     if (type == "Sequence") {
       for (json::value const& one : options.at("pretokenizers").as_array()) {
         add(one);
@@ -41,7 +41,7 @@ struct Words {
     } else if (type == "Split" && options.at("behavior") == "Isolated" && !json_flag(options, "invert")) {
       json::object const& pattern = options.at("pattern").as_object();
       bool const literal = pattern.contains("String");
-      patterns.push_back({json_text(pattern.at(literal ? "String" : "Regex")), literal});
+      patterns.push_back({json_string(pattern.at(literal ? "String" : "Regex")), literal});
     } else if (type == "Digits") {
       patterns.push_back({json_flag(options, "individual_digits") ? R"(\p{N})" : R"(\p{N}+)"});
     } else if (type == "ByteLevel") {
@@ -63,7 +63,7 @@ std::string normal_form(json::value const* normalizer) {
   if (normalizer == nullptr) {
     return "";
   }
-  std::string const type = json_text(normalizer->at("type"));
+  std::string const type = json_string(normalizer->at("type"));
   if (type != "Sequence") {
     return type;
   }
@@ -163,10 +163,10 @@ class ByteLevelBpe final : public JsonVocabulary {
       std::string left;
       std::string right;
       if (json::array const* const pair = merge.if_array()) {
-        left = json_text(pair->at(0));
-        right = json_text(pair->at(1));
+        left = json_string(pair->at(0));
+        right = json_string(pair->at(1));
       } else {
-        std::string const both = json_text(merge);
+        std::string const both = json_string(merge);
         std::size_t const space = std::min(both.find(' '), both.size());
         left = both.substr(0, space);
         right = both.substr(std::min(space + 1, both.size()));

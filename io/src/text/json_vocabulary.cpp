@@ -30,7 +30,7 @@ bool json_flag(json::object const& object, std::string_view key, bool absent) {
   return found == nullptr ? absent : found->as_bool();
 }
 
-std::string json_text(json::value const& value) {
+std::string json_string(json::value const& value) {
   return json::value_to<std::string>(value);
 }
 
@@ -108,7 +108,7 @@ void JsonVocabulary::read_added_tokens(json::object const& document, json::objec
   for (json::value const& value : tokens == nullptr ? json::array() : tokens->as_array()) {
     json::object const& token = value.as_object();
     bool const normalized = normalize && json_flag(token, "normalized");
-    std::string text = json_text(token.at("content"));
+    std::string text = json_string(token.at("content"));
     if (normalized) {
       text = normalize(text);
     }

@@ -199,7 +199,7 @@ class WordPiece final : public JsonVocabulary {
     cleans_up_ = json_flag(decoder, "cleanup", true);
     read_limits(model);
     if (json::value const* const other = json_member(decoder, "prefix");
-        other != nullptr && json_text(*other) != prefix_) {
+        other != nullptr && json_string(*other) != prefix_) {
       refuse_option("decoder.prefix", *other);
     }
     for (auto const& [text, number] : model.at("vocab").as_object()) {
@@ -207,13 +207,13 @@ class WordPiece final : public JsonVocabulary {
     }
     read_added_tokens(document, special, normalizer_);
     read_special(special);
-    read_ids(json_text(model.at("unk_token")));
+    read_ids(json_string(model.at("unk_token")));
   }
 
   void read_limits(json::object const& model) {
     constexpr std::int64_t most_letters = 1000;  // the time for a word grows with their square
     if (json::value const* const prefix = json_member(model, "continuing_subword_prefix")) {
-      prefix_ = json_text(*prefix);
+      prefix_ = json_string(*prefix);
     }
     if (json::value const* const letters = json_member(model, "max_input_chars_per_word")) {
       max_letters_ = letters->as_int64();

@@ -45,28 +45,20 @@ std::optional<std::int32_t> id_of(json::value const* value) {
 class SpecialTokens {
  public:
   explicit SpecialTokens(Files const& files)
-      : settings_{object_of(files, "tokenizer_config.json"), object_of(files, "special_tokens_map.json")} {
-    if (files.contains("vocab.txt")) {  // the names in the class of BERT's tokenizer, which its files need not have
-      settings_.back().insert({{"cls_token", "[CLS]"},
-                               {"sep_token", "[SEP]"},
-                               {"unk_token", "[UNK]"},
-                               {"pad_token", "[PAD]"},
-                               {"mask_token", "[MASK]"}});
-    }
-  }
+      : settings_{object_of(files, "tokenizer_config.json"), object_of(files, "special_tokens_map.json")} {}
 
-  /// The text of "eos_token" and so on; empty if there is none.
-  std::string text(char const* token) const {
+  /// The text of "eos_token" and so on; `absent` if there is none.
+  std::string text(char const* token, char const* absent = "") const {
     for (json::object const& settings : settings_) {
       if (json::value const* const found = find_key(settings, token)) {
         return json::value_to<std::string>(found->is_object() ? found->at("content") : *found);
       }
     }
-    return "";
+    return absent;
   }
 
-  std::optional<std::int32_t> id(char const* token, json::object const& tokenizer) const {
-    std::string const wanted = text(token);
+  std::optional<std::int32_t> id(char const* token, json::object const& tokenizer, char const* absent = "") const {
+    std::string const wanted = text(token, absent);
     if (json::value const* const added = find_key(tokenizer, "added_tokens")) {
       for (json::value const& one : added->as_array()) {
         if (one.at("content") == json::value(wanted)) {
@@ -88,13 +80,13 @@ std::int32_t first(std::initializer_list<std::optional<std::int32_t>> choices) {
   return found == choices.end() ? SpecialIds::absent : **found;
 }
 
-/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts.
+/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. Its files need not name them.
 SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& tokens) {
-  return {.begin = first({tokens.id("cls_token", tokenizer)}),
-          .end = first({tokens.id("sep_token", tokenizer)}),
-          .unknown = first({tokens.id("unk_token", tokenizer)}),
-          .padding = first({tokens.id("pad_token", tokenizer)}),
-          .mask = first({tokens.id("mask_token", tokenizer)})};
+  return {.begin = first({tokens.id("cls_token", tokenizer, "[CLS]")}),
+          .end = first({tokens.id("sep_token", tokenizer, "[SEP]")}),
+          .unknown = first({tokens.id("unk_token", tokenizer, "[UNK]")}),
+          .padding = first({tokens.id("pad_token", tokenizer, "[PAD]")}),
+          .mask = first({tokens.id("mask_token", tokenizer, "[MASK]")})};
 }
 
 SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
@@ -239,7 +231,7 @@ json::object tokenizer_of_word_pieces(Files const& files, SpecialTokens const& t
           {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
           {"model",
            {{"type", "WordPiece"},
-            {"unk_token", tokens.text("unk_token")},
+            {"unk_token", tokens.text("unk_token", "[UNK]")},
             {"continuing_subword_prefix", "##"},
             {"max_input_chars_per_word", 100},
             {"vocab", std::move(vocabulary)}}}};
