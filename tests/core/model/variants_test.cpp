@@ -100,59 +100,64 @@ TEST_P(VariantsTest, TheConfigurationReadsBackUnchanged) {
   EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, VariantsTest,
-    testing::Values(Variant{"no_biases", "biases = false", ""},
-                    Variant{"biases_of_some_layers", "", "[model.decoder.layer.2]\nbiases = false"},
-                    Variant{"no_scale", "scale_embedding = false", ""},
-                    Variant{"no_positions", "positions = \"none\"", ""},
-                    Variant{"rotary", "positions = \"rotary\"", ""},
-                    Variant{"rotary_with_few_key_heads", "positions = \"rotary\"",
-                            "[model.decoder]\nself_attention = { kv_heads = 1, head_dim = 6 }"},
-                    Variant{"rotary_with_norms", "positions = \"rotary\"",
-                            "[model.decoder]\nself_attention = { query_key_norm = true }"},
-                    Variant{"relative", "positions = \"relative\"", ""},
-                    Variant{"relative_buckets",
-                            "positions = \"relative_buckets\"\nposition_buckets = 8\n"
-                            "max_distance = 5",
-                            ""},
-                    Variant{"alibi", "positions = \"alibi\"", ""},
-                    Variant{"sinusoids_in_halves", "position_layout = \"halves\"", ""},
-                    Variant{"rotary_in_halves",
-                            "positions = \"rotary\"\nposition_layout = \"halves\"\n"
-                            "rotary_base = 100.0",
-                            ""},
-                    Variant{"swiglu", "activation = \"swiglu\"", ""},
-                    Variant{"geglu_of_some_layers", "biases = false",
-                            "[model.decoder.layer.2]\nactivation = \"geglu\""},
-                    Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
-                    Variant{"output_transform", "output_transform = true", ""},
-                    Variant{"output_transform_without_gate",
-                            "output_transform = true\nactivation = \"swiglu\"\nbiases = false", ""},
-                    Variant{"token_types", "token_types = 2", ""},
-                    Variant{"token_types_beside_learned_positions", "token_types = 1\npositions = \"learned\"", ""},
-                    Variant{"token_types_alone", "token_types = 3\npositions = \"none\"", ""},
-                    Variant{"unscaled_and_capped", "",
-                            "[model.decoder]\nself_attention = { score = \"dot_product\" }\n"
-                            "cross_attention = { soft_cap = 0.5 }"},
-                    Variant{"additive", "",
-                            "[model.decoder]\nself_attention = { score = \"additive\" }\n"
-                            "cross_attention = { score = \"additive\", soft_cap = 0.8 }\n"
-                            "[model.encoder]\nself_attention = { score = \"additive\" }"},
-                    Variant{"linear", "",
-                            "[model.decoder]\nattention_dropout = 0.0\n"
-                            "self_attention = { score = \"linear\" }\n"
-                            "cross_attention = { score = \"linear\" }\n"
-                            "[model.encoder]\nattention_dropout = 0.0\n"
-                            "self_attention = { score = \"linear\", kv_heads = 1 }"},
-                    Variant{"blocks", "",
-                            "[model.decoder]\nself_attention = { window = 0, block = 2 }\n"
-                            "[model.encoder]\nself_attention = { window = 0, block = 2, "
-                            "global_tokens = 1 }"},
-                    Variant{"prefix", "",
-                            "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
-                            "[model.encoder]\nself_attention = { mask = \"prefix\" }"}),
-    [](auto const& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
+                         testing::Values(Variant{"no_biases", "biases = false", ""},
+                                         Variant{"biases_of_some_layers", "",
+                                                 "[model.decoder.layer.2]\nbiases = false"},
+                                         Variant{"no_scale", "scale_embedding = false", ""},
+                                         Variant{"no_positions", "positions = \"none\"", ""},
+                                         Variant{"rotary", "positions = \"rotary\"", ""},
+                                         Variant{"rotary_with_few_key_heads", "positions = \"rotary\"",
+                                                 "[model.decoder]\nself_attention = { kv_heads = 1, head_dim = 6 }"},
+                                         Variant{"rotary_with_norms", "positions = \"rotary\"",
+                                                 "[model.decoder]\nself_attention = { query_key_norm = true }"},
+                                         Variant{"relative", "positions = \"relative\"", ""},
+                                         Variant{"relative_buckets",
+                                                 "positions = \"relative_buckets\"\nposition_buckets = 8\n"
+                                                 "max_distance = 5",
+                                                 ""},
+                                         Variant{"alibi", "positions = \"alibi\"", ""},
+                                         Variant{"sinusoids_in_halves", "position_layout = \"halves\"", ""},
+                                         Variant{"rotary_in_halves",
+                                                 "positions = \"rotary\"\nposition_layout = \"halves\"\n"
+                                                 "rotary_base = 100.0",
+                                                 ""},
+                                         Variant{"swiglu", "activation = \"swiglu\"", ""},
+                                         Variant{"geglu_of_some_layers", "biases = false",
+                                                 "[model.decoder.layer.2]\nactivation = \"geglu\""},
+                                         Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
+                                         Variant{"output_transform",
+                                                 "output_transform = true\n"
+                                                 "activation = \"gelu\"",
+                                                 ""},
+                                         Variant{"transform_without_gate",
+                                                 "output_transform = true\n"
+                                                 "activation = \"swiglu\"\nbiases = false",
+                                                 ""},
+                                         Variant{"token_types", "token_types = 2", ""},
+                                         Variant{"types_and_positions", "token_types = 1\npositions = \"learned\"", ""},
+                                         Variant{"types_alone", "token_types = 3\npositions = \"none\"", ""},
+                                         Variant{"unscaled_and_capped", "",
+                                                 "[model.decoder]\nself_attention = { score = \"dot_product\" }\n"
+                                                 "cross_attention = { soft_cap = 0.5 }"},
+                                         Variant{"additive", "",
+                                                 "[model.decoder]\nself_attention = { score = \"additive\" }\n"
+                                                 "cross_attention = { score = \"additive\", soft_cap = 0.8 }\n"
+                                                 "[model.encoder]\nself_attention = { score = \"additive\" }"},
+                                         Variant{"linear", "",
+                                                 "[model.decoder]\nattention_dropout = 0.0\n"
+                                                 "self_attention = { score = \"linear\" }\n"
+                                                 "cross_attention = { score = \"linear\" }\n"
+                                                 "[model.encoder]\nattention_dropout = 0.0\n"
+                                                 "self_attention = { score = \"linear\", kv_heads = 1 }"},
+                                         Variant{"blocks", "",
+                                                 "[model.decoder]\nself_attention = { window = 0, block = 2 }\n"
+                                                 "[model.encoder]\nself_attention = { window = 0, block = 2, "
+                                                 "global_tokens = 1 }"},
+                                         Variant{"prefix", "",
+                                                 "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
+                                                 "[model.encoder]\nself_attention = { mask = \"prefix\" }"}),
+                         [](auto const& instance) { return instance.param.name; });
 
 TEST(Variants, WithoutBiasesThereAreNoParametersOfThem) {
   TestModel test(small_model("biases = false"), vocabulary, DType::float64);
