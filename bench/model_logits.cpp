@@ -8,7 +8,7 @@
 #include <vector>
 
 // bench_model_logits CHECKPOINT [TOKENS] < IDS: one pair a line, "source ids | target ids" without start and end
-// tokens, or one sequence "| ids" for a decoder-only model. Writes the logits of all pairs' target tokens, float32, to
+// tokens, or one sequence "| ids" for a model of one stack. Writes the logits of all pairs' target tokens, float32, to
 // the standard output; with TOKENS, the ids of the greedy output of each source, or of each sequence's continuation, at
 // most so many, on a line of text. For bench/parity_exchange.
 
@@ -31,7 +31,8 @@ int run(char const* checkpoint, std::int64_t greedy_tokens) {
     std::size_t const bar = line.find('|');
     heddle::SentencePair const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};
     heddle::TokenSequence const sequence{0, pair.target, pair.target};
-    bool const alone = model->config().model.is_decoder_only();
+    bool const alone = !model->config().model.is_encoder_decoder();
+    heddle::Side const side = model->config().model.is_decoder_only() ? heddle::Side::target : heddle::Side::source;
     if (greedy_tokens > 0) {
       heddle::GenerationOptions options_of_search;
       options_of_search.max_length = greedy_tokens;
@@ -43,7 +44,7 @@ int run(char const* checkpoint, std::int64_t greedy_tokens) {
       continue;
     }
     auto const logits =
-        model->logits(alone ? heddle::make_sequence_pack(std::span(&sequence, 1), heddle::Side::target)
+        model->logits(alone ? heddle::make_sequence_pack(std::span(&sequence, 1), side)
                             : heddle::make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
     std::cout.write(reinterpret_cast<char const*>(logits.data()),
                     static_cast<std::streamsize>(logits.size() * sizeof(float)));

@@ -35,6 +35,7 @@ constexpr std::array variants{
     Variant{"no biases", {"model.biases=false"}},
     Variant{"output: own table", {"model.tie_embeddings=false"}},
     Variant{"output: a bias", {"model.output_bias=true"}},
+    Variant{"output: transformed", {"model.output_transform=true"}},
     Variant{"output: z-loss", {"train.z_loss=0.01"}},
     Variant{"memory: attention computed again", {"model.recompute=\"attention\""}},
     Variant{"memory: layers computed again", {"model.recompute=\"layer\""}},

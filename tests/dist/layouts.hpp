@@ -51,7 +51,8 @@ inline std::vector<Variant> other_variants() {
        "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "cross_attention = { query_key_norm = true, head_dim = 6 }"},
       {NormPlacement::post, true,
-       "positions = \"learned\"\n[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
+       "positions = \"learned\"\noutput_transform = true\ntoken_types = 2\n"
+       "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
        "cross_attention = { score = \"dot_product\" }"},
       {NormPlacement::post, true,
        "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},

@@ -27,6 +27,8 @@ VARIANTS = {
     "relative_buckets": dict(positions="relative_buckets", position_buckets=8, max_distance=7, scale_embedding=False),
     "grouped_heads": dict(heads=4, positions="rotary", **{name + ".kv_heads": 2 for name in ALL}),
     "rms_norm": dict(norm="both", norm_kind="rms", norm_epsilon=1e-6, embedding_norm=True),
+    "bert_parts": dict(norm="post", activation="gelu", positions="sinusoidal", position_layout="halves", embedding_norm=True,
+                       token_types=2, output_transform=True),
     "swiglu": dict(activation="swiglu", biases=False),
     "geglu": dict(activation="geglu", norm="post"),
     "window": dict(positions="rotary", **{name + ".window": 2 for name in SELF}),
@@ -43,7 +45,8 @@ class Model:
     def __init__(self, keys):
         self.keys = keys
         self.s = type("Keys", (), dict(dict(position_layout="interleaved", rotary_base=10000.0, position_buckets=32, max_distance=128,
-                                            scale_embedding=True, norm_kind="layer", norm_epsilon=1e-5, embedding_norm=False,
+                                            scale_embedding=True, norm_kind="layer", norm_epsilon=1e-5, embedding_norm=False, token_types=0,
+                                            output_transform=False,
                                             biases=True), **keys))
         self.p = {}
         self.table = self.add("embedding.weight", SETTINGS["target_vocabulary"], self.s.d_model)
@@ -151,7 +154,7 @@ class Model:
         return soft_cap * torch.tanh(scores / soft_cap) if soft_cap else scores
 
     def feed_forward(self, name, x):
-        functions = dict(relu=torch.relu, swiglu=F.silu, geglu=F.gelu)
+        functions = dict(relu=torch.relu, gelu=F.gelu, swiglu=F.silu, geglu=F.gelu)
         function = functions[self.s.activation]
         if self.s.activation.endswith("glu"):  # Shazeer 2020
             gate, up = self.linear(name + ".gateup", x, 2 * self.s.d_ff).split(self.s.d_ff, 1)
@@ -169,6 +172,8 @@ class Model:
     def stack(self, stack, layers, ids, memory=None):
         x = self.table[torch.tensor(ids)] * (math.sqrt(self.s.d_model) if self.s.scale_embedding else 1)
         x = x + self.positions(len(ids))
+        if self.s.token_types:
+            x = x + self.add(stack + ".token_types.weight", self.s.token_types, self.s.d_model)[0]
         if self.s.embedding_norm:
             x = self.norm(stack + ".embedding_norm", x)
         kinds = ["self_attention", "feed_forward"] if stack == "encoder" else ["self_attention", "cross_attention", "feed_forward"]
@@ -185,7 +190,10 @@ class Model:
 
     def logits(self, source, target):
         memory = self.stack("encoder", self.s.encoder_layers, source + [SETTINGS["source_end_id"]])
-        return self.stack("decoder", self.s.decoder_layers, [SETTINGS["begin_id"]] + target, memory) @ self.table.T
+        x = self.stack("decoder", self.s.decoder_layers, [SETTINGS["begin_id"]] + target, memory)
+        if self.s.output_transform:  # Devlin et al. 2019
+            x = self.norm("output.norm", F.gelu(self.linear("output.transform", x, self.s.d_model)))
+        return x @ self.table.T
 
     def losses(self):
         """Logits of all target tokens, then the mean smoothed loss and mean negative log-likelihood."""

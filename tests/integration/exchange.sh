@@ -5,7 +5,7 @@ export OMP_NUM_THREADS=1
 golden=$HEDDLE_SOURCE/tests/golden/exchange
 
 # There and back: the same bytes of tensors.
-for family in marian t5-v1.1 nllb mistral; do
+for family in marian t5-v1.1 nllb mistral bert roberta xlm-roberta; do
   ends 0 "$HEDDLE" import "$golden/$family" --out "$family"
   grep -q "tensors, .* parameters" log || fail "$family: what was imported is not printed"
   ends 0 "$HEDDLE" export "$family" --out "$family.back"
@@ -15,6 +15,17 @@ head -n 3 text/valid.en > three
 ends 0 "$HEDDLE" translate --checkpoint marian --input three --output translated --max-length 8
 [ "$(wc -l < translated)" = 3 ] || fail "an imported model does not translate"
 ends 0 "$HEDDLE" generate --checkpoint mistral --input three --output continued --max-length 8
+
+# An encoder predicts masked tokens, and learns to, on two ranks; the rows of types that no token has stay.
+ends 0 "$HEDDLE" evaluate --checkpoint bert --text three
+grep -q "masked tokens" log || fail "an imported encoder is not measured"
+ends 0 "$HEDDLE" prepare --text text/train.en --vocab-model bert/source.model --out lines
+ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train bert/config.toml --set parallel.tensor=2 --set run.directory=bert.tuned \
+  --set train.initialize_from=bert --set data.train=lines/train.h5 --set train.validate_every=0 --set train.steps=2 \
+  --set train.batch_tokens=256 --set train.micro_batch_tokens=128
+ends 0 "$HEDDLE" export bert.tuned --out bert.tuned.out
+cmp "$golden/bert/vocab.txt" bert.tuned.out/vocab.txt || fail "the encoder's vocabulary is another one"
+cmp -s bert.back/model.safetensors bert.tuned.out/model.safetensors && fail "training changed nothing in the encoder"
 
 # Marian's own files, and CTranslate2's, which only go out.
 ends 0 "$HEDDLE" import "$golden/marian_npz/model.npz" --out npz

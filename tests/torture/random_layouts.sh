@@ -27,6 +27,7 @@ draw_model() {
     model.positions="$(one_of sinusoidal learned none rotary relative relative_buckets alibi)"
     model.dropout="$(one_of 0.0 0.1)" model.attention_dropout="$(one_of 0.0 0.1)" model.activation_dropout="$(one_of 0.0 0.1)"
     model.tie_embeddings="$(one_of true false)" model.output_bias="$(one_of true false)" model.embedding_norm="$(one_of true false)"
+    model.output_transform="$(one_of true false)" model.token_types="$(one_of 0 0 2)"
     optimizer.learning_rate=0.002 optimizer.warmup_steps=4 optimizer.clip_norm="$(one_of 0.0 1.0)" checkpoint.every_steps=3)
   local batch
   batch=$(one_of 64 200 500 1000)

@@ -249,6 +249,8 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   all.insert(all.end(), of_layers.begin(), of_layers.end());
   keys.identity("norm", model.norm, "norms after residual sums, before sublayers, or around sublayers; see Norms");
   keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
+  keys.identity("token_types", model.token_types, between(0, max_width),
+                "rows of a table of token types, the first of which is added to each embedding");
   keys.identity("positions", model.positions, "see Positions");
   keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
   keys.identity("position_frequencies", model.position_frequencies, "frequencies of sinusoidal positions");
@@ -264,6 +266,8 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
   keys.identity("share_embeddings", model.share_embeddings,
                 "share one matrix between the embeddings of both stacks, also if the output has its own");
+  keys.identity("output_transform", model.output_transform,
+                "a projection, an activation and a norm before the output projection");
   keys.identity("output_bias", model.output_bias, "a bias for each token's logit");
   keys.identity("max_length", model.max_length, between(2, max_width),
                 "maximum sentence length in tokens, including EOS");

@@ -13,12 +13,7 @@ namespace {
 
 /// The activation's function, and whether it is gated, by the name that model.activation gives.
 ActivationProblem activation_problem(DType dtype, std::string const& name) {
-  for (ActivationFunction const& function : activation_functions) {
-    if (name == function.gated) {
-      return {dtype, std::string(function.name), true};
-    }
-  }
-  return {dtype, name};
+  return {dtype, std::string(function_of_activation(name)), is_gated_activation(name)};
 }
 
 /// Selects the kernel. A function that no implementation has is an error of the layer's key; a wrong choice of the

@@ -58,10 +58,19 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>(
           {.dtype = spec.dtype, .local_vocabulary = table.local_shape[0], .global_vocabulary = table.spec.shape[0]})) {
   spec.parameters.add_use(table_);
+  if (spec.model.output_transform) {
+    transform_.emplace(spec);
+  }
   if (spec.model.output_bias) {
     bias_ = &spec.parameters.declare(
         {.name = "output.bias", .shape = {table.spec.shape[0]}, .initializer = Initializer::zeros(), .shard = {0}});
   }
+}
+
+Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
+  OutputTransform::Activations activations;
+  Tensor const transformed = transform_ ? transform_->forward(context, hidden, activations) : hidden;
+  return logits(context, transformed, statistics_dtype(hidden.dtype()));
 }
 
 Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dtype) const {
@@ -111,6 +120,22 @@ Tensor OutputLoss::statistics(LayerContext& context, SoftmaxCrossEntropyCall con
 
 void OutputLoss::evaluate(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
                           Training const& training, Tensor const& grad_hidden) const {
+  if (!transform_) {
+    evaluate_transformed(context, hidden, targets, training, grad_hidden);
+    return;
+  }
+  ArenaScope const scope(context.arena);
+  OutputTransform::Activations activations;
+  Tensor const transformed = transform_->forward(context, hidden, activations);
+  // The gradient of the output takes the memory of the input's, which is computed of it.
+  evaluate_transformed(context, transformed, targets, training, grad_hidden);
+  if (!grad_hidden.empty()) {
+    transform_->backward(context, grad_hidden, activations);
+  }
+}
+
+void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
+                                      Training const& training, Tensor const& grad_hidden) const {
   ArenaScope const region_scope(context.arena);
   bool const with_gradient = !grad_hidden.empty();
   Tensor const whole = region_.enter(context, hidden);

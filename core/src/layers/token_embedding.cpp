@@ -68,15 +68,47 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
   } else if (spec.model.positions == Positions::sinusoidal) {
     fixed_positions_ = from_doubles(sinusoidal_positions(spec.model), statistics_dtype(spec.dtype), shape);
   }
+  if (spec.model.token_types > 0) {
+    double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
+    token_types_ = &spec.parameters.declare({spec.name + ".token_types.weight",
+                                             {spec.model.token_types, spec.model.d_model},
+                                             Initializer::normal(deviation),
+                                             {},
+                                             {},
+                                             {}});
+    type_of_positions_ = Tensor::allocate(DType::int32, {spec.model.max_length});
+  }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");
     drop_ = Norm::none(spec, dropout_);
   }
 }
 
-EmbeddingCall TokenEmbedding::call(LayerContext const& context, TokenIds const& tokens, TokenRows const& rows) const {
+Tensor TokenEmbedding::positions(LayerContext& context) const {
+  Tensor const own = learned_positions_ != nullptr ? learned_positions_->value : fixed_positions_;
+  if (token_types_ == nullptr) {
+    return own;
+  }
+  Tensor const& types = token_types_->value;
+  Tensor const typed = context.arena.allocate(types.dtype(), {type_of_positions_.dim(0), types.dim(1)});
+  tensor_ops_->gather_rows(context.execution, types, type_of_positions_, typed);
+  if (!own.empty()) {
+    tensor_ops_->add(context.execution, typed, own);
+  }
+  return typed;
+}
+
+void TokenEmbedding::add_positions_gradient(LayerContext& context, Tensor const& grad_positions) const {
+  if (learned_positions_ != nullptr && !learned_positions_->gradient.empty()) {
+    tensor_ops_->add(context.execution, learned_positions_->gradient, grad_positions);
+  }
+  Tensor const first_type = token_types_->gradient.rows(0, 1);
+  tensor_ops_->add_column_sums(context.execution, grad_positions, first_type.reshaped({first_type.size()}));
+}
+
+EmbeddingCall TokenEmbedding::call(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const {
   return {.table = table_.value,
-          .positions = learned_positions_ != nullptr ? learned_positions_->value : fixed_positions_,
+          .positions = positions(context),
           .tokens = tokens,
           .rows = rows,
           .first_token = table_.shard_begin,
@@ -134,11 +166,20 @@ Tensor TokenEmbedding::normalize_backward(LayerContext& context, Tensor const& g
 void TokenEmbedding::backward(LayerContext& context, Tensor const& grad_output, Saved const& saved) const {
   ArenaScope const scope(context.arena);
   Tensor const grad = norm_ ? normalize_backward(context, grad_output, saved.get<Activations>()) : grad_output;
-  Tensor const grad_positions = learned_positions_ != nullptr ? learned_positions_->gradient : Tensor();
+  Tensor grad_positions = learned_positions_ != nullptr ? learned_positions_->gradient : Tensor();
+  bool const types_learn = token_types_ != nullptr && !token_types_->gradient.empty();
+  if (types_learn) {  // the sum of the positions' gradients of this call alone
+    grad_positions =
+        context.arena.allocate(token_types_->value.dtype(), {type_of_positions_.dim(0), token_types_->value.dim(1)});
+    tensor_ops_->fill(context.execution, grad_positions, 0);
+  }
   if (!table_.gradient.empty() || !grad_positions.empty()) {
     Pack const& pack = context.pack;
     embedding_->backward(context.execution, call(context, tokens(pack), pack.rows(side_)), region_.enter(context, grad),
                          table_.gradient, grad_positions);
+  }
+  if (types_learn) {
+    add_positions_gradient(context, grad_positions);
   }
 }
 

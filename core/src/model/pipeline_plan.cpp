@@ -152,13 +152,23 @@ PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& 
   return plan;
 }
 
+namespace {
+
+/// The products of the output: the transform before it, where there is one, and the projection.
+Cost output_cost(ModelConfig const& keys, std::int64_t vocabulary, LayerLoad const& load) {
+  Cost const projection = linear_cost(load, keys.d_model, vocabulary);
+  return keys.output_transform ? projection + linear_cost(load, keys.d_model, keys.d_model) : projection;
+}
+
+}  // namespace
+
 Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int64_t vocabulary,
                LayerLoad const& load) {
   Cost sum;
   if (layers.end == model.layers()) {
     SoftmaxCrossEntropyProblem const loss{
         .dtype = load.dtype, .local_vocabulary = vocabulary, .global_vocabulary = vocabulary};
-    sum += linear_cost(load, model.keys.d_model, vocabulary) + cost(loss, load.tokens);
+    sum += output_cost(model.keys, vocabulary, load) + cost(loss, load.tokens);
   }
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     sum += model.layer(layer).cost(load);
@@ -168,7 +178,7 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
 
 double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
                            double sequence) {
-  double forward = linear_cost({.tokens = tokens.back()}, model.keys.d_model, vocabulary).operations;
+  double forward = output_cost(model.keys, vocabulary, {.tokens = tokens.back()}).operations;
   for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
     LayerLoad const load{.tokens = tokens[stack], .sequence = sequence};
     for (LayerDescription const& layer : model.stacks[stack].layers) {

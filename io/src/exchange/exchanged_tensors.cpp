@@ -81,9 +81,14 @@ ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel cons
     : from_(from), model_(model), tensors_(std::move(tensors)) {
   std::set<std::string> used;
   for (StreamedTensor const& tensor : tensors_) {
-    origins_.push_back(origin_of(model.family, model.ours, tensor.name));
-    require_shape(tensor, origins_.back());
-    used.insert(origins_.back().name);
+    TensorOrigin& origin = origins_.emplace_back(origin_of(model.family, model.ours, tensor.name));
+    for (std::string const& name : origin.older) {
+      if (!from.tensors().contains(origin.name) && from.tensors().contains(name)) {
+        origin.name = name;
+      }
+    }
+    require_shape(tensor, origin);
+    used.insert(origin.name);
   }
   for (auto const& [name, tensor] : from.tensors()) {
     if (!used.contains(name) && !is_ignored(model.family, name)) {
@@ -161,7 +166,7 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
   std::map<std::string, std::size_t> places;
   std::map<std::string, std::int64_t> rows;  // of all parts: with fewer heads of keys they are not equal
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    auto const& [name, change] = origin_of(model.family, model.ours, tensor.name);
+    auto const& [name, change, older] = origin_of(model.family, model.ours, tensor.name);
     if (name.empty()) {
       for (TensorSlice const& slab : slabs_of(tensor)) {
         if (std::ranges::any_of(checkpoint.read(slab), [](float value) { return value != 0; })) {

@@ -1,5 +1,6 @@
+#include <algorithm>
 #include <boost/json.hpp>
-#include <utility>
+#include <iterator>
 
 #include "exchange/family_tables.hpp"
 
@@ -26,8 +27,8 @@ bool is_true(boost::json::object const& config, char const* key, bool absent) {
 std::span<Family const> families() {
   static std::vector<Family> const all = [] {
     std::vector<Family> joined = encoder_decoder_families();
-    for (Family& family : decoder_families()) {
-      joined.push_back(std::move(family));
+    for (auto const& kind : {decoder_families, encoder_families}) {
+      std::ranges::move(kind(), std::back_inserter(joined));
     }
     return joined;
   }();

@@ -264,11 +264,14 @@ TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::stri
     if (!layer || (rule.where != nullptr && !rule.where(model))) {
       continue;
     }
-    std::string theirs(rule.theirs);
-    if (std::size_t const hole = theirs.find("{}"); hole != theirs.npos) {
-      theirs.replace(hole, 2, std::to_string(std::stoll(*layer) + family.first_layer));
+    std::vector<std::string> names;
+    for (std::string_view const theirs : split(rule.theirs, '|')) {
+      std::string& name = names.emplace_back(theirs);
+      if (std::size_t const hole = name.find("{}"); hole != name.npos) {
+        name.replace(hole, 2, std::to_string(std::stoll(*layer) + family.first_layer));
+      }
     }
-    return {std::move(theirs), rule.change};
+    return {names.front(), rule.change, {names.begin() + 1, names.end()}};
   }
   throw DataError(
       fmt::format("models of the family {} have no tensor for the parameter {}", family.model_type, parameter));

@@ -18,6 +18,7 @@ using ProjectionNames = std::array<std::string, 4>;  ///< queries, keys, values,
 
 std::vector<Family> encoder_decoder_families();
 std::vector<Family> decoder_families();
+std::vector<Family> encoder_families();
 
 inline std::int64_t columns_of_head(ModelConfig const& model) {
   return model.d_model / model.heads;

@@ -204,7 +204,7 @@ std::string SentencePieceTokenizer::decode(std::span<std::int32_t const> tokens)
 
 Tokenizer Tokenizer::from_model(std::string model_bytes) {
   return Tokenizer(is_json(model_bytes)
-                       ? std::shared_ptr<TokenizerModel const>(load_byte_level_bpe(std::move(model_bytes)))
+                       ? std::shared_ptr<TokenizerModel const>(load_json_vocabulary(std::move(model_bytes)))
                        : std::make_shared<SentencePieceTokenizer>(std::move(model_bytes)));
 }
 

@@ -31,12 +31,12 @@ struct TokenizerModel {
 /// The maximum number of ids of a vocabulary that comes from another system: eight times those of the largest known.
 inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;
 
-/// Whether a vocabulary's bytes are those of `load_byte_level_bpe`; else they are a SentencePiece model.
+/// Whether a vocabulary's bytes are those of `load_json_vocabulary`; else they are a SentencePiece model.
 bool is_json(std::string_view bytes) noexcept;
 
-/// A byte-level BPE vocabulary: Hugging Face's tokenizer.json and its member "heddle" (see
+/// A vocabulary of byte-level BPE or WordPiece: Hugging Face's tokenizer.json and its member "heddle" (see
 /// byte_level_vocabularies.hpp). Throws DataError for a document that is no such vocabulary, and for a tokenizer that
-/// does more than this one does.
-std::unique_ptr<TokenizerModel> load_byte_level_bpe(std::string bytes);
+/// does more than these do.
+std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes);
 
 }  // namespace heddle

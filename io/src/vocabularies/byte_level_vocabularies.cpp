@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/family.hpp>
+#include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <optional>
 
@@ -46,18 +47,18 @@ class SpecialTokens {
   explicit SpecialTokens(Files const& files)
       : settings_{object_of(files, "tokenizer_config.json"), object_of(files, "special_tokens_map.json")} {}
 
-  /// The text of "eos_token" and so on; empty if there is none.
-  std::string text(char const* token) const {
+  /// The text of "eos_token" and so on; `absent` if there is none.
+  std::string text(char const* token, char const* absent = "") const {
     for (json::object const& settings : settings_) {
       if (json::value const* const found = find_key(settings, token)) {
         return json::value_to<std::string>(found->is_object() ? found->at("content") : *found);
       }
     }
-    return "";
+    return absent;
   }
 
-  std::optional<std::int32_t> id(char const* token, json::object const& tokenizer) const {
-    std::string const wanted = text(token);
+  std::optional<std::int32_t> id(char const* token, json::object const& tokenizer, char const* absent = "") const {
+    std::string const wanted = text(token, absent);
     if (json::value const* const added = find_key(tokenizer, "added_tokens")) {
       for (json::value const& one : added->as_array()) {
         if (one.at("content") == json::value(wanted)) {
@@ -74,12 +75,25 @@ class SpecialTokens {
   std::array<json::object, 2> settings_;
 };
 
+std::int32_t first(std::initializer_list<std::optional<std::int32_t>> choices) {
+  auto const found = std::ranges::find_if(choices, [](auto const& choice) { return choice.has_value(); });
+  return found == choices.end() ? SpecialIds::absent : **found;
+}
+
+/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. Its files need not name them.
+SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& tokens) {
+  return {.begin = first({tokens.id("cls_token", tokenizer, "[CLS]")}),
+          .end = first({tokens.id("sep_token", tokenizer, "[SEP]")}),
+          .unknown = first({tokens.id("unk_token", tokenizer, "[UNK]")}),
+          .padding = first({tokens.id("pad_token", tokenizer, "[PAD]")}),
+          .mask = first({tokens.id("mask_token", tokenizer, "[MASK]")})};
+}
+
 SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
+  if (json::value const* const type = find_key(tokenizer, "model.type"); type != nullptr && *type == "WordPiece") {
+    return ids_of_bert(tokenizer, tokens);
+  }
   SpecialIds ids;
-  auto const first = [](std::initializer_list<std::optional<std::int32_t>> choices) {
-    auto const found = std::ranges::find_if(choices, [](auto const& choice) { return choice.has_value(); });
-    return found == choices.end() ? SpecialIds::absent : **found;
-  };
   auto end = id_of(find_key(config, "eos_token_id"));
   auto const named_end = tokens.id("eos_token", tokenizer);
   json::value const* const ends = find_key(config, "eos_token_id");
@@ -138,7 +152,8 @@ json::array added_tokens(Files const& files, SpecialTokens const& tokens, json::
   for (auto const& [text, id] : object_of(files, "added_tokens.json")) {
     add(std::string(text), id, false);
   }
-  for (char const* const name : {"bos_token", "eos_token", "unk_token", "pad_token", "mask_token"}) {
+  for (char const* const name :
+       {"bos_token", "eos_token", "cls_token", "sep_token", "unk_token", "pad_token", "mask_token"}) {
     std::string const text = tokens.text(name);
     if (json::value const* const id = vocabulary.if_contains(text)) {
       add(text, *id, true);
@@ -185,6 +200,43 @@ json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens
       {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(files.at("merges.txt"))}}}};
 }
 
+/// The tokenizer.json that transformers makes of BERT's vocab.txt, which has the piece of id i in its line i.
+json::object tokenizer_of_word_pieces(Files const& files, SpecialTokens const& tokens) {
+  json::object vocabulary;
+  std::string const text = replace_invalid_utf8(files.at("vocab.txt"));
+  std::string_view rest = text;
+  for (std::int64_t id = 0; !rest.empty(); ++id) {
+    std::size_t const end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    line.remove_suffix(line.ends_with('\r') ? 1 : 0);
+    if (!line.empty()) {
+      vocabulary[{line.data(), line.size()}] = id;
+    }
+  }
+  auto const option = [&](char const* key, json::value const& absent) {
+    json::value const* const found = find_key(tokens.config(), key);
+    return found == nullptr ? absent : *found;
+  };
+  json::array added = added_tokens(files, tokens, vocabulary);
+  return {{"version", "1.0"},
+          {"added_tokens", std::move(added)},
+          {"normalizer",
+           {{"type", "BertNormalizer"},
+            {"clean_text", true},
+            {"handle_chinese_chars", option("tokenize_chinese_chars", true)},
+            {"strip_accents", option("strip_accents", nullptr)},
+            {"lowercase", option("do_lower_case", true)}}},
+          {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+          {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+          {"model",
+           {{"type", "WordPiece"},
+            {"unk_token", tokens.text("unk_token", "[UNK]")},
+            {"continuing_subword_prefix", "##"},
+            {"max_input_chars_per_word", 100},
+            {"vocab", std::move(vocabulary)}}}};
+}
+
 std::string model_of(json::object tokenizer, SpecialIds const& ids, std::int64_t rows) {
   json::object special;
   for (auto const& [key, id] : {std::pair("begin", ids.begin),
@@ -226,7 +278,9 @@ std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
 std::string read_byte_level_vocabulary(Files const& files, json::object const& config) {
   SpecialTokens const tokens(files);
   bool const whole = files.contains("tokenizer.json");
-  json::object tokenizer = whole ? object_of(files, "tokenizer.json") : tokenizer_of_merges(files, tokens, config);
+  json::object tokenizer = whole                          ? object_of(files, "tokenizer.json")
+                           : files.contains("merges.txt") ? tokenizer_of_merges(files, tokens, config)
+                                                          : tokenizer_of_word_pieces(files, tokens);
   SpecialIds const ids = ids_of(tokenizer, tokens, config);
   json::value const* const rows = find_key(config, "vocab_size");
   return model_of(std::move(tokenizer), ids, rows == nullptr || !rows->is_int64() ? 0 : rows->get_int64());

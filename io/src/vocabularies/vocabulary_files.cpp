@@ -36,17 +36,17 @@ constexpr std::array tokenizer_files{"config.json",
                                      "target.spm",
                                      "vocab.json"};
 /// Beside a SentencePiece model, tokenizer.json repeats it.
-constexpr std::array byte_level_files{"tokenizer.json", "merges.txt"};
+constexpr std::array byte_level_files{"tokenizer.json", "merges.txt", "vocab.txt"};
 
-/// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, or
-/// byte-level BPE.
+/// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, byte-level
+/// BPE, or WordPiece.
 enum class Kind : std::uint8_t { t5, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
-  return type == "t5" || type == "mt5"          ? Kind::t5
-         : type == "marian"                     ? Kind::marian
-         : type == "mbart" || type == "m2m_100" ? Kind::fairseq
-                                                : Kind::plain;
+  return type == "t5" || type == "mt5"                                   ? Kind::t5
+         : type == "marian"                                              ? Kind::marian
+         : type == "mbart" || type == "m2m_100" || type == "xlm-roberta" ? Kind::fairseq
+                                                                         : Kind::plain;
 }
 
 /// Adds the files of these names that the directory has.
@@ -116,6 +116,10 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
       (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
     }
   }
+  if (config.at("model_type") == "xlm-roberta") {  // its class adds the mask also where no file has it
+    tokens.mask = "<mask>";
+    tokens.start = "<s>";
+  }
   return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
                                       : fairseq_vocabulary(bytes, tokens, rows);
 }
@@ -126,9 +130,11 @@ std::string plain_model(std::map<std::string, std::string>& files, json::object 
   std::int64_t const rows = integer(config, "vocab_size");
   if (!files.contains("tokenizer.model")) {
     add_files(directory, byte_level_files, files);
-    if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt"))) {
-      throw DataError(fmt::format(
-          "{}: there is none of tokenizer.model, tokenizer.json, and vocab.json with merges.txt", directory.string()));
+    if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt")) &&
+        !files.contains("vocab.txt")) {
+      throw DataError(
+          fmt::format("{}: there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt",
+                      directory.string()));
     }
     return read_byte_level_vocabulary(files, config);
   }
@@ -259,8 +265,9 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
   std::string const& model = vocabulary.target.model();
   if (is_json(model)) {
-    bool const encoder = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
-    if (encoder) {
+    bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
+    bool const encoder = pairs || config.contains("is_decoder");
+    if (pairs) {
       config["decoder_start_token_id"] = ids.begin;
     }
     return {{"tokenizer.json", tokenizer_json_of(vocabulary.target, encoder)},

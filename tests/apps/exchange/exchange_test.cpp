@@ -55,9 +55,10 @@ class ExchangeTest : public testing_support::KernelTest, public testing::WithPar
     auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
     SentencePair const pair{0, golden.source, golden.target};
     TokenSequence const sequence{0, golden.target, golden.target};
-    bool const alone = model->config().model.is_decoder_only();
-    return model->logits(alone ? make_sequence_pack(std::span(&sequence, 1), Side::target)
-                               : make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
+    ModelConfig const& config = model->config().model;
+    Side const side = config.is_decoder_only() ? Side::target : Side::source;
+    return model->logits(config.is_encoder_decoder() ? make_pack(std::span(&pair, 1), model->vocabulary().special_ids())
+                                                     : make_sequence_pack(std::span(&sequence, 1), side));
   }
 
   /// A copy of a golden model in which a key of config.json has another value.
@@ -103,13 +104,45 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
     after.read(name, {0, tensor.elements()}, new_values);
     EXPECT_EQ(old_values, new_values) << name;
   }
-  for (char const* const name :
-       {"spiece.model", "source.spm", "tokenizer.model", "tokenizer.json", "tokenizer_config.json"}) {
+  for (char const* const name : {"spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model",
+                                 "vocab.txt", "tokenizer.json", "tokenizer_config.json"}) {
     EXPECT_EQ(test::read_whole(golden(GetParam()) / name), test::read_whole(directory_ / "back" / name)) << name;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest, testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe"));
+INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest,
+                         testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe", "bert", "roberta",
+                                         "xlm-roberta"));
+
+TEST_F(ExchangeTest, SpecialPiecesOfEncodersBeginEndAndMask) {
+  auto const special = [&](std::string const& family) {
+    import_model(execution_, golden(family), directory_ / family);
+    TrainedModelOptions options;
+    options.checkpoint = (directory_ / family).string();
+    options.execution = &execution_;
+    Tokenizer const vocabulary = TrainedModel::open(options, [](ModelDescription const&) {})->vocabulary().source;
+    SpecialIds const& ids = vocabulary.special_ids();
+    return vocabulary.piece(ids.begin) + vocabulary.piece(ids.end) + vocabulary.piece(ids.mask) +
+           vocabulary.piece(ids.padding) + vocabulary.piece(ids.unknown);
+  };
+  EXPECT_EQ(special("bert"), "[CLS][SEP][MASK][PAD][UNK]");
+  EXPECT_EQ(special("roberta"), "<s></s><mask><pad><unk>");
+  EXPECT_EQ(special("xlm-roberta"), "<s></s><mask><pad><unk>");
+}
+
+TEST_F(ExchangeTest, NormsMayHaveTheNamesOfTheFirstFiles) {
+  fs::path const old = directory_ / "old";
+  fs::copy(golden("bert"), old);
+  std::string file = test::read_whole(old / "model.safetensors");
+  std::size_t const header = file.find("\"bert.embeddings.LayerNorm.bias\"");
+  ASSERT_NE(header, std::string::npos);
+  file.replace(header, 32, "\"bert.embeddings.LayerNorm.beta\"");
+  std::ofstream(old / "model.safetensors", std::ios::binary) << file;
+  import_model(execution_, golden("bert"), directory_ / "run");
+  import_model(execution_, old, directory_ / "old_run");
+  Golden const expected(golden("bert"));
+  EXPECT_EQ(logits(directory_ / "old_run", expected), logits(directory_ / "run", expected));
+}
 
 TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   auto const refusal = [&](std::string const& family, std::string const& key, json::value const& value) {
@@ -118,13 +151,18 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   };
   EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling.rope_type"));
   EXPECT_THAT(refusal("mistral", "attention_bias", true), HasSubstr("attention_bias = true"));
+  EXPECT_THAT(refusal("roberta", "pad_token_id", 0), HasSubstr("pad_token_id = 0"));
+  EXPECT_THAT(refusal("roberta", "hidden_act", "relu"), HasSubstr("hidden_act = \"relu\""));
+  EXPECT_THAT(refusal("bert", "is_decoder", true), HasSubstr("is_decoder = true"));
   EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
   EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
   EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
-  EXPECT_THAT(message_of<DataError>([&] {
-                import_model(execution_, changed("t5-v1.1", "model_type", "albert"), directory_ / "refused");
-              }),
-              HasSubstr("\"albert\" cannot be imported; possible are: t5"));
+  for (std::string const type : {"albert", "deberta-v2", "electra", "distilbert"}) {
+    EXPECT_THAT(message_of<DataError>([&] {
+                  import_model(execution_, changed("bert", "model_type", json::string(type)), directory_ / "refused");
+                }),
+                HasSubstr("\"" + type + "\" cannot be imported; possible are: t5"));
+  }
   EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
 

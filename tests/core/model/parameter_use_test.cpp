@@ -77,6 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("post", "pre", "both"), testing::Values("none", "attention", "layer"),
                      testing::Values("", "stacks = [\"decoder\"]\npositions = \"relative_buckets\"\nmax_distance = 40",
                                      "positions = \"learned\"\ntie_embeddings = false\noutput_bias = true\n"
+                                     "output_transform = true\ntoken_types = 2\n"
                                      "embedding_norm = true\n[model.decoder]\nself_attention = { query_key_norm = "
                                      "true }")));
 

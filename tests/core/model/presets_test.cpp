@@ -42,8 +42,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Preset{"marian-base", 58101, 74'410'496 - 2 * 512 * 512 + 58101},
                     Preset{"nllb-600m", 256206, 615'073'792},  // facebook/nllb-200-distilled-600M
                     Preset{"gpt2-small", 50257, 124'439'808},  // openai-community/gpt2
-                    // google-bert/bert-base-uncased has 109,482,240 with a pooler and segments; here is an output bias.
-                    Preset{"bert-base", 30522, 109'482'240 - (768 + 1) * 768 - 2 * 768 + 30522},
+                    // google-bert/bert-base-uncased has 109,482,240 with a pooler, in whose place is the transform
+                    // before the output; here are also that transform's norm and an output bias.
+                    Preset{"bert-base", 30522, 109'482'240 + 2 * 768 + 30522},
                     Preset{"llama-like", 32000, 1'100'048'384}),  // TinyLlama-1.1B
     [](auto const& instance) {
       std::string name = instance.param.name;

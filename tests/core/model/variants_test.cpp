@@ -126,6 +126,17 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"geglu_of_some_layers", "biases = false",
                                                  "[model.decoder.layer.2]\nactivation = \"geglu\""},
                                          Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
+                                         Variant{"output_transform",
+                                                 "output_transform = true\n"
+                                                 "activation = \"gelu\"",
+                                                 ""},
+                                         Variant{"transform_without_gate",
+                                                 "output_transform = true\n"
+                                                 "activation = \"swiglu\"\nbiases = false",
+                                                 ""},
+                                         Variant{"token_types", "token_types = 2", ""},
+                                         Variant{"types_and_positions", "token_types = 1\npositions = \"learned\"", ""},
+                                         Variant{"types_alone", "token_types = 3\npositions = \"none\"", ""},
                                          Variant{"unscaled_and_capped", "",
                                                  "[model.decoder]\nself_attention = { score = \"dot_product\" }\n"
                                                  "cross_attention = { soft_cap = 0.5 }"},

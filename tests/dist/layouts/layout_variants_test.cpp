@@ -31,6 +31,8 @@ void add_features(Variant const& variant, Features& features) {
   features.insert(fmt::format("recompute = {}", name_of(model.recompute)));
   features.insert(fmt::format("tie_embeddings = {}", model.tie_embeddings));
   features.insert(fmt::format("output_bias = {}", model.output_bias));
+  features.insert(fmt::format("output_transform = {}", model.output_transform));
+  features.insert(fmt::format("token_types = {}", model.token_types > 0));
   features.insert(fmt::format("biases = {}", model.biases));
   features.insert(fmt::format("embedding_norm = {}", model.embedding_norm));
   for (StackConfig const& stack : {model.encoder, model.decoder}) {
@@ -96,6 +98,8 @@ TEST(LayoutVariants, EveryKindOfPartIsTrained) {
                                     "tie_embeddings = true",
                                     "tie_embeddings = false",
                                     "output_bias = true",
+                                    "output_transform = true",
+                                    "token_types = true",
                                     "recompute = none",
                                     "recompute = attention",
                                     "recompute = layer"}) {

@@ -37,6 +37,8 @@ def main():
              "mistral": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=4,
                              num_key_value_heads=2, sliding_window=4, max_position_embeddings=32,
                              tie_word_embeddings=True),
+             **{name: dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                           max_position_embeddings=32) for name in ("bert", "roberta", "xlm-roberta")},
              "llama-bpe": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
                                num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True)}
     for family in sys.argv[2:] or small:
@@ -44,7 +46,7 @@ def main():
         directory = os.path.join(HERE, family)
         shutil.rmtree(directory, ignore_errors=True)
         model_class, config_class, vocabulary, usual = parity.FAMILIES[family]
-        has_bytes = vocabulary in (parity.llama_vocabulary, parity.byte_level_vocabulary)
+        has_bytes = vocabulary in (parity.llama_vocabulary, parity.byte_level_vocabulary, parity.roberta_vocabulary)
         parity.PIECES = 325 if has_bytes else 90  # 256 are bytes
         parity.FAMILIES[family] = (model_class, config_class, vocabulary, {**usual, **sizes})
         model, special = parity.build(family, sys.argv[1], directory)

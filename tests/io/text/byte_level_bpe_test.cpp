@@ -187,7 +187,7 @@ TEST(ByteLevelBpe, RefusesTokenizersThatDoMore) {
     return message_of<DataError>([&] { Tokenizer::from_model(byte_level_vocabulary(text, ids, rows)); });
   };
   for (auto const& [from, to, expected] : std::vector<Change>{
-           {R"("type":"BPE")", R"("type":"WordPiece")", "model.type"},
+           {R"("type":"BPE")", R"("type":"Unigram")", "model.type"},
            {R"("byte_fallback":false)", R"("byte_fallback":true)", "model.byte_fallback"},
            {R"("dropout":null)", R"("dropout":0.1)", "model.dropout"},
            {R"("end_of_word_suffix":null)", R"("end_of_word_suffix":"</w>")", "model.end_of_word_suffix"},

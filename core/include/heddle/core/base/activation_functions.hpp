@@ -28,6 +28,12 @@ constexpr bool is_gated_activation(std::string_view name) {
   return std::ranges::find(activation_functions, name, &ActivationFunction::gated) != activation_functions.end();
 }
 
+/// The function of model.activation = `name`, which may be gated.
+constexpr std::string_view function_of_activation(std::string_view name) {
+  auto const found = std::ranges::find(activation_functions, name, &ActivationFunction::gated);
+  return found == activation_functions.end() ? name : found->name;
+}
+
 /// "relu, gelu, …", of the plain or of the gated names.
 inline std::string names_of_activations(std::string_view ActivationFunction::*kind = &ActivationFunction::name) {
   std::string names;

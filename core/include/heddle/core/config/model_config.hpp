@@ -80,6 +80,7 @@ struct ModelConfig {
   std::string norm_kind{NormKind::layer};  ///< any kind that a residual_norm kernel supports
   double norm_epsilon = 1e-5;              ///< added to the variance, or to the mean square
   bool embedding_norm = false;
+  std::int64_t token_types = 0;     ///< rows of a table of token types, of which each token has the first; 0: no table
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
   PairLayout position_layout = PairLayout::interleaved;  ///< pairs of columns in sinusoidal and rotary positions
@@ -92,6 +93,7 @@ struct ModelConfig {
   bool scale_embedding = true;
   bool tie_embeddings = true;
   bool share_embeddings = false;  ///< one table for all inputs, also if the output has its own
+  bool output_transform = false;  ///< a projection, an activation and a norm before the output projection
   bool output_bias = false;
   double dropout = 0.1;
   double attention_dropout = 0.0;

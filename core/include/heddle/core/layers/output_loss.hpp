@@ -1,9 +1,11 @@
 #pragma once
 
+#include <heddle/core/layers/output_transform.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
+#include <optional>
 #include <vector>
 
 namespace heddle {
@@ -23,9 +25,9 @@ struct LossSums {
 std::vector<LossSums> fetch_loss_sums(Tensor const& sums);
 
 /// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
-/// exist only for one chunk. With model.output_bias a parameter output.bias is added to the logits. The vocabulary is
-/// split over the tensor group, over which every call is collective: its ranks exchange four numbers per token, never
-/// logits, and all know the loss.
+/// exist only for one chunk. With model.output_transform an OutputTransform comes first, and with model.output_bias a
+/// parameter output.bias is added to the logits. The vocabulary is split over the tensor group, over which every call
+/// is collective: its ranks exchange four numbers per token, never logits, and all know the loss.
 class OutputLoss {
  public:
   /// `table` [vocabulary, d_model] may be the embedding's table.
@@ -46,9 +48,7 @@ class OutputLoss {
                 Tensor const& grad_hidden) const;
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// logits for ranking are not rounded.
-  Tensor logits(LayerContext& context, Tensor const& hidden) const {
-    return logits(context, hidden, statistics_dtype(hidden.dtype()));
-  }
+  Tensor logits(LayerContext& context, Tensor const& hidden) const;
   /// The number of tokens whose logits exist at once: 256 on the host, where they stay in the cache, or
   /// device_chunk_tokens.
   static std::int64_t chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype);
@@ -60,6 +60,9 @@ class OutputLoss {
   std::int64_t first_token() const { return table_.shard_begin; }
 
  private:
+  /// evaluate without the transform: `hidden` is its output.
+  void evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
+                            Training const& training, Tensor const& grad_hidden) const;
   Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
   SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
   /// The weights in the dtype of the statistics.
@@ -71,6 +74,7 @@ class OutputLoss {
   Communicator tensor_;
   TensorRegion region_;
   Parameter& table_;
+  std::optional<OutputTransform> transform_;
   Parameter* bias_ = nullptr;  ///< [vocabulary], where the model has one
   std::int64_t chunk_tokens_;
   std::shared_ptr<Gemm> gemm_;

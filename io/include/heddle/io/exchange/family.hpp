@@ -44,7 +44,7 @@ struct TensorChange {
 
 /// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer.
 struct TensorRule {
-  std::string theirs;  ///< "": they have none, and ours must be 0
+  std::string theirs;  ///< "": they have none, and ours must be 0; alternatives "a|b", an export writes the first
   std::string ours;
   TensorChange change = {};
   bool (*where)(ModelConfig const& model) = nullptr;  ///< the models that the rule is for; null: all
@@ -85,6 +85,7 @@ boost::json::object config_json(Family const& family, Config const& config);
 struct TensorOrigin {
   std::string name;  ///< of their tensor; "": they have none, all are 0
   TensorChange change;
+  std::vector<std::string> older;  ///< names that the tensor has in other files
 };
 /// The origin of our parameter of this name. Throws DataError if the family has none.
 TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::string const& parameter);

@@ -36,7 +36,8 @@ inline constexpr char const* word_prefix = "<word>";
 struct TokenizerModel;
 
 /// Converts text to token ids and back: a vocabulary as a value (copies share it; it never changes). It is a
-/// SentencePiece model, or byte-level BPE as Hugging Face's tokenizer.json describes it (GPT-2, BART, Llama 3, Qwen).
+/// SentencePiece model, or byte-level BPE or WordPiece as Hugging Face's tokenizer.json describes it (GPT-2, BART,
+/// Llama 3, Qwen; BERT).
 class Tokenizer {
  public:
   /// The bytes are a SentencePiece model, or what `byte_level_vocabulary` makes of a tokenizer.json. Throws DataError
@@ -58,7 +59,7 @@ class Tokenizer {
   std::string piece(int32_t id) const;
 
   int32_t size() const noexcept;
-  /// There is a mask where a piece is called <mask>.
+  /// There is a mask where a SentencePiece model has a piece <mask>, or the tokenizer of another system names one.
   SpecialIds const& special_ids() const noexcept;
   /// The ids of the pieces <extra_id_0>, <extra_id_1>, … that the vocabulary has.
   std::vector<int32_t> const& sentinels() const noexcept;

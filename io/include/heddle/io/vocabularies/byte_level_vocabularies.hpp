@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-// Byte-level BPE vocabularies of other systems for Heddle's Tokenizer. A model's bytes are a tokenizer.json with one
-// more member, its last: "heddle": {"begin", "end", "unknown", "padding", "mask": ids, "rows": N}. All these are
-// special pieces, "begin" and "end" there must be; ids up to `rows` that the file does not name are special pieces,
-// too.
+// Byte-level BPE and WordPiece vocabularies of other systems for Heddle's Tokenizer. A model's bytes are a
+// tokenizer.json with one more member, its last: "heddle": {"begin", "end", "unknown", "padding", "mask": ids, "rows":
+// N}. All these are special pieces, "begin" and "end" there must be; ids up to `rows` that the file does not name are
+// special pieces, too.
 
 namespace heddle {
 
@@ -23,10 +23,10 @@ std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds co
 /// behind a text for an encoder, and otherwise the begin piece in front.
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder);
 
-/// The model of a directory of transformers: its files by their names, tokenizer.json or vocab.json and merges.txt
-/// among them, and its config.json. A decoder starts from decoder_start_token_id, else from the begin token, and where
-/// there is none (Qwen) from the end token: it stands between the texts that such models are trained with. Throws
-/// DataError for files that are no such vocabulary.
+/// The model of a directory of transformers: its files by their names, tokenizer.json, vocab.json and merges.txt or
+/// BERT's vocab.txt among them, and its config.json. A decoder starts from decoder_start_token_id, else from the begin
+/// token, and where there is none (Qwen) from the end token: it stands between the texts that such models are trained
+/// with. Throws DataError for files that are no such vocabulary.
 std::string read_byte_level_vocabulary(std::map<std::string, std::string> const& files,
                                        boost::json::object const& config);
 
