@@ -82,6 +82,12 @@ ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel cons
   std::set<std::string> used;
   for (StreamedTensor const& tensor : tensors_) {
     origins_.push_back(origin_of(model.family, model.ours, tensor.name));
+    std::string& name = origins_.back().name;
+    std::string_view const prefix = model.family.optional_prefix;
+    if (name.starts_with(prefix) && !from.tensors().contains(name) &&
+        from.tensors().contains(name.substr(prefix.size()))) {
+      name.erase(0, prefix.size());
+    }
     require_shape(tensor, origins_.back());
     used.insert(origins_.back().name);
   }
@@ -184,7 +190,8 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
       throw DataError(fmt::format("parameters for a part of the tensor {} are missing", tensor.name));
     }
     if (tensor.parts.size() > 1) {
-      tensor.shape.front() = rows.at(tensor.name);
+      bool const transposed = tensor.parts.front().change.transposed;
+      (transposed ? tensor.shape.back() : tensor.shape.front()) = rows.at(tensor.name);
     }
   }
   return exported;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json.hpp>
 #include <utility>
 
@@ -23,11 +24,18 @@ bool is_true(boost::json::object const& config, char const* key, bool absent) {
   return found == nullptr || !found->is_bool() ? absent : found->get_bool();
 }
 
+std::int64_t layers_at(boost::json::object const& config, char const* key, std::int64_t absent) {
+  boost::json::value const* const found = find_key(config, key);
+  return std::min(found == nullptr || !found->is_int64() ? absent : found->get_int64(), max_foreign_layers);
+}
+
 std::span<Family const> families() {
   static std::vector<Family> const all = [] {
     std::vector<Family> joined = encoder_decoder_families();
-    for (Family& family : decoder_families()) {
-      joined.push_back(std::move(family));
+    for (auto const more : {decoder_families, gemma_families}) {
+      for (Family& family : more()) {
+        joined.push_back(std::move(family));
+      }
     }
     return joined;
   }();

@@ -109,15 +109,17 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest, testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe"));
+INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest,
+                         testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe", "gpt2", "gemma2",
+                                         "qwen2-windows"));
 
 TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   auto const refusal = [&](std::string const& family, std::string const& key, json::value const& value) {
     return message_of<ConfigError>(
         [&] { import_model(execution_, changed(family, key, value), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling.rope_type"));
-  EXPECT_THAT(refusal("mistral", "attention_bias", true), HasSubstr("attention_bias = true"));
+  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "longrope"}}), HasSubstr("rope_scaling.rope_type"));
+  EXPECT_THAT(refusal("mistral", "mlp_bias", true), HasSubstr("mlp_bias = true"));
   EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
   EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
   EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
