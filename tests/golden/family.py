@@ -35,6 +35,16 @@ VARIANTS = {
     "dot_product": dict(positions="sinusoidal", position_layout="halves", **{name + ".score": "dot_product" for name in ALL}),
     "additive": dict(positions="relative_buckets", position_buckets=8, max_distance=7, **{name + ".score": "additive" for name in ALL}),
     "soft_cap": dict(positions="rotary", **{name + ".soft_cap": 1.5 for name in ALL}),
+    "rotary_linear": dict(positions="rotary", rotary_scaling="linear", rotary_factor=4.0),
+    "rotary_llama3": dict(positions="rotary", position_layout="halves", heads=1, rotary_base=20.0, rotary_scaling="llama3",
+                          rotary_factor=8.0, rotary_original_length=12, rotary_low_turns=0.3, rotary_high_turns=1.5),
+    "rotary_yarn": dict(positions="rotary", position_layout="halves", heads=1, rotary_base=20.0, rotary_scaling="yarn",
+                        rotary_factor=4.0, rotary_original_length=12, rotary_low_turns=0.3, rotary_high_turns=1.5),
+    "gemma2": dict(norm="both", norm_kind="rms", norm_epsilon=1e-6, positions="rotary", biases=False, logit_cap=1.5,
+                   separate_embeddings=True, **{name + ".soft_cap": 2.0 for name in ALL}),
+    "olmo2": dict(norm="output", norm_kind="rms", positions="rotary", heads=4, biases=False,
+                  **{name + ".joint_query_key_norm": True for name in ALL}, **{name + ".kv_heads": 2 for name in ALL}),
+    "qwen2": dict(positions="rotary", biases=False, norm_kind="rms", **{name + ".biases": "qkv" for name in ALL}),
     "linear": dict(positions="sinusoidal", position_layout="halves", **{name + ".score": "linear" for name in ALL}),
 }
 # Pieces without begin and end tokens.
@@ -46,10 +56,15 @@ class Model:
         self.keys = keys
         self.s = type("Keys", (), dict(dict(position_layout="interleaved", rotary_base=10000.0, position_buckets=32, max_distance=128,
                                             scale_embedding=True, norm_kind="layer", norm_epsilon=1e-5, embedding_norm=False, token_types=0,
-                                            output_transform=False,
-                                            biases=True), **keys))
+                                            output_transform=False, biases=True, rotary_scaling="none", logit_cap=0.0,
+                                            separate_embeddings=False), **keys))
         self.p = {}
-        self.table = self.add("embedding.weight", SETTINGS["target_vocabulary"], self.s.d_model)
+        if not self.s.separate_embeddings:
+            self.add("embedding.weight", SETTINGS["target_vocabulary"], self.s.d_model)
+
+    def table(self, stack):
+        name = stack + ".embedding.weight" if self.s.separate_embeddings else "embedding.weight"
+        return self.add(name, SETTINGS["target_vocabulary"], self.s.d_model)
 
     def add(self, name, *shape):
         if name not in self.p:
@@ -59,9 +74,9 @@ class Model:
     def option(self, stack, kind, name, default):
         return self.keys.get(f"{stack}.{kind}.{name}", default)
 
-    def linear(self, name, x, outputs):
+    def linear(self, name, x, outputs, biases=None):
         y = x @ self.add(name + ".weight", outputs, x.shape[1]).T
-        return y + self.add(name + ".bias", outputs) if self.s.biases else y
+        return y + self.add(name + ".bias", outputs) if (self.s.biases if biases is None else biases) else y
 
     def norm(self, name, x):
         """Ba et al. 2016; Zhang & Sennrich 2019."""
@@ -70,11 +85,32 @@ class Model:
             return x / (x.square().mean(1, keepdim=True) + self.s.norm_epsilon).sqrt() * weight
         return F.layer_norm(x, (x.shape[1],), weight, self.add(name + ".bias", x.shape[1]), self.s.norm_epsilon)
 
+    def frequencies(self, pairs):
+        """Chen et al. 2023; Llama 3.1's code; Peng et al. 2024, with their code's whole indices. Also the length of cosines."""
+        plain = self.s.rotary_base ** (-torch.arange(pairs) / pairs)
+        if self.s.rotary_scaling == "none":
+            return plain, 1
+        factor = self.s.rotary_factor
+        if self.s.rotary_scaling == "linear":
+            return plain / factor, 1
+        length, low, high = self.s.rotary_original_length, self.s.rotary_low_turns, self.s.rotary_high_turns
+        if self.s.rotary_scaling == "llama3":
+            wavelength = 2 * math.pi / plain
+            smooth = (length / wavelength - low) / (high - low)
+            between = (1 - smooth) * plain / factor + smooth * plain
+            return torch.where(wavelength > length / low, plain / factor,
+                               torch.where(wavelength < length / high, plain, between)), 1
+        place = lambda turns: 2 * pairs * math.log(length / (turns * 2 * math.pi)) / (2 * math.log(self.s.rotary_base))
+        first, last = max(math.floor(place(high)), 0), min(math.ceil(place(low)), 2 * pairs - 1)
+        ramp = ((torch.arange(pairs) - first) / (last - first)).clamp(0, 1)
+        return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1
+
     def rotate(self, x):
         """Su et al. 2021, of one head's [tokens, columns]."""
         columns = x.shape[1]
-        angle = torch.arange(len(x))[:, None] * self.s.rotary_base ** (-torch.arange(columns // 2) / (columns / 2))
-        cos, sin = angle.cos(), angle.sin()
+        frequencies, length = self.frequencies(columns // 2)
+        angle = torch.arange(len(x))[:, None] * frequencies
+        cos, sin = length * angle.cos(), length * angle.sin()
         if self.s.position_layout == "halves":
             first, second = x[:, :columns // 2], x[:, columns // 2:]
             return torch.cat([first * cos - second * sin, first * sin + second * cos], 1)
@@ -121,11 +157,14 @@ class Model:
         heads, head_dim = self.s.heads, self.option(stack, kind, "head_dim", self.s.d_model // self.s.heads)
         kv_heads = self.option(stack, kind, "kv_heads", heads)
         widths = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
+        biases = self.option(stack, kind, "biases", "all" if self.s.biases else "none")
         if kind == "self_attention":
-            q, k, v = self.linear(name + ".qkv", x, sum(widths)).split(widths, 1)
+            q, k, v = self.linear(name + ".qkv", x, sum(widths), biases != "none").split(widths, 1)
         else:
-            q = self.linear(name + ".q", x, widths[0])
-            k, v = self.linear(name + ".kv", memory, 2 * widths[1]).split(widths[1:], 1)
+            q = self.linear(name + ".q", x, widths[0], biases != "none")
+            k, v = self.linear(name + ".kv", memory, 2 * widths[1], biases != "none").split(widths[1:], 1)
+        if self.option(stack, kind, "joint_query_key_norm", False):  # OLMo 2
+            q, k = self.norm(name + ".q_norm", q), self.norm(name + ".k_norm", k)
         distance = torch.arange(len(k))[None, :] - torch.arange(len(q))[:, None]
         outputs = []
         for head in range(heads):
@@ -139,7 +178,7 @@ class Model:
                 scores = scores + self.bias(stack, head, distance)
                 scores = scores.masked_fill(~self.mask(stack, kind, distance), -math.inf)
             outputs.append(scores.softmax(-1) @ value)
-        return self.linear(name + ".out", torch.cat(outputs, 1), self.s.d_model)
+        return self.linear(name + ".out", torch.cat(outputs, 1), self.s.d_model, biases == "all")
 
     def scores(self, stack, kind, name, head, query, key):
         score = self.option(stack, kind, "score", "scaled_dot_product")
@@ -170,7 +209,7 @@ class Model:
         return torch.cat([angle.sin(), angle.cos()], 1)
 
     def stack(self, stack, layers, ids, memory=None):
-        x = self.table[torch.tensor(ids)] * (math.sqrt(self.s.d_model) if self.s.scale_embedding else 1)
+        x = self.table(stack)[torch.tensor(ids)] * (math.sqrt(self.s.d_model) if self.s.scale_embedding else 1)
         x = x + self.positions(len(ids))
         if self.s.token_types:
             x = x + self.add(stack + ".token_types.weight", self.s.token_types, self.s.d_model)[0]
@@ -180,10 +219,10 @@ class Model:
         for layer in range(layers):
             for kind in kinds:
                 name = f"{stack}.layers.{layer}.{kind}"
-                branch = x if self.s.norm == "post" else self.norm(name + ".norm", x)
+                branch = self.norm(name + ".norm", x) if self.s.norm in ("pre", "both") else x
                 branch = (self.feed_forward(name, branch) if kind == "feed_forward" else
                           self.attention(stack, kind, name, branch, memory))
-                if self.s.norm == "both":
+                if self.s.norm in ("both", "output"):
                     branch = self.norm(name + ".output_norm", branch)
                 x = self.norm(name + ".norm", x + branch) if self.s.norm == "post" else x + branch
         return x if self.s.norm == "post" else self.norm(stack + ".norm", x)
@@ -193,7 +232,9 @@ class Model:
         x = self.stack("decoder", self.s.decoder_layers, [SETTINGS["begin_id"]] + target, memory)
         if self.s.output_transform:  # Devlin et al. 2019
             x = self.norm("output.norm", F.gelu(self.linear("output.transform", x, self.s.d_model)))
-        return x @ self.table.T
+        logits = x @ self.table("decoder").T
+        cap = self.s.logit_cap  # Gemma Team 2024
+        return cap * torch.tanh(logits / cap) if cap else logits
 
     def losses(self):
         """Logits of all target tokens, then the mean smoothed loss and mean negative log-likelihood."""

@@ -5,7 +5,7 @@ export OMP_NUM_THREADS=1
 golden=$HEDDLE_SOURCE/tests/golden/exchange
 
 # There and back: the same bytes of tensors.
-for family in marian t5-v1.1 nllb mistral bert roberta xlm-roberta; do
+for family in marian t5-v1.1 nllb mistral gpt2 gemma2 bert roberta xlm-roberta; do
   ends 0 "$HEDDLE" import "$golden/$family" --out "$family"
   grep -q "tensors, .* parameters" log || fail "$family: what was imported is not printed"
   ends 0 "$HEDDLE" export "$family" --out "$family.back"

@@ -231,6 +231,28 @@ TEST_F(TensorOpsTest, ColumnsAreGatheredAndTheirGradientsAddedUp) {
   });
 }
 
+TEST_F(TensorOpsTest, CappedValuesAndTheirGradients) {
+  constexpr double limit = 0.7;
+  for_each([&](TensorOps& ops, DType dtype, std::string const& what) {
+    Tensor const capped = matrix(dtype, 1, 3);
+    Tensor const gradient = matrix(dtype, 2, 5);
+    Values expected = values(capped);
+    Values slopes = values(gradient);
+    std::ranges::transform(expected, expected.begin(), [](double each) { return limit * std::tanh(each / limit); });
+    ops.cap(execution_, capped, limit);
+    expect_values(capped, expected, dtype, what);
+    expect_padding_untouched(capped, what);
+    Values const results = values(capped);
+    for (std::size_t i = 0; i < slopes.size(); ++i) {
+      slopes[i] *= 1 - results[i] * results[i] / (limit * limit);
+    }
+    ops.cap_backward(execution_, capped, gradient, limit);
+    expect_values(gradient, slopes, dtype, what);
+    expect_padding_untouched(gradient, what);
+    EXPECT_THROW(ops.cap_backward(execution_, capped.rows(0, 1), gradient, limit), Error) << what;
+  });
+}
+
 TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
   for_each([&](TensorOps& ops, DType dtype, std::string const&) {
     Tensor const two = Tensor::allocate(dtype, Shape{2, 3});

@@ -60,8 +60,13 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
       attention_(select(spec, problem(spec.dtype))),
       context_attention_(spec.parallel.context, spec.parallel.context_mode, context_kernel(spec),
                          spec.kernels.select<TensorOps>({spec.dtype})),
-      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
-  if (spec.options.flag("query_key_norm", false)) {
+      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
+      tensor_(spec.parallel.tensor) {
+  joint_norm_ = spec.options.flag("joint_query_key_norm", false);
+  if (joint_norm_) {
+    query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.query_columns()});
+    key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.key_columns()});
+  } else if (spec.options.flag("query_key_norm", false)) {
     // A rank of a tensor group has some of the heads that share the weights.
     query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.head_dim, {MeshAxis::tensor}});
     key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
@@ -142,20 +147,44 @@ Tensor AttentionCore::normalize(LayerContext& context, std::optional<Norm> const
   if (!norm) {
     return x;
   }
-  Tensor rows = x;
+  Tensor const rows = rows_for_norm(context, x);
+  std::int64_t const columns = joint_norm_ ? rows.dim(1) : sizes_.head_dim;
+  activations = norm->forward(context, {rows.reshaped({rows.size() / columns, columns})});
+  return own_columns(activations.output.normalized.reshaped(rows.shape()), x);
+}
+
+Tensor AttentionCore::rows_for_norm(LayerContext& context, Tensor const& x) const {
+  Tensor own = x;
   if (!x.contiguous()) {
-    rows = context.arena.allocate(x.dtype(), x.shape());
-    tensor_ops_->copy(context.execution, x, rows);
+    own = context.arena.allocate(x.dtype(), x.shape());
+    tensor_ops_->copy(context.execution, x, own);
   }
-  activations = norm->forward(context, {rows.reshaped({x.size() / sizes_.head_dim, sizes_.head_dim})});
-  return activations.output.normalized.reshaped(x.shape());
+  if (!joint_norm_ || tensor_.size() == 1) {
+    return own;
+  }
+  std::int64_t const count = x.dim(0);
+  std::int64_t const columns = x.dim(1);
+  Tensor const rows = context.arena.allocate(x.dtype(), {count, tensor_.size() * columns});
+  ArenaScope const scope(context.arena);
+  Tensor const parts = context.arena.allocate(x.dtype(), {tensor_.size() * count, columns});
+  tensor_.all_gather(own, parts);
+  for (int rank = 0; rank < tensor_.size(); ++rank) {
+    tensor_ops_->copy(context.execution, parts.rows(rank * count, count), rows.columns(rank * columns, columns));
+  }
+  return rows;
+}
+
+Tensor AttentionCore::own_columns(Tensor const& rows, Tensor const& x) const {
+  return rows.dim(1) == x.dim(1) ? rows : rows.columns(tensor_.rank() * x.dim(1), x.dim(1));
 }
 
 void AttentionCore::normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
                                        Tensor const& grad, Tensor const& grad_x) const {
-  Tensor const rows = grad.reshaped(activations.output.normalized.shape());
+  ArenaScope const scope(context.arena);
+  Tensor const whole = rows_for_norm(context, grad);
+  Tensor const rows = whole.reshaped(activations.output.normalized.shape());
   norm.backward(context, activations, {.normalized = rows, .residual = rows});
-  tensor_ops_->copy(context.execution, grad, grad_x);
+  tensor_ops_->copy(context.execution, own_columns(whole, grad), grad_x);
 }
 
 AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,

@@ -11,16 +11,25 @@ namespace heddle {
 
 namespace {
 
+/// The keys of the projections that give queries, keys and values, or of that of the output.
+ModelConfig projection_keys(LayerSpec const& spec, bool output) {
+  ModelConfig keys = spec.model;
+  std::string const biases = spec.options.text("biases", keys.biases ? "all" : "none");
+  keys.biases = biases == "all" || (biases == "qkv" && !output);
+  return keys;
+}
+
 /// Multi-head attention of a sequence to itself: Vaswani et al. 2017, §3.2. Causal on the target side, unless the
 /// option `mask` says otherwise. Parameters: q, k, v and out, each with .weight and .bias.
 class SelfAttention final : public Layer {
  public:
   explicit SelfAttention(LayerSpec const& spec)
       : sizes_(attention_sizes(spec.model, spec.options)),
-        qkv_(spec, spec.model.d_model,
+        qkv_(spec.with_keys(spec.name, projection_keys(spec, false)), spec.model.d_model,
              {{"q", sizes_.query_columns()}, {"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
              Linear::Split::outputs),
-        out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
+        out_(spec.with_keys(spec.name + ".out", projection_keys(spec, true)),
+             {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
         core_(spec, spec.side, self_attention_mask(spec.options, spec.side)),
         tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
@@ -107,10 +116,12 @@ class CrossAttention final : public Layer {
  public:
   explicit CrossAttention(LayerSpec const& spec)
       : sizes_(attention_sizes(spec.model, spec.options)),
-        q_(spec.named(spec.name + ".q"), {spec.model.d_model, sizes_.query_columns()}, Linear::Split::outputs),
-        kv_(spec, spec.model.d_model, {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}},
-            Linear::Split::outputs_inside),
-        out_(spec.named(spec.name + ".out"), {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
+        q_(spec.with_keys(spec.name + ".q", projection_keys(spec, false)), {spec.model.d_model, sizes_.query_columns()},
+           Linear::Split::outputs),
+        kv_(spec.with_keys(spec.name, projection_keys(spec, false)), spec.model.d_model,
+            {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}}, Linear::Split::outputs_inside),
+        out_(spec.with_keys(spec.name + ".out", projection_keys(spec, true)),
+             {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
         core_(spec, encoder_side(spec), AttentionMask::bidirectional()),
         tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 

@@ -8,6 +8,7 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <map>
+#include <numbers>
 #include <span>
 
 namespace heddle {
@@ -26,19 +27,54 @@ void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int
   }
 }
 
-/// Cosines on even columns and sines on odd ones of position * base^(-column / head_dim), as Rotation has them.
-Tensor angles(std::int64_t length, std::int64_t head_dim, double base, DType dtype) {
-  std::vector<double> host(static_cast<std::size_t>(length * head_dim));
-  for (std::int64_t position = 0; position < length; ++position) {
-    for (std::int64_t column = 0; column < head_dim; column += 2) {
-      double const frequency = std::pow(base, -static_cast<double>(column) / static_cast<double>(head_dim));
+/// The share of a pair's frequency that is divided by rotary_factor, in `yarn`: a ramp over the pairs' indices, from
+/// the last whole index with at least rotary_high_turns in the original length to the first with rotary_low_turns at
+/// most (Peng et al. 2024, as published code rounds it).
+double yarn_share(ModelConfig const& model, std::int64_t head_dim, std::int64_t pair, double original) {
+  auto const index_with = [&](double turns) {
+    return static_cast<double>(head_dim) * std::log(original / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(model.rotary_base));
+  };
+  double const first = std::max(std::floor(index_with(model.rotary_high_turns)), 0.0);
+  double last = std::min(std::ceil(index_with(model.rotary_low_turns)), static_cast<double>(head_dim - 1));
+  last += last == first ? 0.001 : 0;
+  return std::clamp((static_cast<double>(pair) - first) / (last - first), 0.0, 1.0);
+}
+
+/// The angle by which a pair turns per token: base^(-pair / pairs), lowered as model.rotary_scaling says.
+double frequency_of(ModelConfig const& model, std::int64_t head_dim, std::int64_t pair) {
+  double const plain = std::pow(model.rotary_base, -static_cast<double>(2 * pair) / static_cast<double>(head_dim));
+  auto const original =
+      static_cast<double>(model.rotary_original_length > 0 ? model.rotary_original_length : model.max_length);
+  double scaled = 0;  // the share of the frequency that is divided
+  if (model.rotary_scaling == RotaryScaling::linear) {
+    scaled = 1;
+  } else if (model.rotary_scaling == RotaryScaling::llama3) {
+    double const turns = original * plain / (2 * std::numbers::pi);
+    scaled =
+        std::clamp((model.rotary_high_turns - turns) / (model.rotary_high_turns - model.rotary_low_turns), 0.0, 1.0);
+  } else if (model.rotary_scaling == RotaryScaling::yarn) {
+    scaled = yarn_share(model, head_dim, pair, original);
+  }
+  return plain * (1 - scaled) + plain / model.rotary_factor * scaled;
+}
+
+/// Cosines on even columns and sines on odd ones of position * frequency, as Rotation has them. In `yarn` both are
+/// longer than 1: scores of longer texts are sharper.
+Tensor angles(ModelConfig const& model, std::int64_t head_dim, DType dtype) {
+  std::vector<double> host(static_cast<std::size_t>(model.max_length * head_dim));
+  bool const longer = model.rotary_scaling == RotaryScaling::yarn;
+  double const length = longer ? 1 + 0.1 * std::log(model.rotary_factor) : 1;
+  for (std::int64_t column = 0; column < head_dim; column += 2) {
+    double const frequency = frequency_of(model, head_dim, column / 2);
+    for (std::int64_t position = 0; position < model.max_length; ++position) {
       double const angle = static_cast<double>(position) * frequency;
       auto const place = static_cast<std::size_t>(position * head_dim + column);
-      host[place] = std::cos(angle);
-      host[place + 1] = std::sin(angle);
+      host[place] = length * std::cos(angle);
+      host[place + 1] = length * std::sin(angle);
     }
   }
-  return from_doubles(host, dtype, {length, head_dim});
+  return from_doubles(host, dtype, {model.max_length, head_dim});
 }
 
 /// Pairs of columns of queries and keys turn with the position, so that their product depends only on the distance (Su
@@ -47,7 +83,14 @@ class RotaryPositions final : public AttentionPositions {
  public:
   explicit RotaryPositions(AttentionPositionsSpec const& spec)
       : layout_(spec.stack.model.position_layout),
-        tensor_ops_(spec.stack.kernels.select<TensorOps>({spec.stack.dtype})) {}
+        tensor_ops_(spec.stack.kernels.select<TensorOps>({spec.stack.dtype})) {
+    ModelConfig const& model = spec.stack.model;
+    bool const by_turns = model.rotary_scaling == RotaryScaling::llama3 || model.rotary_scaling == RotaryScaling::yarn;
+    if (by_turns && model.rotary_high_turns <= model.rotary_low_turns) {
+      throw ConfigError(fmt::format("{} = {}: expected more than model.rotary_low_turns = {}",
+                                    model.place("rotary_high_turns"), model.rotary_high_turns, model.rotary_low_turns));
+    }
+  }
 
   void add_layer(LayerSpec const& spec, std::int64_t /*heads*/, std::int64_t head_dim) override {
     if (head_dim % 2 != 0) {
@@ -59,7 +102,7 @@ class RotaryPositions final : public AttentionPositions {
     }
     Tensor& table = tables_[head_dim];
     if (table.empty()) {
-      table = angles(spec.model.max_length, head_dim, spec.model.rotary_base, statistics_dtype(spec.dtype));
+      table = angles(spec.model, head_dim, statistics_dtype(spec.dtype));
     }
   }
 

@@ -247,7 +247,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   of_layers.pop_back();  // sublayers: each stack has its own
   auto& all = tree.tables.back().keys;
   all.insert(all.end(), of_layers.begin(), of_layers.end());
-  keys.identity("norm", model.norm, "norms after residual sums, before sublayers, or around sublayers; see Norms");
+  keys.identity("norm", model.norm, "places of the norms of residual sums and sublayers; see Norms");
   keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
   keys.identity("token_types", model.token_types, between(0, max_width),
                 "rows of a table of token types, the first of which is added to each embedding");
@@ -258,6 +258,14 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
                 "sinusoidal position of a sequence's first token");
   keys.identity("rotary_base", model.rotary_base, above_zero(),
                 "rotary positions: pair i of p turns by base^(-i / p) per token");
+  keys.identity("rotary_scaling", model.rotary_scaling, "lower frequencies for longer texts, see Positions");
+  keys.identity("rotary_factor", model.rotary_factor, at_least(1), "the number by which frequencies are then divided");
+  keys.identity("rotary_original_length", model.rotary_original_length, between(0, max_tokens),
+                "length of the texts before scaling; 0: max_length");
+  keys.identity("rotary_low_turns", model.rotary_low_turns, above_zero(),
+                "llama3, yarn: pairs with fewer turns in that length are scaled");
+  keys.identity("rotary_high_turns", model.rotary_high_turns, above_zero(),
+                "llama3, yarn: pairs with more turns in that length are not");
   keys.identity("max_distance", model.max_distance, between(1, max_width),
                 "maximum relative distance; larger ones are clipped to it");
   keys.identity("position_buckets", model.position_buckets, between(4, max_width),
@@ -266,9 +274,12 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("tie_embeddings", model.tie_embeddings, "share one matrix between embeddings and output projection");
   keys.identity("share_embeddings", model.share_embeddings,
                 "share one matrix between the embeddings of both stacks, also if the output has its own");
+  keys.identity("separate_embeddings", model.separate_embeddings,
+                "a matrix for each stack, also of a joint vocabulary; a tied output has the last stack's");
   keys.identity("output_transform", model.output_transform,
                 "a projection, an activation and a norm before the output projection");
   keys.identity("output_bias", model.output_bias, "a bias for each token's logit");
+  keys.identity("logit_cap", model.logit_cap, at_least(0), "logits z become cap * tanh(z / cap); 0: no cap");
   keys.identity("max_length", model.max_length, between(2, max_width),
                 "maximum sentence length in tokens, including EOS");
   keys.identity("encoder_sublayers", model.encoder.sublayers, non_empty(),

@@ -45,6 +45,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
     : tensor_(spec.parallel.tensor),
       region_(spec.parallel, spec.side),
       table_(table),
+      cap_(spec.model.logit_cap),
       chunk_tokens_(chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
@@ -81,6 +82,9 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dty
                                       .bias = bias_ != nullptr ? bias_->value : Tensor(),
                                       .transpose_b = true,
                                       .b_weight = {table_.id, table_.version}});
+  if (cap_ > 0) {
+    tensor_ops_->cap(context.execution, logits, cap_);
+  }
   return logits;
 }
 
@@ -148,22 +152,7 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
     Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
     RowTargets const chunk_targets{rows.id.rows(begin, count),
                                    rows.weight.empty() ? Tensor() : rows.weight.rows(begin, count)};
-    auto const chunk_call = call(chunk_logits, chunk_targets, training);
-    Tensor const losses = context.arena.allocate(statistics_dtype(chunk_logits.dtype()), {count, 2});
-    if (with_gradient && !region_.split()) {
-      cross_entropy_->losses_and_gradient(context.execution, chunk_call, training.scale, losses);
-    } else {
-      Tensor const chunk_statistics = statistics(context, chunk_call);
-      cross_entropy_->losses(context.execution, chunk_call, chunk_statistics, losses);
-      if (with_gradient) {
-        cross_entropy_->gradient(context.execution, chunk_call, chunk_statistics, training.scale);
-      } else if (!training.sums.empty()) {
-        cross_entropy_->add_correct(context.execution, chunk_call, chunk_statistics, training.sums);
-      }
-    }
-    if (!training.sums.empty()) {
-      cross_entropy_->add_losses(context.execution, chunk_call, losses, training.sums);
-    }
+    evaluate_chunk(context, call(chunk_logits, chunk_targets, training), training, with_gradient);
     if (with_gradient) {
       gemm_->multiply(context.execution, {.a = chunk_logits,
                                           .b = table_.value,
@@ -175,6 +164,34 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
   }
   if (with_gradient) {
     region_.leave(context, grad_whole, grad_hidden);
+  }
+}
+
+void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
+                                bool with_gradient) const {
+  Tensor const& logits = call.logits;
+  Tensor const losses = context.arena.allocate(statistics_dtype(logits.dtype()), {logits.dim(0), 2});
+  Tensor capped;
+  if (cap_ > 0 && with_gradient) {
+    capped = context.arena.allocate(logits.dtype(), logits.shape());
+    tensor_ops_->copy(context.execution, logits, capped);
+  }
+  if (with_gradient && !region_.split()) {
+    cross_entropy_->losses_and_gradient(context.execution, call, training.scale, losses);
+  } else {
+    Tensor const chunk_statistics = statistics(context, call);
+    cross_entropy_->losses(context.execution, call, chunk_statistics, losses);
+    if (with_gradient) {
+      cross_entropy_->gradient(context.execution, call, chunk_statistics, training.scale);
+    } else if (!training.sums.empty()) {
+      cross_entropy_->add_correct(context.execution, call, chunk_statistics, training.sums);
+    }
+  }
+  if (!training.sums.empty()) {
+    cross_entropy_->add_losses(context.execution, call, losses, training.sums);
+  }
+  if (!capped.empty()) {
+    tensor_ops_->cap_backward(context.execution, capped, logits, cap_);
   }
 }
 

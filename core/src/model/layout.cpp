@@ -193,15 +193,16 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
 std::string tied_tables(ModelDescription const& model, VocabularySizes const& vocabulary) {
   bool const all_embed =
       std::ranges::all_of(model.stacks, [](StackDescription const& stack) { return stack.input.traits.embeds_tokens; });
-  if (!model.keys.tie_embeddings || vocabulary.joint || !model.keys.is_encoder_decoder() || !all_embed) {
+  bool const one_table = vocabulary.joint && !model.keys.separate_embeddings;
+  if (!model.keys.tie_embeddings || one_table || !model.keys.is_encoder_decoder() || !all_embed) {
     return "";
   }
   std::string const& first = model.stacks.front().name;
   std::string const& last = model.stacks.back().name;
   return fmt::format(
-      "{} = true with separate vocabularies: {}.embedding.weight is the {}'s embedding and the output projection; the "
+      "{} = true with separate {}: {}.embedding.weight is the {}'s embedding and the output projection; the "
       "{} has an embedding of its own, {}.embedding.weight",
-      model.keys.place("tie_embeddings"), last, last, first, first);
+      model.keys.place("tie_embeddings"), vocabulary.joint ? "embeddings" : "vocabularies", last, last, first, first);
 }
 
 }  // namespace heddle

@@ -72,7 +72,7 @@ class SharedParameters {
     std::int64_t const size = stack.side == Side::source ? vocabulary_.source : vocabulary_.target;
     bool const tied = description_.keys.tie_embeddings;
     bool const shared = tied || (description_.keys.share_embeddings && !is_output);
-    if (shared && vocabulary_.joint) {
+    if (shared && vocabulary_.joint && !description_.keys.separate_embeddings) {
       return {"embedding.weight", size};
     }
     return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size};

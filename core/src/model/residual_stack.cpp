@@ -23,6 +23,7 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
     : side_(spec.side),
       encoder_region_(spec.parallel, spec.encoder_side.value_or(spec.side)),
       pre_(spec.model.norm != NormPlacement::post),
+      before_(spec.model.norm == NormPlacement::pre || spec.model.norm == NormPlacement::both),
       ends_stack_(range.end == description.count()),
       final_norm_(Norm::none(spec, largest_dropout(description, spec))),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
@@ -38,9 +39,9 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
       own_spec.options = sublayer.options;
       auto branch = registry.build(sublayer.name, own_spec);
       std::vector<Parameter const*> used = spec.parameters.uses_since(uses_before);
-      Norm norm = Norm::of_stream(own_spec, name + ".norm", dropout);
+      Norm norm = pre_ && !before_ ? Norm::none(own_spec, dropout) : Norm::of_stream(own_spec, name + ".norm", dropout);
       std::optional<Norm> output_norm;
-      if (spec.model.norm == NormPlacement::both) {
+      if (spec.model.norm == NormPlacement::both || spec.model.norm == NormPlacement::output) {
         output_norm = Norm::of_stream(own_spec, name + ".output_norm");
       }
       sublayers_.push_back({.name = name,
@@ -82,7 +83,7 @@ ResidualStack::Stream ResidualStack::begin(LayerContext& context, HiddenStates c
   if (!input.encoder_output.empty()) {
     stream.states.encoder_output = encoder_region_.enter(context, input.encoder_output);
   }
-  if (pre_) {
+  if (pre_ && first_norm().present()) {
     ParameterUseScope const use(context, first_norm().parameters());
     first = first_norm().forward(context, {stream.residual});
     stream.states.hidden = first.output.normalized;
@@ -186,7 +187,7 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
   bool const norm_last = !pre_ || ends_stack_;
   StreamGradients gradients{.residual = grad,
                             .branch = allocate(),
-                            .handed = pre_ ? allocate() : Tensor(),
+                            .handed = before_ ? allocate() : Tensor(),
                             .normalized = norm_last ? grad : Tensor(),
                             .sum = norm_last ? Tensor() : grad,
                             .encoder_output = grad_stream.encoder_output};
@@ -203,7 +204,7 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
     run_layer(context, layer, stream, again);
     backward_layer(context, layer, gradients, again);
   }
-  if (pre_) {
+  if (pre_ && first_norm().present()) {
     ParameterUseScope const use(context, first_norm().parameters());
     first_norm().backward(context, activations.first,
                           {.normalized = gradients.normalized, .sum = gradients.sum, .residual = grad});
@@ -240,12 +241,16 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   HiddenStates const grad_input = sublayer.branch->backward(context, {grad.branch, grad.encoder_output},
                                                             sublayer.recomputed ? again : activations.branch);
   context.uses_done(sublayer.used);
-  if (pre_) {
+  if (before_) {
     tensor_ops_->copy(context.execution, grad_input.hidden, grad.handed);
     grad.normalized = grad.handed;
     grad.sum = grad.residual;
-  } else {
-    tensor_ops_->add(context.execution, grad.residual, grad_input.hidden);
+    return;
+  }
+  tensor_ops_->add(context.execution, grad.residual, grad_input.hidden);
+  if (pre_) {
+    grad.normalized = Tensor();
+    grad.sum = grad.residual;
   }
 }
 

@@ -43,6 +43,13 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
   void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) override {
     pass<&TensorOps::rotate>(execution, traffic("rotate", {matrix, matrix, rotation.position}), matrix, rotation);
   }
+  void cap(Execution& execution, Tensor const& values, double limit) override {
+    pass<&TensorOps::cap>(execution, traffic("cap", {values, values}), values, limit);
+  }
+  void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) override {
+    pass<&TensorOps::cap_backward>(execution, traffic("cap backward", {capped, gradient, gradient}), capped, gradient,
+                                   limit);
+  }
 };
 
 }  // namespace

@@ -95,6 +95,17 @@ Trial<TensorOps> rotate_trial(PairLayout layout, bool back, TrialTensors& tensor
   return ops_trial<&TensorOps::rotate>(dtype, matrix, matrix, rotation);
 }
 
+Trial<TensorOps> cap_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const values = updated_matrix(tensors, dtype, {rows, columns});
+  return ops_trial<&TensorOps::cap>(dtype, values, values, 0.7);
+}
+
+Trial<TensorOps> cap_backward_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const capped = tensors.strided(3).input(dtype, {rows, columns});
+  Tensor const gradient = updated_matrix(tensors, dtype, {rows, columns});
+  return ops_trial<&TensorOps::cap_backward>(dtype, gradient, capped, gradient, 1.5);
+}
+
 }  // namespace
 
 void add_tensor_ops_trials(KernelRegistries& registries) {
@@ -111,6 +122,8 @@ void add_tensor_ops_trials(KernelRegistries& registries) {
   registry.add_trial("scatter rows", scatter_trial);
   registry.add_trial("gather columns", gather_columns_trial);
   registry.add_trial("add gathered columns", add_gathered_columns_trial);
+  registry.add_trial("cap", cap_trial);
+  registry.add_trial("cap backward", cap_backward_trial);
   for (PairLayout const layout : {PairLayout::interleaved, PairLayout::halves}) {
     for (bool const back : {false, true}) {
       registry.add_trial(

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
@@ -53,6 +54,8 @@ void add_stack(Rules& rules, std::string const& stack) {
   }
   add_projection(rules, theirs + "self_attention/linear_1", ours + "self_attention.out");
   add_norm(rules, theirs + "self_attention/layer_norm", ours + "self_attention.norm");
+  add_norm(rules, theirs + "self_attention/q_norm", ours + "self_attention.q_norm");
+  add_norm(rules, theirs + "self_attention/k_norm", ours + "self_attention.k_norm");
   add_projection(rules, theirs + "attention/linear_0", ours + "cross_attention.q");
   add_projection(rules, theirs + "attention/linear_1", ours + "cross_attention.k", 0, 2);
   add_projection(rules, theirs + "attention/linear_1", ours + "cross_attention.v", 1, 2);
@@ -94,6 +97,20 @@ std::int8_t number_of_activation(std::string_view name) {
   throw ConfigError(fmt::format("model.activation = {}: CTranslate2 does not have it", name));
 }
 
+/// The attributes by which rotary positions are scaled; their names of the kinds are numbers.
+void add_rotary_scaling(ModelConfig const& model, std::function<void(char const*, Attribute)> const& add) {
+  bool const llama3 = model.rotary_scaling == RotaryScaling::llama3;
+  auto const number = [](double value) { return attribute(VariableType::float32, static_cast<float>(value)); };
+  add("rotary_scaling_type", attribute(VariableType::int8, static_cast<std::int8_t>(llama3 ? 2 : 0)));
+  add("rotary_scaling_factor", number(model.rotary_factor));
+  if (llama3) {
+    std::int64_t const length = model.rotary_original_length > 0 ? model.rotary_original_length : model.max_length;
+    add("rotary_low_freq_factor", number(model.rotary_low_turns));
+    add("rotary_high_freq_factor", number(model.rotary_high_turns));
+    add("original_max_position_embeddings", attribute(VariableType::int32, static_cast<std::int32_t>(length)));
+  }
+}
+
 /// The attributes of one kind of attention in all layers of a stack.
 void add_attention_attributes(std::map<std::string, Attribute>& attributes, ModelConfig const& model,
                               StackKind const& kind, std::string const& sublayer) {
@@ -121,6 +138,9 @@ void add_attention_attributes(std::map<std::string, Attribute>& attributes, Mode
       add("rotary_dim", attribute(VariableType::int32, std::int32_t{0}));  // all columns of a head
       add("rotary_interleave", flag(model.position_layout == PairLayout::interleaved));
       add("rotary_base", attribute(VariableType::float32, static_cast<float>(model.rotary_base)));
+      if (model.rotary_scaling != RotaryScaling::none) {
+        add_rotary_scaling(model, add);
+      }
     }
   }
 }
@@ -172,6 +192,11 @@ void require_ctranslate2(Config const& config) {
       {"model.max_distance"},
       {"model.position_buckets"},
       {"model.rotary_base"},
+      {"model.rotary_scaling", {"\"linear\"", "\"llama3\""}},
+      {"model.rotary_factor"},
+      {"model.rotary_original_length"},
+      {"model.rotary_low_turns"},
+      {"model.rotary_high_turns"},
       {"model.biases"},
       {"model.scale_embedding"},
       {"model.tie_embeddings"},
@@ -180,6 +205,8 @@ void require_ctranslate2(Config const& config) {
       {"model.recompute"},
       {"model.max_length"},
       {"model.decoder.self_attention.kv_heads"},
+      {"model.decoder.self_attention.query_key_norm"},
+      {"model.decoder.self_attention.biases"},
       {"model.encoder.self_attention.head_dim"},
       {"model.decoder.self_attention.head_dim"},
       {"model.decoder.cross_attention.head_dim"},
@@ -192,8 +219,8 @@ void require_ctranslate2(Config const& config) {
     }
     auto const found = std::ranges::find(possible, difference.key, &PossibleKey::key);
     // CTranslate2 has these, too, but not in the specification of encoder-decoder models that is written.
-    if (!alone && (difference.key.ends_with("kv_heads") || difference.key.ends_with("_sublayers") ||
-                   difference.after == "\"rotary\"")) {
+    if (!alone && (difference.key.ends_with("kv_heads") || difference.key.ends_with("query_key_norm") ||
+                   difference.key.ends_with("_sublayers") || difference.after == "\"rotary\"")) {
       throw ConfigError(fmt::format("{} = {}: exported to CTranslate2 it is possible in decoder-only models",
                                     difference.key, difference.after));
     }

@@ -87,6 +87,11 @@ ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel cons
         origin.name = name;
       }
     }
+    std::string_view const prefix = model.family.optional_prefix;
+    if (origin.name.starts_with(prefix) && !from.tensors().contains(origin.name) &&
+        from.tensors().contains(origin.name.substr(prefix.size()))) {
+      origin.name.erase(0, prefix.size());
+    }
     require_shape(tensor, origin);
     used.insert(origin.name);
   }
@@ -189,7 +194,8 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
       throw DataError(fmt::format("parameters for a part of the tensor {} are missing", tensor.name));
     }
     if (tensor.parts.size() > 1) {
-      tensor.shape.front() = rows.at(tensor.name);
+      bool const transposed = tensor.parts.front().change.transposed;
+      (transposed ? tensor.shape.back() : tensor.shape.front()) = rows.at(tensor.name);
     }
   }
   return exported;

@@ -24,10 +24,15 @@ bool is_true(boost::json::object const& config, char const* key, bool absent) {
   return found == nullptr || !found->is_bool() ? absent : found->get_bool();
 }
 
+std::int64_t layers_at(boost::json::object const& config, char const* key, std::int64_t absent) {
+  boost::json::value const* const found = find_key(config, key);
+  return std::min(found == nullptr || !found->is_int64() ? absent : found->get_int64(), max_foreign_layers);
+}
+
 std::span<Family const> families() {
   static std::vector<Family> const all = [] {
     std::vector<Family> joined = encoder_decoder_families();
-    for (auto const& kind : {decoder_families, encoder_families}) {
+    for (auto const& kind : {decoder_families, gemma_families, encoder_families}) {
       std::ranges::move(kind(), std::back_inserter(joined));
     }
     return joined;

@@ -54,11 +54,24 @@ std::string plain(std::string_view text) {
   return std::string(quoted ? text.substr(1, text.size() - 2) : text);
 }
 
+/// Whether the key is there, with null.
+bool is_null(json::object const& config, std::string_view path) {
+  std::size_t const dot = path.find('.');
+  json::value const* const found = config.if_contains(path.substr(0, dot));
+  if (found == nullptr || dot == path.npos) {
+    return found != nullptr && found->is_null();
+  }
+  return found->is_object() && is_null(found->get_object(), path.substr(dot + 1));
+}
+
 /// The value of a rule's key, or the one that stands for it; nothing if ours is then not set.
 std::optional<json::value> value_of(KeyRule const& rule, Family const& family, json::object const& config) {
   for (std::string_view const name : split(rule.theirs, '|')) {
     if (json::value const* const found = find_key(config, name)) {
       return *found;
+    }
+    if (rule.null_is_zero && is_null(config, name)) {
+      return std::nullopt;
     }
   }
   if (rule.absent.starts_with('@')) {
@@ -86,6 +99,63 @@ std::string translated(KeyRule const& rule, Family const& family, json::value co
   }
   throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", family.source,
                                 split(rule.theirs, '|').front(), json::serialize(value), fmt::join(accepted, ", ")));
+}
+
+/// The window of a layer; nothing if it has none.
+std::optional<std::int64_t> window_of(ModelConfig const& model, WindowRule const& rule, std::int64_t layer) {
+  std::string const stack(rule.stack);
+  LayerOptions const options = layer_options(model.*stack_kind(stack).config, stack, layer, "self_attention");
+  return options.has("window") ? std::optional(options.integer("window", 0)) : std::nullopt;
+}
+
+/// Adds the settings of the layers that have a window.
+void add_windows(WindowRule const& rule, json::object const& config, std::vector<std::string>& settings) {
+  json::value const* const types = find_key(config, rule.types);
+  json::value const* const window = find_key(config, rule.window);
+  for (std::size_t layer = 0; types != nullptr && types->is_array() && layer < types->get_array().size(); ++layer) {
+    json::value const& type = types->get_array()[layer];
+    bool const local = type == "sliding_attention";
+    if ((!local && type != "full_attention") || (local && (window == nullptr || !window->is_int64()))) {
+      throw ConfigError(fmt::format(
+          "config.json: {} has {}, {} = {}; possible is \"full_attention\", or \"sliding_attention\" with a number",
+          rule.types, json::serialize(type), rule.window, window == nullptr ? "null" : json::serialize(*window)));
+    }
+    if (local) {
+      settings.push_back(fmt::format("model.{}.layer.{}.self_attention.window={}", rule.stack, layer + 1,
+                                     window->get_int64() - rule.surplus));
+    }
+  }
+}
+
+/// The value of a key, which is made if it is missing: "a.b" is b in the object a.
+json::value& made_key(json::object& config, std::string_view path) {
+  std::size_t const dot = path.find('.');
+  json::value& value = config[path.substr(0, dot)];
+  if (dot == path.npos) {
+    return value;
+  }
+  return made_key(value.is_object() ? value.get_object() : value.emplace_object(), path.substr(dot + 1));
+}
+
+/// Writes the layers that have a window. Throws ConfigError where their windows differ.
+void write_windows(WindowRule const& rule, ModelConfig const& model, json::object& config) {
+  json::array types;
+  std::optional<std::int64_t> all;
+  for (std::int64_t layer = 0; layer < (model.*stack_kind(rule.stack).config).layers; ++layer) {
+    auto const window = window_of(model, rule, layer);
+    if (window && all && *window != *all) {
+      throw ConfigError(
+          fmt::format("model.{}.layer.{}.self_attention.window = {}: an earlier layer has {}, and {} is "
+                      "one number",
+                      rule.stack, layer + 1, *window, *all, rule.window));
+    }
+    all = window ? window : all;
+    types.emplace_back(window ? "sliding_attention" : "full_attention");
+  }
+  made_key(config, rule.types) = std::move(types);
+  if (all) {
+    made_key(config, rule.window) = *all + rule.surplus;
+  }
 }
 
 /// Our value of a key: of its stack, else of [model]; nothing for an option that is not set.
@@ -123,6 +193,40 @@ std::optional<std::string> OurValues::of(std::string const& key) const {
   return value;
 }
 
+/// The value that an export writes; nothing if it leaves the key out. Throws ConfigError for one that theirs cannot
+/// have.
+std::optional<json::value> their_value(KeyRule const& rule, Family const& family, OurValues const& values) {
+  if (rule.ours.empty()) {
+    return json::parse(rule.values.front().theirs);
+  }
+  auto const ours = values.of(std::string(rule.ours));
+  if (rule.null_is_zero && (!ours || equal(json::parse(*ours), 0))) {
+    return json::value(nullptr);
+  }
+  auto const known =
+      std::ranges::find_if(rule.values, [&](auto const& value) { return plain(value.ours) == ours.value_or(""); });
+  if (known != rule.values.end()) {
+    return json::parse(known->theirs);
+  }
+  if (!ours) {
+    return std::nullopt;
+  }
+  if (!rule.values.empty()) {
+    throw ConfigError(
+        fmt::format("{} = {}: models of the family {} do not have that", rule.ours, *ours, family.model_type));
+  }
+  return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
+}
+
+/// A configuration's micro-batch must have room for the longest sequence.
+void add_room(KeyRule const& rule, json::value const& value, std::vector<std::string>& settings) {
+  if (rule.ours == "model.max_length" && value.is_int64() && value.get_int64() > TrainConfig().micro_batch_tokens) {
+    for (char const* const key : {"train.batch_tokens", "train.micro_batch_tokens"}) {
+      settings.push_back(fmt::format("{}={}", key, value.get_int64()));
+    }
+  }
+}
+
 /// Keys that change neither the parameters nor what they compute.
 bool is_free(std::string const& key) {
   return key.ends_with("dropout") || key == "model.recompute" || key == "model.max_length" ||
@@ -151,10 +255,15 @@ void require_expressed(Family const& family, Config const& config, json::object 
                         return keys.contains(fmt::format("model.{}.{}", stack, name));
                       });
   };
+  auto const is_window = [&](std::string const& key) {  // write_windows has written it, or thrown
+    return key.ends_with(".self_attention.window") && std::ranges::any_of(family.windows, [&](WindowRule const& rule) {
+             return key.starts_with(fmt::format("model.{}.", rule.stack));
+           });
+  };
   for (std::string const& key : keys) {
     auto const wanted = before.of(key);
     auto const possible = after.of(key);
-    if (!is_free(key) && is_used(key) && wanted != possible) {
+    if (!is_free(key) && !is_window(key) && is_used(key) && wanted != possible) {
       throw ConfigError(fmt::format("{} = {}: a model of the family {} has {}", key, wanted.value_or("(not set)"),
                                     family.model_type, possible.value_or("no such key")));
     }
@@ -213,13 +322,25 @@ json::value const* find_key(json::object const& config, std::string_view path) {
 
 std::vector<std::string> settings_of(Family const& family, json::object const& config) {
   std::vector<std::string> settings(family.settings.begin(), family.settings.end());
+  std::map<std::string_view, std::pair<KeyRule const*, std::string>> given;
   for (KeyRule const& rule : family.keys) {
-    if (auto const value = value_of(rule, family, config)) {
-      std::string const ours = translated(rule, family, *value);
-      if (!rule.ours.empty()) {
-        settings.push_back(fmt::format("{}={}", rule.ours, ours));
-      }
+    auto const value = rule.only_written ? std::nullopt : value_of(rule, family, config);
+    std::string const ours = value ? translated(rule, family, *value) : "";
+    if (rule.ours.empty() || ours.empty()) {
+      continue;
     }
+    auto const [before, is_new] = given.try_emplace(rule.ours, &rule, ours);
+    if (is_new) {
+      settings.push_back(fmt::format("{}={}", rule.ours, ours));
+      add_room(rule, *value, settings);
+    } else if (before->second.second != ours) {
+      throw ConfigError(fmt::format("{}: {} = {} and {} = {}: both are {}, which has one value", family.source,
+                                    split(before->second.first->theirs, '|').front(), before->second.second,
+                                    split(rule.theirs, '|').front(), ours, rule.ours));
+    }
+  }
+  for (WindowRule const& rule : family.windows) {
+    add_windows(rule, config, settings);
   }
   return settings;
 }
@@ -231,28 +352,16 @@ json::object config_json(Family const& family, Config const& config) {
   OurValues const values(family, config);
   for (KeyRule const& rule : family.keys) {
     std::string_view const name = split(rule.theirs, '|').front();
-    if (made.contains(name) || name.find('.') != name.npos) {
-      continue;
+    bool const written =
+        rule.written != nullptr ? rule.written(config.model) : !rule.ours.empty() || name.find('.') == name.npos;
+    if (written && find_key(made, name) == nullptr) {
+      if (auto value = their_value(rule, family, values)) {
+        made_key(made, name) = std::move(*value);
+      }
     }
-    if (rule.ours.empty()) {
-      made[name] = json::parse(rule.values.front().theirs);
-      continue;
-    }
-    auto const ours = values.of(std::string(rule.ours));
-    if (!ours) {
-      continue;
-    }
-    auto const known = std::ranges::find_if(rule.values, [&](auto const& value) { return plain(value.ours) == *ours; });
-    if (known != rule.values.end()) {
-      made[name] = json::parse(known->theirs);
-    } else if (rule.values.empty() && rule.surplus != 0) {
-      made[name] = std::stoll(*ours) + rule.surplus;
-    } else if (rule.values.empty()) {
-      made[name] = json::parse(*ours);
-    } else {
-      throw ConfigError(
-          fmt::format("{} = {}: models of the family {} do not have that", rule.ours, *ours, family.model_type));
-    }
+  }
+  for (WindowRule const& rule : family.windows) {
+    write_windows(rule, config.model, made);
   }
   require_expressed(family, config, made);
   return made;

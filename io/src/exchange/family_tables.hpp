@@ -19,6 +19,7 @@ using ProjectionNames = std::array<std::string, 4>;  ///< queries, keys, values,
 std::vector<Family> encoder_decoder_families();
 std::vector<Family> decoder_families();
 std::vector<Family> encoder_families();
+std::vector<Family> gemma_families();
 
 inline std::int64_t columns_of_head(ModelConfig const& model) {
   return model.d_model / model.heads;
@@ -44,7 +45,14 @@ void add(TensorRules& rules, std::string const& theirs, std::string const& ours,
 /// Adds the four projections of an attention.
 void add_attention(TensorRules& rules, std::string const& theirs, std::string const& ours,
                    ProjectionNames const& names);
+/// Adds a gated feed-forward sublayer with Llama's names.
+void add_gated_feed_forward(TensorRules& rules, std::string const& theirs, std::string const& ours);
+/// The base of rotary positions and their scaling, also where transformers 5 has them.
+std::vector<KeyRule> rotary_keys();
 /// The boolean at a key, `absent` where there is none.
 bool is_true(boost::json::object const& config, char const* key, bool absent);
+/// The number of layers at a key, `absent` where there is no integer, at most max_foreign_layers.
+std::int64_t layers_at(boost::json::object const& config, char const* key, std::int64_t absent);
+inline constexpr std::int64_t max_foreign_layers = 4096;
 
 }  // namespace heddle

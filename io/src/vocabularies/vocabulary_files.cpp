@@ -176,6 +176,33 @@ bool is_of_vocabulary(std::string_view key) {
   return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids");
 }
 
+/// Copies these keys, also of the objects that both have.
+void copy_keys_of_vocabulary(json::object const& from, json::object& into) {
+  for (auto const& [key, value] : from) {
+    json::value* const object = into.if_contains(key);
+    if (is_of_vocabulary(key)) {
+      into[key] = value;
+    } else if (value.is_object() && object != nullptr && object->is_object()) {
+      copy_keys_of_vocabulary(value.get_object(), object->get_object());
+    }
+  }
+}
+
+/// Repeats these keys in the objects that are named after stacks.
+void repeat_keys_of_vocabulary(json::object& config) {
+  json::object const all = config;
+  for (StackKind const& kind : stack_kinds) {
+    json::value* const stack = config.if_contains(kind.name);
+    if (stack != nullptr && stack->is_object()) {
+      std::ranges::for_each(all, [&](auto const& entry) {
+        if (is_of_vocabulary(entry.key())) {
+          stack->get_object()[entry.key()] = entry.value();
+        }
+      });
+    }
+  }
+}
+
 json::object tokenizer_config(char const* tokenizer_class, Vocabulary const& vocabulary) {
   Tokenizer const& tokenizer = vocabulary.target;
   SpecialIds const& ids = tokenizer.special_ids();
@@ -245,12 +272,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   std::map<std::string, std::string> files = origin;
   files.erase(import_record);
   if (auto const theirs = files.find("config.json"); theirs != files.end()) {
-    json::value const their_config = json::parse(theirs->second);
-    for (auto const& [key, value] : their_config.as_object()) {
-      if (is_of_vocabulary(key)) {
-        config[key] = value;
-      }
-    }
+    copy_keys_of_vocabulary(json::parse(theirs->second).as_object(), config);
     files.erase(theirs);
     return files;
   }
@@ -263,6 +285,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   config["bos_token_id"] = ids.begin;
   config["eos_token_id"] = ids.end;
   config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
+  repeat_keys_of_vocabulary(config);
   std::string const& model = vocabulary.target.model();
   if (is_json(model)) {
     bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;

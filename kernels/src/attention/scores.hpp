@@ -9,19 +9,6 @@
 /// the next multiple of tile_columns.
 namespace heddle::kernels {
 
-/// tanh x, in float32 with a relative error of about 10^-6: a large cap multiplies the error of a small argument.
-KOKKOS_INLINE_FUNCTION float fast_tanh(float x) {
-  float const power = exp_of_negative(-2 * (x < 0 ? -x : x));
-  float const magnitude = (1 - power) / (1 + power);
-  float const square = x * x;
-  float const series = x + x * square * (-0.333333333F + square * (0.133333333F - square * 0.0539682540F));
-  float const beyond = x < 0 ? -magnitude : magnitude;
-  return square < 0.01F ? series : beyond;
-}
-KOKKOS_INLINE_FUNCTION double fast_tanh(double x) {
-  return std::tanh(x);
-}
-
 /// Rows and columns of a tile of scores.
 struct ScoreExtents {
   std::int64_t keys, columns;

@@ -244,6 +244,41 @@ struct KokkosTensorOps {
           }
         });
   }
+
+  template <class Element>
+  static void cap(Execution& execution, Tensor const& values, double limit) {
+    using Real = ArithmeticType<Element>;
+    auto const rows = kernels::rows_of<Element>(values);
+    auto const highest = static_cast<Real>(limit);
+    for_each_piece(
+        execution, "heddle::cap", kernels::Extents(values), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element* const KOKKOS_RESTRICT value = rows[row];
+          Real const bound = highest;
+          Real const inverse = 1 / bound;
+          for (Index j = begin; j < end; ++j) {
+            value[j] = kernels::narrow_again<Element>(bound * fast_tanh(kernels::wide<Real>(value[j]) * inverse));
+          }
+        });
+  }
+
+  template <class Element>
+  static void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) {
+    using Real = ArithmeticType<Element>;
+    auto const results = kernels::rows_of<Element>(capped);
+    auto const rows = kernels::rows_of<Element>(gradient);
+    auto const one_by_limit = static_cast<Real>(1 / limit);
+    for_each_piece(
+        execution, "heddle::cap_backward", kernels::Extents(gradient),
+        KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element const* const KOKKOS_RESTRICT result = results[row];
+          Element* const KOKKOS_RESTRICT values = rows[row];
+          Real const inverse = one_by_limit;
+          for (Index j = begin; j < end; ++j) {
+            Real const tanh = kernels::wide<Real>(result[j]) * inverse;
+            values[j] = kernels::narrow_again<Element>(kernels::wide<Real>(values[j]) * (1 - tanh * tanh));
+          }
+        });
+  }
 };
 
 }  // namespace

@@ -156,6 +156,32 @@ struct ReferenceTensorOps {
           }
         });
   }
+
+  template <class Element>
+  static void cap(Execution& execution, Tensor const& values, double limit) {
+    auto const rows = kernels::rows_of<Element>(values);
+    kernels::Extents const extents(values);
+    kernels::for_each(
+        execution, "heddle::reference_cap", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            rows[row][j] = kernels::narrow<Element>(limit * std::tanh(wide(rows[row][j]) / limit));
+          }
+        });
+  }
+
+  template <class Element>
+  static void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) {
+    auto const results = kernels::rows_of<Element>(capped);
+    auto const rows = kernels::rows_of<Element>(gradient);
+    kernels::Extents const extents(gradient);
+    kernels::for_each(
+        execution, "heddle::reference_cap_backward", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            double const tanh = wide(results[row][j]) / limit;
+            rows[row][j] = kernels::narrow<Element>(wide(rows[row][j]) * (1 - tanh * tanh));
+          }
+        });
+  }
 };
 
 }  // namespace

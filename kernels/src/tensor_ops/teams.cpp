@@ -181,6 +181,39 @@ struct TeamTensorOps {
           });
         });
   }
+
+  template <class Element, class Real = ArithmeticType<Element>>
+  static void cap(Execution& execution, Tensor const& values, double limit) {
+    auto const rows = kernels::rows_of<Element>(values);
+    auto const highest = static_cast<Real>(limit);
+    Extents const extents(values);
+    kernels::for_each_group(
+        execution, "cap", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+          auto value = at.template load<Real>(rows[row]);
+          for (int i = 0; i < group_columns; ++i) {
+            value[i] = highest * fast_tanh(value[i] / highest);
+          }
+          at.store(value, rows[row]);
+        });
+  }
+
+  template <class Element, class Real = ArithmeticType<Element>>
+  static void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) {
+    auto const results = kernels::rows_of<Element>(capped);
+    auto const rows = kernels::rows_of<Element>(gradient);
+    auto const highest = static_cast<Real>(limit);
+    Extents const extents(gradient);
+    kernels::for_each_group(
+        execution, "cap backward", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+          auto const result = at.template load<Real>(results[row]);
+          auto value = at.template load<Real>(rows[row]);
+          for (int i = 0; i < group_columns; ++i) {
+            Real const tanh = result[i] / highest;
+            value[i] *= 1 - tanh * tanh;
+          }
+          at.store(value, rows[row]);
+        });
+  }
 };
 
 }  // namespace

@@ -111,8 +111,8 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest,
-                         testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe", "bert", "roberta",
-                                         "xlm-roberta"));
+                         testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe", "gpt2", "gemma2",
+                                         "qwen2-windows", "bert", "roberta", "xlm-roberta"));
 
 TEST_F(ExchangeTest, SpecialPiecesOfEncodersBeginEndAndMask) {
   auto const special = [&](std::string const& family) {
@@ -149,8 +149,8 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
     return message_of<ConfigError>(
         [&] { import_model(execution_, changed(family, key, value), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling.rope_type"));
-  EXPECT_THAT(refusal("mistral", "attention_bias", true), HasSubstr("attention_bias = true"));
+  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "longrope"}}), HasSubstr("rope_scaling.rope_type"));
+  EXPECT_THAT(refusal("mistral", "mlp_bias", true), HasSubstr("mlp_bias = true"));
   EXPECT_THAT(refusal("roberta", "pad_token_id", 0), HasSubstr("pad_token_id = 0"));
   EXPECT_THAT(refusal("roberta", "hidden_act", "relu"), HasSubstr("hidden_act = \"relu\""));
   EXPECT_THAT(refusal("bert", "is_decoder", true), HasSubstr("is_decoder = true"));

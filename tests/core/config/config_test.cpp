@@ -402,7 +402,8 @@ TEST(Config, NormsAreKeysOfTheModelAndOfLayers) {
 
 TEST(Config, UnknownNamesListTheKnown) {
   EXPECT_EQ(refusal("[model]\nnorm = \"sandwich\""),
-            "run.toml:2:1: model.norm is the string \"sandwich\"; expected \"post\" or \"pre\" or \"both\"");
+            "run.toml:2:1: model.norm is the string \"sandwich\"; expected \"post\" or \"pre\" or \"both\" "
+            "or \"output\"");
   EXPECT_EQ(refusal("[model]\nnorm_kind = 3"),
             "run.toml:2:1: model.norm_kind is the integer 3; expected a non-empty string");
   EXPECT_THAT(refusal("[optimizer]\nschedule = \"step\""),

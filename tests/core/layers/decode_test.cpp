@@ -215,5 +215,15 @@ INSTANTIATE_TEST_SUITE_P(
                                      "[model.decoder]\nself_attention = { score = \"linear\", kv_heads = 1 }\n"
                                      "cross_attention = { score = \"linear\", query_key_norm = true }")));
 
+/// OLMo 2 and Gemma 2.
+INSTANTIATE_TEST_SUITE_P(
+    Decoders, DecodeTest,
+    testing::Combine(
+        testing::Values(NormPlacement::output), testing::Values(Positions::rotary),
+        testing::Values("[model]\nlogit_cap = 0.8\n[model.decoder]\n"
+                        "self_attention = { joint_query_key_norm = true, kv_heads = 1, biases = \"qkv\" }\n"
+                        "cross_attention = { joint_query_key_norm = true }\n"
+                        "[model.decoder.layer.1]\nself_attention = { window = 1 }")));
+
 }  // namespace
 }  // namespace heddle

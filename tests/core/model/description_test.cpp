@@ -142,7 +142,7 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
                                                    "model.decoder.layer.4-6.self_attention.heds; expected one of: "
-                                                   "kv_heads, head_dim, query_key_norm, "
+                                                   "kv_heads, head_dim, query_key_norm, joint_query_key_norm, biases, "
                                                    "score, soft_cap, mask, window, block, global_tokens")));
   EXPECT_THAT(
       described("[model.decoder.layer.\"4-6\"]\nself_attention = { heads = 2 }"),

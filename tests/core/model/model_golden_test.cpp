@@ -163,7 +163,8 @@ TEST_P(FamilyGoldenTest, TheKernelsThatAutoPicksEqualPyTorch) {
 INSTANTIATE_TEST_SUITE_P(Variants, FamilyGoldenTest,
                          testing::Values("rotary", "rotary_halves", "sinusoidal_halves", "alibi", "relative_buckets",
                                          "grouped_heads", "rms_norm", "bert_parts", "swiglu", "geglu", "window",
-                                         "dot_product", "additive", "soft_cap", "linear"),
+                                         "dot_product", "additive", "soft_cap", "linear", "rotary_linear",
+                                         "rotary_llama3", "rotary_yarn", "gemma2", "olmo2", "qwen2"),
                          [](auto const& case_info) { return std::string(case_info.param); });
 
 }  // namespace

@@ -67,14 +67,15 @@ TEST_P(ParameterUseTest, ValuesMayBeAnywhereBetweenUses) {
   EXPECT_EQ(gathered.gradients, plain.gradients);
   EXPECT_EQ(gathered.loss, plain.loss);
   auto const [sublayers, stacks] = count_sublayers(config);
-  std::int64_t const pass = sublayers + stacks * (config.norm == NormPlacement::post ? 1 : 2);
+  bool const before = config.norm == NormPlacement::pre || config.norm == NormPlacement::both;
+  std::int64_t const pass = sublayers + stacks * (before ? 2 : 1);
   std::int64_t const output = 1;
   EXPECT_EQ(gathered.uses, 2 * pass + output + (config.recompute == Recompute::layer ? sublayers : 0));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ParameterUseTest,
-    testing::Combine(testing::Values("post", "pre", "both"), testing::Values("none", "attention", "layer"),
+    testing::Combine(testing::Values("post", "pre", "both", "output"), testing::Values("none", "attention", "layer"),
                      testing::Values("", "stacks = [\"decoder\"]\npositions = \"relative_buckets\"\nmax_distance = 40",
                                      "positions = \"learned\"\ntie_embeddings = false\noutput_bias = true\n"
                                      "output_transform = true\ntoken_types = 2\n"

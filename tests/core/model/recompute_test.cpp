@@ -67,6 +67,8 @@ INSTANTIATE_TEST_SUITE_P(Models, RecomputeTest,
                                          "norm = \"both\"\nnorm_kind = \"rms\"\nembedding_norm = true",
                                          "norm = \"pre\"\npositions = \"rotary\"\nactivation = \"swiglu\"\n"
                                          "[model.decoder]\nself_attention = { query_key_norm = true }",
+                                         "norm = \"output\"\nlogit_cap = 2.0\n"
+                                         "[model.decoder]\nself_attention = { joint_query_key_norm = true }",
                                          "positions = \"relative_buckets\"\nstacks = [\"decoder\"]"),
                          [](auto const& instance) { return "model" + std::to_string(instance.index); });
 

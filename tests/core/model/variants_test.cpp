@@ -125,6 +125,29 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"swiglu", "activation = \"swiglu\"", ""},
                                          Variant{"geglu_of_some_layers", "biases = false",
                                                  "[model.decoder.layer.2]\nactivation = \"geglu\""},
+                                         Variant{"biases_of_queries_keys_and_values", "biases = false",
+                                                 "[model.decoder]\nself_attention = { biases = \"qkv\" }\n"
+                                                 "cross_attention = { biases = \"all\" }"},
+                                         Variant{"joint_norms_of_queries_and_keys", "norm_kind = \"rms\"",
+                                                 "[model.decoder]\nself_attention = { joint_query_key_norm = true, "
+                                                 "kv_heads = 1 }\ncross_attention = { joint_query_key_norm = true }"},
+                                         Variant{"norms_of_outputs", "norm = \"output\"", ""},
+                                         Variant{"capped_logits", "logit_cap = 0.7\noutput_bias = true", ""},
+                                         Variant{"separate_embeddings", "separate_embeddings = true", ""},
+                                         Variant{"rotary_linear",
+                                                 "positions = \"rotary\"\nrotary_scaling = \"linear\"\n"
+                                                 "rotary_factor = 3.0",
+                                                 ""},
+                                         Variant{"rotary_llama3",
+                                                 "positions = \"rotary\"\nrotary_scaling = \"llama3\"\n"
+                                                 "rotary_factor = 3.0\nrotary_base = 30.0\nrotary_low_turns = 0.3\n"
+                                                 "rotary_high_turns = 1.5",
+                                                 ""},
+                                         Variant{"rotary_yarn",
+                                                 "positions = \"rotary\"\nrotary_scaling = \"yarn\"\n"
+                                                 "rotary_factor = 3.0\nrotary_base = 30.0\n"
+                                                 "rotary_original_length = 4",
+                                                 ""},
                                          Variant{"output_bias", "output_bias = true\ntie_embeddings = false", ""},
                                          Variant{"output_transform",
                                                  "output_transform = true\n"

@@ -219,6 +219,8 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
     void gather_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void add_gathered_columns(Execution&, Tensor const&, Tensor const&, Tensor const&) override {}
     void rotate(Execution&, Tensor const&, Rotation const&) override {}
+    void cap(Execution&, Tensor const&, double) override {}
+    void cap_backward(Execution&, Tensor const&, Tensor const&, double) override {}
   };
   registries_.of<TensorOps>().add("only", 0, std::make_shared<Sum>());
   registries_.observe(recorder_);

@@ -39,6 +39,11 @@ void add_features(Variant const& variant, Features& features) {
     for (auto const& [key, setting] : stack.settings) {
       features.insert(feature_of(key, setting.value));
     }
+    for (LayerOverride const& some : stack.overrides) {
+      for (auto const& [key, setting] : some.settings) {
+        features.insert(feature_of(key, setting.value));
+      }
+    }
   }
 }
 
@@ -85,6 +90,7 @@ TEST(LayoutVariants, EveryKindOfPartIsTrained) {
                                     "norm = post",
                                     "norm = pre",
                                     "norm = both",
+                                    "norm = output",
                                     "norm_kind = layer",
                                     "norm_kind = rms",
                                     "embedding_norm = true",

@@ -32,6 +32,14 @@ def main():
     parity = load_parity()
     learn = parity.train_pieces
     parity.train_pieces = lambda *names, **ids: learn(*names, normalization_rule_name="identity", **ids)
+    randomise = parity.randomise
+
+    def randomise_to_few_bits(model):
+        """Weights w for which 1 + w is exact."""
+        randomise(model)
+        for value in model.parameters():
+            value.data = (value.data * 1024).round() / 1024
+
     small = {"marian": SMALL, "nllb": SMALL,
              "t5-v1.1": dict(d_model=16, d_kv=6, d_ff=12, num_layers=1, num_decoder_layers=1, num_heads=2),
              "mistral": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=4,
@@ -39,6 +47,12 @@ def main():
                              tie_word_embeddings=True),
              **{name: dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
                            max_position_embeddings=32) for name in ("bert", "roberta", "xlm-roberta")},
+             "gpt2": dict(n_embd=16, n_layer=1, n_head=2, n_inner=24, n_positions=32),
+             "gemma2": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4,
+                            num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=6, sliding_window=4,
+                            max_position_embeddings=32),
+             "qwen2-windows": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_attention_heads=2,
+                                   num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True),
              "llama-bpe": dict(hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
                                num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True)}
     for family in sys.argv[2:] or small:
@@ -46,8 +60,10 @@ def main():
         directory = os.path.join(HERE, family)
         shutil.rmtree(directory, ignore_errors=True)
         model_class, config_class, vocabulary, usual = parity.FAMILIES[family]
-        has_bytes = vocabulary in (parity.llama_vocabulary, parity.byte_level_vocabulary, parity.roberta_vocabulary)
+        has_bytes = vocabulary in (parity.llama_vocabulary, parity.byte_level_vocabulary, parity.gpt2_vocabulary,
+                                   parity.qwen_vocabulary, parity.gemma_vocabulary, parity.roberta_vocabulary)
         parity.PIECES = 325 if has_bytes else 90  # 256 are bytes
+        parity.randomise = randomise_to_few_bits if family == "gemma2" else randomise
         parity.FAMILIES[family] = (model_class, config_class, vocabulary, {**usual, **sizes})
         model, special = parity.build(family, sys.argv[1], directory)
         for name in os.listdir(directory):

@@ -105,6 +105,113 @@ TEST(Family, AKeyOfTheWholeModelIsExpressedByKeysOfItsStacks) {
   EXPECT_EQ(made.at("decoder_ffn_dim"), 96);
 }
 
+/// The value of a key of an object's text.
+std::string text_of(json::object const& config, std::string_view path) {
+  json::value const* const found = find_key(config, path);
+  return found == nullptr ? "" : json::serialize(*found);
+}
+
+TEST(Family, RotaryScalingIsReadInBothFormsAndWritten) {
+  Family const& llama = family_named("llama");
+  json::object const scaling{{"rope_type", "llama3"},
+                             {"factor", 8.0},
+                             {"low_freq_factor", 1.0},
+                             {"high_freq_factor", 4.0},
+                             {"original_max_position_embeddings", 512}};
+  json::object parameters = scaling;
+  parameters["rope_theta"] = 500.0;
+  Config const old_form = config_of(llama, {{"rope_theta", 500.0}, {"rope_scaling", scaling}});
+  EXPECT_EQ(config_of(llama, {{"rope_parameters", parameters}}).model, old_form.model);
+  EXPECT_EQ(old_form.model.rotary_scaling, RotaryScaling::llama3);
+  EXPECT_EQ(old_form.model.rotary_factor, 8);
+  EXPECT_EQ(old_form.model.rotary_high_turns, 4);
+  EXPECT_EQ(old_form.model.rotary_original_length, 512);
+  json::object const made = config_json(llama, old_form);
+  EXPECT_EQ(config_of(llama, made).model.rotary_scaling, RotaryScaling::llama3);
+  EXPECT_EQ(text_of(made, "rope_theta"), "5E2");
+  EXPECT_EQ(text_of(made, "rope_scaling.original_max_position_embeddings"), "512");
+  EXPECT_EQ(text_of(made, "rope_scaling.high_freq_factor"), "4E0");
+  EXPECT_EQ(text_of(made, "rope_scaling.beta_fast"), "");
+  EXPECT_FALSE(config_json(llama, config_of(llama, {})).contains("rope_scaling"));
+  json::object const yarn{{"rope_type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(config_of(llama, {{"rope_scaling", yarn}}).model.rotary_high_turns, 32);
+  auto const refusal = [&](char const* key, json::value const& value) {
+    json::object changed = yarn;
+    changed[key] = value;
+    return message_of<ConfigError>([&] { settings_of(llama, {{"rope_scaling", changed}}); });
+  };
+  EXPECT_THAT(refusal("mscale", 2.0), HasSubstr("rope_scaling.mscale"));
+  EXPECT_THAT(refusal("truncate", false), HasSubstr("rope_scaling.truncate"));
+  EXPECT_THAT(refusal("rope_type", "longrope"), HasSubstr("rope_scaling.rope_type"));
+}
+
+TEST(Family, LayersWithAWindowAreListed) {
+  Family const& gemma = family_named("gemma2");
+  json::object theirs{{"num_hidden_layers", 3}, {"sliding_window", 9}};
+  gemma.complete(theirs, {});
+  Config const config = config_of(gemma, theirs);
+  auto const window = [](Config const& of, std::int64_t layer) {
+    return layer_options(of.model.decoder, "decoder", layer, "self_attention").integer("window", -1);
+  };
+  EXPECT_EQ(window(config, 0), 8);
+  EXPECT_EQ(window(config, 1), -1);
+  EXPECT_EQ(window(config, 2), 8);
+  json::object const made = config_json(gemma, config);
+  EXPECT_EQ(text_of(made, "layer_types"), R"(["sliding_attention","full_attention","sliding_attention"])");
+  EXPECT_EQ(text_of(made, "sliding_window"), "9");
+  // A window of a range, or of the stack, is that of each layer.
+  std::vector<std::string> settings = settings_of(gemma, {{"num_hidden_layers", 3}});
+  settings.emplace_back("model.decoder.layer.2-3.self_attention.window=4");
+  EXPECT_EQ(text_of(config_json(gemma, parse_config("", "test", settings)), "layer_types"),
+            R"(["full_attention","sliding_attention","sliding_attention"])");
+  settings.emplace_back("model.decoder.layer.1.self_attention.window=5");
+  EXPECT_THAT(message_of<ConfigError>([&] { config_json(gemma, parse_config("", "test", settings)); }),
+              HasSubstr("model.decoder.layer.2.self_attention.window = 4: an earlier layer has 5"));
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                settings_of(gemma, {{"layer_types", {"chunked_attention"}}});
+              }),
+              HasSubstr("layer_types has \"chunked_attention\""));
+}
+
+TEST(Family, AMicroBatchHasRoomForTheLongestSequence) {
+  Config const config = config_of(family_named("llama"), {{"max_position_embeddings", 131072}});
+  EXPECT_EQ(config.model.max_length, 131072);
+  EXPECT_EQ(config.train.micro_batch_tokens, 131072);
+  EXPECT_EQ(config_of(family_named("llama"), {{"max_position_embeddings", 64}}).train, TrainConfig());
+}
+
+TEST(Family, ANullIsNoCapAndAMissingKeyTheDefault) {
+  Family const& gemma = family_named("gemma2");
+  EXPECT_EQ(config_of(gemma, {}).model.logit_cap, 30);
+  Config const config = config_of(gemma, {{"final_logit_softcapping", nullptr}, {"attn_logit_softcapping", nullptr}});
+  EXPECT_EQ(config.model.logit_cap, 0);
+  json::object const made = config_json(gemma, config);
+  EXPECT_TRUE(made.at("final_logit_softcapping").is_null());
+  EXPECT_TRUE(made.at("attn_logit_softcapping").is_null());
+  EXPECT_EQ(config_of(gemma, made).model, config.model);
+}
+
+TEST(Family, QueriesOfGemma2HaveTheUsualScale) {
+  Family const& gemma = family_named("gemma2");
+  TensorOrigin const q = origin_of(gemma, ModelConfig(), "decoder.layers.3.self_attention.q.weight");
+  EXPECT_EQ(q.name, "model.layers.3.self_attn.q_proj.weight");
+  EXPECT_EQ(q.change.scale({{"head_dim", 64}, {"query_pre_attn_scalar", 16}}), 2);
+  EXPECT_EQ(q.change.scale({}), 1);
+  json::object const made = config_json(gemma, config_of(gemma, {{"head_dim", 64}, {"query_pre_attn_scalar", 16}}));
+  EXPECT_EQ(made.at("query_pre_attn_scalar"), 64);
+  Family const& t5gemma = family_named("t5gemma");
+  TensorOrigin const crossed = origin_of(t5gemma, ModelConfig(), "decoder.layers.3.cross_attention.q.weight");
+  json::object const stacks{{"encoder", {{"query_pre_attn_scalar", 1}}},
+                            {"decoder", {{"query_pre_attn_scalar", 1024}}}};
+  EXPECT_EQ(crossed.change.scale(stacks), 0.5);
+}
+
+TEST(Family, StacksOfDifferentWidthAreRefused) {
+  json::object const theirs{{"encoder", {{"hidden_size", 64}}}, {"decoder", {{"hidden_size", 32}}}};
+  EXPECT_THAT(message_of<ConfigError>([&] { settings_of(family_named("t5gemma"), theirs); }),
+              HasSubstr("encoder.hidden_size = 64 and decoder.hidden_size = 32: both are model.d_model"));
+}
+
 TEST(Family, ParametersHaveTheirTensors) {
   ModelConfig model;
   Family const& t5 = family_named("t5");
@@ -131,7 +238,9 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                   {"scaled", "e", {.one_row = true, .added = 1, .scale = [](json::object const&) { return 0.5; }}},
                   {"", "f"},
                   {"short", "g", {.added_rows = 1}},
-                  {"row", "h", {.one_row = true, .added_rows = 2, .added_value = -9}}}};
+                  {"row", "h", {.one_row = true, .added_rows = 2, .added_value = -9}},
+                  {"turned and fused", "i", {.transposed = true, .part = 0, .parts = 2}},
+                  {"turned and fused", "j", {.transposed = true, .part = 1, .parts = 2}}}};
   ModelConfig const model;
   json::object const theirs;
   NumberedTensors const source({{"turned", {{2, 3}, "float32"}},
@@ -139,10 +248,19 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                                 {"offset", {{5, 2}, "float32"}},
                                 {"scaled", {{1, 4}, "float32"}},
                                 {"short", {{2, 2}, "float32"}},
-                                {"row", {{1, 3}, "float32"}}});
-  ImportedTensors tensors(
-      source, {family, model, theirs},
-      {{"a", {3, 2}}, {"b", {2, 2}}, {"c", {2, 2}}, {"d", {3, 2}}, {"e", {4}}, {"f", {2}}, {"g", {3, 2}}, {"h", {5}}});
+                                {"row", {{1, 3}, "float32"}},
+                                {"turned and fused", {{3, 4}, "float32"}}});
+  ImportedTensors tensors(source, {family, model, theirs},
+                          {{"a", {3, 2}},
+                           {"b", {2, 2}},
+                           {"c", {2, 2}},
+                           {"d", {3, 2}},
+                           {"e", {4}},
+                           {"f", {2}},
+                           {"g", {3, 2}},
+                           {"h", {5}},
+                           {"i", {2, 3}},
+                           {"j", {2, 3}}});
   EXPECT_EQ(read(tensors, 0, {0, 6}), (std::vector<float>{0, 3, 1, 4, 2, 5}));
   EXPECT_EQ(read(tensors, 0, {1, 4}), (std::vector<float>{3, 1, 4}));
   EXPECT_EQ(read(tensors, 1, {0, 4}), (std::vector<float>{0, 1, 2, 3}));
@@ -153,6 +271,8 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(read(tensors, 6, {2, 6}), (std::vector<float>{2, 3, 0, 0}));
   EXPECT_EQ(read(tensors, 6, {5, 6}), (std::vector<float>{0}));
   EXPECT_EQ(read(tensors, 7, {0, 5}), (std::vector<float>{0, 1, 2, -9, -9}));
+  EXPECT_EQ(read(tensors, 8, {0, 6}), (std::vector<float>{0, 4, 8, 1, 5, 9}));
+  EXPECT_EQ(read(tensors, 9, {1, 4}), (std::vector<float>{6, 10, 3}));
 
   test::TemporaryDirectory const directory;
   CheckpointContents contents;
@@ -161,7 +281,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   Checkpoint const checkpoint = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   EXPECT_EQ(checkpoint.contents().origin, contents.origin);
   std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, {family, model, theirs});
-  ASSERT_EQ(exported.size(), 6U);
+  ASSERT_EQ(exported.size(), 7U);
   std::map<std::string, std::vector<float>> values;
   for (ExportedTensor const& tensor : exported) {
     read_exported(checkpoint, tensor, {family, model, theirs}, [&](std::span<float const> elements) {
@@ -174,6 +294,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(values["scaled"], (std::vector<float>{0, 1, 2, 3}));
   EXPECT_EQ(values["short"], (std::vector<float>{0, 1, 2, 3}));
   EXPECT_EQ(values["row"], (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(values["turned and fused"], (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }
 
 TEST(ExchangedTensors, MustFitTheModel) {
@@ -181,8 +302,9 @@ TEST(ExchangedTensors, MustFitTheModel) {
                       .architecture = "",
                       .settings = {},
                       .keys = {},
-                      .tensors = {{"theirs", "ours"}},
-                      .ignored = {"copy.*"}};
+                      .tensors = {{"model.theirs", "ours"}},
+                      .ignored = {"copy.*"},
+                      .optional_prefix = "model."};
   ModelConfig const model;
   json::object const theirs;
   auto const refusal = [&](std::map<std::string, ForeignTensor> const& tensors) {
@@ -192,8 +314,9 @@ TEST(ExchangedTensors, MustFitTheModel) {
     });
   };
   EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"copy.of", {{7}, "float32"}}}), "");
+  EXPECT_EQ(refusal({{"model.theirs", {{2, 3}, "float32"}}}), "");
   EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
-  EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor theirs"));
+  EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor model.theirs"));
   EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}), HasSubstr("the tensor extra"));
 }
 

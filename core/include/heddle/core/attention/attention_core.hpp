@@ -32,7 +32,8 @@ void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& val
 /// The common part of self- and cross-attention: the kernel and the shape of its calls. Heads are split over the
 /// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
 /// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
-/// weights, NAME.q_norm and NAME.k_norm. Additive scores have the parameter NAME.score.weight [heads, head_dim].
+/// weights, NAME.q_norm and NAME.k_norm. With joint_query_key_norm these norms have the columns of all heads (OLMo 2).
+/// Additive scores have the parameter NAME.score.weight [heads, head_dim].
 class AttentionCore {
  public:
   /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
@@ -71,10 +72,15 @@ class AttentionCore {
   /// The call for all rows of the pack.
   AttentionCall pack_call(LayerContext& context, Tensor const& q, Tensor const& k, Tensor const& v) const;
   ContextAttention::Task task(LayerContext& context) const;
-  /// x [tokens, heads * head_dim] with each head's columns normalized; x itself where there is no norm.
+  /// x [tokens, heads * head_dim] with each head's columns, or those of all heads, normalized; x itself where there is
+  /// no norm.
   Tensor normalize(LayerContext& context, std::optional<Norm> const& norm, Tensor const& x,
                    Norm::Activations& activations) const;
-  /// grad_x (=) from the gradient of normalize's result, which is overwritten.
+  /// x with contiguous rows, which a joint norm needs with the columns of all tensor ranks. Then collective over them.
+  Tensor rows_for_norm(LayerContext& context, Tensor const& x) const;
+  /// This rank's columns of such rows, where x has so many.
+  Tensor own_columns(Tensor const& rows, Tensor const& x) const;
+  /// grad_x (=) from the gradient of normalize's result, which may be overwritten.
   void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,
                           Tensor const& grad, Tensor const& grad_x) const;
   /// The states of the step's hypotheses from the cache, zeros in a first step.
@@ -95,6 +101,8 @@ class AttentionCore {
   ContextAttention context_attention_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::optional<Norm> query_norm_, key_norm_;
+  Communicator tensor_;
+  bool joint_norm_ = false;            ///< these are over the columns of all heads
   Parameter* score_weight_ = nullptr;  ///< the weight of additive scores; null for other scores
 };
 

@@ -85,4 +85,19 @@ HEDDLE_HOST_DEVICE inline double exp_of_negative(double x) {
   return std::exp(x);
 }
 
+/// tanh x, in float32 with a relative error of about 10^-6: a large
+/// cap multiplies the error of a small argument.
+HEDDLE_HOST_DEVICE inline float fast_tanh(float x) {
+  float const power = exp_of_negative(-2 * (x < 0 ? -x : x));
+  float const magnitude = (1 - power) / (1 + power);
+  float const square = x * x;
+  float const series = x + x * square * (-0.333333333F + square * (0.133333333F - square * 0.0539682540F));
+  float const beyond = x < 0 ? -magnitude : magnitude;
+  return square < 0.01F ? series : beyond;
+}
+
+HEDDLE_HOST_DEVICE inline double fast_tanh(double x) {
+  return std::tanh(x);
+}
+
 }  // namespace heddle

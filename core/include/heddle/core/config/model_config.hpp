@@ -14,10 +14,11 @@
 namespace heddle {
 
 /// Where a sublayer's norms stand: on the residual sum (Vaswani et al. 2017), before the branch (Xiong et al. 2020), or
-/// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich).
-enum class NormPlacement : std::uint8_t { post, pre, both };
+/// before the branch and on its output, before the residual sum (Ding et al. 2021: sandwich), or only on its output
+/// (Liu et al. 2022; OLMo 2).
+enum class NormPlacement : std::uint8_t { post, pre, both, output };
 template <>
-inline constexpr std::array<std::string_view, 3> value_names<NormPlacement>{"post", "pre", "both"};
+inline constexpr std::array<std::string_view, 4> value_names<NormPlacement>{"post", "pre", "both", "output"};
 
 enum class Positions : std::uint8_t { sinusoidal, learned, none, rotary, relative, relative_buckets, alibi };
 template <>
@@ -29,6 +30,13 @@ inline constexpr std::array<std::string_view, 7> value_names<Positions>{
 enum class PositionFrequencies : std::uint8_t { automatic, paper, tensor2tensor };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<PositionFrequencies>{"auto", "paper", "tensor2tensor"};
+
+/// The way in which the frequencies of rotary positions are lowered, so that a model serves longer texts than those of
+/// model.rotary_original_length that it was first trained with; attention_positions.cpp has the formulas. `linear`:
+/// Chen et al. 2023; `llama3`: Llama 3.1; `yarn`: Peng et al. 2024.
+enum class RotaryScaling : std::uint8_t { none, linear, llama3, yarn };
+template <>
+inline constexpr std::array<std::string_view, 4> value_names<RotaryScaling>{"none", "linear", "llama3", "yarn"};
 
 /// The activations that a layer's backward pass computes again instead of keeping them (Chen et al. 2016): none, those
 /// of its attention sublayers, or all except the layer's input.
@@ -87,14 +95,21 @@ struct ModelConfig {
   PositionFrequencies position_frequencies = PositionFrequencies::automatic;
   std::int64_t first_position = 0;  ///< sinusoidal position of a sequence's first token
   double rotary_base = 10000;
-  std::int64_t max_distance = 128;     ///< maximum relative distance, with buckets or without
-  std::int64_t position_buckets = 32;  ///< number of ranges of distances in relative_buckets
+  RotaryScaling rotary_scaling = RotaryScaling::none;
+  double rotary_factor = 1;                 ///< frequencies are divided by it where they are scaled
+  std::int64_t rotary_original_length = 0;  ///< 0: max_length
+  double rotary_low_turns = 1;              ///< pairs with fewer turns in that length are scaled (llama3, yarn)
+  double rotary_high_turns = 32;            ///< pairs with more turns in that length are not
+  std::int64_t max_distance = 128;          ///< maximum relative distance, with buckets or without
+  std::int64_t position_buckets = 32;       ///< number of ranges of distances in relative_buckets
   bool biases = true;
   bool scale_embedding = true;
   bool tie_embeddings = true;
-  bool share_embeddings = false;  ///< one table for all inputs, also if the output has its own
-  bool output_transform = false;  ///< a projection, an activation and a norm before the output projection
+  bool share_embeddings = false;     ///< one table for all inputs, also if the output has its own
+  bool separate_embeddings = false;  ///< one table for each stack, also of a joint vocabulary
+  bool output_transform = false;     ///< a projection, an activation and a norm before the output projection
   bool output_bias = false;
+  double logit_cap = 0;  ///< above 0: logits z become logit_cap * tanh(z / logit_cap)
   double dropout = 0.1;
   double attention_dropout = 0.0;
   double activation_dropout = 0.0;

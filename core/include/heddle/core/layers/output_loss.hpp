@@ -25,9 +25,10 @@ struct LossSums {
 std::vector<LossSums> fetch_loss_sums(Tensor const& sums);
 
 /// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
-/// exist only for one chunk. With model.output_transform an OutputTransform comes first, and with model.output_bias a
-/// parameter output.bias is added to the logits. The vocabulary is split over the tensor group, over which every call
-/// is collective: its ranks exchange four numbers per token, never logits, and all know the loss.
+/// exist only for one chunk. With model.output_transform an OutputTransform comes first, with model.output_bias a
+/// parameter output.bias is added to the logits, and model.logit_cap caps them (Gemma Team 2024). The vocabulary is
+/// split over the tensor group, over which every call is collective: its ranks exchange four numbers per token, never
+/// logits, and all know the loss.
 class OutputLoss {
  public:
   /// `table` [vocabulary, d_model] may be the embedding's table.
@@ -67,6 +68,9 @@ class OutputLoss {
   SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
   /// The weights in the dtype of the statistics.
   RowTargets converted(LayerContext& context, RowTargets const& targets, DType dtype) const;
+  /// The loss of a chunk and, where `with_gradient`, its gradient in place of the logits.
+  void evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
+                      bool with_gradient) const;
   void add_parameter_gradients(LayerContext& context, Tensor const& grad_logits, Tensor const& hidden) const;
   /// The statistics over the whole vocabulary, [tokens, 4].
   Tensor statistics(LayerContext& context, SoftmaxCrossEntropyCall const& call) const;
@@ -76,6 +80,7 @@ class OutputLoss {
   Parameter& table_;
   std::optional<OutputTransform> transform_;
   Parameter* bias_ = nullptr;  ///< [vocabulary], where the model has one
+  double cap_;                 ///< 0: none
   std::int64_t chunk_tokens_;
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;

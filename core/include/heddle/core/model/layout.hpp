@@ -31,8 +31,8 @@ void require_long_enough(Config const& config, ModelDescription const& model, Me
 /// not have, of another task than the configuration's, and of frozen groups of parameters.
 std::vector<std::string> keys_without_effect(Config const& config, Mesh const& mesh, Task const& task);
 
-/// Names the tables that model.tie_embeddings ties if the two vocabularies are separate; "" if it ties all or none, or
-/// a stack's input embeds no tokens.
+/// Names the tables that model.tie_embeddings ties if the two vocabularies, or the stacks' embeddings, are separate; ""
+/// if it ties all or none, or a stack's input embeds no tokens.
 std::string tied_tables(ModelDescription const& model, VocabularySizes const& vocabulary);
 
 }  // namespace heddle

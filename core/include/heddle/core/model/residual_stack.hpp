@@ -13,12 +13,13 @@ namespace heddle {
 
 /// The residual stream x through a row of sublayers f, as model.norm says:
 ///
-///     post  x = norm(x + dropout(f(x)))                      Vaswani et al. 2017
-///     pre   x = x + dropout(f(norm(x)))                      Xiong et al. 2020
-///     both  x = x + dropout(output_norm(f(norm(x))))         Ding et al. 2021 (sandwich)
+///     post    x = norm(x + dropout(f(x)))                      Vaswani et al. 2017
+///     pre     x = x + dropout(f(norm(x)))                      Xiong et al. 2020
+///     both    x = x + dropout(output_norm(f(norm(x))))         Ding et al. 2021 (sandwich)
+///     output  x = x + dropout(output_norm(f(x)))               Liu et al. 2022 (res-post-norm); OLMo 2
 ///
-/// The last two end with the stack's own `NAME.norm`. Dropout, residual and the norm that follows are one kernel call:
-/// in post-LN the norm of the same sublayer, otherwise that of the next one or the last. Sublayer j of layer i is
+/// The last three end with the stack's own `NAME.norm`. Dropout, residual and the norm that follows are one kernel
+/// call: in post-LN the norm of the same sublayer, otherwise that of the next one or the last. Sublayer j of layer i is
 /// called NAME.layers.i.SUBLAYER, its norms NAME.layers.i.SUBLAYER.norm and .output_norm.
 ///
 /// Where a layer's key recompute is "attention", its attention sublayers keep nothing but their input, which the norm
@@ -113,7 +114,8 @@ class ResidualStack {
 
   Side side_;
   TensorRegion encoder_region_;
-  bool pre_;  ///< norms stand before the branches
+  bool pre_;     ///< the stream is not normalized: in all but post-LN
+  bool before_;  ///< norms stand before the branches
   bool ends_stack_;
   std::vector<Sublayer> sublayers_;
   std::vector<LayerRange> layers_;

@@ -57,6 +57,10 @@ class TensorOps : public Operation<TensorOpsProblem> {
   /// Rotates pairs of columns of matrix [rows, n * w] in place, those of row r by the angles of position[r], for each
   /// of the n groups of w columns. The matrix's rows may be strided.
   virtual void rotate(Execution& execution, Tensor const& matrix, Rotation const& rotation) = 0;
+  /// values = limit * tanh(values / limit), for a limit above 0 (Bello et al. 2017).
+  virtual void cap(Execution& execution, Tensor const& values, double limit) = 0;
+  /// gradient *= 1 - (capped / limit)², the backward pass of cap, whose results are `capped`.
+  virtual void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) = 0;
 
  protected:
   // The front end's checks.
@@ -126,6 +130,16 @@ class TensorOpsFrontEnd final : public TensorOps {
     require_rotation(matrix, rotation);
     kernels::with_floating(matrix.dtype(), [&]<class Element>(Element) {
       Functions::template rotate<Element>(execution, matrix, rotation);
+    });
+  }
+  void cap(Execution& execution, Tensor const& values, double limit) override {
+    kernels::with_floating(values.dtype(),
+                           [&]<class Element>(Element) { Functions::template cap<Element>(execution, values, limit); });
+  }
+  void cap_backward(Execution& execution, Tensor const& capped, Tensor const& gradient, double limit) override {
+    require_same_shape(capped, gradient, "cap_backward");
+    kernels::with_floating(gradient.dtype(), [&]<class Element>(Element) {
+      Functions::template cap_backward<Element>(execution, capped, gradient, limit);
     });
   }
 };

@@ -12,9 +12,10 @@
 
 namespace heddle {
 
-/// A key of another system's config.json and one of ours. Several rows with one `theirs` set several keys of ours.
+/// A key of another system's config.json and one of ours. Several rows with one `theirs` set several keys of ours;
+/// several that give one of ours must give it the same value.
 struct KeyRule {
-  /// A value of theirs, as JSON text, and ours, as TOML text.
+  /// A value of theirs, as JSON text, and ours, as TOML text; "": ours is not set.
   struct Value {
     std::string_view theirs;
     std::string_view ours;
@@ -27,6 +28,19 @@ struct KeyRule {
   std::vector<Value> values = {};                             ///< empty: a value is the same in both
   std::int64_t surplus = 0;                                   ///< theirs is that much larger than ours
   std::int64_t (*unset)(ModelConfig const& model) = nullptr;  ///< ours, an option, if it is not set
+  /// The models for which an export writes the key; null: all, but none for an "a.b" that has no key of ours.
+  bool (*written)(ModelConfig const& model) = nullptr;
+  bool null_is_zero = false;  ///< a null of theirs, unlike a missing key, is 0, or an option that is not set
+  bool only_written = false;  ///< an import does not read it
+};
+
+/// The layers of a stack that have a window: those that a list of theirs calls "sliding_attention" and not
+/// "full_attention".
+struct WindowRule {
+  std::string_view stack;    ///< ours
+  std::string_view types;    ///< the list, "layer_types"
+  std::string_view window;   ///< "sliding_window"
+  std::int64_t surplus = 0;  ///< theirs is that much larger than ours
 };
 
 /// How the numbers of one of our parameters follow from a tensor of theirs.
@@ -60,6 +74,8 @@ struct Family {
   std::vector<std::string_view> ignored = {};  ///< patterns of tensors that repeat others or follow from the keys
   /// Puts into config.json what only the presence of tensors says, before the keys are read; null: nothing.
   void (*complete)(boost::json::object& config, std::map<std::string, ForeignTensor> const& tensors) = nullptr;
+  std::vector<WindowRule> windows = {};
+  std::string_view optional_prefix = {};    ///< of tensors' names; files of the model without its head lack it
   std::int64_t first_layer = 0;             ///< the number of their first layer
   std::string_view source = "config.json";  ///< the place of the keys, for messages
 };
