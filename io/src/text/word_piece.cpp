@@ -211,13 +211,13 @@ class WordPiece final : public JsonVocabulary {
   }
 
   void read_limits(json::object const& model) {
-    constexpr std::int64_t most_letters = 1000;  // the time for a word grows with their square
+    constexpr std::int64_t limit = 1000;  // the time for a word grows with their square
     if (json::value const* const prefix = json_member(model, "continuing_subword_prefix")) {
       prefix_ = json_string(*prefix);
     }
     if (json::value const* const letters = json_member(model, "max_input_chars_per_word")) {
       max_letters_ = letters->as_int64();
-      if (max_letters_ < 1 || max_letters_ > most_letters) {
+      if (max_letters_ < 1 || max_letters_ > limit) {
         refuse_option("model.max_input_chars_per_word", *letters);
       }
     }
