@@ -194,6 +194,7 @@ class ByteLevelBpe final : public TokenizerModel {
     read_vocabulary(model.at("vocab").as_object());
     read_added_tokens(document, special);
     read_special(special);
+    read_form(special);
     read_merges(model.at("merges").as_array());
   }
 
@@ -220,6 +221,12 @@ class ByteLevelBpe final : public TokenizerModel {
     normalizes_ = !form.empty();
     space_in_front_ = words.space_in_front;
     splitter_.emplace(words.patterns, form);
+  }
+
+  void read_form(json::object const& special) {
+    if (json::value const* const stored = member(special, "form")) {
+      text_form = parse_text_form(json::serialize(*stored), size);
+    }
   }
 
   /// Sets a piece's text. Throws DataError if another piece has its id.

@@ -188,6 +188,7 @@ VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t
     }
   }
   auto const special = model.special();
+  model.text_form.clear();
   return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
 }
 

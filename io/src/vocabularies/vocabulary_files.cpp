@@ -13,6 +13,7 @@
 #include <span>
 
 #include "text/tokenizer_model.hpp"
+#include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {
 
@@ -216,6 +217,9 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
     }
     read.source_model = with_start_token(read.source_model, config);
     read.target_model = with_start_token(read.target_model, config);
+    TextForm const form = foreign_form(family, config, read.files, read.target_model);
+    read.source_model = with_text_form(read.source_model, form);
+    read.target_model = with_text_form(read.target_model, form);
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {

@@ -42,6 +42,7 @@ class SentencePieceModel {
   bool bpe() const;
 
   std::vector<SentencePiece> pieces;
+  std::string text_form;  ///< TextForm as JSON, in a field that SentencePiece has no name for; empty: none
 
  private:
   friend std::string serialize_with_ids(SentencePieceModel, std::vector<SentencePiece>, SpecialPieces const&);
@@ -49,6 +50,9 @@ class SentencePieceModel {
   std::string trainer_;  // the message trainer_spec
   std::string rest_;     // all other fields, whole
 };
+
+/// SentencePieceModel::text_form of a model's bytes, of which its pieces are not read. Throws as parse does.
+std::string_view text_form_of_model(std::string_view bytes);
 
 /// A model whose piece indices are the ids of another system: `pieces` in the order of these ids. Texts are segmented
 /// as by `model`: this depends on scores and types, not on indices. An empty `special.padding` means none.
