@@ -63,6 +63,8 @@ ends 64 "$HEDDLE" translate --checkpoint nllb --input three
 grep -q "source-language is missing; the vocabulary's languages are: deu_Latn, eng_Latn" log || fail "the languages are not listed"
 ends 0 "$HEDDLE" translate --checkpoint nllb "${languages[@]}" --input three --output translated --max-length 8
 [ "$(wc -l < translated)" = 3 ] || fail "a model of several languages does not translate"
+ends 65 "$HEDDLE" translate --checkpoint nllb --checkpoint marian "${languages[@]}" --input three
+grep -q "different vocabularies; an ensemble needs one" log || fail "models of two vocabularies are an ensemble"
 head -n 3 text/valid.de > three.de
 ends 0 "$HEDDLE" evaluate --checkpoint nllb "${languages[@]}" --source three --reference three.de --max-length 8
 prepared=(--source text/valid.en --target text/valid.de --valid-source three --valid-target three.de --max-length 30)

@@ -121,18 +121,21 @@ RowRankings::Ranked RowRankings::merge(std::span<double const> parts, std::size_
 }
 
 void require_valid(GenerationLimits const& limits, std::int64_t vocabulary) {
-  std::set<std::int32_t> alone(limits.suppressed_first.begin(), limits.suppressed_first.end());
-  std::set<std::int32_t> named = alone;
+  std::set<std::int32_t> last(limits.suppressed_first.begin(), limits.suppressed_first.end());
+  std::set<std::int32_t> named = last;
   for (auto const& sequence : limits.suppressed) {
+    if (sequence.empty()) {
+      throw UsageError("a suppressed sequence of tokens is empty; expected at least one token");
+    }
     named.insert(sequence.begin(), sequence.end());
-    alone.insert(sequence.begin(), sequence.size() == 1 ? sequence.end() : sequence.begin());
+    last.insert(sequence.back());
   }
   if (!named.empty() && (*named.begin() < 0 || *named.rbegin() >= vocabulary)) {
     throw UsageError(fmt::format("suppressed tokens from {} to {}; expected ids from 0 to {}", *named.begin(),
                                  *named.rbegin(), vocabulary - 1));
   }
-  if (std::ranges::any_of(limits.suppressed, &std::vector<std::int32_t>::empty) || std::ssize(alone) >= vocabulary) {
-    throw UsageError("suppressed tokens: a sequence is empty, or no token is left");
+  if (std::ssize(last) >= vocabulary) {
+    throw UsageError("all tokens are suppressed: no token is left that could be generated");
   }
 }
 

@@ -122,7 +122,7 @@ TEST(GenerationLimits, ImpossibleOnesAreRefused) {
   };
   EXPECT_THAT(refused({{{5}}, {}}), ThrowsMessage<UsageError>(HasSubstr("expected ids from 0 to 4")));
   EXPECT_THAT(refused({{{0}, {1}, {2}}, {3, 4}}), ThrowsMessage<UsageError>(HasSubstr("no token is left")));
-  EXPECT_THAT(refused({{{}}, {}}), ThrowsMessage<UsageError>(HasSubstr("a sequence is empty")));
+  EXPECT_THAT(refused({{{}}, {}}), ThrowsMessage<UsageError>(HasSubstr("sequence of tokens is empty")));
   auto const start = [&] { sample.generate(sample.generation_model(), {{4}}, {}, {Tokens(7, 3)}); };
   EXPECT_THROW(start(), DataError);
 }
