@@ -57,7 +57,7 @@ std::vector<Language> languages_of(std::string const& model) {
   return languages;
 }
 
-json::object object_in(Files const& files, char const* name) {
+json::object settings_in(Files const& files, char const* name) {
   auto const found = files.find(name);
   return found == files.end() ? json::object() : parse_bounded_json(found->second, name).as_object();
 }
@@ -69,7 +69,7 @@ std::string text_at(json::object const& object, char const* key) {
 
 /// The tokenizer's class, or that of the models where the files name none.
 std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
-  for (json::object const& each : {object_in(files, "tokenizer_config.json"), config}) {
+  for (json::object const& each : {settings_in(files, "tokenizer_config.json"), config}) {
     if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
       return name;
     }
@@ -109,7 +109,7 @@ Ids prefix_of(json::value const& processor) {
 
 Ids prefix_of(std::string const& tokenizer, json::object const& config, Files const& files) {
   if (files.contains("tokenizer.json")) {
-    json::object const whole = object_in(files, "tokenizer.json");
+    json::object const whole = settings_in(files, "tokenizer.json");
     json::value const* const processor = find_key(whole, "post_processor");
     return processor == nullptr ? Ids() : prefix_of(*processor);
   }
@@ -181,14 +181,14 @@ TextForm marian_form(std::string const& model) {
 
 TextForm foreign_form(Family const& family, json::object const& config, Files const& files, std::string const& model) {
   TextForm form;
-  json::object const generation = object_in(files, "generation_config.json");
+  json::object const generation = settings_in(files, "generation_config.json");
   json::value const* const encoder = find_key(config, "is_encoder_decoder");
   if (encoder != nullptr && *encoder == json::value(true)) {
     std::string const tokenizer = tokenizer_class(family, config, files);
     auto const languages = languages_of(model);
     auto const places =
         std::ranges::find_if(class_places, [&](ClassPlaces const& each) { return tokenizer.starts_with(each.start); });
-    json::object const settings = object_in(files, "tokenizer_config.json");
+    json::object const settings = settings_in(files, "tokenizer_config.json");
     if (places != class_places.end() && !languages.empty()) {
       set_languages(form, languages, *places);
       json::value const* const legacy = find_key(settings, "legacy_behaviour");
