@@ -11,8 +11,8 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <limits>
 
-#include "ctranslate2_file.hpp"
-#include "element_bytes.hpp"
+#include "formats/ctranslate2_file.hpp"
+#include "formats/element_bytes.hpp"
 
 namespace heddle {
 

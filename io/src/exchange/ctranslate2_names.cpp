@@ -8,7 +8,7 @@
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 
-#include "ctranslate2_file.hpp"
+#include "formats/ctranslate2_file.hpp"
 
 namespace heddle {
 

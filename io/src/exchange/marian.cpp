@@ -10,10 +10,10 @@
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <optional>
 
-#include "element_bytes.hpp"
+#include "formats/element_bytes.hpp"
+#include "formats/yaml_text.hpp"
 #include "marian_keys.hpp"
 #include "vocabularies/foreign_forms.hpp"
-#include "yaml_text.hpp"
 
 namespace heddle {
 
