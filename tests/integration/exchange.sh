@@ -67,7 +67,7 @@ ends 65 "$HEDDLE" translate --checkpoint nllb --checkpoint marian "${languages[@
 grep -q "different vocabularies; an ensemble needs one" log || fail "models of two vocabularies are an ensemble"
 head -n 3 text/valid.de > three.de
 ends 0 "$HEDDLE" evaluate --checkpoint nllb "${languages[@]}" --source three --reference three.de --max-length 8
-prepared=(--source text/valid.en --target text/valid.de --valid-source three --valid-target three.de --max-length 30)
+prepared=(--source text/valid.en --target text/valid.de --valid-source text/valid.en --valid-target text/valid.de --max-length 30)
 ends 64 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model --out many
 ends 0 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model "${languages[@]}" --out many
 ends 0 "$HEDDLE" train nllb/config.toml --set run.directory=many.run --set train.initialize_from=nllb \
