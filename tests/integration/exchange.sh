@@ -72,7 +72,7 @@ ends 64 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model --out
 ends 0 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model "${languages[@]}" --out many
 ends 0 "$HEDDLE" train nllb/config.toml --set run.directory=many.run --set train.initialize_from=nllb \
   --set data.train=many/train.h5 --set data.valid=many/valid.h5 --set train.steps=2 --set train.validate_every=2 \
-  --set train.validate_bleu=true --set train.batch_tokens=256
+  --set train.validate_bleu=true --set train.batch_tokens=256 --set train.micro_batch_tokens=256
 ends 0 "$HEDDLE" export many.run --out many.out
 cmp "$golden/nllb/tokenizer_config.json" many.out/tokenizer_config.json || fail "the tokenizer of many languages is another one"
 

@@ -74,7 +74,7 @@ class Generation::Search {
         options_(options),
         wanted_(wanted_tokens(options, model.model)),
         members_(members_of(model)),
-        rankings_(members_, wanted_ + most_suppressed(model.limits), model.ids.target.end) {
+        rankings_(members_, wanted_ + max_suppressed(model.limits), model.ids.target.end) {
     for (WeightedModel const& member : members_) {
       caches_.push_back(member.model->make_caches());
     }

@@ -139,13 +139,13 @@ void require_valid(GenerationLimits const& limits, std::int64_t vocabulary) {
   }
 }
 
-std::size_t most_suppressed(GenerationLimits const& limits) {
+std::size_t max_suppressed(GenerationLimits const& limits) {
   return limits.suppressed.size() + limits.suppressed_first.size();
 }
 
 void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
                std::vector<RankedToken>& best) {
-  if (most_suppressed(limits) == 0) {
+  if (max_suppressed(limits) == 0) {
     return;
   }
   std::set<std::int32_t> out;

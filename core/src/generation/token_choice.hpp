@@ -53,8 +53,8 @@ void require_valid(Sampling const& sampling);
 /// Throws UsageError for a token outside of the vocabulary, and where no token would be left.
 void require_valid(GenerationLimits const& limits, std::int64_t vocabulary);
 
-/// The most tokens that the limits may leave out in a step.
-std::size_t most_suppressed(GenerationLimits const& limits);
+/// The maximum number of tokens that the limits leave out in a step.
+std::size_t max_suppressed(GenerationLimits const& limits);
 /// Leaves those out of a row's best tokens that must not follow a hypothesis's tokens; of the others `wanted` stay.
 void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
                std::vector<RankedToken>& best);

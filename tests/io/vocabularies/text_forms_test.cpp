@@ -33,10 +33,10 @@ class TextFormTest : public testing::Test {
   Vocabulary fairseq(char const* family, std::vector<std::string> const& languages, json::object tokenizer,
                      json::object const& generation = {}) {
     std::string const model = exchange_file("sentencepiece_bpe.model");
-    auto const first = SentencePieceModel::parse(model).pieces.size() + 1;
+    std::int64_t const first = std::ssize(SentencePieceModel::parse(model).pieces) + 1;
     json::object added;
     for (std::string const& language : languages) {
-      added[std::to_string(first + added.size())] = {{"content", language}};
+      added[std::to_string(first + static_cast<std::int64_t>(added.size()))] = {{"content", language}};
     }
     tokenizer["added_tokens_decoder"] = added;
     directory_.write("sentencepiece.bpe.model", model);
@@ -44,7 +44,7 @@ class TextFormTest : public testing::Test {
     if (!generation.empty()) {
       directory_.write("generation_config.json", json::serialize(generation));
     }
-    return read(family, {{"vocab_size", first + languages.size()}, {"decoder_start_token_id", 2}});
+    return read(family, {{"vocab_size", first + std::ssize(languages)}, {"decoder_start_token_id", 2}});
   }
 
   test::TemporaryDirectory directory_;

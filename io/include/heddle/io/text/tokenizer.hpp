@@ -81,7 +81,7 @@ struct Vocabulary {
   /// Each id is the same piece on both sides. The models may differ in which pieces they read from a text.
   bool joint() const;
   SideIds special_ids() const;
-  /// Those that no text of a dataset has. One that may start from its language, which is then the begin token, has it.
+  /// Special ids without those that texts of a dataset have: a begin token that is a text's language.
   SideIds special_ids_outside_texts() const;
 
   /// The vocabulary's digest: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
