@@ -2,15 +2,18 @@
 #include <cstdlib>
 #include <exception>
 #include <inference/trained_model.hpp>
+#include <inference/translation.hpp>
 #include <iostream>
 #include <sstream>
 #include <string>
 #include <vector>
 
-// bench_model_logits CHECKPOINT [TOKENS] < IDS: one pair a line, "source ids | target ids" without start and end
-// tokens, or one sequence "| ids" for a model of one stack. Writes the logits of all pairs' target tokens, float32, to
-// the standard output; with TOKENS, the ids of the greedy output of each source, or of each sequence's continuation, at
-// most so many, on a line of text. For bench/parity_exchange.
+// bench_model_logits CHECKPOINT [TOKENS [SOURCE-LANGUAGE TARGET-LANGUAGE]] < IDS: one pair a line, "source ids | target
+// ids" without start and end tokens, or one sequence "| ids" for a model of one stack. Writes the logits of all pairs'
+// target tokens, float32, to the standard output; with TOKENS, the ids of the greedy output of each source, or of each
+// sequence's continuation, at most so many, on a line of text. With SOURCE-LANGUAGE and TARGET-LANGUAGE, which may be
+// empty, the input is lines of text, and each line of output is "source ids | output ids", the source's as the encoder
+// reads them. For bench/parity_exchange and bench/parity_languages.
 
 namespace {
 
@@ -21,6 +24,34 @@ std::vector<std::int32_t> ids_of(std::string const& text) {
     ids.push_back(id);
   }
   return ids;
+}
+
+void print(std::vector<std::int32_t> const& ids, char const* end) {
+  for (std::int32_t const id : ids) {
+    std::cout << id << ' ';
+  }
+  std::cout << end;
+}
+
+int translate(char const* checkpoint, std::int64_t greedy_tokens, heddle::Languages const& languages) {
+  heddle::TrainedModelOptions options;
+  options.checkpoint = checkpoint;
+  auto const model = heddle::TrainedModel::open(options, [](heddle::ModelDescription const&) {});
+  model->choose_languages(languages);
+  for (std::string line; std::getline(std::cin, line);) {
+    heddle::EncodedLine const encoded = heddle::encode_source(*model, line);
+    auto const pack =
+        heddle::make_source_pack(std::span(&encoded.tokens.value(), 1), model->vocabulary().special_ids().source);
+    print(heddle::to_host<std::int32_t>(pack.source.id), "| ");
+    auto const generation = model->generation({.max_length = greedy_tokens});
+    generation->add(0, *encoded.tokens, encoded.start);
+    while (!generation->empty()) {
+      for (heddle::Generated const& generated : generation->step()) {
+        print(generated.hypotheses.front().tokens, "\n");
+      }
+    }
+  }
+  return std::cout.flush() ? 0 : 1;
 }
 
 int run(char const* checkpoint, std::int64_t greedy_tokens) {
@@ -37,10 +68,7 @@ int run(char const* checkpoint, std::int64_t greedy_tokens) {
       heddle::GenerationOptions options_of_search;
       options_of_search.max_length = greedy_tokens;
       auto const found = model->generate(std::span(alone ? &pair.target : &pair.source, 1), options_of_search);
-      for (std::int32_t const id : found.front().front().tokens) {
-        std::cout << id << ' ';
-      }
-      std::cout << '\n';
+      print(found.front().front().tokens, "\n");
       continue;
     }
     auto const logits =
@@ -55,11 +83,14 @@ int run(char const* checkpoint, std::int64_t greedy_tokens) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2 && count != 3) {
-    std::cerr << "usage: bench_model_logits CHECKPOINT [TOKENS] < IDS > LOGITS\n";
+  if (count != 2 && count != 3 && count != 5) {
+    std::cerr << "usage: bench_model_logits CHECKPOINT [TOKENS [SOURCE-LANGUAGE TARGET-LANGUAGE]] < IDS > LOGITS\n";
     return 64;
   }
   try {
+    if (count == 5) {
+      return translate(arguments[1], std::atoll(arguments[2]), {arguments[3], arguments[4]});
+    }
     return run(arguments[1], count == 3 ? std::atoll(arguments[2]) : 0);
   } catch (std::exception const& error) {
     std::cerr << error.what() << '\n';

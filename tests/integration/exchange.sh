@@ -68,6 +68,25 @@ ends 0 "$HEDDLE" import tuned.out --out again
 ends 0 "$HEDDLE" export again --out again.out --dtype bfloat16
 [ "$(stat -c %s again.out/model.safetensors)" -lt "$(stat -c %s tuned.out/model.safetensors)" ] || fail "bfloat16 is not shorter"
 
+# A model of several languages: they are options of translation, and of the data from which it goes on learning.
+languages=(--source-language eng_Latn --target-language deu_Latn)
+ends 64 "$HEDDLE" translate --checkpoint nllb --input three
+grep -q "source-language is missing; the vocabulary's languages are: deu_Latn, eng_Latn" log || fail "the languages are not listed"
+ends 0 "$HEDDLE" translate --checkpoint nllb "${languages[@]}" --input three --output translated --max-length 8
+[ "$(wc -l < translated)" = 3 ] || fail "a model of several languages does not translate"
+ends 65 "$HEDDLE" translate --checkpoint nllb --checkpoint marian "${languages[@]}" --input three
+grep -q "different vocabularies; an ensemble needs one" log || fail "models of two vocabularies are an ensemble"
+head -n 3 text/valid.de > three.de
+ends 0 "$HEDDLE" evaluate --checkpoint nllb "${languages[@]}" --source three --reference three.de --max-length 8
+prepared=(--source text/valid.en --target text/valid.de --valid-source text/valid.en --valid-target text/valid.de --max-length 30)
+ends 64 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model --out many
+ends 0 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model "${languages[@]}" --out many
+ends 0 "$HEDDLE" train nllb/config.toml --set run.directory=many.run --set train.initialize_from=nllb \
+  --set data.train=many/train.h5 --set data.valid=many/valid.h5 --set train.steps=2 --set train.validate_every=2 \
+  --set train.validate_bleu=true --set train.batch_tokens=256 --set train.micro_batch_tokens=256
+ends 0 "$HEDDLE" export many.run --out many.out
+cmp "$golden/nllb/tokenizer_config.json" many.out/tokenizer_config.json || fail "the tokenizer of many languages is another one"
+
 # A model that was trained here, too, if a family has it; otherwise the key that stands in the way is named.
 ends 0 "$HEDDLE" train run.toml --set train.steps=1 --set train.validate_every=0 --set run.directory=ours \
   --set model.position_layout=halves --set model.position_frequencies=paper --set model.output_bias=true

@@ -57,6 +57,17 @@ cmp some.de file.de || fail "windows, batches or gzip change translations"
 "$HEDDLE" translate --checkpoint run/checkpoints/step-00000030 --which last < some.en > last.de
 "$HEDDLE" translate --checkpoint run --average 2 < some.en > average.de
 cmp -s last.de average.de && fail "the average of two checkpoints is the last one"
+
+# An ensemble: of one model it is the model; its perplexity is the weighted geometric mean of its models'.
+"$HEDDLE" translate --checkpoint run --checkpoint run < some.en | cmp - some.de || fail "a model twice translates otherwise"
+perplexity() { "$HEDDLE" evaluate --source demo/valid.en --reference demo/valid.de --beam 1 "$@" | sed -n 's/^perplexity = \([^ ]*\).*/\1/p'; }
+one=run/checkpoints/step-00000010 other=run/checkpoints/step-00000030
+awk -v one="$(perplexity --checkpoint $one)" -v other="$(perplexity --checkpoint $other)" \
+  -v both="$(perplexity --checkpoint $one --checkpoint $other --weight 1 --weight 3)" 'BEGIN {
+  mean = exp((log(one) + 3 * log(other)) / 4); exit !(one > 1.01 * other && both > 0.999 * mean && both < 1.001 * mean)}' ||
+  fail "the perplexity of an ensemble"
+expect 64 'expected a number above 0 for each --checkpoint' "$HEDDLE" translate --checkpoint $one --checkpoint $other --weight 1
+expect 64 'has no tokens for the languages' "$HEDDLE" translate --checkpoint run --target-language de
 "$HEDDLE" translate --checkpoint run --set kernels.gemm=reference --beam 1 < some.en > reference.de
 "$HEDDLE" translate --checkpoint run --beam 1 < some.en > greedy.de
 cmp reference.de greedy.de || fail "the reference multiplication translates otherwise"

@@ -19,9 +19,18 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
+  auto const choose = [&options](std::vector<std::string> const& places) {
+    options.checkpoint = places.front();
+    options.ensemble.assign(places.begin() + 1, places.end());
+  };
   description.add_options()  //
-      ("checkpoint", po::value(&options.checkpoint)->value_name("DIRECTORY"),
-       "a run's directory, its checkpoints directory, or one checkpoint's")  //
+      ("checkpoint", po::value<std::vector<std::string>>()->value_name("DIRECTORY")->composing()->notifier(choose),
+       "a run's directory, its checkpoints directory, or one checkpoint's; several with one vocabulary are an "
+       "ensemble, "
+       "whose models' log-probabilities are averaged")  //
+      ("weight", po::value(&options.weights)->value_name("X")->composing(),
+       "the weight of a model in an ensemble's average: one for each --checkpoint, in their order; default: equal "
+       "ones")  //
       ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
@@ -94,6 +103,13 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
   add_invalid_utf8(description, options.invalid_utf8);
 }
 
+void add_language_options(OptionsDescription& description, Languages& languages) {
+  description.add_options()  //
+      ("source-language", without_default(languages.source, "NAME"),
+       "the language of the source, if the model's vocabulary has tokens for languages: eng_Latn, en_XX, __en__")  //
+      ("target-language", without_default(languages.target, "NAME"), "the language to translate into");
+}
+
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done) {
   add_model_options(description, options.model);
@@ -134,6 +150,9 @@ void convert_text(TextCommandOptions const& options, MessageParts const& parts, 
   LineSource text(options.text);
   auto const model = open_model(options.model, require);
   warn(no_translations(*model));
+  if (model->config().model.is_encoder_decoder()) {
+    model->choose_languages(options.languages);
+  }
   TextOutput output(options.output, {text.path()});
   auto const write = [&](TrainedModel const& used, std::vector<GeneratedLine> const& lines) {
     std::string formatted;

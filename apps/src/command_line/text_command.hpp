@@ -15,7 +15,7 @@
 
 namespace heddle {
 
-/// The options --checkpoint, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
+/// The options --checkpoint, --weight, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
 /// UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
 /// TrainedModel::open; standard error names the checkpoints that it skipped.
@@ -78,8 +78,12 @@ struct TextCommandOptions {
   GenerationOptions generation;
   TextOptions text;
   std::string output = {};  ///< "": the standard output
+  Languages languages = {};
 };
-/// Adds all of their options; the words are explained at add_generation_options and add_text_options.
+/// The options --source-language and --target-language.
+void add_language_options(OptionsDescription& description, Languages& languages);
+/// Adds all but those of languages of their options; the words are explained at add_generation_options and
+/// add_text_options.
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done);
 

@@ -31,6 +31,7 @@ struct EvaluateOptions {
   std::string tokenize = "13a";
   std::string output;
   TextOptions text_options;
+  Languages languages;
 
   /// To read this text.
   TextOptions reading(std::string const& input) const {
@@ -58,6 +59,7 @@ masked tokens.)";
       ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
+  add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
   add_text_options(syntax.options, options.text_options, "translated");
@@ -67,6 +69,9 @@ masked tokens.)";
 void check_text_options(EvaluateOptions const& options) {
   if (options.model.checkpoint.empty()) {
     throw UsageError("evaluate: --text needs --checkpoint: the model to measure");
+  }
+  if (!options.model.ensemble.empty()) {
+    throw UsageError("evaluate: --text measures one model; give one --checkpoint");
   }
   for (auto const& [name, value] : {std::pair<char const*, std::string const&>{"reference", options.reference},
                                     {"source", options.source},
@@ -152,13 +157,14 @@ class ReferenceLoss {
     Vocabulary const& vocabulary = model_.vocabulary();
     std::vector<SentencePair> pairs;
     for (SourceLine const& line : lines_) {
-      pairs.push_back({static_cast<std::int32_t>(pairs.size()), vocabulary.source.encode(line.text),
-                       vocabulary.target.encode(line.reference)});
+      pairs.push_back({static_cast<std::int32_t>(pairs.size()), model_.frame().source, model_.frame().target});
+      append(pairs.back().source, vocabulary.source.encode(line.text));
+      append(pairs.back().target, vocabulary.target.encode(line.reference));
     }
     lines_.clear();
     std::size_t const count = pairs.size();
     MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-    GlobalBatch batch = all_samples(samples, model_.config().model.max_length, SampleOrder::by_length);
+    GlobalBatch batch = all_samples(samples, model_.longest_source() + 1, SampleOrder::by_length);
     left_out_ += count - batch.samples.size();
     if (batch.samples.empty()) {
       return;
@@ -178,6 +184,10 @@ class ReferenceLoss {
   }
 
  private:
+  static void append(std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  }
+
   TrainedModel& model_;
   std::vector<SourceLine> lines_;
   LossSums loss_;
@@ -205,6 +215,7 @@ void evaluate_model(EvaluateOptions const& options) {
   if (std::string const reason = no_translations(*model); !reason.empty()) {
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
+  model->choose_languages(options.languages);
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
     output.emplace(options.output, std::vector{options.source, options.reference});

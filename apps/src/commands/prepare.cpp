@@ -47,6 +47,9 @@ encoder-only and decoder-only ones from --text.)";
        "an existing vocabulary, joint or of the source side")  //
       ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
        "an existing vocabulary of the target side")  //
+      ("source-language", without_default(prepared.languages.source, "NAME"),
+       "the source's language, where --vocab-model has tokens for languages: eng_Latn, en_XX, __en__")  //
+      ("target-language", without_default(prepared.languages.target, "NAME"), "the target's")           //
       ("max-length", with_default(prepared.max_length, "N"),
        "leave out a pair with more tokens than this on a side; lines of --text are never left out")  //
       ("samples-per-file", po::value(&prepared.samples_per_file)->value_name("N"),

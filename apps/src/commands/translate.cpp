@@ -19,6 +19,7 @@ CommandSyntax translate_syntax(TextCommandOptions& options) {
 line in, in the same order; an empty line stays empty. With --n-best N there are up to N lines for each
 line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0.)";
   add_text_command_options(syntax.options, options, "sentence", "translation", "translated");
+  add_language_options(syntax.options, options.languages);
   syntax.options.add_options()("n-best", po::value(&options.generation.n_best)->value_name("N"),
                                "number of translations of each line, with their scores");
   return syntax;

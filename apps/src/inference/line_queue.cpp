@@ -14,7 +14,7 @@ std::size_t bytes_of(SourceLine const& line) {
 
 void LineQueue::add(SourceLine line, EncodedLine encoded) {
   if (encoded.tokens) {
-    generation_->add(line.number, *encoded.tokens);
+    generation_->add(line.number, *encoded.tokens, encoded.start);
   }
   bytes_ += bytes_of(line);
   bool const done = !encoded.tokens;

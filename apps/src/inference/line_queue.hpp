@@ -21,6 +21,7 @@ struct SourceLine {
 struct EncodedLine {
   std::optional<std::vector<std::int32_t>> tokens;  ///< none: nothing is generated
   std::size_t cut_from = 0;                         ///< the line's tokens, where the model takes only a part of them
+  std::vector<std::int32_t> start = {};             ///< what its target starts with; empty: the begin token
 };
 
 /// A line and what was generated for it.

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <numeric>
 
 #include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
@@ -139,7 +141,39 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
                });
   model->load(checkpoints);
   model->skipped_ = std::move(skipped);
+  model->open_others(options, require);
   return model;
+}
+
+void TrainedModel::open_others(TrainedModelOptions const& options, ModelRequirement const& require) {
+  std::vector<double> weights = options.weights;
+  weights.resize(weights.empty() ? options.ensemble.size() + 1 : weights.size(), 1);
+  double const sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (weights.size() != options.ensemble.size() + 1 || !std::isfinite(sum) ||
+      !std::ranges::all_of(weights, [](double weight) { return weight > 0; })) {
+    throw UsageError(
+        fmt::format("--weight {}: expected a number above 0 for each --checkpoint, or none", fmt::join(weights, " ")));
+  }
+  weight_ = weights.front() / sum;
+  TrainedModelOptions of_other = options;
+  of_other.execution = execution_;
+  of_other.ensemble.clear();
+  of_other.weights.clear();
+  for (std::size_t index = 0; index < options.ensemble.size(); ++index) {
+    of_other.checkpoint = options.ensemble[index];
+    auto other = open(of_other, require);
+    if (other->vocabulary_.digest() != vocabulary_.digest()) {
+      throw DataError(fmt::format("{} and {} have different vocabularies; an ensemble needs one", options.checkpoint,
+                                  of_other.checkpoint));
+    }
+    other->weight_ = weights[index + 1] / sum;
+    skipped_.insert(skipped_.end(), other->skipped_.begin(), other->skipped_.end());
+    others_.push_back(std::move(other));
+  }
+}
+
+std::int64_t TrainedModel::longest_source() const {
+  return generation_model().max_length - 1;
 }
 
 TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, Execution* execution)
@@ -194,7 +228,15 @@ std::unique_ptr<Generation> TrainedModel::generation(GenerationOptions const& op
 }
 
 GenerationModel TrainedModel::generation_model() const {
-  return {*model_, vocabulary_.special_ids(), config_.model.max_length};
+  GenerationModel model{*model_, vocabulary_.special_ids(), config_.model.max_length, limits_of(vocabulary_)};
+  model.weight = weight_;
+  // Texts without a frame have no language.
+  model.ids.source.language_last = model.ids.source.language_last && !frame_.source.empty();
+  for (auto const& other : others_) {
+    model.max_length = std::min<std::int64_t>(model.max_length, other->config_.model.max_length);
+    model.others.push_back({other->model_.get(), other->weight_});
+  }
+  return model;
 }
 
 LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
@@ -202,7 +244,12 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
     Pack const pack = micro_batches.micro_batch(index);
     LayerContext context{*execution_, arena_, pack};
-    total += model_->forward(context, 0);
+    LossSums sums = model_->forward(context, 0);
+    sums.negative_log_likelihood *= weight_;
+    for (auto const& other : others_) {
+      sums.negative_log_likelihood += other->weight_ * other->model_->forward(context, 0).negative_log_likelihood;
+    }
+    total += sums;
   }
   return total;
 }

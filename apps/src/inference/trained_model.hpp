@@ -22,6 +22,8 @@ namespace heddle {
 /// The user's choice of a trained model.
 struct TrainedModelOptions {
   std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
+  std::vector<std::string> ensemble;   ///< such places of further models, with which `checkpoint` generates together
+  std::vector<double> weights;         ///< of all models in the ensemble's log-probabilities; empty: equal ones
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
@@ -52,7 +54,8 @@ class TrainedModel {
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
   /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
   /// would run, ConfigError if this build lacks a kernel, layer or plug-in that the model was trained with, DataError
-  /// if a parameter is missing, superfluous or of another shape.
+  /// if a parameter is missing, superfluous or of another shape, and for an ensemble of models with different
+  /// vocabularies. The other options are for each model of an ensemble.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require);
 
   Config const& config() const { return config_; }
@@ -60,8 +63,12 @@ class TrainedModel {
   Execution& execution() { return *execution_; }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
   Task const& task() const { return registries_.tasks.of(config_); }
-  /// The maximum tokens of a source sentence, without its end token.
-  std::int64_t longest_source() const { return config_.model.max_length - 1; }
+  /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
+  std::int64_t longest_source() const;
+  /// Sets the languages of sources and targets. Throws UsageError as frame_of does.
+  void choose_languages(Languages const& languages) { frame_ = frame_of(vocabulary_, languages); }
+  /// The tokens around texts of the languages; empty before they are chosen.
+  TextFrame const& frame() const { return frame_; }
 
   /// OpenedCheckpoints::skipped.
   std::vector<std::string> const& skipped() const { return skipped_; }
@@ -70,8 +77,8 @@ class TrainedModel {
   std::unique_ptr<Generation> generation(GenerationOptions const& options);
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
                                                 GenerationOptions const& options);
-  /// The unsmoothed loss of the tokens to predict over all micro-batches. The caller must leave out sides that are too
-  /// long for the model.
+  /// The unsmoothed loss of the tokens to predict over all micro-batches, of an ensemble the weighted sum of its
+  /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
@@ -80,6 +87,7 @@ class TrainedModel {
   TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
   void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
   void load(std::vector<Checkpoint> const& checkpoints);
+  void open_others(TrainedModelOptions const& options, ModelRequirement const& require);
   GenerationModel generation_model() const;
 
   Config config_;
@@ -92,6 +100,9 @@ class TrainedModel {
   std::unique_ptr<Model> model_;
   Arena arena_;
   std::vector<std::string> skipped_;
+  TextFrame frame_;
+  double weight_ = 1;
+  std::vector<std::unique_ptr<TrainedModel>> others_;  ///< of an ensemble
 };
 
 }  // namespace heddle

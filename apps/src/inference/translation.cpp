@@ -11,13 +11,15 @@ EncodedLine encode_source(TrainedModel const& model, std::string const& text) {
   if (tokens.empty()) {
     return {};
   }
+  TextFrame const& frame = model.frame();
+  tokens.insert(tokens.begin(), frame.source.begin(), frame.source.end());
   std::size_t const count = tokens.size();
   auto const longest = static_cast<std::size_t>(model.longest_source());
   if (count <= longest) {
-    return {std::move(tokens)};
+    return {std::move(tokens), 0, frame.start};
   }
   tokens.resize(longest);
-  return {std::move(tokens), count};
+  return {std::move(tokens), count, frame.start};
 }
 
 EncodedLine encode_prompt(TrainedModel const& model, std::string const& text, bool end) {

@@ -8,7 +8,8 @@
 
 namespace heddle {
 
-/// A sentence to translate. One that is too long for the model loses its end; one with only white space has no tokens.
+/// A sentence to translate, between the tokens of the model's frame. One that is too long for the model loses its end;
+/// one with only white space has no tokens.
 EncodedLine encode_source(TrainedModel const& model, std::string const& text);
 /// A prompt to continue, with the end token after it if `end`. One that leaves too little room for a continuation
 /// loses its start.

@@ -53,17 +53,21 @@ std::string table(ValidationSetup const& setup, std::vector<SampleId> const& pai
 void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs, ValidationResult& result) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
-  GenerationModel const model{setup.engine.model(), setup.dataset.vocabulary().special_ids(),
-                              setup.config.model.max_length};
+  Vocabulary const& vocabulary = setup.dataset.vocabulary();
+  GenerationModel const model{setup.engine.model(), vocabulary.special_ids(), setup.config.model.max_length,
+                              limits_of(vocabulary)};
   auto const count = static_cast<std::int64_t>(pairs.size());
   IndexRange const mine = share(count, replicas.rank(), replicas.size());
   std::vector<std::vector<std::int32_t>> sources;
+  std::vector<std::vector<std::int32_t>> starts;
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
-    sources.push_back(setup.dataset.source(pairs[static_cast<std::size_t>(index)].index));
+    std::int64_t const pair = pairs[static_cast<std::size_t>(index)].index;
+    sources.push_back(setup.dataset.source(pair));
+    starts.push_back(start_of(vocabulary, setup.dataset.target(pair)));
   }
   Arena arena;
   auto const generated =
-      generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size});
+      generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size}, starts);
 
   // Each translation as its number of tokens and those tokens; shares follow each other in the order of the ranks.
   std::vector<std::int32_t> own;

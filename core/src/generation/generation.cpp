@@ -25,12 +25,19 @@ std::int64_t default_length(std::size_t source_tokens) {
 }
 
 /// The number of best tokens that a step needs of each row.
-std::size_t ranked_tokens(GenerationOptions const& options, Model const& model) {
+std::size_t wanted_tokens(GenerationOptions const& options, Model const& model) {
   if (options.sampling.temperature == 0) {
     return static_cast<std::size_t>(2 * options.beam_size);
   }
   std::int64_t const all = model.target_vocabulary();
   return static_cast<std::size_t>(options.sampling.top_k > 0 ? std::min(options.sampling.top_k, all) : all);
+}
+
+/// All models, whose logits are ranked together.
+std::vector<WeightedModel> members_of(GenerationModel const& model) {
+  std::vector<WeightedModel> members{{&model.model, model.weight}};
+  members.insert(members.end(), model.others.begin(), model.others.end());
+  return members;
 }
 
 using Extension = SearchStep::Extension;
@@ -65,12 +72,17 @@ class Generation::Search {
         arena_(arena),
         model_(model),
         options_(options),
-        caches_(model.model.make_caches()),
-        rankings_(model.model, ranked_tokens(options, model.model), model.ids.target.end) {}
+        wanted_(wanted_tokens(options, model.model)),
+        members_(members_of(model)),
+        rankings_(members_, wanted_ + max_suppressed(model.limits), model.ids.target.end) {
+    for (WeightedModel const& member : members_) {
+      caches_.push_back(member.model->make_caches());
+    }
+  }
 
-  void add(std::int64_t number, Tokens source) {
+  void add(std::int64_t number, Tokens source, Tokens start) {
     auto const length = static_cast<std::int64_t>(source.size());
-    if (length >= model_.max_length) {
+    if (std::max(length + 1, std::ssize(start)) > model_.max_length) {
       throw DataError(
           fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", number,
                       readable_count(source.size()), readable_count(model_.max_length - 1), model_.max_length));
@@ -79,8 +91,13 @@ class Generation::Search {
     sentence.number = number;
     sentence.cost = (length + 1) * options_.beam_size;
     std::int64_t const tokens = options_.max_length > 0 ? options_.max_length : default_length(source.size());
-    (has_encoder() ? sentence.source : sentence.prompt) = std::move(source);
-    sentence.longest = std::min(tokens + 1, model_.max_length - sentence.prompt_length());
+    sentence.start = start.empty() ? Tokens{model_.ids.target.begin} : std::move(start);
+    if (has_encoder()) {
+      sentence.source = std::move(source);
+    } else {
+      sentence.start.insert(sentence.start.end(), source.begin(), source.end());
+    }
+    sentence.longest = std::min(tokens + 1, model_.max_length - sentence.start_end());
     waiting_cost_ += sentence.cost;
     waiting_.push_back(std::move(sentence));
   }
@@ -93,14 +110,18 @@ class Generation::Search {
     if (!live_.empty()) {
       Pack const none;
       LayerContext context{execution_, arena_, none};
-      decode(context, live_, Tensor(), done);
+      decode(context, live_, std::vector<Tensor>(members_.size()), done);
     }
     std::list<Sentence> entering = admit();
     if (!entering.empty()) {
       ArenaScope const scope(arena_);
       Pack const pack = has_encoder() ? source_pack(entering) : Pack();
       LayerContext context{execution_, arena_, pack};
-      decode(context, entering, model_.model.encode(context), done);
+      std::vector<Tensor> encoder_outputs;
+      for (WeightedModel const& member : members_) {
+        encoder_outputs.push_back(member.model->encode(context));
+      }
+      decode(context, entering, encoder_outputs, done);
       live_.splice(live_.end(), entering);
     }
     return done;
@@ -119,7 +140,7 @@ class Generation::Search {
       Sentence& sentence = waiting_.front();
       waiting_cost_ -= sentence.cost;
       live_cost_ += sentence.cost;
-      sentence.capacity = sentence.prompt_length() + sentence.longest;
+      sentence.capacity = sentence.start_end() + sentence.longest;
       sentence.first_token_row = token_rows_.take(options_.beam_size * sentence.capacity);
       sentence.first_state = states_.take(options_.beam_size);
       sentence.first_source_row = source_rows_.take(sentence.source_rows());
@@ -144,17 +165,24 @@ class Generation::Search {
   }
 
   /// One step of sentences that are all new or all not. Sentences that are done leave the list.
-  void decode(LayerContext& context, std::list<Sentence>& sentences, Tensor const& encoder_output,
+  void decode(LayerContext& context, std::list<Sentence>& sentences, std::vector<Tensor> const& encoder_outputs,
               std::vector<Generated>& done) {
     ArenaScope const scope(arena_);
-    StepLists lists(sentences, model_.ids.target.begin);
+    StepLists lists(sentences);
     auto const [tokens, step] = upload_.upload(lists, {token_rows_.count(), source_rows_.count(), states_.count()});
-    Tensor const logits = model_.model.decode(context, tokens, encoder_output, step, caches_);
-    auto const rankings = rankings_.rank(context, logits, static_cast<std::size_t>(step.hypotheses()));
+    std::vector<Tensor> logits;
+    for (std::size_t member = 0; member < members_.size(); ++member) {
+      logits.push_back(members_[member].model->decode(context, tokens, encoder_outputs[member], step, caches_[member]));
+    }
+    auto rankings = rankings_.rank(context, logits, static_cast<std::size_t>(step.hypotheses()));
     std::size_t row = 0;
     for (auto sentence = sentences.begin(); sentence != sentences.end();) {
       std::size_t const rows = sentence->live.size();
-      advance(*sentence, std::span(rankings).subspan(row, rows));
+      auto const own = std::span(rankings).subspan(row, rows);
+      for (std::size_t live = 0; live < rows; ++live) {
+        leave_out(model_.limits, sentence->live[live].tokens, wanted_, own[live].best);
+      }
+      advance(*sentence, own);
       row += rows;
       if (sentence->live.empty()) {
         release(*sentence);
@@ -286,7 +314,9 @@ class Generation::Search {
   Arena& arena_;
   GenerationModel model_;
   GenerationOptions options_;
-  std::vector<DecodeCache> caches_;
+  std::size_t wanted_;
+  std::vector<WeightedModel> members_;
+  std::vector<std::vector<DecodeCache>> caches_;  ///< of the members
   RowRankings rankings_;
   PackMemory pack_memory_;
   StepUpload upload_;
@@ -322,16 +352,23 @@ void require_valid(GenerationOptions const& options) {
 Generation::Generation(Execution& execution, Arena& arena, GenerationModel const& model,
                        GenerationOptions const& options) {
   require_valid(options);
-  if (auto const& reason = model.model.no_generation_reason()) {
-    throw ConfigError(*reason);
+  require_valid(model.limits, model.model.target_vocabulary());
+  for (WeightedModel const& member : members_of(model)) {
+    if (auto const& reason = member.model->no_generation_reason()) {
+      throw ConfigError(*reason);
+    }
+    if (member.model->target_vocabulary() != model.model.target_vocabulary() ||
+        member.model->has_encoder_output() != model.model.has_encoder_output()) {
+      throw ConfigError("an ensemble needs models with the same vocabularies, all of them with an encoder or none");
+    }
   }
   search_ = std::make_unique<Search>(execution, arena, model, options);
 }
 
 Generation::~Generation() = default;
 
-void Generation::add(std::int64_t number, std::vector<std::int32_t> source) {
-  search_->add(number, std::move(source));
+void Generation::add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start) {
+  search_->add(number, std::move(source), std::move(start));
 }
 
 bool Generation::has_room() const {
@@ -347,10 +384,11 @@ std::vector<Generated> Generation::step() {
 }
 
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
-                                              std::span<Tokens const> sources, GenerationOptions const& options) {
+                                              std::span<Tokens const> sources, GenerationOptions const& options,
+                                              std::span<Tokens const> starts) {
   Generation generation(execution, arena, model, options);
   for (std::size_t index = 0; index < sources.size(); ++index) {
-    generation.add(static_cast<std::int64_t>(index), sources[index]);
+    generation.add(static_cast<std::int64_t>(index), sources[index], starts.empty() ? Tokens() : starts[index]);
   }
   std::vector<std::vector<Hypothesis>> results(sources.size());
   while (!generation.empty()) {

@@ -5,10 +5,10 @@
 
 namespace heddle {
 
-StepLists::StepLists(std::list<Sentence> const& sentences, std::int32_t begin_id) : first_(sentences.front().is_new()) {
+StepLists::StepLists(std::list<Sentence> const& sentences) : first_(sentences.front().is_new()) {
   for (Sentence const& sentence : sentences) {
     for (LiveHypothesis const& hypothesis : sentence.live) {
-      add(sentence, hypothesis, begin_id);
+      add(sentence, hypothesis);
     }
     for (std::int64_t row = 0; first_ && row < sentence.source_rows(); ++row) {
       source_written_.add(sentence.first_source_row + row);
@@ -16,13 +16,13 @@ StepLists::StepLists(std::list<Sentence> const& sentences, std::int32_t begin_id
   }
 }
 
-void StepLists::add(Sentence const& sentence, LiveHypothesis const& hypothesis, std::int32_t begin_id) {
-  std::int64_t const newest = sentence.prompt_length() + sentence.length();  // its position
+void StepLists::add(Sentence const& sentence, LiveHypothesis const& hypothesis) {
+  std::int64_t const newest = sentence.start_end() + sentence.length();  // its position
   std::int64_t const place = sentence.first_token_row + hypothesis.place * sentence.capacity;
   std::int64_t const parent = sentence.first_token_row + hypothesis.parent * sentence.capacity;
   query_begin_.add(std::ssize(id_.host));
   for (std::int64_t at = first_ ? 0 : newest; at <= newest; ++at) {
-    id_.add(at == 0 ? begin_id : first_ ? sentence.prompt[static_cast<std::size_t>(at - 1)] : hypothesis.tokens.back());
+    id_.add(first_ ? sentence.start[static_cast<std::size_t>(at)] : hypothesis.tokens.back());
     position_.add(at);
     written_.add(place + at);
   }

@@ -25,8 +25,8 @@ struct Sentence {
   std::int64_t number = 0;
   std::int64_t cost = 0;             ///< hypotheses * source tokens
   std::vector<std::int32_t> source;  ///< where the model has an encoder output
-  std::vector<std::int32_t> prompt;  ///< every hypothesis starts with these tokens
-  std::int64_t longest = 0;          ///< tokens after the prompt, with the end token
+  std::vector<std::int32_t> start;   ///< the tokens that every hypothesis starts with, at least one; a prompt is there
+  std::int64_t longest = 0;          ///< tokens after the start, with the end token
   std::vector<LiveHypothesis> live = std::vector<LiveHypothesis>(1);
   std::vector<Hypothesis> finished;
   std::int64_t capacity = 0;  ///< token rows of each hypothesis
@@ -34,9 +34,10 @@ struct Sentence {
   std::int64_t first_state = 0;
   std::int64_t first_source_row = 0;
 
-  std::int64_t prompt_length() const { return static_cast<std::int64_t>(prompt.size()); }
+  /// The position of the start's last token.
+  std::int64_t start_end() const { return static_cast<std::int64_t>(start.size()) - 1; }
   std::int64_t source_rows() const { return static_cast<std::int64_t>(source.size()) + 1; }
-  /// Tokens that its live hypotheses have after their prompt.
+  /// Tokens that its live hypotheses have after their start.
   std::int64_t length() const { return static_cast<std::int64_t>(live.front().tokens.size()); }
   /// Whether it has had no step yet: each gives its live hypotheses a token.
   bool is_new() const { return length() == 0; }
@@ -71,7 +72,7 @@ class CachePlaces {
 class StepLists {
  public:
   /// A step of sentences that are all new or all not.
-  StepLists(std::list<Sentence> const& sentences, std::int32_t begin_id);
+  explicit StepLists(std::list<Sentence> const& sentences);
 
  private:
   friend class StepUpload;
@@ -82,7 +83,7 @@ class StepLists {
     void add(std::int64_t value) { host.push_back(static_cast<std::int32_t>(value)); }
   };
 
-  void add(Sentence const& sentence, LiveHypothesis const& hypothesis, std::int32_t begin_id);
+  void add(Sentence const& sentence, LiveHypothesis const& hypothesis);
   std::array<List*, 15> all();
   Sequences sequences(List const& begin, List const& length) const;
 

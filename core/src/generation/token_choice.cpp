@@ -9,6 +9,7 @@
 #include <heddle/core/base/random.hpp>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace heddle {
 
@@ -26,35 +27,68 @@ double random_number(std::uint64_t seed, DrawPlace const& place) {
 
 }  // namespace
 
-std::vector<RowRanking> RowRankings::rank(LayerContext& context, Tensor const& logits, std::size_t rows) const {
-  ArenaScope const scope(context.arena);
-  Communicator const& tensor = model_.tensor();
-  std::int64_t const width = RankingColumns{static_cast<std::int64_t>(count_)}.width();
-  Shape const of_part{static_cast<std::int64_t>(rows), width};
-  Tensor const parts = context.arena.allocate(DType::float64, {tensor.size() * of_part[0], width});
-  if (!logits.empty()) {
-    Tensor const own = tensor.size() > 1 ? context.arena.allocate(DType::float64, of_part) : parts;
-    TokenRankingCall const call{logits, model_.first_logit(), end_id_};
-    model_.token_ranking().rank(context.execution, call, own);
-    if (tensor.size() > 1) {
-      tensor.all_gather(own, parts);
+std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tensor const> logits,
+                                          std::size_t rows) const {
+  std::vector<double> log_sums(rows);  // of an ensemble: Σ weight · log Σ exp(logit)
+  for (std::size_t member = 0; models_.size() > 1 && member < models_.size(); ++member) {
+    double const weight = models_[member].weight;
+    auto const ranked = rank(context, logits[member], rows, 1);
+    for (std::size_t row = 0; row < rows; ++row) {
+      log_sums[row] += weight * ranked[row].log_sum_exp;
+    }
+    if (!logits[member].empty()) {
+      TensorOps& operations = models_[member].model->tensor_ops();
+      operations.scale(context.execution, logits[member], weight);
+      if (member > 0) {
+        operations.add(context.execution, logits.front(), logits[member]);
+      }
     }
   }
-  if (model_.pipeline().size() > 1) {
-    model_.pipeline().broadcast(parts, model_.last_stage());
-  }
-  std::vector<double> const numbers = to_host<double>(parts);
   std::vector<RowRanking> rankings;
-  for (std::size_t row = 0; row < rows; ++row) {
-    auto const of_row = std::span(numbers).subspan(row * static_cast<std::size_t>(width));
-    rankings.push_back(merge(of_row, rows * static_cast<std::size_t>(width)));
+  for (Ranked& ranked : rank(context, logits.front(), rows, count_)) {
+    if (models_.size() > 1) {  // the ranking's log-probabilities are those of a softmax over the sums
+      double const shift = ranked.log_sum_exp - log_sums[rankings.size()];
+      ranked.ranking.end_log_probability += shift;
+      for (RankedToken& token : ranked.ranking.best) {
+        token.log_probability += shift;
+      }
+    }
+    rankings.push_back(std::move(ranked.ranking));
   }
   return rankings;
 }
 
-RowRanking RowRankings::merge(std::span<double const> parts, std::size_t stride) const {
+std::vector<RowRankings::Ranked> RowRankings::rank(LayerContext& context, Tensor const& logits, std::size_t rows,
+                                                   std::size_t count) const {
+  ArenaScope const scope(context.arena);
+  Model const& model = *models_.front().model;
+  Communicator const& tensor = model.tensor();
+  std::int64_t const width = RankingColumns{static_cast<std::int64_t>(count)}.width();
+  Shape const of_part{static_cast<std::int64_t>(rows), width};
+  Tensor const parts = context.arena.allocate(DType::float64, {tensor.size() * of_part[0], width});
+  if (!logits.empty()) {
+    Tensor const own = tensor.size() > 1 ? context.arena.allocate(DType::float64, of_part) : parts;
+    TokenRankingCall const call{logits, model.first_logit(), end_id_};
+    model.token_ranking().rank(context.execution, call, own);
+    if (tensor.size() > 1) {
+      tensor.all_gather(own, parts);
+    }
+  }
+  if (model.pipeline().size() > 1) {
+    model.pipeline().broadcast(parts, model.last_stage());
+  }
+  std::vector<double> const numbers = to_host<double>(parts);
+  std::vector<Ranked> ranked;
+  for (std::size_t row = 0; row < rows; ++row) {
+    auto const of_row = std::span(numbers).subspan(row * static_cast<std::size_t>(width));
+    ranked.push_back(merge(of_row, rows * static_cast<std::size_t>(width), count));
+  }
+  return ranked;
+}
+
+RowRankings::Ranked RowRankings::merge(std::span<double const> parts, std::size_t stride, std::size_t count) const {
   auto const at = [](std::int64_t column) { return static_cast<std::size_t>(column); };
-  RankingColumns const columns{static_cast<std::int64_t>(count_)};
+  RankingColumns const columns{static_cast<std::int64_t>(count)};
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   double maximum = nothing;
   for (std::size_t part = 0; part < parts.size(); part += stride) {
@@ -72,7 +106,7 @@ RowRanking RowRankings::merge(std::span<double const> parts, std::size_t stride)
   for (std::size_t part = 0; part < parts.size(); part += stride) {
     double const shift = parts[part + at(RankingColumns::log_sum_exp)] - log_sum_exp;
     ranking.end_log_probability = std::max(ranking.end_log_probability, parts[part + at(RankingColumns::end)] + shift);
-    for (std::size_t index = 0; index < count_; ++index) {
+    for (std::size_t index = 0; index < count; ++index) {
       double const token = parts[part + at(RankingColumns::tokens) + index];
       if (token >= 0) {
         ranking.best.push_back(
@@ -82,8 +116,50 @@ RowRanking RowRankings::merge(std::span<double const> parts, std::size_t stride)
   }
   // Parts come in the order of their tokens, so that a stable sort leaves equal ones ordered by id.
   std::ranges::stable_sort(ranking.best, std::greater(), &RankedToken::log_probability);
-  ranking.best.resize(std::min(ranking.best.size(), count_));
-  return ranking;
+  ranking.best.resize(std::min(ranking.best.size(), count));
+  return {std::move(ranking), log_sum_exp};
+}
+
+void require_valid(GenerationLimits const& limits, std::int64_t vocabulary) {
+  std::set<std::int32_t> last(limits.suppressed_first.begin(), limits.suppressed_first.end());
+  std::set<std::int32_t> named = last;
+  for (auto const& sequence : limits.suppressed) {
+    if (sequence.empty()) {
+      throw UsageError("a suppressed sequence of tokens is empty; expected at least one token");
+    }
+    named.insert(sequence.begin(), sequence.end());
+    last.insert(sequence.back());
+  }
+  if (!named.empty() && (*named.begin() < 0 || *named.rbegin() >= vocabulary)) {
+    throw UsageError(fmt::format("suppressed tokens from {} to {}; expected ids from 0 to {}", *named.begin(),
+                                 *named.rbegin(), vocabulary - 1));
+  }
+  if (std::ssize(last) >= vocabulary) {
+    throw UsageError("all tokens are suppressed: no token is left that could be generated");
+  }
+}
+
+std::size_t max_suppressed(GenerationLimits const& limits) {
+  return limits.suppressed.size() + limits.suppressed_first.size();
+}
+
+void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
+               std::vector<RankedToken>& best) {
+  if (max_suppressed(limits) == 0) {
+    return;
+  }
+  std::set<std::int32_t> out;
+  if (tokens.empty()) {
+    out.insert(limits.suppressed_first.begin(), limits.suppressed_first.end());
+  }
+  for (auto const& sequence : limits.suppressed) {
+    auto const before = std::span(sequence).first(sequence.size() - 1);
+    if (before.size() <= tokens.size() && std::ranges::equal(before, tokens.last(before.size()))) {
+      out.insert(sequence.back());
+    }
+  }
+  std::erase_if(best, [&](RankedToken const& each) { return out.contains(each.token); });
+  best.resize(std::min(best.size(), wanted));
 }
 
 void require_valid(Sampling const& sampling) {

@@ -20,29 +20,44 @@ struct RowRanking {
 
 /// Ranks the tokens of rows of logits, whose columns may be split over the tensor group and which only the last
 /// pipeline stage has. Each part's best tokens and sum of exponentials are exchanged and fetched, never the logits. All
-/// ranks get the same result.
+/// ranks get the same result. Of several models the sums of their weighted logits are ranked.
 class RowRankings {
  public:
-  /// The `count` best tokens of each row, or all where there are fewer.
-  RowRankings(Model const& model, std::size_t count, std::int32_t end_id)
-      : model_(model), count_(count), end_id_(end_id) {}
+  /// The `count` best tokens of each row, or all where there are fewer. The models have one vocabulary and mesh.
+  RowRankings(std::vector<WeightedModel> models, std::size_t count, std::int32_t end_id)
+      : models_(std::move(models)), count_(count), end_id_(end_id) {}
 
-  /// `logits` is the result of the model's decode for `rows` rows. Waits for them. Collective over the tensor and
-  /// pipeline groups. Throws Error, on all ranks, where a logit is NaN or +infinity.
-  std::vector<RowRanking> rank(LayerContext& context, Tensor const& logits, std::size_t rows) const;
+  /// `logits` are the results of the models' decode for `rows` rows; those of several models are overwritten. Waits for
+  /// them. Collective over the tensor and pipeline groups. Throws Error, on all ranks, where a logit is NaN or
+  /// +infinity.
+  std::vector<RowRanking> rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows) const;
 
  private:
+  /// A row's ranking, and the logarithm of its sum of exponentials.
+  struct Ranked {
+    RowRanking ranking;
+    double log_sum_exp = 0;
+  };
+  std::vector<Ranked> rank(LayerContext& context, Tensor const& logits, std::size_t rows, std::size_t count) const;
   /// A row's rankings by the parts of the vocabulary, those of each part `stride` numbers after those of the one
   /// before, as one.
-  RowRanking merge(std::span<double const> parts, std::size_t stride) const;
+  Ranked merge(std::span<double const> parts, std::size_t stride, std::size_t count) const;
 
-  Model const& model_;
+  std::vector<WeightedModel> models_;
   std::size_t count_;
   std::int32_t end_id_;
 };
 
 /// Throws UsageError for impossible values; the message says what would be right.
 void require_valid(Sampling const& sampling);
+/// Throws UsageError for a token outside of the vocabulary, and where no token would be left.
+void require_valid(GenerationLimits const& limits, std::int64_t vocabulary);
+
+/// The maximum number of tokens that the limits leave out in a step.
+std::size_t max_suppressed(GenerationLimits const& limits);
+/// Leaves those out of a row's best tokens that must not follow a hypothesis's tokens; of the others `wanted` stay.
+void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
+               std::vector<RankedToken>& best);
 
 /// The place of a random number: a source's number and the tokens drawn before.
 struct DrawPlace {

@@ -15,6 +15,9 @@ class ObservedTensorOps final : public ObservedKernel<TensorOps> {
   void fill(Execution& execution, Tensor const& tensor, double value) override {
     pass<&TensorOps::fill>(execution, traffic("fill", {tensor}), tensor, value);
   }
+  void scale(Execution& execution, Tensor const& tensor, double factor) override {
+    pass<&TensorOps::scale>(execution, traffic("scale", {tensor, tensor}), tensor, factor);
+  }
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
     pass<&TensorOps::add>(execution, traffic("add", {into, into, from}), into, from);
   }

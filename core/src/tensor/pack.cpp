@@ -236,6 +236,18 @@ class PackWriter {
   std::int64_t used_ = 0;  ///< elements of it
 };
 
+namespace {
+
+/// Appends a source and its end token to the sequence that was begun last.
+void add_source(SideTokens& side, std::span<std::int32_t const> tokens, SpecialIds const& ids) {
+  std::size_t const language = ids.language_last && !tokens.empty() ? 1 : 0;
+  side.add(tokens.subspan(language));
+  side.add(present(ids.end, "end"));
+  side.add(tokens.first(language));
+}
+
+}  // namespace
+
 void SideTokens::clear(bool with_side) {
   used = with_side;
   predicts = prefixed = false;
@@ -260,7 +272,6 @@ void SideTokens::add(std::span<std::int32_t const> tokens) {
 }
 
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids) {
-  std::int32_t const source_end = present(ids.source.end, "end");
   std::int32_t const target_begin = present(ids.target.begin, "start");
   std::int32_t const target_end = present(ids.target.end, "end");
   auto& [source, target] = tokens;
@@ -269,13 +280,19 @@ void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideId
   target.predicts = true;
   for (SentencePair const& pair : pairs) {
     source.begin_sequence(pair.sample);
-    source.add(pair.source);
-    source.add(source_end);
+    add_source(source, pair.source, ids.source);
     target.begin_sequence(pair.sample);
-    target.add(target_begin);
+    bool const language_last = ids.target.language_last && !pair.target.empty();
+    if (!language_last) {
+      target.add(target_begin);
+    }
     target.add(pair.target);
-    target.output.insert(target.output.end(), pair.target.begin(), pair.target.end());
+    target.output.insert(target.output.end(), pair.target.begin() + (language_last ? 1 : 0), pair.target.end());
     target.output.push_back(target_end);
+    if (language_last) {
+      target.add(target_end);
+      target.output.push_back(pair.target.front());
+    }
   }
 }
 
@@ -320,14 +337,12 @@ Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, Gro
 }
 
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids, PackMemory* memory) {
-  std::int32_t const end = present(ids.end, "end");
   PackTokens tokens;
   tokens.source.clear(true);
   std::int32_t sample = 0;
   for (auto const& sentence : sentences) {
     tokens.source.begin_sequence(sample++);
-    tokens.source.add(sentence);
-    tokens.source.add(end);
+    add_source(tokens.source, sentence, ids);
   }
   return make_pack(tokens, {}, memory);
 }

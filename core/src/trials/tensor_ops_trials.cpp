@@ -28,6 +28,11 @@ Trial<TensorOps> fill_trial(TrialTensors& tensors, DType dtype) {
   return ops_trial<&TensorOps::fill>(dtype, matrix, matrix, 2.5);
 }
 
+Trial<TensorOps> scale_trial(TrialTensors& tensors, DType dtype) {
+  Tensor const matrix = updated_matrix(tensors, dtype, {rows, columns});
+  return ops_trial<&TensorOps::scale>(dtype, matrix, matrix, 0.3);
+}
+
 Trial<TensorOps> add_trial(TrialTensors& tensors, DType dtype) {
   Tensor const into = updated_matrix(tensors, dtype, {rows, columns});
   Tensor const from = tensors.strided(2).input(dtype, {rows, columns});
@@ -111,6 +116,7 @@ Trial<TensorOps> cap_backward_trial(TrialTensors& tensors, DType dtype) {
 void add_tensor_ops_trials(KernelRegistries& registries) {
   auto& registry = registries.of<TensorOps>();
   registry.add_trial("fill", fill_trial);
+  registry.add_trial("scale", scale_trial);
   registry.add_trial("add", add_trial);
   for (DType const to : {DType::float32, DType::bfloat16}) {
     registry.add_trial(fmt::format("copy to {}", name_of(to)),

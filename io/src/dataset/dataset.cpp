@@ -150,7 +150,7 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
 }
 
 void DatasetFile::open_sides() {
-  SideIds const special = vocabulary_->special_ids();
+  SideIds const special = vocabulary_->special_ids_outside_texts();
   for (char const* const side : side_names(lines_)) {
     bool const first = sides_.empty();
     hdf5::Group const group = file_.group(side);

@@ -168,7 +168,7 @@ class SideWriter {
 struct DatasetWriter::State {
   State(std::filesystem::path const& path, Vocabulary used_vocabulary, bool has_lines)
       : vocabulary(std::move(used_vocabulary)),
-        special(vocabulary.special_ids()),
+        special(vocabulary.special_ids_outside_texts()),
         lines(has_lines),
         pending(path),
         file(hdf5::File::create(pending.temporary())) {

@@ -165,10 +165,13 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
 /// The texts of a dataset, read side by side and encoded.
 class EncodedTexts {
  public:
-  EncodedTexts(Texts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary) : texts_(texts) {
+  /// The tokens of `frame` are put in front of the texts' own.
+  EncodedTexts(Texts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
+      : texts_(texts) {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
+    std::array const prefixes{&frame.source, &frame.target};
     for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({LineReader(texts.sides[side], invalid_utf8), *tokenizers[side], {}});
+      sides_.push_back({LineReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}});
     }
   }
 
@@ -179,12 +182,14 @@ class EncodedTexts {
         return false;
       }
       side.ids = side.tokenizer.encode(line_);
+      side.empty = side.ids.empty();
+      side.ids.insert(side.ids.begin(), side.prefix.begin(), side.prefix.end());
     }
     return true;
   }
 
   bool empty() const {
-    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.ids.empty(); });
+    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.empty; });
   }
   /// Whether a side was not UTF-8.
   bool repaired() const {
@@ -204,10 +209,10 @@ class EncodedTexts {
       writer.add(sides_[0].ids, sides_[1].ids);
     }
     for (std::size_t index = 0; index < sides_.size(); ++index) {
-      auto const& [reader, tokenizer, ids] = sides_[index];
+      auto const& ids = sides_[index].ids;
       report.tokens[index] += std::ssize(ids);
       report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
-      report.unknown_tokens += std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
+      report.unknown_tokens += std::count(ids.begin(), ids.end(), sides_[index].tokenizer.special_ids().unknown);
     }
   }
 
@@ -224,7 +229,9 @@ class EncodedTexts {
   struct Side {
     LineReader reader;
     Tokenizer tokenizer;
+    std::vector<int32_t> prefix;
     std::vector<int32_t> ids;
+    bool empty = false;  ///< its text has no tokens
   };
 
   Texts const& texts_;
@@ -275,7 +282,8 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
                     DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, texts.sides.front());
   bool const pairs = texts.sides.size() > 1;
-  EncodedTexts encoded(texts, options.invalid_utf8, vocabulary);
+  EncodedTexts encoded(texts, options.invalid_utf8, vocabulary,
+                       pairs ? frame_of(vocabulary, options.languages) : TextFrame());
   PreparedText report;
   while (encoded.next()) {
     progress.update(encoded.first());
@@ -319,6 +327,10 @@ void check(PrepareOptions const& options) {
   }
   if (!options.text && (options.source.empty() || options.target.empty())) {
     throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
+  }
+  if ((options.text || !options.source_model) && !(options.languages.source + options.languages.target).empty()) {
+    throw UsageError(
+        "--source-language and --target-language are for pairs, and for a --vocab-model that has tokens for languages");
   }
   if (options.valid_text && !options.text) {
     throw UsageError("--valid-text goes with --text; pairs are validated by --valid-source and --valid-target");
@@ -415,6 +427,9 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   check(options);
   refuse_to_replace(options);
   std::optional<Vocabulary> const given = given_vocabulary(options);
+  if (given && !options.text) {
+    frame_of(*given, options.languages);  // before the texts are read
+  }
   PendingDirectory directory(options.directory);
   std::vector<Texts> texts = texts_of(options);
   for (Texts& each : texts) {

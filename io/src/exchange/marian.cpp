@@ -13,6 +13,7 @@
 #include "formats/element_bytes.hpp"
 #include "formats/yaml_text.hpp"
 #include "marian_keys.hpp"
+#include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {
 
@@ -220,8 +221,9 @@ ForeignVocabulary read_marian_vocabulary(MarianPlace const& place, json::object 
                                   (place.directory / name).string(), spm));
     }
     std::string const text = bytes;
-    *models.at(side) = yaml_vocabulary(read.files[spm] = required_file(place.directory / spm), text,
-                                       rows_of(config, side), (place.directory / name).string());
+    std::string const model = yaml_vocabulary(read.files[spm] = required_file(place.directory / spm), text,
+                                              rows_of(config, side), (place.directory / name).string());
+    *models.at(side) = with_text_form(model, marian_form(model));
   }
   json::object decoder{
       {"vocabs", json::array{json::string(place.vocabularies[0]), json::string(place.vocabularies[1])}}};

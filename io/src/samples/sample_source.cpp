@@ -169,13 +169,14 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     return;
   }
   pairs_.resize(std::max(pairs_.size(), indices.size()));
+  auto const language = dataset_.source_tokenizer().form().source.language == LanguagePlace::none ? 0 : 1;
   for (std::size_t place = 0; place < indices.size(); ++place) {
     SentencePair& pair = pairs_[place];
     pair.sample = first_number++;
     pair.source.clear();
     if (form_ == PairForm::pairs) {
       dataset_.read(SampleLength::source, indices[place], pair.source);
-      pair.source.insert(pair.source.begin(), tag_.begin(), tag_.end());
+      pair.source.insert(pair.source.begin() + language, tag_.begin(), tag_.end());
     }
     dataset_.read(SampleLength::target, indices[place], pair.target);
   }

@@ -155,6 +155,9 @@ void JsonVocabulary::read_special(json::object const& special) {
       throw DataError(fmt::format("the id of its special piece \"{}\" is missing or not 0 to {}", key, count - 1));
     }
   }
+  if (json::value const* const form = json_member(special, "form")) {
+    text_form = parse_text_form(json::serialize(*form), size);
+  }
 }
 
 void JsonVocabulary::cut_out_added(std::string_view text, Normalizer const& normalize, std::vector<std::int32_t>& ids,

@@ -57,7 +57,7 @@ class JsonVocabulary : public TokenizerModel {
   Piece& set_piece(boost::json::value const& number, std::string const& text);
   void read_added_tokens(boost::json::object const& document, boost::json::object const& special,
                          Normalizer const& normalize);
-  /// Sets `size` and `ids`; the pieces that they name, and those that nothing names, are special.
+  /// Sets `size`, `ids` and `text_form`; the pieces that `ids` name, and those that nothing names, are special.
   void read_special(boost::json::object const& special);
   /// Appends the ids of added tokens; calls `others` for the normalized text between them.
   void cut_out_added(std::string_view text, Normalizer const& normalize, std::vector<std::int32_t>& ids,

@@ -150,6 +150,9 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
   if (mask != ids.unknown) {  // the id of a piece that the model lacks
     ids.mask = mask;
   }
+  if (auto const stored = text_form_of_model(bytes); !stored.empty()) {
+    text_form = parse_text_form(stored, size);
+  }
   for (int32_t id = 0; (id = processor_.PieceToId(sentinel_piece(std::ssize(sentinels)))) != ids.unknown;) {
     sentinels.push_back(id);
   }
@@ -282,6 +285,9 @@ SpecialIds const& Tokenizer::special_ids() const noexcept {
 std::vector<int32_t> const& Tokenizer::sentinels() const noexcept {
   return model_->sentinels;
 }
+TextForm const& Tokenizer::form() const noexcept {
+  return model_->text_form;
+}
 std::string const& Tokenizer::model() const noexcept {
   return model_->bytes;
 }
@@ -294,6 +300,28 @@ bool Vocabulary::joint() const {
     }
   }
   return same;
+}
+
+SideIds Vocabulary::special_ids() const {
+  SideIds ids{source.special_ids(), target.special_ids()};
+  ids.source.language_last = source.form().source.language == LanguagePlace::last;
+  ids.target.language_last = target.form().target.language == LanguagePlace::last;
+  return ids;
+}
+
+SideIds Vocabulary::special_ids_outside_texts() const {
+  SideIds ids = special_ids();
+  auto const allow = [](Tokenizer const& tokenizer, TextForm::Side const& side, SpecialIds& of_side) {
+    auto const has = [&](std::vector<int32_t> const& tokens) {
+      return std::ranges::find(tokens, of_side.begin) != tokens.end();
+    };
+    if (has(side.prefix) || has(tokenizer.form().languages)) {
+      of_side.begin = of_side.end;
+    }
+  };
+  allow(source, source.form().source, ids.source);
+  allow(target, target.form().target, ids.target);
+  return ids;
 }
 
 std::string Vocabulary::digest() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@ struct TokenizerModel {
   std::int32_t size = 0;
   SpecialIds ids;
   std::vector<std::int32_t> sentinels;
+  TextForm text_form;
 };
 
 /// The maximum number of ids of a vocabulary that comes from another system: eight times those of the largest known.

@@ -160,7 +160,7 @@ std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_jso
   auto texts = pieces_of_vocab_json(vocab_json);
   std::vector<std::string> control = {"<s>"};
   for (std::string const& language : languages) {
-    control.push_back(fmt::format("__{}__", language));
+    control.push_back(language.starts_with("__") ? language : fmt::format("__{}__", language));
     texts.push_back(control.back());
   }
   for (auto& text : fillers(std::ssize(texts), rows)) {
@@ -188,6 +188,7 @@ VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t
     }
   }
   auto const special = model.special();
+  model.text_form.clear();
   return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
 }
 

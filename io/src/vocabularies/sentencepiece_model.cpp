@@ -17,7 +17,13 @@ using Type = SentencePiece::Type;
 enum Wire : std::uint32_t { as_varint = 0, as_fixed64 = 1, as_bytes = 2, as_fixed32 = 5 };
 
 // Field numbers of sentencepiece_model.proto.
-enum ModelField : std::uint32_t { model_piece = 1, model_trainer = 2, model_normalizer = 3, model_denormalizer = 5 };
+enum ModelField : std::uint32_t {
+  model_piece = 1,
+  model_trainer = 2,
+  model_normalizer = 3,
+  model_denormalizer = 5,
+  model_text_form = 26724  // from 200 on: ours
+};
 enum NormalizerField : std::uint32_t { character_map = 2 };
 enum PieceField : std::uint32_t { piece_text = 1, piece_score = 2, piece_type = 3 };
 enum TrainerField : std::uint32_t {
@@ -298,6 +304,8 @@ SentencePieceModel SentencePieceModel::parse(std::string_view bytes) {
       model.pieces.push_back(parse_piece(field.message()));
     } else if (field.number == model_trainer) {
       model.trainer_ += field.message();  // a message that comes twice is one with the fields of both
+    } else if (field.number == model_text_form) {
+      model.text_form = field.message();
     } else {
       model.rest_ += field.whole;
     }
@@ -317,7 +325,17 @@ std::string SentencePieceModel::serialize() const {
   if (!trainer_.empty()) {
     put_bytes(out, model_trainer, trainer_);
   }
-  return out + rest_;
+  out += rest_;
+  if (!text_form.empty()) {
+    put_bytes(out, model_text_form, text_form);
+  }
+  return out;
+}
+
+std::string_view text_form_of_model(std::string_view bytes) {
+  std::string_view found;
+  for_each_field(bytes, [&](Field const& field) { found = field.number == model_text_form ? field.message() : found; });
+  return found;
 }
 
 SpecialPieces SentencePieceModel::special() const {

@@ -15,6 +15,7 @@
 
 #include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
+#include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {
 
@@ -257,6 +258,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
     for (std::string* const model : {&read.source_model, &read.target_model}) {
       *model = is_json(*model) ? *model : with_added_tokens(*model, added_tokens(read.files, false));
       *model = with_start_token(*model, config);
+    }
+    TextForm const form = foreign_form(family, config, read.files, read.target_model);
+    for (std::string* const model : {&read.source_model, &read.target_model}) {
+      *model = with_text_form(*model, form);
     }
   } catch (DataError const&) {
     throw;

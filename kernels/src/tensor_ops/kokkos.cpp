@@ -81,6 +81,21 @@ struct KokkosTensorOps {
   }
 
   template <class Element>
+  static void scale(Execution& execution, Tensor const& tensor, double value) {
+    using Real = ArithmeticType<Element>;
+    auto const targets = kernels::rows_of<Element>(tensor);
+    auto const factor = static_cast<Real>(value);
+    for_each_piece(
+        execution, "heddle::scale", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+          Element* const target = targets[row];
+          Real const by = factor;
+          for (Index j = begin; j < end; ++j) {
+            target[j] = kernels::narrow_again<Element>(kernels::wide<Real>(target[j]) * by);
+          }
+        });
+  }
+
+  template <class Element>
   static void add(Execution& execution, Tensor const& into, Tensor const& from) {
     using Sum = ArithmeticType<Element>;
     auto const sources = kernels::rows_of<Element>(from);

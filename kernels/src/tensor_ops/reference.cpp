@@ -28,6 +28,18 @@ struct ReferenceTensorOps {
   }
 
   template <class Element>
+  static void scale(Execution& execution, Tensor const& tensor, double factor) {
+    auto const target = kernels::rows_of<Element>(tensor);
+    kernels::Extents const extents(tensor);
+    kernels::for_each(
+        execution, "heddle::reference_scale", extents.rows, KOKKOS_LAMBDA(std::int64_t row) {
+          for (std::int64_t j = 0; j < extents.columns; ++j) {
+            target[row][j] = kernels::narrow<Element>(wide(target[row][j]) * factor);
+          }
+        });
+  }
+
+  template <class Element>
   static void add(Execution& execution, Tensor const& into, Tensor const& from) {
     auto const source = kernels::rows_of<Element>(from);
     auto const target = kernels::rows_of<Element>(into);

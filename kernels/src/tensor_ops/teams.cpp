@@ -30,6 +30,21 @@ struct TeamTensorOps {
   }
 
   template <class Element, class Real = ArithmeticType<Element>>
+  static void scale(Execution& execution, Tensor const& tensor, double value) {
+    auto const targets = kernels::rows_of<Element>(tensor);
+    auto const factor = static_cast<Real>(value);
+    Extents const extents(tensor);
+    kernels::for_each_group(
+        execution, "scale", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+          auto scaled = at.template load<Real>(targets[row]);
+          for (int i = 0; i < group_columns; ++i) {
+            scaled[i] *= factor;
+          }
+          at.store(scaled, targets[row]);
+        });
+  }
+
+  template <class Element, class Real = ArithmeticType<Element>>
   static void add(Execution& execution, Tensor const& into, Tensor const& from) {
     auto const sources = kernels::rows_of<Element>(from);
     auto const targets = kernels::rows_of<Element>(into);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <heddle/core/generation/generation.hpp>
@@ -31,6 +32,7 @@ struct SampleOptions {
   std::int64_t max_length = 16;
   bool prompts = false;                                  ///< a decoder-only model, which continues its sources
   bool encoder = false;                                  ///< an encoder-only model
+  std::uint64_t seed = 5;                                ///< of the weights
   std::pair<std::string, OptionValue> self_attention{};  ///< an option of the decoder's
 };
 
@@ -64,12 +66,23 @@ class Sample {
         LayerSpec{"", Side::source, config_, options.dtype, {registries_.kernels, choices}, parallel_, parameters_},
         registries_.layers, VocabularySizes{options.vocabulary, options.vocabulary, false});
     parameters_.allocate(options.dtype);
-    parameters_.initialize(5);
+    parameters_.initialize(options.seed);
     options.dtype == DType::float64 ? sharpen<double>() : sharpen<float>();
   }
 
   std::vector<std::vector<Hypothesis>> generate(std::vector<Tokens> const& sources, GenerationOptions const& options) {
     auto results = heddle::generate(execution_, arena_, {*model_, ids, config_.max_length}, sources, options);
+    EXPECT_EQ(arena_.mark(), 0U);
+    return results;
+  }
+
+  Model const& model() const { return *model_; }
+  GenerationModel generation_model() const { return {*model_, ids, config_.max_length}; }
+  /// With a model of generation_model() that was changed.
+  std::vector<std::vector<Hypothesis>> generate(GenerationModel const& model, std::vector<Tokens> const& sources,
+                                                GenerationOptions const& options,
+                                                std::vector<Tokens> const& starts = {}) {
+    auto results = heddle::generate(execution_, arena_, model, sources, options, starts);
     EXPECT_EQ(arena_.mark(), 0U);
     return results;
   }
@@ -101,10 +114,11 @@ class Sample {
     return results;
   }
 
-  /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too.
-  std::vector<double> next_token(Tokens const& source, Tokens const& prefix) {
+  /// log p(next token | source, prefix), from a forward pass over the whole prefix, which training makes, too. The
+  /// target starts from the token `begin`.
+  std::vector<double> next_token(Tokens const& source, Tokens const& prefix, std::int32_t begin = ids.target.begin) {
     ArenaScope const scope(arena_);
-    Pack const pack = pack_of(source, prefix);
+    Pack const pack = pack_of(source, prefix, begin);
     LayerContext context{execution_, arena_, pack};
     Tensor const logits = model_->logits(context);
     auto row = to_host<double>(logits.rows(logits.dim(0) - 1, 1));
@@ -121,12 +135,14 @@ class Sample {
   std::int32_t vocabulary() const { return static_cast<std::int32_t>(options_.vocabulary); }
 
  private:
-  Pack pack_of(Tokens const& source, Tokens const& prefix) const {
+  Pack pack_of(Tokens const& source, Tokens const& prefix, std::int32_t begin) const {
     SentencePair const pair{0, source, prefix};
     if (!options_.prompts) {
-      return make_pack({&pair, 1}, ids);
+      SideIds of_pack = ids;
+      of_pack.target.begin = begin;
+      return make_pack({&pair, 1}, of_pack);
     }
-    TokenSequence sequence{0, {ids.target.begin}, {}, static_cast<std::int32_t>(source.size() + 1)};
+    TokenSequence sequence{0, {begin}, {}, static_cast<std::int32_t>(source.size() + 1)};
     sequence.input.insert(sequence.input.end(), source.begin(), source.end());
     sequence.input.insert(sequence.input.end(), prefix.begin(), prefix.end());
     sequence.output.assign(sequence.input.size(), -1);
@@ -154,6 +170,82 @@ class Sample {
   Arena arena_;
   Execution execution_{{}, scratch_};
 };
+
+inline double score(double log_probability, std::size_t tokens, double penalty) {
+  return log_probability / std::pow(static_cast<double>(tokens + 1), penalty);
+}
+
+inline void sort_by_score(std::vector<Hypothesis>& hypotheses) {
+  std::stable_sort(hypotheses.begin(), hypotheses.end(),
+                   [](Hypothesis const& a, Hypothesis const& b) { return a.score > b.score; });
+}
+
+/// The log-probabilities of all tokens after a hypothesis's; -infinity for one that must not be generated.
+using NextToken = std::function<std::vector<double>(Tokens const&)>;
+
+/// Greedy search by its definition.
+inline std::vector<Hypothesis> naive_greedy_search(NextToken const& next_token, GenerationOptions const& options) {
+  Hypothesis found;
+  while (true) {
+    auto const next = next_token(found.tokens);
+    auto const best = std::ssize(found.tokens) == options.max_length
+                          ? end_id
+                          : static_cast<std::int32_t>(std::max_element(next.begin(), next.end()) - next.begin());
+    found.log_probability += next[static_cast<std::size_t>(best)];
+    if (best == end_id) {
+      found.score = score(found.log_probability, found.tokens.size(), options.length_penalty);
+      return {found};
+    }
+    found.tokens.push_back(best);
+  }
+}
+
+/// The documented search for one sentence, without caches, batches or early stopping by a bound.
+inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, GenerationOptions const& options) {
+  std::vector<Hypothesis> live{{}};
+  std::vector<Hypothesis> finished;
+  auto const beam_size = static_cast<std::size_t>(options.beam_size);
+  auto const done = [&] {
+    sort_by_score(finished);
+    return finished.size() >= beam_size &&
+           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty) <=
+               finished[static_cast<std::size_t>(options.n_best) - 1].score;
+  };
+  for (std::int64_t time = 0; !live.empty() && !done(); ++time) {
+    std::vector<Hypothesis> extensions;
+    for (Hypothesis const& parent : live) {
+      auto const next = next_token(parent.tokens);
+      for (std::int32_t token = 0; token < std::ssize(next); ++token) {
+        double const log_probability = next[static_cast<std::size_t>(token)];
+        if (!std::isfinite(log_probability) || (time == options.max_length && token != end_id)) {
+          continue;
+        }
+        Hypothesis child = parent;
+        child.tokens.push_back(token);
+        child.log_probability += log_probability;
+        extensions.push_back(child);
+      }
+    }
+    std::stable_sort(extensions.begin(), extensions.end(),
+                     [](Hypothesis const& a, Hypothesis const& b) { return a.log_probability > b.log_probability; });
+    live.clear();
+    for (std::size_t rank = 0; rank < extensions.size(); ++rank) {
+      Hypothesis& child = extensions[rank];
+      if (child.tokens.back() != end_id) {
+        if (live.size() < beam_size) {
+          live.push_back(child);
+        }
+      } else if (rank < beam_size) {
+        child.tokens.pop_back();
+        child.score = score(child.log_probability, child.tokens.size(), options.length_penalty);
+        finished.push_back(child);
+      }
+    }
+  }
+  sort_by_score(finished);
+  finished.resize(std::min(finished.size(), static_cast<std::size_t>(options.n_best)));
+  return finished;
+}
 
 inline std::vector<Tokens> sample_sources() {
   return {{4, 5, 6}, {}, {7}, {3, 8, 8, 5, 4, 6, 3}, {6, 6}, {4, 5, 7, 7}};

@@ -14,88 +14,20 @@ namespace {
 
 using namespace generation_sample;
 
-double score(double log_probability, std::size_t tokens, double penalty) {
-  return log_probability / std::pow(static_cast<double>(tokens + 1), penalty);
-}
-
-void sort_by_score(std::vector<Hypothesis>& hypotheses) {
-  std::stable_sort(hypotheses.begin(), hypotheses.end(),
-                   [](Hypothesis const& a, Hypothesis const& b) { return a.score > b.score; });
-}
-
-/// The documented search for one sentence, without caches, batches or early stopping by a bound.
-std::vector<Hypothesis> naive_beam_search(Sample& sample, Tokens const& source, GenerationOptions const& options) {
-  std::vector<Hypothesis> live{{}};
-  std::vector<Hypothesis> finished;
-  auto const beam_size = static_cast<std::size_t>(options.beam_size);
-  auto const done = [&] {
-    sort_by_score(finished);
-    return finished.size() >= beam_size &&
-           score(live.front().log_probability, live.front().tokens.size(), options.length_penalty) <=
-               finished[static_cast<std::size_t>(options.n_best) - 1].score;
-  };
-  for (std::int64_t time = 0; !live.empty() && !done(); ++time) {
-    std::vector<Hypothesis> extensions;
-    for (Hypothesis const& parent : live) {
-      auto const next = sample.next_token(source, parent.tokens);
-      for (std::int32_t token = 0; token < sample.vocabulary(); ++token) {
-        if (time == options.max_length && token != end_id) {
-          continue;
-        }
-        Hypothesis child = parent;
-        child.tokens.push_back(token);
-        child.log_probability += next[static_cast<std::size_t>(token)];
-        extensions.push_back(child);
-      }
-    }
-    std::stable_sort(extensions.begin(), extensions.end(),
-                     [](Hypothesis const& a, Hypothesis const& b) { return a.log_probability > b.log_probability; });
-    live.clear();
-    for (std::size_t rank = 0; rank < extensions.size(); ++rank) {
-      Hypothesis& child = extensions[rank];
-      if (child.tokens.back() != end_id) {
-        if (live.size() < beam_size) {
-          live.push_back(child);
-        }
-      } else if (rank < beam_size) {
-        child.tokens.pop_back();
-        child.score = score(child.log_probability, child.tokens.size(), options.length_penalty);
-        finished.push_back(child);
-      }
-    }
-  }
-  sort_by_score(finished);
-  finished.resize(std::min(finished.size(), static_cast<std::size_t>(options.n_best)));
-  return finished;
-}
-
 class GenerationTest : public testing::TestWithParam<SampleOptions> {
  protected:
   Sample sample_{GetParam()};
 };
 
 TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
-  constexpr std::size_t longest = 11;
-  auto const sources = sample_sources();
   // A penalty under which a longer hypothesis may score better than the one that the likeliest end token ends.
-  double const penalty = 1;
-  auto const results = sample_.generate(sources, {.max_length = longest, .length_penalty = penalty});
+  GenerationOptions const options{.max_length = 11, .length_penalty = 1};
+  auto const sources = sample_sources();
+  auto const results = sample_.generate(sources, options);
   for (std::size_t index = 0; index < sources.size(); ++index) {
     SCOPED_TRACE("sentence " + std::to_string(index));
-    Tokens tokens;
-    double log_probability = 0;
-    while (true) {
-      auto const next = sample_.next_token(sources[index], tokens);
-      auto const best = tokens.size() == longest
-                            ? end_id
-                            : static_cast<std::int32_t>(std::max_element(next.begin(), next.end()) - next.begin());
-      log_probability += next[static_cast<std::size_t>(best)];
-      if (best == end_id) {
-        break;
-      }
-      tokens.push_back(best);
-    }
-    expect_same(results[index], {{tokens, log_probability, score(log_probability, tokens.size(), penalty)}}, 1e-9);
+    auto const next = [&](Tokens const& tokens) { return sample_.next_token(sources[index], tokens); };
+    expect_same(results[index], naive_greedy_search(next, options), 1e-9);
   }
 }
 
@@ -108,7 +40,8 @@ TEST_P(GenerationTest, CachedBatchedBeamsAreTheNaiveOnes) {
     auto const results = sample_.generate(sources, options);
     for (std::size_t index = 0; index < sources.size(); ++index) {
       SCOPED_TRACE("beam " + std::to_string(beam_size) + ", sentence " + std::to_string(index));
-      expect_same(results[index], naive_beam_search(sample_, sources[index], options), 1e-9);
+      auto const next = [&](Tokens const& tokens) { return sample_.next_token(sources[index], tokens); };
+      expect_same(results[index], naive_beam_search(next, options), 1e-9);
     }
   }
 }

@@ -208,6 +208,7 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
    public:
     bool supports(TensorOpsProblem const&) const override { return true; }
     void fill(Execution&, Tensor const&, double) override {}
+    void scale(Execution&, Tensor const&, double) override {}
     void add(Execution&, Tensor const&, Tensor const&) override {}
     void copy(Execution&, Tensor const&, Tensor const&) override {}
     void add_column_sums(Execution&, Tensor const&, Tensor const&) override {}

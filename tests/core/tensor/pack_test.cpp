@@ -35,6 +35,20 @@ TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
   EXPECT_EQ(ids.of(Side::target).end, 3);
 }
 
+TEST(PackTest, ALanguageMayStandBehindTheEndTokenAndBeginATarget) {
+  SideIds last = ids;
+  last.source.language_last = last.target.language_last = true;
+  std::vector<SentencePair> const pairs{{0, {9, 5, 6}, {8, 7}}, {1, {9}, {8}}};
+  Pack const pack = make_pack(pairs, last);
+  EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 9, 2, 9));
+  EXPECT_THAT(host(pack.target_input.id), ElementsAre(8, 7, 3, 8, 3));
+  EXPECT_THAT(host(pack.target_output.id), ElementsAre(7, 3, 8, 3, 8));
+  EXPECT_THAT(host(pack.source_rows.sequences.length), ElementsAre(4, 2));
+  EXPECT_THAT(host(pack.target_rows.sequences.length), ElementsAre(3, 2));
+  std::vector<std::vector<std::int32_t>> const sources{{9, 5}, {}};
+  EXPECT_THAT(host(make_source_pack(sources, last.source).source.id), ElementsAre(5, 2, 9, 2));
+}
+
 TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
   PackTokens tokens;
   fill_tokens(tokens, std::vector<SentencePair>{{0, {5, 6}, {7}}, {1, {8}, {9}}}, ids);

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text.hpp>
+#include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>
 
 #include "read_lines.hpp"
@@ -75,6 +77,28 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   EXPECT_EQ(report.train.tokens[0], dataset.tokens(SampleLength::source));
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
   EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
+}
+
+TEST_F(PrepareTest, PutsTheLanguagesOfAnImportedVocabularyBesideTexts) {
+  std::filesystem::path const model = std::filesystem::path(HEDDLE_TEST_DATA) / "exchange" / "nllb";
+  auto const read = read_vocabulary(family_named("m2m_100"),
+                                    boost::json::parse(test::read_whole(model / "config.json")).as_object(), model);
+  options_.source_model = inputs_.write("imported.model", read.source_model);
+  EXPECT_THAT(failure(), HasSubstr("--source-language is missing"));
+  options_.languages = {"eng_Latn", "deu_Latn"};
+  run();
+  Dataset const dataset = Dataset::open(options_.directory / "train.h5");
+  Tokenizer const& tokenizer = dataset.source_tokenizer();
+  auto const german = read_lines(options_.target);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    auto const target = dataset.target(i);
+    EXPECT_EQ(tokenizer.piece(dataset.source(i).front()), "eng_Latn");
+    EXPECT_EQ(tokenizer.piece(target.front()), "deu_Latn");
+    EXPECT_EQ(std::vector(target.begin() + 1, target.end()), tokenizer.encode(german[static_cast<std::size_t>(i)]));
+  }
+  options_.overwrite = true;
+  options_.max_length = 1;
+  EXPECT_THAT(message_of<Error>([&] { run(); }), HasSubstr("longer than 1 tokens"));
 }
 
 TEST_F(PrepareTest, WritesTheSameBytesAgain) {

@@ -132,8 +132,9 @@ Pack ModelView::make_pack_of(std::vector<Sentence> const& sentences) const {
     pairs.push_back({number, sentence.source, sentence.target});
     sequences.push_back(sequence_of(sentence, number));
   }
-  return has_source() ? make_pack(pairs, model_->vocabulary().special_ids())
-                      : make_sequence_pack(sequences, description_.stacks.front().side);
+  SideIds ids = model_->vocabulary().special_ids();
+  ids.source.language_last = ids.target.language_last = false;  // the sentences have no languages
+  return has_source() ? make_pack(pairs, ids) : make_sequence_pack(sequences, description_.stacks.front().side);
 }
 
 boost::json::array ModelView::pieces(Sentence const& sentence, Side side) const {

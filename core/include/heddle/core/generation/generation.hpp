@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/generation/limits.hpp>
 #include <heddle/core/model/model.hpp>
 #include <memory>
 #include <span>
@@ -8,11 +9,23 @@
 
 namespace heddle {
 
+/// A model of an ensemble, and its share of the ensemble's log-probabilities.
+struct WeightedModel {
+  Model const* model = nullptr;
+  double weight = 0;
+};
+
 /// A model for generation, its vocabularies' special ids and the longest sequence that it was built for.
 struct GenerationModel {
   Model const& model;
   SideIds ids;
   std::int64_t max_length = 0;  ///< model.max_length of the configuration: tokens, with the end token
+  GenerationLimits limits = {};
+  /// Models with the same vocabularies that generate together with `model`: an ensemble. In place of the
+  /// log-probabilities of a model's tokens there are the weighted sums of all models' (as in Marian, Junczys-Dowmunt et
+  /// al. 2018). The weights of all are above 0 and sum to 1.
+  std::vector<WeightedModel> others = {};
+  double weight = 1;
 };
 
 /// Drawing of tokens in place of beam search: from the probabilities to the power 1 / temperature, of the top_k
@@ -88,8 +101,9 @@ struct Generated {
 /// then by token id. With beam_size 1 this is greedy decoding, whatever the length_penalty: the likeliest token at each
 /// step, up to the first end token among them.
 ///
-/// A decoder-only model has prompts in place of sources, in the target's vocabulary: every hypothesis starts with its
-/// prompt, which is read in one step, and tokens, probabilities, lengths and max_length are those of the continuation.
+/// A target may start with other tokens than the begin token: another one, and tokens that are forced. A decoder-only
+/// model has prompts in place of sources, in the target's vocabulary: every hypothesis starts with its prompt. These
+/// are read in one step, and tokens, probabilities, lengths and max_length are those of the continuation.
 ///
 /// With sampling a source has one hypothesis, which draws a token at each step until it draws the end token.
 ///
@@ -98,16 +112,18 @@ struct Generated {
 /// new sources.
 class Generation {
  public:
-  /// Throws UsageError for impossible options, and ConfigError for a model that cannot generate
-  /// (ModelDescription::no_generation_reason).
+  /// Throws UsageError for impossible options, and for limits that leave no token or name one that there is not;
+  /// ConfigError for a model that cannot generate (ModelDescription::no_generation_reason), and for an ensemble of
+  /// models that differ in their vocabularies or of which only some have an encoder output.
   Generation(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options);
   ~Generation();
   Generation(Generation const&) = delete;
   Generation& operator=(Generation const&) = delete;
 
-  /// Adds a source, which waits until it may enter. The number names its result and its random numbers. Throws
-  /// DataError if it has more than model max_length - 1 tokens.
-  void add(std::int64_t number, std::vector<std::int32_t> source);
+  /// Adds a source, which waits until it may enter. The number names its result and its random numbers. `start` is what
+  /// its target starts with; empty: the begin token. Throws DataError if the source has more than model max_length - 1
+  /// tokens, or the start more than max_length.
+  void add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start = {});
   /// Whether more sources should be added before the next step, if there are any.
   bool has_room() const;
   /// Whether no source waits or is live.
@@ -121,9 +137,11 @@ class Generation {
   std::unique_ptr<Search> search_;
 };
 
-/// The hypotheses of each source, whose number is its index, by a Generation. Throws as that does.
+/// The hypotheses of each source, whose number is its index, by a Generation. `starts` are what the targets start with;
+/// empty: the begin token for each. Throws as that does.
 std::vector<std::vector<Hypothesis>> generate(Execution& execution, Arena& arena, GenerationModel const& model,
                                               std::span<std::vector<std::int32_t> const> sources,
-                                              GenerationOptions const& options);
+                                              GenerationOptions const& options,
+                                              std::span<std::vector<std::int32_t> const> starts = {});
 
 }  // namespace heddle

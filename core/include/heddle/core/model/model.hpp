@@ -73,6 +73,7 @@ class Model {
   std::int64_t first_logit() const { return parts_.back().first_logit(); }
   /// Ranks the logits that decode gives.
   TokenRanking& token_ranking() const { return *token_ranking_; }
+  TensorOps& tensor_ops() const { return *tensor_ops_; }
   Communicator const& pipeline() const { return pipeline_; }
   Communicator const& tensor() const { return tensor_; }
 

@@ -32,6 +32,8 @@ class TensorOps : public Operation<TensorOpsProblem> {
   static std::shared_ptr<TensorOps> observed(ObservedSelection<TensorOps> selection);
   /// tensor = value everywhere; rows may be strided.
   virtual void fill(Execution& execution, Tensor const& tensor, double value) = 0;
+  /// tensor *= factor; rows may be strided.
+  virtual void scale(Execution& execution, Tensor const& tensor, double factor) = 0;
   /// into += from, same shape; rows of both may be strided.
   virtual void add(Execution& execution, Tensor const& into, Tensor const& from) = 0;
   /// to = from, same shape; rows of both may be strided; the dtypes may be any two floating-point ones.
@@ -81,6 +83,10 @@ class TensorOpsFrontEnd final : public TensorOps {
   void fill(Execution& execution, Tensor const& tensor, double value) override {
     kernels::with_floating(
         tensor.dtype(), [&]<class Element>(Element) { Functions::template fill<Element>(execution, tensor, value); });
+  }
+  void scale(Execution& execution, Tensor const& tensor, double factor) override {
+    kernels::with_floating(
+        tensor.dtype(), [&]<class Element>(Element) { Functions::template scale<Element>(execution, tensor, factor); });
   }
   void add(Execution& execution, Tensor const& into, Tensor const& from) override {
     require_same_shape(from, into, "add");

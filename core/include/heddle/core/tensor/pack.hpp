@@ -87,6 +87,9 @@ struct SpecialIds {
   std::int32_t unknown = absent;
   std::int32_t padding = absent;
   std::int32_t mask = absent;
+  /// The first token of every text is its language: it stands behind the end token, and a decoder starts from it in
+  /// place of the begin token (mBART, Liu et al. 2020).
+  bool language_last = false;
 
   bool operator==(SpecialIds const&) const = default;
 };
@@ -139,7 +142,8 @@ struct PackTokens {
 };
 
 /// Takes sentence pairs: sources get the source's end token; targets begin with the target's start token and end with
-/// its end token. Throws Error where one of these tokens is absent.
+/// its end token. With SpecialIds::language_last a side's first token comes behind its end token instead, and a target
+/// begins with it. Throws Error where one of these tokens is absent.
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
 /// Takes sequences of one side, for a decoder-only (target) or encoder-only (source) model.
 /// Throws Error for unequal numbers of inputs and outputs, or for a prefix that is longer than its sequence.
@@ -164,8 +168,8 @@ Pack make_pack(PackTokens const& tokens, GroupMember split = {}, PackMemory* mem
 Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 
-/// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's.
-/// Throws as make_pack does.
+/// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's, as
+/// fill_tokens adds it. Throws as make_pack does.
 Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids,
                       PackMemory* memory = nullptr);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/text/text.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@ struct PrepareOptions {
   std::optional<std::filesystem::path> source_model;  ///< an existing vocabulary instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
 
+  Languages languages = {};  ///< of pairs, where the vocabulary has tokens for languages: these are put beside the text
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: such a line or pair is left out
   int64_t samples_per_file = 0;                  ///< max samples in a file of the training dataset; 0: all in one

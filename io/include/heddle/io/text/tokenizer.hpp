@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/text/text.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -63,6 +64,7 @@ class Tokenizer {
   SpecialIds const& special_ids() const noexcept;
   /// The ids of the pieces <extra_id_0>, <extra_id_1>, … that the vocabulary has.
   std::vector<int32_t> const& sentinels() const noexcept;
+  TextForm const& form() const noexcept;
 
   /// The bytes that it was made from; SentencePiece's own tools read those of its models.
   std::string const& model() const noexcept;
@@ -79,7 +81,9 @@ struct Vocabulary {
 
   /// Each id is the same piece on both sides. The models may differ in which pieces they read from a text.
   bool joint() const;
-  SideIds special_ids() const { return {source.special_ids(), target.special_ids()}; }
+  SideIds special_ids() const;
+  /// Special ids without those that texts of a dataset have: a begin token that is a text's language.
+  SideIds special_ids_outside_texts() const;
 
   /// The vocabulary's digest: SHA-256 (hexadecimal) of the two models' SHA-256 (hexadecimal), source first.
   std::string digest() const;

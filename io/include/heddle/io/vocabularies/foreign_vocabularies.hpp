@@ -49,7 +49,7 @@ std::string vocabulary_by_text(std::string_view model, std::vector<std::string> 
 std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
                                                       std::string_view vocab_json);
 
-/// M2M100: vocab.json by text, then the languages ("en" as __en__).
+/// M2M100: vocab.json by text, then the languages ("en" or "__en__", as __en__).
 std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,
                               std::vector<std::string> const& languages, std::int64_t rows = 0);
 

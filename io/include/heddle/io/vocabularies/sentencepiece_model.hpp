@@ -42,6 +42,7 @@ class SentencePieceModel {
   bool bpe() const;
 
   std::vector<SentencePiece> pieces;
+  std::string text_form;  ///< TextForm as JSON, in a field that SentencePiece has no name for; empty: none
 
  private:
   friend std::string serialize_with_ids(SentencePieceModel, std::vector<SentencePiece>, SpecialPieces const&);
@@ -53,6 +54,8 @@ class SentencePieceModel {
 /// Throws DataError for bytes that are not a SentencePiece model, and for one whose maps of characters lead out of
 /// themselves, which SentencePiece follows without a check.
 void require_sound_normalizers(std::string_view bytes);
+/// SentencePieceModel::text_form of a model's bytes, of which its pieces are not read. Throws as parse does.
+std::string_view text_form_of_model(std::string_view bytes);
 
 /// A model whose piece indices are the ids of another system: `pieces` in the order of these ids. Texts are segmented
 /// as by `model`: this depends on scores and types, not on indices. An empty `special.padding` means none.

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/core/base/enumerations.hpp>
+#include <heddle/core/generation/limits.hpp>
+#include <heddle/core/tensor/pack.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// The place of a text's language token.
+enum class LanguagePlace : std::uint8_t {
+  none,
+  first,     ///< in front of the text's tokens (NLLB, mBART-50, M2M100)
+  last,      ///< behind the end token, and a decoder starts from it (mBART)
+  of_target  ///< a source has the target's language in front (OPUS-MT)
+};
+template <>
+inline constexpr std::array<std::string_view, 4> value_names<LanguagePlace>{"none", "first", "last", "of_target"};
+
+/// The tokens that a vocabulary's models have beside a text's own tokens and the begin and end token, and the tokens
+/// that they do not generate. It is a part of the vocabulary, and so comes with it into datasets and checkpoints. That
+/// of a vocabulary that was made here is empty.
+struct TextForm {
+  struct Side {
+    LanguagePlace language = LanguagePlace::none;
+    std::int32_t default_language = SpecialIds::absent;  ///< where a user names none
+    std::vector<std::int32_t> prefix = {};               ///< in front of every text (BART: <s>)
+
+    bool operator==(Side const&) const = default;
+  };
+  Side source = {}, target = {};
+  std::vector<std::int32_t> languages = {};
+  std::vector<std::int32_t> forced = {};  ///< a target that is generated has them behind its start token
+  std::vector<std::vector<std::int32_t>> suppressed = {};  ///< as in GenerationLimits
+  std::vector<std::int32_t> suppressed_first = {};
+
+  bool empty() const { return *this == TextForm(); }
+  bool operator==(TextForm const&) const = default;
+};
+
+/// A form as JSON, and back. Throws DataError for a text that is no form of a vocabulary of `size` tokens.
+std::string to_json(TextForm const& form);
+TextForm parse_text_form(std::string_view json, std::int32_t size);
+
+struct Vocabulary;
+
+/// The languages of a source and its target by the names of their tokens; "" is the vocabulary's default. "en" also
+/// stands for __en__ and >>en<<.
+struct Languages {
+  std::string source, target;
+};
+
+/// The tokens around texts in these languages.
+struct TextFrame {
+  std::vector<std::int32_t> source = {};  ///< in front of a source's tokens
+  std::vector<std::int32_t> target = {};  ///< in front of those of a target to learn from
+  std::vector<std::int32_t> start = {};   ///< what a target starts with that is generated
+};
+/// Throws UsageError, which lists the languages, for one that the vocabulary lacks, for one that is missing, and where
+/// the vocabulary has none.
+TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages);
+/// TextFrame::start of the languages that a target of a dataset has.
+std::vector<std::int32_t> start_of(Vocabulary const& vocabulary, std::vector<std::int32_t> const& target);
+/// The tokens that a vocabulary's models do not generate.
+GenerationLimits limits_of(Vocabulary const& vocabulary);
+
+}  // namespace heddle

@@ -1,0 +1,225 @@
+#include "foreign_forms.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <regex>
+
+#include "text/bounded_json.hpp"
+#include "text/tokenizer_model.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+using Files = std::map<std::string, std::string>;
+using Ids = std::vector<std::int32_t>;
+
+/// The places of languages by the start of the tokenizer's class: the first that fits.
+struct ClassPlaces {
+  std::string_view start;
+  LanguagePlace source, target;
+};
+constexpr std::array class_places{ClassPlaces{"MBart50", LanguagePlace::first, LanguagePlace::first},
+                                  ClassPlaces{"MBart", LanguagePlace::last, LanguagePlace::last},
+                                  ClassPlaces{"Nllb", LanguagePlace::first, LanguagePlace::first},
+                                  ClassPlaces{"M2M100", LanguagePlace::first, LanguagePlace::first},
+                                  ClassPlaces{"Marian", LanguagePlace::of_target, LanguagePlace::none}};
+
+/// A language among the control pieces of a vocabulary: "eng_Latn", "en_XX", "__en__", ">>en<<".
+struct Language {
+  std::string name;
+  std::int32_t id;
+};
+
+std::vector<Language> languages_of(std::string const& model) {
+  static std::regex const form(R"([a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]+__|>>.+<<)");
+  std::vector<Language> languages;
+  if (is_json(model)) {
+    return languages;
+  }
+  std::int32_t id = 0;
+  for (SentencePiece const& piece : SentencePieceModel::parse(model).pieces) {
+    bool const control = piece.type == SentencePiece::Type::control;
+    if (control && piece.text == end_of_ids_piece) {
+      break;
+    }
+    if (control && std::regex_match(piece.text, form)) {
+      languages.push_back({piece.text, id});
+    }
+    ++id;
+  }
+  return languages;
+}
+
+json::object settings_in(Files const& files, char const* name) {
+  auto const found = files.find(name);
+  return found == files.end() ? json::object() : parse_bounded_json(found->second, name).as_object();
+}
+
+std::string text_at(json::object const& object, char const* key) {
+  json::value const* const found = find_key(object, key);
+  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
+}
+
+/// The tokenizer's class, or that of the models where the files name none.
+std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
+  for (json::object const& each : {settings_in(files, "tokenizer_config.json"), config}) {
+    if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
+      return name;
+    }
+  }
+  std::string_view const type = family.model_type;
+  return type == "mbart"     ? "MBart"
+         : type == "marian"  ? "Marian"
+         : type == "bart"    ? "Bart"
+         : type != "m2m_100" ? ""
+                             : (files.contains("vocab.json") ? "M2M100" : "Nllb");
+}
+
+/// The special tokens that a post-processor of tokenizer.json puts in front of a text.
+Ids prefix_of(json::value const& processor) {
+  std::string const type = json::value_to<std::string>(processor.at("type"));
+  Ids prefix;
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    prefix.push_back(json::value_to<std::int32_t>(processor.at("cls").at(1)));
+  } else if (type == "Sequence") {
+    for (json::value const& each : processor.at("processors").as_array()) {
+      Ids const more = prefix_of(each);
+      prefix.insert(prefix.end(), more.begin(), more.end());
+    }
+  } else if (type == "TemplateProcessing") {
+    for (json::value const& each : processor.at("single").as_array()) {
+      json::value const* const token = each.as_object().if_contains("SpecialToken");
+      if (token == nullptr) {
+        break;
+      }
+      auto const name = json::value_to<std::string>(token->at("id"));
+      Ids const more = json::value_to<Ids>(processor.at("special_tokens").as_object().at(name).at("ids"));
+      prefix.insert(prefix.end(), more.begin(), more.end());
+    }
+  }
+  return prefix;
+}
+
+Ids prefix_of(std::string const& tokenizer, json::object const& config, Files const& files) {
+  if (files.contains("tokenizer.json")) {
+    json::object const whole = settings_in(files, "tokenizer.json");
+    json::value const* const processor = find_key(whole, "post_processor");
+    return processor == nullptr ? Ids() : prefix_of(*processor);
+  }
+  json::value const* const begin = find_key(config, "bos_token_id");
+  bool const puts_begin = tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta");
+  return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
+}
+
+void set_languages(TextForm& form, std::vector<Language> const& languages, ClassPlaces const& places) {
+  form.source.language = places.source;
+  form.target.language = places.target;
+  for (Language const& language : languages) {
+    form.languages.push_back(language.id);
+  }
+}
+
+void set_default_languages(TextForm& form, std::vector<Language> const& languages, json::object const& tokenizer,
+                           json::object const& config) {
+  for (auto const& [key, side] : {std::pair("src_lang", &form.source), {"tgt_lang", &form.target}}) {
+    std::string const name = text_at(tokenizer, key);
+    auto const found = std::ranges::find_if(languages, [&](Language const& language) {
+      return language.name == name || language.name == fmt::format("__{}__", name);
+    });
+    if (found != languages.end() && side->language != LanguagePlace::none) {
+      side->default_language = found->id;
+    }
+  }
+  // A fine-tuned mBART for one language starts from it.
+  json::value const* const start = find_key(config, "decoder_start_token_id");
+  if (form.target.language == LanguagePlace::last && start != nullptr) {
+    auto const id = json::value_to<std::int32_t>(*start);
+    form.target.default_language =
+        std::ranges::find(form.languages, id) != form.languages.end() ? id : form.target.default_language;
+  }
+}
+
+/// Sets the tokens that `generate` of transformers forces and leaves out.
+void set_generation(TextForm& form, json::object const& generation) {
+  if (json::value const* const forced = find_key(generation, "forced_bos_token_id")) {
+    auto const id = json::value_to<std::int32_t>(*forced);
+    if (form.target.language == LanguagePlace::first && std::ranges::find(form.languages, id) != form.languages.end()) {
+      form.target.default_language = id;
+    } else if (form.target.language == LanguagePlace::none) {
+      form.forced = {id};
+    }
+  }
+  if (json::value const* const words = find_key(generation, "bad_words_ids")) {
+    form.suppressed = json::value_to<std::vector<Ids>>(*words);
+  }
+  if (json::value const* const tokens = find_key(generation, "suppress_tokens")) {
+    for (std::int32_t const id : json::value_to<Ids>(*tokens)) {
+      form.suppressed.push_back({id});
+    }
+  }
+  if (json::value const* const tokens = find_key(generation, "begin_suppress_tokens")) {
+    form.suppressed_first = json::value_to<Ids>(*tokens);
+  }
+}
+
+}  // namespace
+
+TextForm marian_form(std::string const& model) {
+  TextForm form;
+  if (auto const languages = languages_of(model); !languages.empty()) {
+    set_languages(form, languages, class_places.back());
+  }
+  return form;
+}
+
+TextForm foreign_form(Family const& family, json::object const& config, Files const& files, std::string const& model) {
+  TextForm form;
+  json::object const generation = settings_in(files, "generation_config.json");
+  json::value const* const encoder = find_key(config, "is_encoder_decoder");
+  if (encoder != nullptr && *encoder == json::value(true)) {
+    std::string const tokenizer = tokenizer_class(family, config, files);
+    auto const languages = languages_of(model);
+    auto const places =
+        std::ranges::find_if(class_places, [&](ClassPlaces const& each) { return tokenizer.starts_with(each.start); });
+    json::object const settings = settings_in(files, "tokenizer_config.json");
+    if (places != class_places.end() && !languages.empty()) {
+      set_languages(form, languages, *places);
+      json::value const* const legacy = find_key(settings, "legacy_behaviour");
+      if (tokenizer.starts_with("Nllb") && legacy != nullptr && *legacy == json::value(true)) {
+        form.source.language = LanguagePlace::last;
+      }
+      set_default_languages(form, languages, settings, config);
+    } else {
+      form.source.prefix = form.target.prefix = prefix_of(tokenizer, config, files);
+    }
+  }
+  set_generation(form, generation.empty() ? config : generation);
+  json::value const* const padding = find_key(config, "pad_token_id");
+  if (family.model_type == "marian" && padding != nullptr && form.suppressed.empty()) {
+    form.suppressed = {{json::value_to<std::int32_t>(*padding)}};  // its embedding was never learned as an output
+  }
+  return form;
+}
+
+std::string with_text_form(std::string bytes, TextForm const& form) {
+  if (form.empty()) {
+    return bytes;
+  }
+  if (is_json(bytes)) {
+    json::value document = parse_bounded_json(bytes, "the vocabulary");
+    document.as_object()["heddle"].as_object()["form"] = json::parse(to_json(form));
+    return json::serialize(document);
+  }
+  SentencePieceModel model = SentencePieceModel::parse(bytes);
+  model.text_form = to_json(form);
+  return model.serialize();
+}
+
+}  // namespace heddle
