@@ -65,7 +65,7 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::pre, true,
        "[model.encoder]\nself_attention = { window = 2, soft_cap = 3.0, score = \"dot_product\" }\n"
        "[model.decoder]\nself_attention = { window = 1, block = 2, global_tokens = 1, score = \"additive\" }\n"
-       "cross_attention = { score = \"additive\" }"},
+       "cross_attention = { score = \"additive\", biases = \"none\" }"},
       {NormPlacement::output, true,
        "norm_kind = \"rms\"\nlogit_cap = 3.0\nseparate_embeddings = true\npositions = \"rotary\"\n"
        "rotary_scaling = \"yarn\"\nrotary_factor = 2.0\nrotary_original_length = 16\n"
@@ -75,8 +75,7 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::both, true,
        "biases = false\nlogit_cap = 5.0\nrecompute = \"layer\"\n"
        "[model.encoder]\nself_attention = { biases = \"all\" }\n"
-       "[model.decoder]\ncross_attention = { biases = \"all\" }\n"
-       "[model.decoder.layer.1]\ncross_attention = { biases = \"none\" }"},
+       "[model.decoder]\ncross_attention = { biases = \"all\" }"},
       {NormPlacement::post, true,
        "positions = \"none\"\n[model.encoder]\nattention_dropout = 0.0\n"
        "self_attention = { score = \"linear\", kv_heads = 4 }\n"
