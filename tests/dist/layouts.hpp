@@ -81,7 +81,11 @@ inline std::vector<Variant> other_variants() {
        "positions = \"none\"\n[model.encoder]\nattention_dropout = 0.0\n"
        "self_attention = { score = \"linear\", kv_heads = 4 }\n"
        "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\n"
-       "cross_attention = { score = \"linear\", kv_heads = 4 }"}};
+       "cross_attention = { score = \"linear\", kv_heads = 4 }"},
+      {NormPlacement::pre, true,
+       "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4 }\n"
+       "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
+       "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"}};
 }
 
 inline std::string describe(Variant const& variant) {
