@@ -161,23 +161,32 @@ bool is_unset(json::value const& value) {
          (value.is_object() && value.get_object().empty()) || (value.is_array() && value.get_array().empty());
 }
 
+/// Keys that may have any value: what they say is in the tensors, or is about training or the base.
+constexpr std::array<std::string_view, 19> free_keys{
+    "auto_mapping",   "base_model_name_or_path", "corda_config",        "eva_config",        "exclude_modules",
+    "inference_mode", "layers_pattern",          "layers_to_transform", "lora_alpha",        "lora_dropout",
+    "lora_ga_config", "megatron_core",           "peft_version",        "qalora_group_size", "r",
+    "revision",       "runtime_config",          "target_modules",      "task_type"};
+/// Keys with the only values that a plain adapter has, or the usual ones; all others must be null, false or empty.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> plain_values{
+    {{"peft_type", "[\"LORA\"]"},
+     {"bias", "[\"none\"]"},
+     {"init_lora_weights", "[true, \"gaussian\", \"orthogonal\", \"eva\"]"},  // others change the base
+     {"use_rslora", "[true]"}}};
+
 /// Throws ConfigError for a variant that is computed in another way.
 void require_plain(json::object const& config) {
-  auto const refuse = [&](std::string_view key, std::string_view possible) {
-    throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", config_name, key,
-                                  json::serialize(config.at(key)), possible));
-  };
-  for (std::string_view const key : {"peft_type", "bias"}) {
-    json::value const possible = key == "bias" ? "none" : "LORA";
-    if (auto const* const found = find_key(config, key); found != nullptr && *found != possible) {
-      refuse(key, json::serialize(possible));
+  for (auto const& [key, value] : config) {
+    if (is_unset(value) || std::ranges::find(free_keys, std::string_view(key)) != free_keys.end()) {
+      continue;
     }
-  }
-  for (std::string_view const key : {"use_dora", "fan_in_fan_out", "rank_pattern", "alpha_pattern", "modules_to_save",
-                                     "lora_bias", "trainable_token_indices", "target_parameters", "layer_replication",
-                                     "use_qalora", "alora_invocation_tokens", "arrow_config"}) {
-    if (auto const* const found = find_key(config, key); found != nullptr && !is_unset(*found)) {
-      refuse(key, "none");
+    auto const* const known =
+        std::ranges::find(plain_values, std::string_view(key), &std::pair<std::string_view, std::string_view>::first);
+    json::array const possible =
+        known == plain_values.end() ? json::array{nullptr} : json::parse(known->second).as_array();
+    if (std::ranges::find(possible, value) == possible.end()) {
+      throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", config_name, std::string(key),
+                                    json::serialize(value), json::serialize(possible)));
     }
   }
 }

@@ -222,7 +222,8 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
         [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); });
   };
   EXPECT_THAT(refusal("use_dora", true), HasSubstr("adapter_config.json: use_dora = true cannot be imported"));
-  EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is \"none\""));
+  EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is [\"none\"]"));
+  EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
   EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
   EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; the base and adapter_config.json give it [2, 16]"));
   EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r, lora_alpha and lora_dropout"));

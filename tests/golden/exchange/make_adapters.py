@@ -29,7 +29,9 @@ def main():
         for name, value in model.named_parameters():
             if "lora_" in name:
                 value.data = torch.randn(value.shape, generator=generator) * 0.3
+        model.peft_config["default"].base_model_name_or_path = family
         model.save_pretrained(directory)
+        os.chmod(os.path.join(directory, "adapter_model.safetensors"), 0o644)
         os.remove(os.path.join(directory, "README.md"))
         with open(os.path.join(base, "logits.txt"), encoding="ascii") as file:
             source, target = (list(map(int, file.readline().split())) for _ in range(2))
