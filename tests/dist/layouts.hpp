@@ -145,11 +145,11 @@ inline Config tiny_config(Layout const& layout, Config config = {}) {
   return config;
 }
 
-/// This rank's part of a whole tensor's elements.
+/// This rank's part of a whole tensor's elements; none of the gradient of a frozen one.
 inline std::vector<double> local_part(std::vector<double> const& whole, Parameter const& parameter) {
   Shape const& global = parameter.spec.shape;
   int const axis = parameter.spec.shard.axis;
-  if (axis < 0) {
+  if (axis < 0 || whole.empty()) {
     return whole;
   }
   std::int64_t inner = 1;
