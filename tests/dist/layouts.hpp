@@ -80,7 +80,11 @@ inline std::vector<Variant> other_variants() {
        "positions = \"none\"\n[model.encoder]\nattention_dropout = 0.0\n"
        "self_attention = { score = \"linear\", kv_heads = 4 }\n"
        "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\n"
-       "cross_attention = { score = \"linear\", kv_heads = 4 }"}};
+       "cross_attention = { score = \"linear\", kv_heads = 4 }"},
+      {NormPlacement::pre, true,
+       "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4 }\n"
+       "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
+       "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"}};
 }
 
 inline std::string describe(Variant const& variant) {
@@ -140,11 +144,11 @@ inline Config tiny_config(Layout const& layout, Config config = {}) {
   return config;
 }
 
-/// This rank's part of a whole tensor's elements.
+/// This rank's part of a whole tensor's elements; none of the gradient of a frozen one.
 inline std::vector<double> local_part(std::vector<double> const& whole, Parameter const& parameter) {
   Shape const& global = parameter.spec.shape;
   int const axis = parameter.spec.shard.axis;
-  if (axis < 0) {
+  if (axis < 0 || whole.empty()) {
     return whole;
   }
   std::int64_t inner = 1;

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
 #include <set>
 #include <span>
 #include <string_view>
@@ -147,13 +149,18 @@ void Initialization::find_sources(Setup const& setup) {
       auto const& shape = checkpoint_.tensor(found->second).shape;
       if (shape == parameter.shape.to_vector()) {
         sources_.insert({parameter.name, found->second});
+        if (!parameter.trained) {
+          frozen_.insert({parameter.name, found->second});
+        }
         std::erase(names, found->second);
         return;
       }
       problem += fmt::format(" ({} there, {} here)", Shape(shape).to_string(), parameter.shape.to_string());
     }
-    bool const may_be_new = std::ranges::any_of(
-        train.initialize_missing, [&](auto const& pattern) { return matches_pattern(pattern, parameter.name); });
+    bool const may_be_new =
+        is_of_adapter(parameter.name) || std::ranges::any_of(train.initialize_missing, [&](auto const& pattern) {
+          return matches_pattern(pattern, parameter.name);
+        });
     (may_be_new ? new_ : problems).push_back(may_be_new ? parameter.name : problem);
   });
   if (!problems.empty()) {
@@ -174,6 +181,11 @@ void Initialization::apply(ParameterSet& parameters) const {
     }
   }
   parameters.bump_versions();
+}
+
+CheckpointBase Initialization::base() const {
+  std::filesystem::path const directory = std::filesystem::canonical(checkpoint_.directory());
+  return {directory.string(), manifest_digest(directory), frozen_};
 }
 
 std::vector<std::string> Initialization::describe() const {

@@ -33,6 +33,9 @@ class Initialization {
   /// CheckpointContents::origin of the other run.
   std::map<std::string, std::string> const& origin() const { return checkpoint_.contents().origin; }
 
+  /// The other run's checkpoint as the base of this one's, for the parameters that are frozen here.
+  CheckpointBase base() const;
+
   /// Messages about what is taken, what starts new and what is left there.
   std::vector<std::string> describe() const;
 
@@ -41,6 +44,7 @@ class Initialization {
 
   Checkpoint checkpoint_;
   std::map<std::string, std::string> sources_;  ///< names there by names here
+  std::map<std::string, std::string> frozen_;   ///< those of them whose parameters are frozen here
   std::vector<std::string> new_;
   std::vector<std::string> left_;
   std::vector<std::string> notes_;

@@ -34,6 +34,8 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
+      ("adapter", po::value(&options.adapter)->value_name("RUN"),
+       "use the adapters of this run on --checkpoint, which must be the base that they were trained with")  //
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),

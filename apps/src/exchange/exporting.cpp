@@ -15,6 +15,7 @@
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "checkpoints/checkpoint.hpp"
+#include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
 #include "exchange/probe.hpp"
 
@@ -55,30 +56,6 @@ class NewDirectory {
   fs::path target_, path_;
 };
 
-/// The family to export to, and the model's config.json in it.
-std::pair<Family const*, json::object> choose_family(ExportOptions const& options, Checkpoint const& checkpoint,
-                                                     Config const& config) {
-  std::string wanted = options.family;
-  auto const origin = checkpoint.contents().origin.find("config.json");
-  if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
-    wanted = family_of(json::parse(origin->second).as_object()).model_type;
-  }
-  if (!wanted.empty()) {
-    Family const& family = family_named(wanted);
-    return {&family, config_json(family, config)};
-  }
-  std::string reasons;
-  for (Family const& family : families()) {
-    try {
-      return {&family, config_json(family, config)};
-    } catch (ConfigError const& error) {
-      reasons += fmt::format("\n  {}: {}", family.model_type, error.what());
-    }
-  }
-  throw ConfigError(
-      fmt::format("{}: no family of transformers has this model:{}", checkpoint.directory().string(), reasons));
-}
-
 std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
                            fs::path const& directory) {
   std::vector<ExportedTensor> const exported = exported_tensors(checkpoint, model);
@@ -96,7 +73,7 @@ std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& m
 
 void write_huggingface(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
                        fs::path const& directory, ExportedModel& result) {
-  auto [family, made] = choose_family(options, checkpoint, config);
+  auto [family, made] = choose_family(options.family, checkpoint, config);
   result.family = family->model_type;
   made["torch_dtype"] = options.dtype;
   auto const files = vocabulary_files(*family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
@@ -111,7 +88,11 @@ void write_huggingface(Checkpoint const& checkpoint, Config const& config, Expor
 double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
                       fs::path const& exported) {
   fs::path const run = exported / "probe";
-  import_model(execution, exported, run);
+  if (is_peft(exported)) {
+    import_peft(execution, exported, checkpoint.string(), run, {.overrides = {"adapter.save_base=false"}});
+  } else {
+    import_model(execution, exported, run);
+  }
   TrainedModelOptions ours = options.model;
   ours.checkpoint = checkpoint.string();
   TrainedModelOptions theirs = ours;
@@ -135,18 +116,70 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   return difference;
 }
 
+/// Throws where the format and --merge do not go together with the model's adapters.
+void check_adapters(ExportOptions const& options, Checkpoint const& checkpoint, Config const& config) {
+  bool const adapters = config.model.adapter.rank > 0;
+  bool const alone = options.format == "peft";
+  if (alone && options.merge) {
+    throw UsageError("--merge folds adapters into the weights, --format peft writes them alone: give one of the two");
+  }
+  if (adapters != (alone || options.merge)) {
+    throw ConfigError(
+        fmt::format("{}: {}", checkpoint.directory().string(),
+                    adapters ? "has adapters: --merge folds them into the weights, --format peft writes them alone"
+                             : "has no adapters, which --merge and --format peft are for"));
+  }
+}
+
+std::int64_t write_adapters(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
+                            fs::path const& directory) {
+  auto const [family, made] = choose_family(options.family, checkpoint, config);
+  return write_peft(checkpoint, {*family, config.model, made}, options.dtype, directory);
+}
+
 }  // namespace
+
+std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
+                                                     Config const& config) {
+  auto const origin = checkpoint.contents().origin.find("config.json");
+  if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
+    wanted = family_of(json::parse(origin->second).as_object()).model_type;
+  }
+  if (!wanted.empty()) {
+    Family const& family = family_named(wanted);
+    return {&family, config_json(family, config)};
+  }
+  std::string reasons;
+  for (Family const& family : families()) {
+    try {
+      return {&family, config_json(family, config)};
+    } catch (ConfigError const& error) {
+      reasons += fmt::format("\n  {}: {}", family.model_type, error.what());
+    }
+  }
+  throw ConfigError(
+      fmt::format("{}: no family of transformers has this model:{}", checkpoint.directory().string(), reasons));
+}
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   NewDirectory const directory(options.directory);
   auto const opened = open_checkpoints(options.model);
-  Checkpoint const& checkpoint = opened.checkpoints.front();
+  Checkpoint const& trained = opened.checkpoints.front();
+  check_adapters(options, trained, stored_config(trained));
+  fs::path const merged_run = directory.path() / "merged";
+  std::optional<Checkpoint> merged;
+  if (options.merge) {
+    merged.emplace(Checkpoint::open(merge_adapters(trained, merged_run)));
+  }
+  Checkpoint const& checkpoint = merged ? *merged : trained;
   Config const config = stored_config(checkpoint, options.model.overrides);
-  ExportedModel result{.checkpoint = checkpoint.directory(), .family = options.format};
+  ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
-  } else if (options.format == "huggingface" || options.format == "marian") {
-    if (options.format == "marian") {
+  } else if (options.format == "huggingface" || options.format == "marian" || options.format == "peft") {
+    if (options.format == "peft") {
+      result.tensors = write_adapters(checkpoint, config, options, directory.path());
+    } else if (options.format == "marian") {
       if (options.dtype != "float32") {
         throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
       }
@@ -154,10 +187,12 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
     } else {
       write_huggingface(checkpoint, config, options, directory.path(), result);
     }
-    result.largest_difference = compare_logits(execution, options, checkpoint.directory(), directory.path());
+    result.largest_difference = compare_logits(execution, options, trained.directory(), directory.path());
   } else {
-    throw UsageError(fmt::format("--format {}: possible are huggingface, marian and ctranslate2", options.format));
+    throw UsageError(
+        fmt::format("--format {}: possible are huggingface, marian, ctranslate2 and peft", options.format));
   }
+  fs::remove_all(merged_run);
   directory.publish();
   return result;
 }

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <filesystem>
+#include <heddle/io/exchange/family.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "inference/trained_model.hpp"
 
@@ -12,7 +15,8 @@ struct Execution;
 
 struct ExportOptions {
   TrainedModelOptions model;
-  std::string format = "huggingface";  ///< or "marian", "ctranslate2"
+  std::string format = "huggingface";  ///< or "marian", "ctranslate2", "peft" (the adapters alone)
+  bool merge = false;                  ///< adapters are folded into the weights
   std::string family;             ///< model_type of config.json; "": the one that it came from, or the first that fits
   std::string dtype = "float32";  ///< of the tensors: float32, bfloat16 or float16, for CTranslate2 also int8 or int16
   std::filesystem::path directory;
@@ -27,10 +31,16 @@ struct ExportedModel {
   std::optional<double> largest_difference = {};
 };
 
+/// The family to export to, and the model's config.json in it: `wanted`, or the one that the model came from, or the
+/// first that has it. Throws ConfigError, with the key that stands in the way, where it does not fit.
+std::pair<Family const*, boost::json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
+                                                            Config const& config);
+
 /// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it. It appears in its directory when
 /// it is complete and, except for CTranslate2, has been read back and gives the same logits on a probe batch. Throws
 /// UsageError for an unknown format, ConfigError where the directory exists and for a model that no family has, which
-/// names the key that stands in the way, Error where the logits differ. For one rank.
+/// names the key that stands in the way, or with adapters that are not merged, Error where the logits differ. For one
+/// rank.
 ExportedModel export_model(Execution& execution, ExportOptions const& options);
 
 }  // namespace heddle

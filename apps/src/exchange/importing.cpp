@@ -16,8 +16,8 @@
 #include <new>
 #include <optional>
 
-#include "exchange/provenance.hpp"
 #include "exchange/probe.hpp"
+#include "exchange/provenance.hpp"
 #include "registration.hpp"
 #include "training/config_check.hpp"
 
@@ -97,18 +97,6 @@ auto of_files(fs::path const& from, Read const& read) {
   }
 }
 
-/// The parameters of a configuration's model, without memory for them.
-std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
-  Registries registries;
-  register_everything({}, registries, execution);
-  std::vector<StreamedTensor> tensors;
-  whole_model(config, registries, {vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()})
-      .for_each_parameter([&](ParameterDescription const& parameter) {
-        tensors.push_back({parameter.name, parameter.shape.to_vector()});
-      });
-  return tensors;
-}
-
 /// The run's configuration. A message about a key that `source` gave names it.
 Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides,
                  std::string_view source) {
@@ -182,15 +170,52 @@ ForeignModel open_marian_model(fs::path const& from) {
 
 }  // namespace
 
-ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
-                           ImportOptions const& options) {
-  ForeignModel const foreign =
-      of_files(from, [&] { return is_marian(from) ? open_marian_model(from) : open_huggingface(from); });
+CheckpointStore store_of_new_run(fs::path const& run) {
   CheckpointStore store(run / "checkpoints", 2);
   if (auto const newest = store.newest_step()) {
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
                                   run.string(), *newest));
   }
+  return store;
+}
+
+std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
+  Registries registries;
+  register_everything({}, registries, execution);
+  std::vector<StreamedTensor> tensors;
+  whole_model(config, registries, {vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()})
+      .for_each_parameter([&](ParameterDescription const& parameter) {
+        tensors.push_back({parameter.name, parameter.shape.to_vector()});
+      });
+  return tensors;
+}
+
+ImportedModel commit_imported(CheckpointStore& store, CheckpointContents const& contents, TensorStream& tensors,
+                              fs::path const& run, std::string const& family) {
+  CommitResult const committed = store.commit(Communicator::self(), contents, tensors, 1);
+  replace_file(run / "config.toml", contents.config);
+  replace_file(run / "source.model", contents.source_model);
+  replace_file(run / "target.model", contents.target_model);
+  ImportedModel imported{.checkpoint = committed.directory, .family = family};
+  for (StreamedTensor const& tensor : tensors.tensors()) {
+    ++imported.tensors;
+    imported.parameters += Shape(tensor.shape).size();
+  }
+  return imported;
+}
+
+float largest_probe_logit(Execution& execution, fs::path const& checkpoint) {
+  TrainedModelOptions model;
+  model.checkpoint = checkpoint.string();
+  std::vector<float> const logits = probe_logits(execution, model);
+  return std::abs(*std::ranges::max_element(logits, {}, [](float logit) { return std::abs(logit); }));
+}
+
+ImportedModel import_model(Execution& execution, fs::path const& from, fs::path const& run,
+                           ImportOptions const& options) {
+  ForeignModel const foreign =
+      of_files(from, [&] { return is_marian(from) ? open_marian_model(from) : open_huggingface(from); });
+  CheckpointStore store = store_of_new_run(run);
   Config const config = of_files(from, [&] {
     return config_of(settings_of(foreign.family, foreign.config), run, options.overrides, foreign.family.source);
   });
@@ -208,28 +233,17 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   });
   TensorsOfFiles stream(imported_tensors);
   NewPlace place(run / "checkpoints");
-  ImportedModel imported{.checkpoint = {}, .family = std::string(foreign.family.model_type)};
+  ImportedModel imported;
   try {
-    imported.checkpoint = store.commit(Communicator::self(), contents, stream, 1).directory;
+    imported = commit_imported(store, contents, stream, run, std::string(foreign.family.model_type));
   } catch (Error const&) {
     if (stream.refused) {
       throw *stream.refused;
     }
     throw;
   }
-  replace_file(run / "config.toml", contents.config);
-  replace_file(run / "source.model", contents.source_model);
-  replace_file(run / "target.model", contents.target_model);
-  for (StreamedTensor const& tensor : stream.tensors()) {
-    ++imported.tensors;
-    imported.parameters += Shape(tensor.shape).size();
-  }
   if (options.probe) {
-    TrainedModelOptions model;
-    model.checkpoint = imported.checkpoint.string();
-    std::vector<float> const logits = probe_logits(execution, model);
-    imported.largest_logit =
-        std::abs(*std::ranges::max_element(logits, {}, [](float logit) { return std::abs(logit); }));
+    imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
   }
   place.keep();
   return imported;

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/config/config.hpp>
+#include <heddle/io/checkpoint/store.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,5 +33,15 @@ struct ImportOptions {
 /// cannot compute, which names the key that stands in the way; then nothing is left in `run`. For one rank.
 ImportedModel import_model(Execution& execution, std::filesystem::path const& from, std::filesystem::path const& run,
                            ImportOptions const& options = {});
+
+/// The store of a run to be made. Throws ConfigError where it has checkpoints.
+CheckpointStore store_of_new_run(std::filesystem::path const& run);
+/// The parameters of a configuration's model, without memory for them.
+std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary);
+/// The largest logit of a probe, by its magnitude, of a model that was imported.
+float largest_probe_logit(Execution& execution, std::filesystem::path const& checkpoint);
+/// Writes a run's first checkpoint, and beside it its configuration and vocabularies.
+ImportedModel commit_imported(CheckpointStore& store, CheckpointContents const& contents, TensorStream& tensors,
+                              std::filesystem::path const& run, std::string const& family);
 
 }  // namespace heddle

@@ -9,6 +9,7 @@
 #include <heddle/core/tensor/doubles.hpp>
 #include <numeric>
 
+#include "checkpoints/base.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
 
@@ -76,7 +77,8 @@ std::vector<std::string> directories(TrainedModelOptions const& options, Communi
 /// sentences do not.
 void require_model_of(Checkpoint const& checkpoint, Config const& config) {
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::identity)) {
-    if (difference.key.starts_with("model.") && difference.key != "model.max_length") {
+    bool const of_model = difference.key.starts_with("model.") || difference.key.starts_with("adapter.");
+    if (of_model && difference.key != "model.max_length") {
       throw ConfigError(
           fmt::format("{} = {}: {} was trained with {}; a key that says what the model computes cannot "
                       "be replaced",
@@ -94,8 +96,13 @@ bool names_plugins(std::string const& override_text) {
 
 }  // namespace
 
-OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys,
+OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys const& keys,
                                    Communicator const& world) {
+  TrainedModelOptions options = chosen;
+  std::string const base = options.adapter.empty() ? "" : options.checkpoint;
+  if (!options.adapter.empty()) {
+    options.checkpoint = options.adapter;
+  }
   check_options(options);
   auto const wanted = static_cast<std::size_t>(options.average);
   OpenedCheckpoints opened;
@@ -117,6 +124,14 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKey
     throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted\n  {}", options.checkpoint,
                                 checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
                                 fmt::join(skipped, "\n  ")));
+  }
+  for (Checkpoint& checkpoint : checkpoints) {
+    if (!base.empty()) {
+      require_base(checkpoint, base);
+    }
+    if (options.attach_base) {
+      attach_base(checkpoint, base, world);
+    }
   }
   for (std::string& reason : skipped) {
     reason = "skipped a checkpoint that does not verify: " + reason;

@@ -25,12 +25,14 @@ struct TrainedModelOptions {
   std::vector<std::string> ensemble;   ///< such places of further models, with which `checkpoint` generates together
   std::vector<double> weights;         ///< of all models in the ensemble's log-probabilities; empty: equal ones
   std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
+  std::string adapter;                 ///< a run whose adapters are used on `checkpoint`, which must be its base
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
+  bool attach_base = true;         ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
   Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -70,6 +71,7 @@ void check_config(Config config, Registries const& registries) {
     try {
       auto const names = whole_model(config, registries, {usual_vocabulary, usual_vocabulary, joint}).names();
       require_patterns_match(config.optimizer, names);
+      require_targets_match(config.model.adapter, names);
       require_some_trained(config.optimizer, names);
       return;
     } catch (ConfigError const&) {

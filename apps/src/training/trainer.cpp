@@ -8,6 +8,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -17,8 +18,10 @@
 #include <heddle/dist/state/replica_check.hpp>
 #include <heddle/io/samples/run_packs.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <set>
 #include <utility>
 
+#include "checkpoints/base.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "validation/attention_maps.hpp"
 #include "validation/validation.hpp"
@@ -134,8 +137,10 @@ void Trainer::build_model() {
     engine_->pipeline().reserve(report_->plan().pipeline);
   }
   whole_model_.emplace(WholeModel::gather(setup_.parallel, engine_->parameters()));
-  require_patterns_match(config_.optimizer, whole_model_->names());
-  require_some_trained(config_.optimizer, whole_model_->names());
+  std::vector<std::string> const names = whole_model_->names();
+  require_patterns_match(config_.optimizer, names);
+  require_targets_match(config_.model.adapter, names);
+  require_some_trained(config_.optimizer, names);
 }
 
 void Trainer::plan_initialization() {
@@ -169,6 +174,9 @@ void Trainer::resume_or_start() {
       std::ranges::for_each(initialization_->describe(), [this](std::string const& message) { log_.info(message); });
       initialization_->apply(engine_->parameters());
       origin_ = initialization_->origin();
+      if (config_.model.adapter.rank > 0) {
+        base_ = initialization_->base();
+      }
     }
   }
   initialization_.reset();
@@ -178,9 +186,13 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
   std::optional<Checkpoint> found = setup_.options.resume_from
                                         ? checkpoints_.go_back(*setup_.options.resume_from, report_on_stderr)
                                         : checkpoints_.newest(report_on_stderr);
-  if (found) {
+  auto const check = [&] {
     check_same_run(*found, config_, *data_, setup_.options.new_data);
     unfreeze(found->state().step);
+    attach_base(*found, config_.train.initialize_from, setup_.parallel.world);
+  };
+  if (found) {
+    check();
     try {
       found->fetch(own_slices(*found, engine_->parameters(), engine_->optimizer()), setup_.parallel.world);
     } catch (Error const& error) {
@@ -189,8 +201,7 @@ std::optional<Checkpoint> Trainer::find_checkpoint() {
       }
       found = checkpoints_.newest_on_disk(report_on_stderr);
       if (found) {
-        check_same_run(*found, config_, *data_, setup_.options.new_data);
-        unfreeze(found->state().step);
+        check();
       }
     }
   }
@@ -230,6 +241,8 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
   origin_ = checkpoint.contents().origin;
+  base_ = checkpoint.contents().base;
+  std::erase_if(base_.names, [&](auto const& name) { return !checkpoint.in_base(name.first); });
   cursor_ = data_cursor(checkpoint.contents(), checkpoint.directory().string());
   if (has_new_data(checkpoint, *data_)) {
     for (SampleCursor& own : cursor_) {
@@ -336,35 +349,6 @@ MicroBatchSource const& Trainer::next_batch() {
   return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
 }
 
-void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
-  if (!outcome.repeated) {
-    return;
-  }
-  if (is_rank_zero()) {
-    training_log_->count_repeated(outcome.skipped);
-  }
-  StepResult const& result = outcome.result;
-  std::string const found = fmt::format("the {} is {}", std::isfinite(result.loss) ? "gradient's norm" : "loss",
-                                        std::isfinite(result.loss) ? result.gradient_norm : result.loss);
-  if (finite_steps_.too_many_skipped()) {
-    throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
-                            "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
-                            readable_count(state_.step + 1), found, FiniteSteps::max_skipped,
-                            checkpoints_.committed_step() < 0
-                                ? "there is no checkpoint yet"
-                                : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
-                                              "goes back to an earlier one",
-                                              readable_count(checkpoints_.committed_step()))),
-                ExitCode::loss_not_finite);
-  }
-  if (is_rank_zero()) {
-    log_.notice(outcome.skipped
-                    ? fmt::format("step {}: {}, twice: this batch is skipped", readable_count(state_.step + 1), found)
-                    : fmt::format("step {}: was not finite, and is finite when computed again",
-                                  readable_count(state_.step + 1)));
-  }
-}
-
 void Trainer::after_step(StepReport const& report) {
   report_->count_step(report.step, report.tokens);
   std::optional<ValidationResult> validation;
@@ -446,7 +430,8 @@ void Trainer::restore_directory() {
 }
 
 ModelStream Trainer::stream() const {
-  return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer()};
+  auto const left_out = config_.model.adapter.save_base ? std::set<std::string>() : left_to_base(base_, *whole_model_);
+  return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer(), left_out};
 }
 
 void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
@@ -475,6 +460,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.losses = loss_watch_.history();
   contents.state_begins = engine_->optimizer().state_begins();
   contents.origin = origin_;
+  contents.base = base_;
   ModelStream tensors = stream();
   log(checkpoints_.keep(contents, tensors, request));
   if (is_rank_zero()) {

@@ -145,6 +145,7 @@ class Trainer {
   std::optional<Initialization> initialization_;  ///< until the run has started
   std::map<std::string, std::string> origin_;     ///< CheckpointContents::origin
   std::int64_t unfrozen_ = 0;                     ///< the argument of the last call of unfreeze
+  CheckpointBase base_;                           ///< CheckpointContents::base
   CheckpointKeeper checkpoints_;
   TrainingState state_;
   MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data

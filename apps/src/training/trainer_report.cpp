@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -81,6 +82,35 @@ std::string Trainer::stop_notice() const {
                               checkpoints_.committed_step() == saved ? checkpoints_.directory().string() : "memory");
   return fmt::format("in step {}: a checkpoint is written after this step if there is time; {}",
                      readable_count(state_.step + 1), newest);
+}
+
+void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {
+  if (!outcome.repeated) {
+    return;
+  }
+  if (is_rank_zero()) {
+    training_log_->count_repeated(outcome.skipped);
+  }
+  StepResult const& result = outcome.result;
+  std::string const found = fmt::format("the {} is {}", std::isfinite(result.loss) ? "gradient's norm" : "loss",
+                                        std::isfinite(result.loss) ? result.gradient_norm : result.loss);
+  if (finite_steps_.too_many_skipped()) {
+    throw Error(fmt::format("step {}: {}, for {} batches in a row; nothing was changed by them. A lower "
+                            "optimizer.learning_rate, a longer warm-up or optimizer.clip_norm may help; {}",
+                            readable_count(state_.step + 1), found, FiniteSteps::max_skipped,
+                            checkpoints_.committed_step() < 0
+                                ? "there is no checkpoint yet"
+                                : fmt::format("the last checkpoint is of step {}; --resume-from STEP "
+                                              "goes back to an earlier one",
+                                              readable_count(checkpoints_.committed_step()))),
+                ExitCode::loss_not_finite);
+  }
+  if (is_rank_zero()) {
+    log_.notice(outcome.skipped
+                    ? fmt::format("step {}: {}, twice: this batch is skipped", readable_count(state_.step + 1), found)
+                    : fmt::format("step {}: was not finite, and is finite when computed again",
+                                  readable_count(state_.step + 1)));
+  }
 }
 
 void Trainer::log(CheckpointKeeper::Results const& results) {

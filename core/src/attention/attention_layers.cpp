@@ -110,6 +110,13 @@ Side encoder_side(LayerSpec const& spec) {
   return *spec.encoder_side;
 }
 
+/// For a projection of the encoder output's rows.
+LayerSpec of_encoder_output(LayerSpec const& spec, ModelConfig const& keys) {
+  LayerSpec result = spec.with_keys(spec.name, keys);
+  result.side = encoder_side(spec);
+  return result;
+}
+
 /// Multi-head attention of a stack's tokens to the output of the stack before it. Parameters are named as
 /// SelfAttention's.
 class CrossAttention final : public Layer {
@@ -118,7 +125,7 @@ class CrossAttention final : public Layer {
       : sizes_(attention_sizes(spec.model, spec.options)),
         q_(spec.with_keys(spec.name + ".q", projection_keys(spec, false)), {spec.model.d_model, sizes_.query_columns()},
            Linear::Split::outputs),
-        kv_(spec.with_keys(spec.name, projection_keys(spec, false)), spec.model.d_model,
+        kv_(of_encoder_output(spec, projection_keys(spec, false)), spec.model.d_model,
             {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}}, Linear::Split::outputs_inside),
         out_(spec.with_keys(spec.name + ".out", projection_keys(spec, true)),
              {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),

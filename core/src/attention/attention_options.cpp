@@ -20,18 +20,22 @@ std::vector<LayerTrial> attention_trials() {
   auto const with_score = [](char const* score) -> std::vector<std::pair<std::string, OptionValue>> {
     return {{"score", std::string(score)}};
   };
-  return {{.name = "no options"},
-          {.name = "one head of keys", .options = {{"kv_heads", std::int64_t{1}}}},
-          {.name = "heads of five", .options = {{"head_dim", std::int64_t{5}}}},
-          {.name = "norms of queries and keys", .options = {{"query_key_norm", true}}},
-          {.name = "norms of all queries and keys", .options = {{"joint_query_key_norm", true}}},
-          {.name = "biases of queries, keys and values", .options = {{"biases", std::string("qkv")}}},
-          {.name = "soft cap", .options = {{"soft_cap", 0.5}}},
-          {.name = "dot product", .options = with_score("dot_product")},
-          {.name = "additive", .options = with_score("additive")},
-          {.name = "linear",
-           .set = [](ModelConfig& keys) { keys.attention_dropout = 0; },
-           .options = with_score("linear")}};
+  return {
+      {.name = "no options"},
+      {.name = "one head of keys", .options = {{"kv_heads", std::int64_t{1}}}},
+      {.name = "heads of five", .options = {{"head_dim", std::int64_t{5}}}},
+      {.name = "norms of queries and keys", .options = {{"query_key_norm", true}}},
+      {.name = "norms of all queries and keys", .options = {{"joint_query_key_norm", true}}},
+      {.name = "biases of queries, keys and values", .options = {{"biases", std::string("qkv")}}},
+      {.name = "soft cap", .options = {{"soft_cap", 0.5}}},
+      {.name = "dot product", .options = with_score("dot_product")},
+      {.name = "additive", .options = with_score("additive")},
+      {.name = "linear", .set = [](ModelConfig& keys) { keys.attention_dropout = 0; }, .options = with_score("linear")},
+      {.name = "adapters", .set = [](ModelConfig& keys) {
+         keys.adapter.rank = 2;
+         keys.adapter.dropout = 0.2;
+         keys.adapter.targets = {"*.q", "*.v", "*.out"};
+       }}};
 }
 
 /// The keys that a query sees on average, of sequences of that length.

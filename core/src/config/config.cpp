@@ -294,6 +294,27 @@ void check_corpora(DataConfig const& data, ConfigDocument const& document) {
   }
 }
 
+/// Freezes what has no adapter, and is in no group.
+void complete_adapter(Config& config) {
+  AdapterConfig const& adapter = config.model.adapter;
+  if (adapter.rank > 0) {
+    for (std::string const suffix : adapter_suffixes) {
+      config.optimizer.trained.push_back("*" + suffix);
+    }
+  } else if (!adapter.places.by_key.empty() && !adapter.places.given("rank")) {
+    throw ConfigError(
+        fmt::format("{} is given and adapter.rank is not, without which there are no adapters; for "
+                    "example rank = 8",
+                    adapter.places.by_key.begin()->second));
+  }
+  if (adapter.rank > 0 && !adapter.save_base && config.train.initialize_from.empty()) {
+    throw ConfigError(
+        fmt::format("{} = false, but train.initialize_from is not set: a checkpoint would lack the frozen parameters, "
+                    "and could name no other that has them",
+                    adapter.places.of("save_base")));
+  }
+}
+
 /// Digests, one for each path.
 void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document) {
   auto const is_digest = [](std::string const& text) {
@@ -328,6 +349,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
       config.optimizer.layers[stack] = (config.model.*stack_kind(stack).config).layers;
     }
   }
+  complete_adapter(config);
   check_plugins(config.plugins, document);
 }
 

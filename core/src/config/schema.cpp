@@ -302,6 +302,17 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   }
 }
 
+void add_adapter(ConfigTree& tree, AdapterConfig& adapter) {
+  Keys const keys = add_section(tree, "adapter", "low-rank adapters (LoRA) beside frozen weights", &adapter.places);
+  keys.identity("rank", adapter.rank, between(0, max_width), "rank of each adapter; 0: there are none");
+  keys.identity("alpha", adapter.alpha, above_zero(), "an adapter's output is multiplied by alpha / rank");
+  keys.key("dropout", adapter.dropout, below_one(), "on an adapter's input");
+  keys.identity("targets", adapter.targets, non_empty(),
+                "patterns of the projections that have one, such as \"decoder.*.feed_forward.*\"");
+  keys.free("save_base", adapter.save_base,
+            "checkpoints have the frozen parameters, too; false: they name that of initialize_from");
+}
+
 void add_train(ConfigTree& tree, TrainConfig& train) {
   Keys const keys = add_section(tree, "train", "how the model is trained", &train.places);
   keys.key("steps", train.steps, between(1, max_steps), "optimizer updates");
@@ -470,6 +481,7 @@ ConfigTree config_tree(Config& config) {
   ConfigTree tree;
   add_paths(tree, config);
   add_model(tree, config.model);
+  add_adapter(tree, config.model.adapter);
   add_train(tree, config.train);
   add_optimizer(tree, config.optimizer);
   add_parallel(tree, config.parallel);

@@ -119,6 +119,11 @@ LayerTraits feed_forward_traits() {
   for (char const* const activation : {"relu", "gelu", "swiglu"}) {
     trials.push_back({.name = activation, .set = [activation](ModelConfig& keys) { keys.activation = activation; }});
   }
+  trials.push_back({.name = "adapters", .set = [](ModelConfig& keys) {
+                      keys.adapter.rank = 3;
+                      keys.adapter.dropout = 0.2;
+                      keys.adapter.targets = {"*"};
+                    }});
   return {.cost = cost, .unsupported_reason = unsupported_reason, .trials = std::move(trials)};
 }
 

@@ -72,6 +72,10 @@ std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
   return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
 }
 
+int split_axis(Linear::Split split) {
+  return split == Linear::Split::none ? -1 : by_outputs(split) ? 0 : 1;
+}
+
 ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std::vector<Linear::Part> const& parts,
                                 Linear::Split split) {
   std::vector<ParameterSpec> specs;
@@ -80,9 +84,7 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
     specs.push_back({.name = part.name + ".weight",
                      .shape = {part.outputs, inputs},
                      .initializer = Initializer::xavier_uniform(inputs, part.outputs),
-                     .shard = {split == Linear::Split::none ? -1
-                               : by_outputs(split)          ? 0
-                                                            : 1},
+                     .shard = {split_axis(split)},
                      .gradient_partial_over = partial_over(spec, split),
                      .initializer_key = part.start_name + ".weight",
                      .initializer_offset = part.first_row * inputs});
@@ -109,6 +111,20 @@ ParameterBlock* declare_biases(LayerSpec const& spec, std::vector<Linear::Part> 
   return &spec.parameters.declare_block(std::move(specs));
 }
 
+std::optional<LowRank> declare_adapters(LayerSpec const& spec, std::vector<Linear::Part> const& parts,
+                                        ParameterBlock const& weights, Linear::Split split) {
+  std::vector<LowRank::Part> adapted;
+  std::int64_t column = 0;
+  std::int64_t inputs = 0;
+  for (NamedPart const& part : named_parts(spec, parts)) {
+    Parameter const& weight = *weights.members[adapted.size()];
+    adapted.push_back({part.name, part.outputs, column, weight.local_shape[0]});
+    column += weight.local_shape[0];
+    inputs = weight.spec.shape[1];
+  }
+  return LowRank::declare(spec, {inputs, split_axis(split), partial_over(spec, split)}, adapted);
+}
+
 }  // namespace
 
 Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split)
@@ -118,6 +134,7 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
       bias_(declare_biases(spec, parts, split)),
       inputs_(weight_.members.front()->local_shape[1]),
       outputs_(weight_.size() / inputs_),
+      adapters_(declare_adapters(spec, parts, weight_, split)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = parameter_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,
@@ -140,6 +157,9 @@ void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) c
                                       .bias = adds_bias ? bias_->value : Tensor(),
                                       .transpose_b = true,
                                       .b_weight = {weight_.id(), weight_.version()}});
+  if (adapters_) {
+    adapters_->forward(context, x, y);
+  }
 }
 
 // Each call takes its result from the arena before it opens the scope of its temporaries.
@@ -166,16 +186,14 @@ Tensor Linear::backward(LayerContext& context, Tensor const& grad_y, Tensor cons
   ArenaScope const scope(context.arena);
   if (split_ == Split::inputs) {
     Tensor const whole_grad_y = region_.enter(context, grad_y);
-    add_parameter_gradients(context, whole_grad_y, x);
-    grad_input(context, whole_grad_y, grad_x, false);
+    gradients(context, whole_grad_y, x, grad_x, false);
   } else if (split_ == Split::outputs) {
-    add_parameter_gradients(context, grad_y, region_.enter(context, x));
+    Tensor const whole_x = region_.enter(context, x);
     Tensor const partial = region_.partial_of(context, grad_x);
-    grad_input(context, grad_y, partial, false);
+    gradients(context, grad_y, whole_x, partial, false);
     region_.leave(context, partial, grad_x);
   } else {
-    add_parameter_gradients(context, grad_y, x);
-    grad_input(context, grad_y, grad_x, false);
+    gradients(context, grad_y, x, grad_x, false);
   }
   return grad_x;
 }
@@ -188,8 +206,16 @@ void Linear::backward_add(LayerContext& context, Tensor const& grad_y, Tensor co
     return;
   }
   Tensor const whole_grad_y = split_ == Split::inputs ? region_.enter(context, grad_y) : grad_y;
-  add_parameter_gradients(context, whole_grad_y, x);
-  grad_input(context, whole_grad_y, grad_x, true);
+  gradients(context, whole_grad_y, x, grad_x, true);
+}
+
+void Linear::gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x,
+                       bool accumulate) const {
+  add_parameter_gradients(context, grad_y, x);
+  grad_input(context, grad_y, grad_x, accumulate);
+  if (adapters_) {
+    adapters_->backward(context, grad_y, x, grad_x);
+  }
 }
 
 void Linear::add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const {

@@ -88,6 +88,10 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
       found != nullptr
           ? rule_of(config, *found)
           : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
+  if (found == nullptr && !config.trained.empty()) {
+    rule.frozen = std::ranges::none_of(config.trained,
+                                       [&](std::string const& pattern) { return matches_pattern(pattern, name); });
+  }
   if (config.layer_decay != 1) {
     rule.learning_rate_factor *= std::pow(config.layer_decay, layers_above(config.layers, name));
   }

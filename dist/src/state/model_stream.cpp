@@ -71,10 +71,12 @@ struct ModelStream::Piece {
 };
 
 ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
-                         DistributedOptimizer const& optimizer)
+                         DistributedOptimizer const& optimizer, std::set<std::string> const& left_out)
     : parallel_(parallel), parameters_(parameters), optimizer_(optimizer) {
-  model.for_each_parameter([this](ParameterDescription const& parameter) {
-    sources_.push_back({parameter.stages.front(), &parameter});
+  model.for_each_parameter([&](ParameterDescription const& parameter) {
+    if (!left_out.contains(parameter.name)) {
+      sources_.push_back({parameter.stages.front(), &parameter});
+    }
   });
   for (auto const& stage : model.stages()) {
     std::vector<PlacedParameter> placed;

@@ -196,6 +196,10 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& k
 
 Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, Files files, WantedKeys keys)
     : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)), keys_(std::move(keys)) {
+  number_tensors();
+}
+
+void Checkpoint::number_tensors() {
   for (std::size_t tensor = 0; tensor < index_.tensors.size(); ++tensor) {
     by_name_[index_.tensors[tensor].name] = tensor;
   }
@@ -249,7 +253,36 @@ TensorInfo const& Checkpoint::tensor(std::string const& name) const {
   return index_.tensors[found->second];
 }
 
+bool Checkpoint::lacks_base() const {
+  return std::ranges::any_of(contents().base.names, [&](auto const& name) { return !contains(name.first); });
+}
+
+void Checkpoint::attach(std::shared_ptr<Checkpoint const> base) {
+  for (auto const& [here, there] : contents().base.names) {
+    if (!contains(here)) {
+      TensorInfo& tensor = index_.tensors.emplace_back(base->tensor(there));
+      tensor.name = here;
+      tensor.keys = {value_key};
+      tensor.other_shapes.clear();
+      in_base_[here] = there;
+    }
+  }
+  try {
+    check_tensors(index_.tensors);
+  } catch (Error const& error) {
+    throw DataError(directory_.string() + ", with parameters of its base: " + error.what());
+  }
+  std::ranges::sort(index_.tensors, {}, &TensorInfo::name);
+  number_tensors();
+  base_ = std::move(base);
+}
+
 std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
+  if (auto const found = in_base_.find(slice.name); found != in_base_.end()) {
+    TensorSlice there = slice;
+    there.name = found->second;
+    return base_->read(there);
+  }
   auto const& file = files_[tensor(slice.name).file];
   std::vector<IndexRange> const ranges = bytes_of(slice);
   if (!ranges.empty() && file == nullptr) {
@@ -285,6 +318,9 @@ void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator cons
   }
   together(world, [&] {
     for (TensorSlice const& slice : slices) {
+      if (in_base_.contains(slice.name)) {
+        continue;
+      }
       for (IndexRange const& bytes : bytes_of(slice)) {
         mark(needed[tensor(slice.name).file + 1], bytes);
       }

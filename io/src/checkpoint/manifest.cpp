@@ -182,6 +182,10 @@ Manifest parse_manifest(std::string const& text, std::string const& where) {
   return manifest;
 }
 
+std::string manifest_digest(fs::path const& directory) {
+  return sha256(manifest_text(read_manifest(directory)));
+}
+
 Manifest verify_file_sizes(fs::path const& directory) {
   Manifest manifest = read_manifest(directory);
   std::set<std::string> expected{manifest_file_name};

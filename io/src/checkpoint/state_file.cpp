@@ -36,9 +36,10 @@ constexpr std::int64_t max_config_bytes = std::int64_t{16} << 20;
 constexpr std::int64_t max_index_bytes = std::int64_t{64} << 20;
 constexpr std::int64_t max_fields_bytes = std::int64_t{1} << 20;
 constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
+constexpr std::int64_t max_base_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
 static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
-                  max_origin_bytes + 2 * dataset_format::max_model_bytes <
+                  max_base_bytes + max_origin_bytes + 2 * dataset_format::max_model_bytes <
               max_state_bytes);
 
 /// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
@@ -93,6 +94,18 @@ void check_training(TrainingState const& state, std::string const& where) {
   if (!std::isfinite(state.best_valid_loss)) {
     throw DataError(
         fmt::format("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_valid_loss));
+  }
+}
+
+/// Runs `parse`, and throws DataError where it fails: the file's `what` cannot be used.
+template <class Parse>
+void parse_or_refuse(std::string const& path, char const* what, Parse const& parse) {
+  try {
+    parse();
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    throw DataError(fmt::format("{}: its {} cannot be used: {}", path, what, error.what()));
   }
 }
 
@@ -267,18 +280,14 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
 
 void read_tensors(Reading const& from, CheckpointIndex& index) {
   std::string const text = from.file.read_bytes("index", max_index_bytes);
-  try {
+  parse_or_refuse(from.file.path(), "index", [&] {
     json::value const parsed = json::parse(text);
     for (json::value const& entry : parsed.as_array()) {
       index.tensors.push_back(read_tensor(entry.as_object(), from.version, from.file_bytes));
     }
     check_tensors(index.tensors);
     check_sizes(index.tensors, from.file_bytes);
-  } catch (std::bad_alloc const&) {
-    throw;
-  } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its index cannot be used: {}", from.file.path(), error.what()));
-  }
+  });
 }
 
 /// One number for each tensor of the index, 0 where its state began with the run or there is none.
@@ -322,18 +331,6 @@ void read_vocabulary(Reading const& from, CheckpointIndex& index) {
   index.contents.target_model = from.file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
 }
 
-bool write_cursor(hdf5::File& file, CheckpointIndex const& index) {
-  std::string const& cursor = index.contents.cursor;
-  if (!cursor.empty()) {
-    file.write_bytes("cursor", cursor);  // an attribute has at most 64 KiB: some hundred corpora
-  }
-  return !cursor.empty();
-}
-
-void read_cursor(Reading const& from, CheckpointIndex& index) {
-  index.contents.cursor = from.file.read_bytes("cursor", max_cursor_bytes);
-}
-
 bool write_origin(hdf5::File& file, CheckpointIndex const& index) {
   if (index.contents.origin.empty()) {
     return false;
@@ -355,6 +352,26 @@ void read_origin(Reading const& from, CheckpointIndex& index) {
   }
 }
 
+bool write_base(hdf5::File& file, CheckpointIndex const& index) {
+  CheckpointBase const& base = index.contents.base;
+  if (!base.digest.empty()) {
+    file.write_bytes("base", json::serialize(json::object{{"checkpoint", base.checkpoint},
+                                                          {"digest", base.digest},
+                                                          {"names", json::value_from(base.names)}}));
+  }
+  return !base.digest.empty();
+}
+
+void read_base(Reading const& from, CheckpointIndex& index) {
+  std::string const text = from.file.read_bytes("base", max_base_bytes);
+  parse_or_refuse(from.file.path(), "base", [&] {
+    json::value const parsed = json::parse(text);
+    index.contents.base = {json::value_to<std::string>(parsed.at("checkpoint")),
+                           json::value_to<std::string>(parsed.at("digest")),
+                           json::value_to<std::map<std::string, std::string>>(parsed.at("names"))};
+  });
+}
+
 /// A part of the state file that has a version of its own.
 struct Field {
   std::string name;
@@ -368,19 +385,21 @@ struct Field {
   std::function<std::int64_t(CheckpointIndex const& index)> written = nullptr;
 };
 
-/// A string that may be empty; then it is not in the file.
-Field string_field(std::string const& name, std::string CheckpointContents::*member) {
+/// A string that may be empty; then it is not in the file. With `max_bytes` it is a dataset, else an attribute, which
+/// has at most 64 KiB: some hundred corpora.
+Field string_field(std::string const& name, std::string CheckpointContents::*member, std::int64_t max_bytes = 0) {
   auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
     std::string const& text = index.contents.*member;
     if (!text.empty()) {
-      file.set_attribute(name, text);
+      max_bytes > 0 ? file.write_bytes(name, text) : file.set_attribute(name, text);
     }
     return !text.empty();
   };
   auto const read = [=](Reading const& from, CheckpointIndex& index) {
-    index.contents.*member = from.file.attribute<std::string>(name);
+    index.contents.*member =
+        max_bytes > 0 ? from.file.read_bytes(name, max_bytes) : from.file.attribute<std::string>(name);
   };
-  return {name, 1, true, true, write, read};
+  return {name, 1, true, max_bytes == 0, write, read};
 }
 
 /// All fields, in the order in which they are read: the state's step comes first.
@@ -394,8 +413,9 @@ std::vector<Field> const& known_fields() {
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),
                                          string_field("valid_dataset", &CheckpointContents::valid_dataset),
-                                         Field{"cursor", 1, true, false, write_cursor, read_cursor},
-                                         Field{"origin", 1, true, true, write_origin, read_origin}};
+                                         string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes),
+                                         Field{"origin", 1, true, true, write_origin, read_origin},
+                                         Field{"base", 1, true, false, write_base, read_base}};
   return fields;
 }
 
@@ -430,16 +450,12 @@ std::map<std::string, std::int64_t> versions_of_fields(hdf5::File const& file) {
                       name, version));
     }
   };
-  try {
+  parse_or_refuse(file.path(), "fields", [&] {
     json::value const parsed = json::parse(file.read_bytes(fields_name, max_fields_bytes));
     for (auto const& [name, listed] : parsed.as_object()) {
       add(name, listed.as_object());
     }
-  } catch (std::bad_alloc const&) {
-    throw;
-  } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its fields cannot be used: {}", file.path(), error.what()));
-  }
+  });
   return versions;
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
@@ -8,6 +9,7 @@
 #include <heddle/io/formats/safetensors.hpp>
 #include <sstream>
 
+#include "exchange/adapters.hpp"
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
@@ -142,6 +144,93 @@ TEST_F(ExchangeTest, NormsMayHaveTheNamesOfTheFirstFiles) {
   import_model(execution_, old, directory_ / "old_run");
   Golden const expected(golden("bert"));
   EXPECT_EQ(logits(directory_ / "old_run", expected), logits(directory_ / "run", expected));
+}
+
+class AdapterExchangeTest : public ExchangeTest {
+ protected:
+  fs::path adapter() const { return golden(GetParam() + std::string("-lora")); }
+  void expect_logits_of_peft(fs::path const& run) {
+    Golden const expected(adapter());
+    std::vector<float> const found = logits(run, expected);
+    ASSERT_EQ(found.size(), expected.logits.size());
+    for (std::size_t index = 0; index < found.size(); ++index) {
+      ASSERT_NEAR(found[index], expected.logits[index], 1e-4) << "logit " << index;
+    }
+  }
+  void import_adapter(bool with_base) {
+    import_model(execution_, golden(GetParam()), directory_ / "base");
+    import_peft(execution_, adapter(), (directory_ / "base").string(), directory_ / "run",
+                {.overrides = {fmt::format("adapter.save_base={}", with_base)}});
+  }
+  void export_run(std::string const& format) {
+    ExportOptions options;
+    options.model.checkpoint = (directory_ / "run").string();
+    options.directory = directory_ / "back";
+    options.format = format;
+    options.merge = format != "peft";
+    EXPECT_LT(export_model(execution_, options).largest_difference, 1e-4);
+  }
+};
+
+TEST_P(AdapterExchangeTest, AnImportedAdapterHasTheLogitsOfPEFT) {
+  import_adapter(false);
+  expect_logits_of_peft(directory_ / "run");
+  Golden const plain(golden(GetParam()));
+  Golden const adapted(adapter());
+  double moved = 0;
+  for (std::size_t index = 0; index < plain.logits.size(); ++index) {
+    moved = std::max(moved, std::abs(static_cast<double>(plain.logits[index]) - adapted.logits[index]));
+  }
+  EXPECT_GT(moved, 0.1);
+}
+
+TEST_P(AdapterExchangeTest, AnExportHasTheAdapterThatWasImported) {
+  import_adapter(true);
+  export_run("peft");
+  SafetensorsFiles const before = SafetensorsFiles::open(adapter() / "adapter_model.safetensors");
+  SafetensorsFiles const after = SafetensorsFiles::open(directory_ / "back" / "adapter_model.safetensors");
+  ASSERT_EQ(before.tensors().size(), after.tensors().size());
+  for (auto const& [name, tensor] : before.tensors()) {
+    ASSERT_TRUE(after.tensors().contains(name)) << name;
+    std::vector<float> old_values(static_cast<std::size_t>(tensor.elements()));
+    std::vector<float> new_values(old_values.size());
+    before.read(name, {0, tensor.elements()}, old_values);
+    after.read(name, {0, tensor.elements()}, new_values);
+    EXPECT_EQ(old_values, new_values) << name;
+  }
+}
+
+TEST_P(AdapterExchangeTest, MergedWeightsHaveTheLogitsOfPEFT) {
+  import_adapter(true);
+  export_run("huggingface");
+  import_model(execution_, directory_ / "back", directory_ / "merged");
+  expect_logits_of_peft(directory_ / "merged");
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AdapterExchangeTest, testing::Values("marian", "llama-bpe"));
+
+TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
+  import_model(execution_, golden("marian"), directory_ / "base");
+  fs::path const adapter = directory_ / "adapter";
+  auto const refusal = [&](std::string const& key, json::value const& value) {
+    fs::remove_all(adapter);
+    fs::copy(golden("marian-lora"), adapter);
+    json::value config = json::parse(test::read_whole(adapter / "adapter_config.json"));
+    config.as_object()[key] = value;
+    std::ofstream(adapter / "adapter_config.json") << json::serialize(config);
+    return message_of<Error>(
+        [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); });
+  };
+  EXPECT_THAT(refusal("use_dora", true), HasSubstr("adapter_config.json: use_dora = true cannot be imported"));
+  EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is [\"none\"]"));
+  EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
+  EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
+  EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; the base and adapter_config.json give it [2, 16]"));
+  EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r, lora_alpha and lora_dropout"));
+  fs::remove_all(directory_ / "base");
+  import_model(execution_, golden("llama-bpe"), directory_ / "base");
+  EXPECT_THAT(refusal("r", 3), HasSubstr("is not an adapter of a projection of"));
+  EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
 
 TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {

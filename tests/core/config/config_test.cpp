@@ -369,6 +369,21 @@ TEST(Config, WrongGroupsNameTheirPlace) {
   EXPECT_THAT(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), HasSubstr("a name has letters and no dot"));
 }
 
+TEST(Config, AdaptersFreezeTheRest) {
+  EXPECT_TRUE(parse_config("", "run.toml").optimizer.trained.empty());
+  Config const config = parse_config("[adapter]\nrank = 8\ntargets = [\"*.up\"]", "run.toml");
+  EXPECT_EQ(config.optimizer.trained, (std::vector<std::string>{"*.lora_a", "*.lora_b"}));
+  EXPECT_EQ(parse_config(to_toml(config), "printed"), config);
+  EXPECT_EQ(refusal("[adapter]\nalpha = 8"),
+            "run.toml:2:1: adapter.alpha is given and adapter.rank is not, without which there are no adapters; for "
+            "example rank = 8");
+  EXPECT_THAT(refusal("[adapter]\nrank = 8\nsave_base = false"),
+              StartsWith("run.toml:3:1: adapter.save_base = false, but train.initialize_from is not set"));
+  EXPECT_EQ(refusal("[adapter]\nrank = 0\nsave_base = false"), "accepted") << "as a resolved configuration has it";
+  EXPECT_EQ(refusal("[adapter]\nrank = 8\ntargets = []"),
+            "run.toml:3:1: adapter.targets is an empty list; expected a non-empty list of non-empty strings");
+}
+
 TEST(Config, NormsAreKeysOfTheModelAndOfLayers) {
   Config const config = parse_config(R"(
     [model]

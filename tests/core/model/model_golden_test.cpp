@@ -164,8 +164,46 @@ INSTANTIATE_TEST_SUITE_P(Variants, FamilyGoldenTest,
                          testing::Values("rotary", "rotary_halves", "sinusoidal_halves", "alibi", "relative_buckets",
                                          "grouped_heads", "rms_norm", "bert_parts", "swiglu", "geglu", "window",
                                          "dot_product", "additive", "soft_cap", "linear", "rotary_linear",
-                                         "rotary_llama3", "rotary_yarn", "gemma2", "olmo2", "qwen2"),
+                                         "rotary_llama3", "rotary_yarn", "gemma2", "olmo2", "qwen2", "adapters"),
                          [](auto const& case_info) { return std::string(case_info.param); });
+
+/// Ten steps that train nothing but adapters, beside PEFT's.
+void expect_adapters_trained(DType dtype, KernelChoices const& choices, Tolerance const& tolerance) {
+  GoldenFile const golden("family_adapters");
+  TestModel test(golden.model(), golden.vocabulary(), dtype, choices, {"*.weight", "*.bias"});
+  OptimizerConfig config = golden.optimizer();
+  config.trained = {"*.lora_a", "*.lora_b"};
+  Optimizer const optimizer = test.bench.optimizer(config);
+  Pack const pack = golden.pack();
+  LayerContext context = test.bench.context(pack);
+  double const smoothing = golden.number("label_smoothing");
+  auto const tokens = static_cast<double>(pack.target_rows.tokens);
+  std::vector<double> losses;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    test.bench.zero_gradients();
+    losses.push_back(test.model.forward_backward(context, {smoothing, 1 / tokens}).smoothed / tokens);
+    test.bench.update(optimizer, config.learning_rate, step);
+  }
+  losses.push_back(test.model.forward(context, smoothing).smoothed / tokens);
+  EXPECT_LE(relative_error(losses, golden.tensor("trained_losses")), tolerance.losses);
+  EXPECT_LT(losses.back(), 0.9 * losses.front());
+  auto const adapters = golden.names_after("after:");
+  EXPECT_GT(adapters.size(), 0U);
+  EXPECT_EQ(test.bench.parameters().trained().size(), adapters.size());
+  for (std::string const& name : adapters) {
+    EXPECT_LE(relative_error(testing_support::values(test.bench.parameters().find(name)->value),
+                             golden.tensor("after:" + name)),
+              tolerance.parameters)
+        << name;
+  }
+}
+
+TEST(AdapterGoldenTest, TrainAsPEFTs) {
+  expect_adapters_trained(DType::float64, reference_kernels(), float64_tolerance);
+  Tolerance in_float32 = float32_tolerance;
+  in_float32.parameters = 1e-3;
+  expect_adapters_trained(DType::float32, KernelChoices(), in_float32);
+}
 
 }  // namespace
 }  // namespace heddle

@@ -55,6 +55,10 @@ TEST(UpdateRules, AreThoseOfTheGroupOrOfAll) {
   EXPECT_EQ(update_rule(config, "b.x"), slow);
   EXPECT_EQ(update_rule(config, "c"), still) << "with its own options";
   EXPECT_EQ(update_rule(config, "d"), (UpdateRule{.name = "adam", .options = config.options, .weight_decay = 0.5}));
+  config.trained = {"*.lora"};
+  EXPECT_FALSE(update_rule(config, "d.lora").frozen);
+  EXPECT_TRUE(update_rule(config, "d").frozen) << "in no group, and not among those that are trained";
+  EXPECT_EQ(update_rule(config, "a.x"), slow) << "a group's own rule counts";
   config.groups[0].rule.name = "sgd";
   EXPECT_EQ(update_rule(config, "a.x"), (UpdateRule{.name = "sgd", .learning_rate_factor = 0.1}))
       << "another rule has none of Adam's options";

@@ -78,6 +78,7 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
     TrainedModelOptions options;
     options.checkpoint = path;
     options.which = which;
+    options.attach_base = false;
     auto [checkpoints, skipped] = open_checkpoints(options, keys);
     std::ranges::for_each(skipped, report_on_stderr);
     run.checkpoint = std::move(checkpoints.front());
@@ -124,6 +125,9 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
   }
   if (!checkpoint.contents().instruction_set.empty()) {
     facts.emplace_back("computed with", checkpoint.contents().instruction_set);
+  }
+  if (!checkpoint.contents().base.digest.empty()) {
+    facts.emplace_back("base", checkpoint.contents().base.checkpoint);
   }
   facts.emplace_back("checkpoint", checkpoint.directory().string());
   for (std::string& line : describe_origin(checkpoint.contents())) {

@@ -77,6 +77,22 @@ struct KeyPlaces {
   bool operator==(KeyPlaces const&) const { return true; }
 };
 
+/// The names of an adapter's parameters: those of a projection, and one of these.
+inline constexpr std::array<char const*, 2> adapter_suffixes{".lora_a", ".lora_b"};
+
+/// `[adapter]`: low-rank adapters of a model's projections (Hu et al. 2021), beside which everything else is frozen.
+struct AdapterConfig {
+  std::int64_t rank = 0;  ///< 0: none
+  double alpha = 16;      ///< an adapter's output is multiplied by alpha / rank
+  double dropout = 0;     ///< on an adapter's input
+  /// Patterns of the projections that have one, "encoder.layers.0.self_attention.q".
+  std::vector<std::string> targets{"*_attention.q", "*_attention.v"};
+  bool save_base = true;  ///< checkpoints have the frozen parameters, too
+  KeyPlaces places{.section = "adapter"};
+
+  bool operator==(AdapterConfig const&) const = default;
+};
+
 struct ModelConfig {
   StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
   StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
@@ -115,6 +131,7 @@ struct ModelConfig {
   double activation_dropout = 0.0;
   Recompute recompute = Recompute::none;
   std::int64_t max_length = 1024;  ///< tokens, with the end token
+  AdapterConfig adapter;           ///< a section of its own
   KeyPlaces places{.section = "model"};
 
   /// The place of a key for messages, as KeyPlaces::of gives it; in layer_config's result the place of that layer's key

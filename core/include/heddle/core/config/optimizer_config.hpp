@@ -37,6 +37,8 @@ struct OptimizerConfig {
   std::vector<ParameterGroup> groups = {};  ///< by name; no parameter is in two
   /// The number of layers of each stack, which layer_decay counts: parse_config takes it from [model].
   std::map<std::string, std::int64_t> layers = {};
+  /// Patterns of those in no group that are trained, the rest being frozen; empty: all. Follows from [adapter].
+  std::vector<std::string> trained = {};
   KeyPlaces places{.section = "optimizer"};
 
   bool operator==(OptimizerConfig const&) const = default;

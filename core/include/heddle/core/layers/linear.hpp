@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/layers/tensor_region.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -8,7 +9,7 @@ namespace heddle {
 
 /// Computes y = x Wᵀ + b, without b where the layer's key `biases` is false. W is one parameter NAME.weight [outputs,
 /// inputs], or several that are adjacent in memory and computed by one multiplication (the projections to queries, keys
-/// and values).
+/// and values). Parts that model.adapter.targets names have adapters beside them: see LowRank.
 class Linear {
  public:
   struct Extents {
@@ -28,8 +29,8 @@ class Linear {
   /// Throws ConfigError where the axis that is split does not divide.
   Linear(LayerSpec const& spec, Extents const& extents, Split split)
       : Linear(spec, extents.inputs, {{"", extents.outputs}}, split) {}
-  /// Several matrices with the same inputs. Their initial values are those of the parts of one matrix that has their
-  /// joined names ("qkv"), each with the bound of Glorot & Bengio 2010.
+  /// Several matrices with the same inputs, whose rows are of spec.side. Their initial values are those of the parts of
+  /// one matrix that has their joined names ("qkv"), each with the bound of Glorot & Bengio 2010.
   Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> const& parts, Split split);
 
   /// x [tokens, inputs] → [tokens, this rank's outputs of all parts, side by side], from the arena. Collective over the
@@ -46,6 +47,9 @@ class Linear {
  private:
   void add_parameter_gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x) const;
   void grad_input(LayerContext& context, Tensor const& grad_y, Tensor const& grad_x, bool accumulate) const;
+  /// All gradients, inside the region.
+  void gradients(LayerContext& context, Tensor const& grad_y, Tensor const& x, Tensor const& grad_x,
+                 bool accumulate) const;
   Tensor matrix(Tensor const& weights) const { return weights.reshaped({outputs_, inputs_}); }
   void multiply(LayerContext& context, Tensor const& x, Tensor const& y) const;
 
@@ -55,6 +59,7 @@ class Linear {
   ParameterBlock* bias_;  ///< null: there is none
   std::int64_t inputs_;   ///< inputs of this rank
   std::int64_t outputs_;  ///< outputs of this rank, of all parts
+  std::optional<LowRank> adapters_;
   std::shared_ptr<Gemm> gemm_;
   std::shared_ptr<TensorOps> tensor_ops_;
 };

@@ -3,6 +3,7 @@
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@ namespace heddle {
 /// been received. float32 only. Uses the verbs of the world.
 class ModelStream final : public TensorStream {
  public:
+  /// Parameters with a name in `left_out` are not among the tensors.
   ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
-              DistributedOptimizer const& optimizer);
+              DistributedOptimizer const& optimizer, std::set<std::string> const& left_out = {});
 
   std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
   void send(TensorChunk const& chunk, int receiver) override;

@@ -47,6 +47,15 @@ inline constexpr std::int64_t max_origin_bytes = std::int64_t{32} << 20;
 /// The name in CheckpointContents::origin of a record of where the model came from (JSON): no file of the other system.
 inline constexpr char const* import_record = "heddle_import.json";
 
+/// The checkpoint that a run's frozen parameters came from, to which the run's own checkpoints may leave them.
+struct CheckpointBase {
+  std::string checkpoint;                    ///< its directory, an absolute path
+  std::string digest;                        ///< manifest_digest; empty: there is no base
+  std::map<std::string, std::string> names;  ///< those parameters' names there, by their names here
+
+  bool operator==(CheckpointBase const&) const = default;
+};
+
 /// A checkpoint's content except its tensors.
 struct CheckpointContents {
   TrainingState state;
@@ -61,6 +70,7 @@ struct CheckpointContents {
   std::map<std::string, std::int64_t> state_begins = {};
   /// If its first parameters were another system's: files that came with them, by name, "config.json" among them.
   std::map<std::string, std::string> origin = {};
+  CheckpointBase base = {};
 
   /// Throws DataError if the models cannot be used.
   Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }
@@ -145,6 +155,15 @@ class Checkpoint {
     return read(TensorSlice{name, key, axis, begin, count});
   }
 
+  /// Whether contents().base has parameters that are not here.
+  bool lacks_base() const;
+  /// Adds the parameters that are missing here, to be read from contents().base, which is `base`: their values, without
+  /// state. Throws DataError if one is missing there, too.
+  void attach(std::shared_ptr<Checkpoint const> base);
+
+  /// Whether the parameter is read from an attached base.
+  bool in_base(std::string const& name) const { return in_base_.contains(name); }
+
   /// Brings what this rank is going to read to its host, if the checkpoint is spread over several. Throws Error on all
   /// ranks if that fails. Collective over `world`, which opened it.
   void fetch(std::vector<TensorSlice> const& slices, Communicator const& world);
@@ -155,6 +174,9 @@ class Checkpoint {
 
   Checkpoint(std::filesystem::path directory, CheckpointIndex index, Files files, WantedKeys keys);
 
+  /// Numbers the tensors by their names.
+  void number_tensors();
+
   /// The bytes of a slice in its file, in order; none of the ranges is empty. Throws as read does.
   std::vector<IndexRange> bytes_of(TensorSlice const& slice) const;
 
@@ -164,6 +186,8 @@ class Checkpoint {
   WantedKeys keys_;
   std::shared_ptr<SpreadFiles> spread_;  ///< null: all files are in `directory_`
   std::map<std::string, std::size_t> by_name_;
+  std::shared_ptr<Checkpoint const> base_;
+  std::map<std::string, std::string> in_base_;  ///< names there of parameters that are read from `base_`
 };
 
 }  // namespace heddle

@@ -73,6 +73,9 @@ std::string manifest_text(Manifest const& manifest);
 /// Throws DataError unless the directory has a manifest that is, byte for byte, a manifest_text.
 Manifest read_manifest(std::filesystem::path const& directory);
 
+/// The digest of the directory's manifest, which says what every byte of the checkpoint is. Throws as read_manifest.
+std::string manifest_digest(std::filesystem::path const& directory);
+
 /// The manifest that `text` is; `where` is for messages. Throws DataError as read_manifest does.
 Manifest parse_manifest(std::string const& text, std::string const& where);
 

@@ -1,0 +1,415 @@
+#include "adapters.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/low_rank.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/formats/safetensors.hpp>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "checkpoints/checkpoint.hpp"
+#include "exchange/exporting.hpp"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+constexpr char const* config_name = "adapter_config.json";
+constexpr char const* tensors_name = "adapter_model.safetensors";
+/// PEFT names a module as the base model does, behind this.
+constexpr std::string_view peft_prefix = "base_model.model.";
+/// Their names of what adapter_suffixes name.
+constexpr std::array<std::string_view, 2> peft_suffixes{".lora_A.weight", ".lora_B.weight"};
+constexpr std::string_view weight_suffix = ".weight";
+
+/// The name without its end; nothing where it has another one.
+std::optional<std::string> without(std::string_view name, std::string_view end) {
+  return name.ends_with(end) ? std::optional(std::string(name.substr(0, name.size() - end.size()))) : std::nullopt;
+}
+
+/// A tensor stream of one rank whose tensors are read piece by piece.
+class ReadTensors : public TensorStream {
+ public:
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
+  void wait() override {}
+
+ protected:
+  std::vector<StreamedTensor> tensors_;
+};
+
+void read_elements(Checkpoint const& from, std::string const& name, IndexRange const& range, std::span<float> into) {
+  TensorSlice slice{.name = name};
+  slice.elements = range;
+  std::ranges::copy(from.read(slice), into.begin());
+}
+
+class MergedTensors final : public ReadTensors {
+ public:
+  MergedTensors(Checkpoint const& from, AdapterConfig const& adapter)
+      : from_(from), scale_(adapter.alpha / static_cast<double>(adapter.rank)) {
+    for (TensorInfo const& tensor : from.tensors()) {
+      if (!is_of_adapter(tensor.name)) {
+        tensors_.push_back({tensor.name, tensor.shape});
+      }
+    }
+  }
+
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    StreamedTensor const& tensor = tensors_.at(chunk.tensor);
+    read_elements(from_, tensor.name, chunk.elements, elements);
+    auto const projection = without(tensor.name, weight_suffix);
+    if (projection && from_.contains(*projection + adapter_suffixes[0])) {
+      add(*projection, tensor.shape.at(1), chunk.elements, elements);
+    }
+  }
+
+ private:
+  /// Adds the elements of alpha / rank · B A, row by row.
+  void add(std::string const& projection, std::int64_t columns, IndexRange const& range, std::span<float> elements) {
+    if (projection != projection_) {
+      a_ = from_.read(projection + adapter_suffixes[0]);
+      b_ = from_.read(projection + adapter_suffixes[1]);
+      projection_ = projection;
+    }
+    auto const rank = std::ssize(a_) / columns;
+    std::vector<double> sums(static_cast<std::size_t>(columns));
+    for (std::int64_t begin = range.begin; begin < range.end;) {
+      std::int64_t const row = begin / columns;
+      std::ranges::fill(sums, 0);
+      for (std::int64_t r = 0; r < rank; ++r) {
+        double const factor = scale_ * static_cast<double>(b_[static_cast<std::size_t>(row * rank + r)]);
+        float const* const of_a = a_.data() + r * columns;
+        for (std::int64_t column = 0; column < columns; ++column) {
+          sums[static_cast<std::size_t>(column)] += factor * static_cast<double>(of_a[column]);
+        }
+      }
+      std::int64_t const end = std::min((row + 1) * columns, range.end);
+      for (; begin < end; ++begin) {
+        float& element = elements[static_cast<std::size_t>(begin - range.begin)];
+        element = static_cast<float>(static_cast<double>(element) + sums[static_cast<std::size_t>(begin % columns)]);
+      }
+    }
+  }
+
+  Checkpoint const& from_;
+  double scale_;
+  std::string projection_;
+  std::vector<float> a_, b_;  ///< of projection_
+};
+
+/// Their name of a projection's module. Throws ConfigError where their weight is not ours.
+std::string module_of(ExchangedModel const& model, std::string const& projection) {
+  auto const& [name, change] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
+  auto const module = without(name, weight_suffix);
+  if (!module || change.transposed || change.parts > 1 || change.scale != nullptr || change.added != 0 ||
+      change.skipped_rows > 0 || change.added_rows > 0) {
+    throw ConfigError(
+        fmt::format("{}: the family {} has this weight in another form, {}: its adapter cannot be "
+                    "exchanged; --merge folds adapters into the weights",
+                    projection, model.family.model_type, name));
+  }
+  return *module;
+}
+
+json::value number(double value) {
+  bool const whole = std::trunc(value) == value && std::abs(value) < 1e15;
+  return whole ? json::value(static_cast<std::int64_t>(value)) : json::value(value);
+}
+
+json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model, std::string const& base,
+                         std::vector<std::string> const& modules) {
+  return {{"peft_type", "LORA"},
+          {"task_type", model.is_encoder_decoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
+          {"base_model_name_or_path", base},
+          {"r", adapter.rank},
+          {"lora_alpha", number(adapter.alpha)},
+          {"lora_dropout", adapter.dropout},
+          {"target_modules", json::value_from(modules)},
+          {"bias", "none"},
+          {"fan_in_fan_out", false},
+          {"inference_mode", true},
+          {"init_lora_weights", true},
+          {"modules_to_save", nullptr}};
+}
+
+json::object read_peft_config(fs::path const& directory) {
+  fs::path const path = directory / config_name;
+  auto const text = read_regular(path, max_origin_bytes);
+  boost::system::error_code error;
+  json::value const parsed = json::parse(text.value_or(""), error);
+  if (error || !parsed.is_object()) {
+    throw DataError(fmt::format("{} is not a JSON object", path.string()));
+  }
+  return parsed.get_object();
+}
+
+bool is_unset(json::value const& value) {
+  return value.is_null() || (value.is_bool() && !value.get_bool()) ||
+         (value.is_object() && value.get_object().empty()) || (value.is_array() && value.get_array().empty());
+}
+
+/// Keys that may have any value: what they say is in the tensors, or is about training or the base.
+constexpr std::array<std::string_view, 19> free_keys{
+    "auto_mapping",   "base_model_name_or_path", "corda_config",        "eva_config",        "exclude_modules",
+    "inference_mode", "layers_pattern",          "layers_to_transform", "lora_alpha",        "lora_dropout",
+    "lora_ga_config", "megatron_core",           "peft_version",        "qalora_group_size", "r",
+    "revision",       "runtime_config",          "target_modules",      "task_type"};
+/// Keys with the only values that a plain adapter has, or the usual ones; all others must be null, false or empty.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> plain_values{
+    {{"peft_type", "[\"LORA\"]"},
+     {"bias", "[\"none\"]"},
+     {"init_lora_weights", "[true, \"gaussian\", \"orthogonal\", \"eva\"]"},  // others change the base
+     {"use_rslora", "[true]"}}};
+
+/// Throws ConfigError for a variant that is computed in another way.
+void require_plain(json::object const& config) {
+  for (auto const& [key, value] : config) {
+    if (is_unset(value) || std::ranges::find(free_keys, std::string_view(key)) != free_keys.end()) {
+      continue;
+    }
+    auto const* const known =
+        std::ranges::find(plain_values, std::string_view(key), &std::pair<std::string_view, std::string_view>::first);
+    json::array const possible =
+        known == plain_values.end() ? json::array{nullptr} : json::parse(known->second).as_array();
+    if (std::ranges::find(possible, value) == possible.end()) {
+      throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", config_name, std::string(key),
+                                    json::serialize(value), json::serialize(possible)));
+    }
+  }
+}
+
+/// The keys of [adapter] except the targets.
+std::vector<std::string> adapter_settings(json::object const& config) {
+  require_plain(config);
+  try {
+    auto const rank = config.at("r").to_number<std::int64_t>();
+    auto const alpha = config.at("lora_alpha").to_number<double>();
+    json::value const* const stabilized = find_key(config, "use_rslora");  // Kalajdzievski 2023: alpha / √rank
+    bool const by_root = stabilized != nullptr && !is_unset(*stabilized);
+    json::value const* const dropout = find_key(config, "lora_dropout");
+    return {fmt::format("adapter.rank={}", rank),
+            fmt::format("adapter.alpha={}", by_root ? alpha * std::sqrt(static_cast<double>(rank)) : alpha),
+            fmt::format("adapter.dropout={}", dropout == nullptr ? 0 : dropout->to_number<double>())};
+  } catch (std::exception const&) {
+    throw DataError(fmt::format("{}: expected the numbers r, lora_alpha and lora_dropout", config_name));
+  }
+}
+
+/// Patterns for these projections among `all`: one for all layers' "self_attention.q", where each has an adapter.
+std::vector<std::string> patterns_of(std::set<std::string> const& adapted, std::vector<std::string> const& all) {
+  auto const kind_of = [](std::string const& projection) {
+    std::size_t const last = projection.rfind('.');
+    std::size_t const before = last == 0 || last == projection.npos ? projection.npos : projection.rfind('.', last - 1);
+    return before == projection.npos ? projection : "*" + projection.substr(before);
+  };
+  std::set<std::string> mixed;
+  for (std::string const& projection : all) {
+    if (!adapted.contains(projection)) {
+      mixed.insert(kind_of(projection));
+    }
+  }
+  std::set<std::string> patterns;
+  for (std::string const& projection : adapted) {
+    std::string const kind = kind_of(projection);
+    patterns.insert(mixed.contains(kind) ? projection : kind);
+  }
+  return {patterns.begin(), patterns.end()};
+}
+
+/// Which tensor of PEFT's has which parameter of ours.
+struct PeftNames {
+  std::map<std::string, std::string> theirs;  ///< by our name
+  std::vector<std::string> targets;
+};
+
+PeftNames names_of(SafetensorsFiles const& files, Checkpoint const& base, ExchangedModel const& model) {
+  std::map<std::string, std::string> projections;  // by their modules
+  std::vector<std::string> all;
+  for (TensorInfo const& tensor : base.tensors()) {
+    auto const projection = without(tensor.name, weight_suffix);
+    if (projection && tensor.shape.size() == 2) {
+      all.push_back(*projection);
+      std::string const name = origin_of(model.family, model.ours, tensor.name).name;
+      projections[without(name, weight_suffix).value_or(name)] = *projection;
+    }
+  }
+  PeftNames names;
+  std::set<std::string> adapted;
+  for (auto const& [theirs, tensor] : files.tensors()) {
+    std::optional<std::string> ours;
+    for (std::size_t which = 0; which < peft_suffixes.size(); ++which) {
+      auto const module = without(theirs, peft_suffixes.at(which));
+      auto const found = module && module->starts_with(peft_prefix)
+                             ? projections.find(module->substr(peft_prefix.size()))
+                             : projections.end();
+      if (found != projections.end() && module_of(model, found->second) == found->first) {
+        ours = found->second + adapter_suffixes.at(which);
+        adapted.insert(found->second);
+      }
+    }
+    if (!ours) {
+      throw DataError(fmt::format("{}: the tensor {} is not an adapter of a projection of {}", tensors_name, theirs,
+                                  base.directory().string()));
+    }
+    names.theirs[*ours] = theirs;
+  }
+  names.targets = patterns_of(adapted, all);
+  return names;
+}
+
+/// The parameters of a base, with adapters of PEFT's file.
+class AdaptedTensors final : public ReadTensors {
+ public:
+  AdaptedTensors(Checkpoint const& base, SafetensorsFiles const& files, PeftNames const& names,
+                 std::vector<StreamedTensor> tensors, bool with_base)
+      : base_(base), files_(files), names_(names) {
+    std::size_t adapters = 0;
+    for (StreamedTensor& tensor : tensors) {
+      bool const adapter = is_of_adapter(tensor.name);
+      adapters += adapter ? 1 : 0;
+      if (adapter) {
+        require(tensor);
+      }
+      if (adapter || with_base) {
+        tensors_.push_back(std::move(tensor));
+      }
+    }
+    if (adapters != names.theirs.size()) {
+      throw DataError(
+          fmt::format("{} has {} tensors; the model has {} parameters for them: not all of them are of "
+                      "projections",
+                      tensors_name, names.theirs.size(), adapters));
+    }
+  }
+
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    std::string const& name = tensors_.at(chunk.tensor).name;
+    auto const found = names_.theirs.find(name);
+    if (found != names_.theirs.end()) {
+      files_.read(found->second, chunk.elements, elements);
+    } else {
+      read_elements(base_, name, chunk.elements, elements);
+    }
+  }
+
+ private:
+  void require(StreamedTensor const& tensor) const {
+    auto const found = names_.theirs.find(tensor.name);
+    if (found == names_.theirs.end()) {
+      throw DataError(fmt::format("{} has no tensor for {}", tensors_name, tensor.name));
+    }
+    if (auto const& shape = files_.tensors().at(found->second).shape; shape != tensor.shape) {
+      throw DataError(fmt::format("{}: {} has the shape [{}]; the base and {} give it [{}]", tensors_name,
+                                  found->second, fmt::join(shape, ", "), config_name, fmt::join(tensor.shape, ", ")));
+    }
+  }
+
+  Checkpoint const& base_;
+  SafetensorsFiles const& files_;
+  PeftNames const& names_;
+};
+
+CheckpointBase base_of(Checkpoint const& checkpoint) {
+  fs::path const directory = fs::canonical(checkpoint.directory());
+  CheckpointBase base{directory.string(), manifest_digest(directory), {}};
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    if (!is_of_adapter(tensor.name)) {
+      base.names[tensor.name] = tensor.name;
+    }
+  }
+  return base;
+}
+
+}  // namespace
+
+fs::path merge_adapters(Checkpoint const& checkpoint, fs::path const& run) {
+  MergedTensors stream(checkpoint, stored_config(checkpoint).model.adapter);
+  CheckpointContents contents = checkpoint.contents();
+  contents.config = to_toml(stored_config(checkpoint, {"adapter.rank=0"}));
+  contents.base = {};
+  contents.state_begins.clear();
+  return CheckpointStore(run / "checkpoints", 2).commit(Communicator::self(), contents, stream, 1).directory;
+}
+
+std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& model, std::string const& dtype,
+                        fs::path const& directory) {
+  std::vector<std::string> modules;
+  std::vector<std::string> ours;
+  SafetensorsWriter::Tensors tensors;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    for (std::size_t which = 0; which < adapter_suffixes.size(); ++which) {
+      if (auto const projection = without(tensor.name, adapter_suffixes.at(which))) {
+        std::string const module = module_of(model, *projection);
+        tensors.emplace_back(fmt::format("{}{}{}", peft_prefix, module, peft_suffixes.at(which)),
+                             ForeignTensor{tensor.shape, dtype});
+        ours.push_back(tensor.name);
+        if (which == 0) {
+          modules.push_back(module);
+        }
+      }
+    }
+  }
+  SafetensorsWriter writer(directory, tensors);
+  for (std::string const& name : ours) {
+    writer.write(checkpoint.read(name));
+  }
+  writer.finish();
+  fs::rename(directory / "model.safetensors", directory / tensors_name);
+  std::string const base = checkpoint.contents().base.checkpoint;
+  replace_file(directory / config_name,
+               json::serialize(peft_config(model.ours.adapter, model.ours, base, modules)) + "\n");
+  return std::ssize(ours);
+}
+
+bool is_peft(fs::path const& place) {
+  return fs::exists(place / config_name);
+}
+
+ImportedModel import_peft(Execution& execution, fs::path const& from, std::string const& base_place,
+                          fs::path const& run, ImportOptions const& options) {
+  CheckpointStore store = store_of_new_run(run);
+  TrainedModelOptions model;
+  model.checkpoint = base_place;
+  auto const opened = open_checkpoints(model);
+  Checkpoint const& base = opened.checkpoints.front();
+  SafetensorsFiles const files = SafetensorsFiles::open(from / tensors_name);
+  Config const before = stored_config(base);
+  auto const [family, theirs] = choose_family("", base, before);
+  PeftNames const names = names_of(files, base, {*family, before.model, theirs});
+  std::vector<std::string> settings = adapter_settings(read_peft_config(from));
+  settings.push_back("adapter.targets=" + to_toml(OptionValue(names.targets)));
+  settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::canonical(base.directory()).string())));
+  settings.push_back("run.directory=" + to_toml(OptionValue(run.string())));
+  settings.insert(settings.end(), options.overrides.begin(), options.overrides.end());
+  Config const config = stored_config(base, settings);
+  CheckpointContents contents;
+  contents.state.seed = config.train.seed;
+  contents.config = to_toml(config);
+  contents.source_model = base.contents().source_model;
+  contents.target_model = base.contents().target_model;
+  contents.origin = base.contents().origin;
+  contents.base = base_of(base);
+  AdaptedTensors stream(base, files, names, parameters_of(execution, config, contents.vocabulary()),
+                        config.model.adapter.save_base);
+  ImportedModel imported =
+      commit_imported(store, contents, stream, run, std::string(family->model_type) + " with adapters");
+  if (options.probe) {
+    imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
+  }
+  return imported;
+}
+
+}  // namespace heddle

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Low-rank adapters: trained under several layouts, saved alone beside a base, used, merged, and exchanged with PEFT.
+source "$HEDDLE_SOURCE/tests/integration/small_run"
+export OMP_NUM_THREADS=1
+golden=$HEDDLE_SOURCE/tests/golden/exchange
+
+train=("$HEDDLE" train run.toml --set train.validate_every=0)
+ends 0 "${train[@]}" --set run.directory=first --set train.steps=10
+adapted=(--set adapter.rank=4 --set 'adapter.targets=["*attention.q", "*attention.v", "*.up", "*.down"]'
+  --set adapter.dropout=0.1 --set train.initialize_from=first --set optimizer.warmup_steps=0 --set train.steps=10)
+alone=("${adapted[@]}" --set adapter.save_base=false)
+
+# The base is frozen, and a checkpoint has the adapters only.
+ends 0 "${train[@]}" --set run.directory=tuned "${alone[@]}"
+grep -q "of them frozen)" log || fail "the base is not frozen"
+h5ls "$(state tuned 10)/tensors-00000.h5/parameters" > names
+[ "$(grep -c lora_ names)" = "$(wc -l < names)" ] || fail "the checkpoint has other parameters than adapters"
+ends 0 "${train[@]}" --set run.directory=whole "${adapted[@]}"
+for parameter in $(h5ls "$(state first 10)/tensors-00000.h5/parameters" | awk '{ print $1 }'); do
+  h5diff "$(state first 10)/tensors-00000.h5" "$(state whole 10)/tensors-00000.h5" "/parameters/$parameter/value" > difference ||
+    fail "$parameter was not frozen"
+done
+for parameter in $(awk '{ print $1 }' names); do
+  h5diff "$(state tuned 10)/tensors-00000.h5" "$(state whole 10)/tensors-00000.h5" "/parameters/$parameter" > difference ||
+    fail "$parameter depends on what is saved"
+done
+
+# Stopped and resumed, also from another layout and from memory, it is the same run.
+ends 0 "${train[@]}" --set run.directory=again "${alone[@]}" --set train.steps=5
+ends 0 "${train[@]}" --set run.directory=again "${alone[@]}"
+grep -q "resuming after step 5" log || fail "it did not resume"
+same tuned again 10
+for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=true; do
+  ends 0 "$HEDDLE_MPIRUN" -n 2 "${train[@]}" --set run.directory="on-$layout" --set "$layout" "${alone[@]}" --set train.steps=5
+  ends 0 "${train[@]}" --set run.directory="on-$layout" "${alone[@]}"
+  grep -q "resuming after step 5" log || fail "it did not resume from $layout"
+done
+
+# Only its own base will do, wherever that is.
+head -n 5 text/test.en > five
+ends 0 "$HEDDLE" translate --checkpoint tuned --input five --output expected
+ends 0 "$HEDDLE" translate --checkpoint first --adapter tuned --input five --output found
+cmp expected found || fail "the adapters of a run on its base are another model"
+ends 0 "${train[@]}" --set run.directory=other --set train.steps=10 --set train.seed=2
+ends 65 "$HEDDLE" translate --checkpoint other --adapter tuned --input five --output found
+mv first moved
+mv other first
+ends 65 "$HEDDLE" translate --checkpoint tuned --input five --output found
+grep -q "is another checkpoint" log || fail "another base is not named"
+ends 65 "${train[@]}" --set run.directory=tuned "${alone[@]}" --set train.steps=11
+ends 0 "$HEDDLE" translate --checkpoint moved --adapter tuned --input five --output found
+cmp expected found || fail "it is another model on the base that was moved"
+ends 0 "${train[@]}" --set run.directory=tuned "${alone[@]}" --set train.initialize_from=moved --set train.steps=11
+ends 0 "$HEDDLE" translate --checkpoint whole --input five --output found
+cmp expected found || fail "the model that was saved whole is another one"
+ends 78 "${train[@]}" --set run.directory=bad "${adapted[@]}" --set 'adapter.targets=["*.gate"]'
+grep -q 'the pattern "\*.gate", which matches no projection' log || fail "a target without projections is not named"
+ends 78 "${train[@]}" --set run.directory=whole "${adapted[@]}" --set train.initialize_from=moved --set adapter.rank=3
+
+# A model of transformers gets adapters on two ranks: they go out alone and come back, and are merged.
+ends 0 "$HEDDLE" import "$golden/marian" --out marian
+ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \
+  --target-vocab-model marian/target.model --max-length 30 --out own
+ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train marian/config.toml --set parallel.tensor=2 --set run.directory=lora \
+  --set train.initialize_from=marian --set data.train=own/train.h5 --set train.validate_every=0 --set train.steps=5 \
+  --set train.batch_tokens=256 --set train.micro_batch_tokens=128 --set optimizer.warmup_steps=0 \
+  --set optimizer.learning_rate=0.01 --set adapter.rank=2 --set adapter.save_base=false
+ends 78 "$HEDDLE" export lora --out lora.out
+grep -q "has adapters: --merge" log || fail "it is not said what adapters need"
+ends 0 "$HEDDLE" export lora --merge --out merged
+grep -q "logits of a probe" log || fail "what was merged was not compared"
+cmp -s marian/model.safetensors merged/model.safetensors && fail "nothing was merged"
+ends 0 "$HEDDLE" export lora --merge --out merged.ct2 --format ctranslate2 --quantization int8
+ends 0 "$HEDDLE" export lora --format peft --out lora.peft
+[ "$(cd lora.peft && echo *)" = "adapter_config.json adapter_model.safetensors" ] || fail "other files were written"
+ends 0 "$HEDDLE" import lora.peft --base marian --out lora.again --set adapter.save_base=false
+ends 0 "$HEDDLE" export lora.again --format peft --out lora.back
+cmp lora.peft/adapter_model.safetensors lora.back/adapter_model.safetensors || fail "other adapters came back"
+ends 0 "$HEDDLE" export lora.again --merge --out merged.again
+cmp merged/model.safetensors merged.again/model.safetensors || fail "other weights were merged"
+ends 64 "$HEDDLE" import lora.peft --out lora.bad
+ends 64 "$HEDDLE" export lora --format peft --merge --out lora.bad
+ends 78 "$HEDDLE" export marian --format peft --out lora.bad
+sed -i 's/"fan_in_fan_out":false/"fan_in_fan_out":true/' lora.peft/adapter_config.json
+ends 78 "$HEDDLE" import lora.peft --base marian --out lora.bad
+grep -q "fan_in_fan_out = true cannot be imported" log || fail "the key is not named"
+[ ! -e lora.bad ] || fail "a refused command left files"
+echo "adapters were trained, saved, merged and exchanged"
