@@ -7,7 +7,6 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -170,7 +169,7 @@ void Initialization::apply(ParameterSet& parameters) const {
   for (Parameter const& parameter : parameters.all()) {
     auto const found = sources_.find(parameter.spec.name);
     if (found != sources_.end()) {
-      load_value(std::span(&checkpoint_, 1), found->second, parameter);
+      load_value(checkpoint_, found->second, parameter);
     }
   }
   parameters.bump_versions();
