@@ -224,7 +224,6 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   contents.target_model = foreign.vocabulary.target_model;
   auto const [config, parameters] =
       of_files(from, [&] { return describe_import(execution, foreign, contents.vocabulary(), run, options); });
-  CheckpointContents contents;
   contents.state.seed = config.train.seed;
   contents.config = to_toml(config);
   contents.origin = foreign.vocabulary.files;
