@@ -52,6 +52,40 @@ cp -r "$golden/marian_npz" npz.cut
 head -c 30000 "$golden/marian_npz/model.npz" > npz.cut/model.npz
 ends 65 "$HEDDLE" import npz.cut --out npz.cut.run
 
+# A model of Marian's files that was trained further goes back: the vector that its decoder starts from stayed zero.
+ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model npz/source.model \
+  --target-vocab-model npz/target.model --max-length 30 --out npz.data
+ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train npz/config.toml --set parallel.tensor=2 --set run.directory=npz.tuned \
+  --set train.initialize_from=npz --set data.train=npz.data/train.h5 --set train.validate_every=0 --set train.steps=2 \
+  --set train.label_smoothing=0.1 --set train.batch_tokens=256 --set train.micro_batch_tokens=128
+ends 0 "$HEDDLE" export npz.tuned --out npz.tuned.back --format marian
+cmp -s npz.back/model.npz npz.tuned.back/model.npz && fail "training changed nothing"
+
+# Only the model, for inference; the mean of several.
+ends 0 "$HEDDLE" export npz.tuned --out stripped --format heddle
+[ "$(du -s --apparent-size stripped | cut -f1)" -lt "$(du -s --apparent-size npz.tuned/checkpoints | cut -f1)" ] ||
+  fail "the model alone is not smaller than the checkpoint"
+ends 0 "$HEDDLE" translate --checkpoint npz.tuned --input three --output tuned.translated --max-length 8
+ends 0 "$HEDDLE" translate --checkpoint stripped --input three --output stripped.translated --max-length 8
+cmp tuned.translated stripped.translated || fail "the model alone translates otherwise"
+ends 0 "$HEDDLE" inspect stripped
+ends 0 "$HEDDLE" export stripped --out stripped.back --format marian
+cmp npz.tuned.back/model.npz stripped.back/model.npz || fail "the model alone has other parameters"
+ends 0 "$HEDDLE" export stripped --out halved --format heddle --dtype bfloat16
+ends 0 "$HEDDLE" translate --checkpoint halved --input three --output translated --max-length 8
+ends 0 "$HEDDLE" average stripped npz.tuned --out averaged
+ends 0 "$HEDDLE" export averaged --out averaged.back --format marian
+cmp npz.tuned.back/model.npz averaged.back/model.npz || fail "the mean of a model and itself is another one"
+ends 0 "$HEDDLE" average npz npz.tuned --weights 1,3 --out weighted
+ends 78 "$HEDDLE" average npz npz.tuned --out weighted
+ends 64 "$HEDDLE" average npz npz.tuned --weights 1,0 --out other
+ends 64 "$HEDDLE" average npz npz.tuned --weights 1 --out other
+ends 65 "$HEDDLE" average npz --last 2 --out other
+ends 78 "$HEDDLE" average npz marian --out other
+[ ! -e other ] || fail "a refused average left files"
+printf x | dd of=stripped/tensors-00000.h5 bs=1 seek=20000 conv=notrunc status=none
+ends 65 "$HEDDLE" translate --checkpoint stripped --input three --output translated
+
 # Training goes on from it on two ranks, and ends with a model that has the tokenizer that came in.
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \
   --target-vocab-model marian/target.model --max-length 30 --out own

@@ -127,21 +127,12 @@ TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::o
   return {parameter.spec.name, key, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
 }
 
-void load_value(std::span<Checkpoint const> checkpoints, std::string const& name, Parameter const& parameter) {
+void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter) {
   Tensor const flat = parameter.value.reshaped({parameter.value.size()});
   for (IndexRange const& piece : pieces_of({0, flat.size()})) {
     TensorSlice slice = own_slice(parameter, value_key, piece);
     slice.name = name;
-    std::vector<float> values = checkpoints.front().read(slice);
-    std::vector<double> sums(values.begin(), values.end());
-    for (Checkpoint const& other : checkpoints.subspan(1)) {
-      values = other.read(slice);
-      std::ranges::transform(values, sums, sums.begin(),
-                             [](float value, double sum) { return sum + static_cast<double>(value); });
-    }
-    auto const scale = static_cast<double>(checkpoints.size());
-    std::ranges::transform(sums, values.begin(), [&](double sum) { return static_cast<float>(sum / scale); });
-    copy_from_host(flat.rows(piece.begin, piece.count()), values.data());
+    copy_from_host(flat.rows(piece.begin, piece.count()), checkpoint.read(slice).data());
   }
 }
 
@@ -199,7 +190,7 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
-    load_value(std::span(&checkpoint, 1), parameter.spec.name, parameter);
+    load_value(checkpoint, parameter.spec.name, parameter);
     bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
     for (StateTensor const& state : parameter.state) {
       if (stored) {

@@ -16,10 +16,9 @@ namespace heddle {
 /// This rank's shard of one of a parameter's arrays, or some elements of it.
 TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements = {});
 
-/// Sets this rank's part of a parameter's value to that of the parameter `name` in a checkpoint, to the mean of
-/// several. It is read piece by piece, in little memory beside the parameters. Throws DataError as Checkpoint::read
-/// does.
-void load_value(std::span<Checkpoint const> checkpoints, std::string const& name, Parameter const& parameter);
+/// Sets this rank's part of a parameter's value to that of the parameter `name` in a checkpoint. It is read piece by
+/// piece, in little memory beside the parameters. Throws DataError as Checkpoint::read does.
+void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter);
 
 /// The first names of a list, and how many others there are.
 std::string shortened(std::vector<std::string> const& names);

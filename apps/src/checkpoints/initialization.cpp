@@ -9,7 +9,6 @@
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <set>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -177,7 +176,7 @@ void Initialization::apply(ParameterSet& parameters) const {
   for (Parameter const& parameter : parameters.all()) {
     auto const found = sources_.find(parameter.spec.name);
     if (found != sources_.end()) {
-      load_value(std::span(&checkpoint_, 1), found->second, parameter);
+      load_value(checkpoint_, found->second, parameter);
     }
   }
   parameters.bump_versions();

@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <iostream>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -45,8 +46,13 @@ constexpr char const* surplus = "surplus";
 /// "RUN.toml  the configuration" for each argument that needs no "--".
 std::string describe_arguments(CommandSyntax const& syntax) {
   std::string text;
+  std::string before;
   for (unsigned place = 0; place < syntax.positional.max_total_count(); ++place) {
-    po::option_description const& argument = syntax.options.find(syntax.positional.name_for_position(place), false);
+    std::string const& name = syntax.positional.name_for_position(place);
+    if (std::exchange(before, name) == name) {
+      continue;
+    }
+    po::option_description const& argument = syntax.options.find(name, false);
     text += fmt::format("  {:<14} {}\n", argument.semantic()->name(), argument.description());
   }
   return text.empty() ? "" : "Arguments:\n" + text + "\n";

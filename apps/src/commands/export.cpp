@@ -21,18 +21,20 @@ ExitCode run_export(Arguments const& arguments) {
   syntax.name = "export";
   syntax.usage = "CHECKPOINT --out DIRECTORY [options]";
   syntax.summary =
-      R"(Writes a model so that another system reads it. For Hugging Face's transformers these are config.json,
-model.safetensors and the tokenizer's files; for Marian model.npz, decoder.yml and the vocabularies. They are
+      R"(Writes a model for inference or so that another system reads it. --format heddle is a checkpoint of only
+the model, which all commands read that take one: without optimizer state, a third of the size. For Hugging
+Face's transformers these are config.json, model.safetensors and the tokenizer's files; for Marian model.npz, decoder.yml and the vocabularies. They are
 read back before the directory appears: if the logits of a probe differ, nothing is written. For CTranslate2
 these are model.bin, config.json and the vocabularies. For PEFT these are the adapters of a model with
 adapters, and nothing else. docs/models.md lists the models.)";
   syntax.options.add_options()  //
       ("checkpoint", po::value(&options.model.checkpoint)->required()->value_name("CHECKPOINT"),
-       "a run's directory, its checkpoints directory, or one checkpoint's")                                        //
-      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "a new directory")                       //
-      ("format", with_default(options.format, "huggingface|marian|ctranslate2|peft"), "the system that reads it")  //
-      ("merge", po::bool_switch(&options.merge), "fold adapters (LoRA) into the weights")                          //
-      ("which", with_default(options.model.which, "auto|best|last"), "the checkpoint of a run")                    //
+       "a run's directory, its checkpoints directory, or one checkpoint's")                   //
+      ("out", po::value(&directory)->required()->value_name("DIRECTORY"), "a new directory")  //
+      ("format", with_default(options.format, "huggingface|heddle|marian|ctranslate2|peft"),
+       "the system that reads it")                                                               //
+      ("merge", po::bool_switch(&options.merge), "fold adapters (LoRA) into the weights")        //
+      ("which", with_default(options.model.which, "auto|best|last"), "the checkpoint of a run")  //
       ("family", without_default(options.family, "NAME"),
        "the model_type of config.json; default: the one that the model came from, or the first that fits")  //
       ("dtype", with_default(options.dtype, "float32|bfloat16|float16"), "of the tensors")                  //

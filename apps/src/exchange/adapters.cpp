@@ -17,6 +17,7 @@
 #include <set>
 
 #include "checkpoints/checkpoint.hpp"
+#include "checkpoints/new_run.hpp"
 #include "exchange/exporting.hpp"
 
 namespace heddle {
@@ -380,7 +381,7 @@ bool is_peft(fs::path const& place) {
 
 ImportedModel import_peft(Execution& execution, fs::path const& from, std::string const& base_place,
                           fs::path const& run, ImportOptions const& options) {
-  CheckpointStore store = store_of_new_run(run);
+  require_new_run(run);
   TrainedModelOptions model;
   model.checkpoint = base_place;
   auto const opened = open_checkpoints(model);
@@ -404,8 +405,7 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.base = base_of(base);
   AdaptedTensors stream(base, files, names, parameters_of(execution, config, contents.vocabulary()),
                         config.model.adapter.save_base);
-  ImportedModel imported =
-      commit_imported(store, contents, stream, run, std::string(family->model_type) + " with adapters");
+  ImportedModel imported = write_imported(run, contents, stream, std::string(family->model_type) + " with adapters");
   if (options.probe) {
     imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
   }

@@ -14,6 +14,7 @@
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
+#include "checkpoints/averaging.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
@@ -26,35 +27,23 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// A new directory beside its target, removed again unless it gets the target's name. What another process left there
-/// is not touched.
-class NewDirectory {
- public:
-  explicit NewDirectory(fs::path const& target)
-      : target_(target), path_(fmt::format("{}.part-{}", target.string(), ::getpid())) {
-    if (fs::exists(fs::symlink_status(target))) {
-      throw ConfigError(fmt::format("--out {} exists; name a new directory", target.string()));
-    }
-    if (target.has_parent_path()) {
-      make_directory(target.parent_path());
-    }
-    if (std::error_code error; !fs::create_directory(path_, error)) {
-      throw Error(fmt::format("{} cannot be made: {}", path_.string(), error ? error.message() : "it exists"));
-    }
+/// The place where a directory is written before it gets its name.
+fs::path place_beside(fs::path const& target) {
+  if (fs::exists(fs::symlink_status(target))) {
+    throw ConfigError(fmt::format("--out {} exists; name a new directory", target.string()));
   }
-  ~NewDirectory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+  if (target.has_parent_path()) {
+    make_directory(target.parent_path());
   }
-  NewDirectory(NewDirectory const&) = delete;
-  NewDirectory& operator=(NewDirectory const&) = delete;
+  return fmt::format("{}.part-{}", target.string(), ::getpid());
+}
 
-  fs::path const& path() const { return path_; }
-  void publish() const { fs::rename(path_, target_); }
-
- private:
-  fs::path target_, path_;
-};
+/// Gives a directory its name, on the disk.
+void publish(UnfinishedDirectory& directory, fs::path const& target) {
+  sync_to_disk(directory.path());
+  directory.rename_to(target);
+  sync_to_disk(target.has_parent_path() ? target.parent_path() : ".");
+}
 
 std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
                            fs::path const& directory) {
@@ -84,13 +73,34 @@ void write_huggingface(Checkpoint const& checkpoint, Config const& config, Expor
   result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory);
 }
 
-/// Reads the files back, as a run, and compares the logits of a probe. Returns the largest difference.
+/// A checkpoint with nothing but the model: without optimizer state, places in data and losses.
+std::int64_t write_stripped(Checkpoint checkpoint, std::string const& dtype, fs::path const& directory) {
+  if (dtype != "float32" && dtype != "bfloat16") {
+    throw UsageError("--dtype " + dtype + ": Heddle's own models are float32 or bfloat16");
+  }
+  CheckpointContents contents = checkpoint.contents();
+  contents.cursor.clear();
+  contents.losses = {};
+  contents.state_begins.clear();
+  AveragedModel const model({std::move(checkpoint)});
+  AveragedTensors tensors(model, dtype == "float32" ? DType::float32 : DType::bfloat16);
+  fs::path const store = directory / "store";
+  fs::path const written = CheckpointStore(store, 2).commit(Communicator::self(), contents, tensors, 1).directory;
+  for (auto const& entry : fs::directory_iterator(written)) {
+    fs::rename(entry.path(), directory / entry.path().filename());
+  }
+  fs::remove_all(store);
+  return std::ssize(tensors.tensors());
+}
+
+/// Reads the files back and compares the logits of a probe. Returns the largest difference.
 double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
                       fs::path const& exported) {
-  fs::path const run = exported / "probe";
+  bool const ours_already = options.format == "heddle";
+  fs::path const run = ours_already ? exported : exported / "probe";
   if (is_peft(exported)) {
     import_peft(execution, exported, checkpoint.string(), run, {.overrides = {"adapter.save_base=false"}});
-  } else {
+  } else if (!ours_already) {
     import_model(execution, exported, run);
   }
   TrainedModelOptions ours = options.model;
@@ -99,7 +109,7 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   theirs.checkpoint = run.string();
   std::vector<float> const before = probe_logits(execution, ours);
   std::vector<float> const after = probe_logits(execution, theirs);
-  fs::remove_all(run);
+  fs::remove_all(exported / "probe");
   double largest = 0;
   double difference = before.size() == after.size() ? 0 : INFINITY;
   for (std::size_t index = 0; index < std::min(before.size(), after.size()); ++index) {
@@ -162,38 +172,40 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
 }
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
-  NewDirectory const directory(options.directory);
-  auto const opened = open_checkpoints(options.model);
-  Checkpoint const& trained = opened.checkpoints.front();
+  UnfinishedDirectory directory(place_beside(options.directory));
+  auto opened = open_checkpoints(options.model);
+  Checkpoint& trained = opened.checkpoints.front();
   check_adapters(options, trained, stored_config(trained));
   fs::path const merged_run = directory.path() / "merged";
   std::optional<Checkpoint> merged;
   if (options.merge) {
     merged.emplace(Checkpoint::open(merge_adapters(trained, merged_run)));
   }
-  Checkpoint const& checkpoint = merged ? *merged : trained;
+  Checkpoint& checkpoint = merged ? *merged : trained;
   Config const config = stored_config(checkpoint, options.model.overrides);
   ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
-  } else if (options.format == "huggingface" || options.format == "marian" || options.format == "peft") {
-    if (options.format == "peft") {
-      result.tensors = write_adapters(checkpoint, config, options, directory.path());
-    } else if (options.format == "marian") {
-      if (options.dtype != "float32") {
-        throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
-      }
-      result.tensors = write_marian(checkpoint, config, directory.path());
-    } else {
-      write_huggingface(checkpoint, config, options, directory.path(), result);
+  } else if (options.format == "marian") {
+    if (options.dtype != "float32") {
+      throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
     }
-    result.largest_difference = compare_logits(execution, options, trained.directory(), directory.path());
+    result.tensors = write_marian(checkpoint, config, directory.path());
+  } else if (options.format == "huggingface") {
+    write_huggingface(checkpoint, config, options, directory.path(), result);
+  } else if (options.format == "peft") {
+    result.tensors = write_adapters(checkpoint, config, options, directory.path());
+  } else if (options.format == "heddle") {
+    result.tensors = write_stripped(std::move(checkpoint), options.dtype, directory.path());
   } else {
     throw UsageError(
-        fmt::format("--format {}: possible are huggingface, marian, ctranslate2 and peft", options.format));
+        fmt::format("--format {}: possible are huggingface, heddle, marian, ctranslate2 and peft", options.format));
   }
   fs::remove_all(merged_run);
-  directory.publish();
+  if (options.format != "ctranslate2") {
+    result.largest_difference = compare_logits(execution, options, result.checkpoint, directory.path());
+  }
+  publish(directory, options.directory);
   return result;
 }
 

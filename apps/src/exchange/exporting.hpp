@@ -15,10 +15,11 @@ struct Execution;
 
 struct ExportOptions {
   TrainedModelOptions model;
-  std::string format = "huggingface";  ///< or "marian", "ctranslate2", "peft" (the adapters alone)
+  std::string format = "huggingface";  ///< or "heddle", "marian", "ctranslate2", "peft" (the adapters alone)
   bool merge = false;                  ///< adapters are folded into the weights
   std::string family;             ///< model_type of config.json; "": the one that it came from, or the first that fits
-  std::string dtype = "float32";  ///< of the tensors: float32, bfloat16 or float16, for CTranslate2 also int8 or int16
+  std::string dtype = "float32";  ///< of the tensors: float32, bfloat16 or, except in "heddle", float16; for
+                                  ///< CTranslate2 also int8 or int16
   std::filesystem::path directory;
 };
 
@@ -36,8 +37,9 @@ struct ExportedModel {
 std::pair<Family const*, boost::json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
                                                             Config const& config);
 
-/// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it. It appears in its directory when
-/// it is complete and, except for CTranslate2, has been read back and gives the same logits on a probe batch. Throws
+/// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it, or for Heddle itself as a
+/// checkpoint that has only the model. It appears in its directory when it is complete, on the disk and, except for
+/// CTranslate2, read back: it gives the same logits on a probe batch. Throws
 /// UsageError for an unknown format, ConfigError where the directory exists and for a model that no family has, which
 /// names the key that stands in the way, or with adapters that are not merged, Error where the logits differ. For one
 /// rank.

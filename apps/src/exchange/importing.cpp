@@ -6,7 +6,6 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -16,6 +15,7 @@
 #include <new>
 #include <optional>
 
+#include "checkpoints/new_run.hpp"
 #include "exchange/probe.hpp"
 #include "exchange/provenance.hpp"
 #include "registration.hpp"
@@ -125,6 +125,23 @@ void require_layers(Config const& config, ForeignModel const& foreign) {
   }
 }
 
+/// The settings of a group of parameters that have a row of zeros which the other system does not store: if it were
+/// trained, the model could not go back.
+std::vector<std::string> group_of_zeros(Family const& family, ModelConfig const& model,
+                                        std::vector<StreamedTensor> const& parameters) {
+  json::array names;
+  for (StreamedTensor const& parameter : parameters) {
+    TensorChange const change = origin_of(family, model, parameter.name).change;
+    if (change.added_rows == 1 && change.added_value == 0) {
+      names.emplace_back(parameter.name);
+    }
+  }
+  if (names.empty()) {
+    return {};
+  }
+  return {"optimizer.group.start.parameters=" + json::serialize(names), "optimizer.group.start.zero_last_row=true"};
+}
+
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
   if (std::error_code ignored; fs::is_symlink(path, ignored)) {
@@ -168,16 +185,22 @@ ForeignModel open_marian_model(fs::path const& from) {
           std::move(model.vocabulary)};
 }
 
-}  // namespace
-
-CheckpointStore store_of_new_run(fs::path const& run) {
-  CheckpointStore store(run / "checkpoints", 2);
-  if (auto const newest = store.newest_step()) {
-    throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
-                                  run.string(), *newest));
+/// The configuration of an import's run, and the parameters of its model.
+std::pair<Config, std::vector<StreamedTensor>> describe_import(Execution& execution, ForeignModel const& foreign,
+                                                               Vocabulary const& vocabulary, fs::path const& run,
+                                                               ImportOptions const& options) {
+  std::vector<std::string> settings = settings_of(foreign.family, foreign.config);
+  Config config = config_of(settings, run, options.overrides, foreign.family.source);
+  require_layers(config, foreign);
+  std::vector<StreamedTensor> parameters = parameters_of(execution, config, vocabulary);
+  if (auto const group = group_of_zeros(foreign.family, config.model, parameters); !group.empty()) {
+    settings.insert(settings.end(), group.begin(), group.end());
+    config = config_of(settings, run, options.overrides, foreign.family.source);
   }
-  return store;
+  return {std::move(config), std::move(parameters)};
 }
+
+}  // namespace
 
 std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary) {
   Registries registries;
@@ -190,13 +213,9 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
   return tensors;
 }
 
-ImportedModel commit_imported(CheckpointStore& store, CheckpointContents const& contents, TensorStream& tensors,
-                              fs::path const& run, std::string const& family) {
-  CommitResult const committed = store.commit(Communicator::self(), contents, tensors, 1);
-  replace_file(run / "config.toml", contents.config);
-  replace_file(run / "source.model", contents.source_model);
-  replace_file(run / "target.model", contents.target_model);
-  ImportedModel imported{.checkpoint = committed.directory, .family = family};
+ImportedModel write_imported(fs::path const& run, CheckpointContents const& contents, TensorStream& tensors,
+                             std::string const& family) {
+  ImportedModel imported{.checkpoint = write_new_run(run, contents, tensors), .family = family};
   for (StreamedTensor const& tensor : tensors.tensors()) {
     ++imported.tensors;
     imported.parameters += Shape(tensor.shape).size();
@@ -215,27 +234,24 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
                            ImportOptions const& options) {
   ForeignModel const foreign =
       of_files(from, [&] { return is_marian(from) ? open_marian_model(from) : open_huggingface(from); });
-  CheckpointStore store = store_of_new_run(run);
-  Config const config = of_files(from, [&] {
-    return config_of(settings_of(foreign.family, foreign.config), run, options.overrides, foreign.family.source);
-  });
-  require_layers(config, foreign);
+  require_new_run(run);
   CheckpointContents contents;
-  contents.state.seed = config.train.seed;
-  contents.config = to_toml(config);
   contents.source_model = foreign.vocabulary.source_model;
   contents.target_model = foreign.vocabulary.target_model;
+  auto const [config, parameters] =
+      of_files(from, [&] { return describe_import(execution, foreign, contents.vocabulary(), run, options); });
+  contents.state.seed = config.train.seed;
+  contents.config = to_toml(config);
   contents.origin = foreign.vocabulary.files;
   record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
-  ImportedTensors imported_tensors = of_files(from, [&] {
-    return ImportedTensors(*foreign.tensors, {foreign.family, config.model, foreign.config},
-                           parameters_of(execution, config, contents.vocabulary()));
+  ImportedTensors imported_tensors = of_files(from, [&, &config = config, &parameters = parameters] {
+    return ImportedTensors(*foreign.tensors, {foreign.family, config.model, foreign.config}, parameters);
   });
   TensorsOfFiles stream(imported_tensors);
   NewPlace place(run / "checkpoints");
   ImportedModel imported;
   try {
-    imported = commit_imported(store, contents, stream, run, std::string(foreign.family.model_type));
+    imported = write_imported(run, contents, stream, std::string(foreign.family.model_type));
   } catch (Error const&) {
     if (stream.refused) {
       throw *stream.refused;

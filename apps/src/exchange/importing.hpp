@@ -34,14 +34,12 @@ struct ImportOptions {
 ImportedModel import_model(Execution& execution, std::filesystem::path const& from, std::filesystem::path const& run,
                            ImportOptions const& options = {});
 
-/// The store of a run to be made. Throws ConfigError where it has checkpoints.
-CheckpointStore store_of_new_run(std::filesystem::path const& run);
 /// The parameters of a configuration's model, without memory for them.
 std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& config, Vocabulary const& vocabulary);
 /// The largest logit of a probe, by its magnitude, of a model that was imported.
 float largest_probe_logit(Execution& execution, std::filesystem::path const& checkpoint);
-/// Writes a run's first checkpoint, and beside it its configuration and vocabularies.
-ImportedModel commit_imported(CheckpointStore& store, CheckpointContents const& contents, TensorStream& tensors,
-                              std::filesystem::path const& run, std::string const& family);
+/// Writes a run of an import, as write_new_run does.
+ImportedModel write_imported(std::filesystem::path const& run, CheckpointContents const& contents,
+                             TensorStream& tensors, std::string const& family);
 
 }  // namespace heddle

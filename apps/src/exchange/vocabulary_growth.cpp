@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "checkpoints/checkpoint.hpp"
+#include "checkpoints/new_run.hpp"
 #include "exchange/provenance.hpp"
 #include "registration.hpp"
 #include "training/config_check.hpp"
@@ -120,22 +121,13 @@ std::vector<std::string> tables_of(Config const& config, Registries const& regis
   return tables;
 }
 
-Config config_of(Checkpoint const& checkpoint, fs::path const& run) {
-  return stored_config(checkpoint,
-                       {fmt::format("run.directory={}", json::serialize(json::string(run.string()))),
-                        "train.initialize_from=\"\"", "train.initialize_missing=[]", "train.initialize_rename=[]"});
-}
-
 }  // namespace
 
 GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growth) {
   auto const opened = open_checkpoints(growth.model);
   Checkpoint const& checkpoint = opened.checkpoints.front();
-  CheckpointStore store(growth.run / "checkpoints", 2);
-  if (auto const newest = store.newest_step()) {
-    throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
-                                  growth.run.string(), *newest));
-  }
+  require_new_run(growth.run);
+  CheckpointContents contents = contents_of_new_run(growth.run, checkpoint);
   GrownModel grown{.checkpoint = {}, .tables = {}, .before = checkpoint.contents().vocabulary()};
   Vocabulary const& before = grown.before;
   bool const joint = before.joint();
@@ -144,7 +136,7 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   }
   Vocabulary const now{growth.source ? with_pieces(before.source, growth.pieces) : before.source,
                        growth.target ? with_pieces(before.target, growth.pieces) : before.target};
-  Config const config = config_of(checkpoint, growth.run);
+  Config const config = parse_config(contents.config, growth.run.string());
   Registries registries;
   register_everything({}, registries, execution);
   VocabularySizes const sizes{before.source.size(), before.target.size(), joint};
@@ -160,21 +152,14 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
       }
     }
   }
-  CheckpointContents contents;
-  contents.state.seed = config.train.seed;
-  contents.config = to_toml(config);
   contents.source_model = now.source.model();
   contents.target_model = now.target.model();
-  contents.origin = checkpoint.contents().origin;
   if (joint) {  // other systems' files that name a vocabulary's size have one for both sides
     add_pieces(contents.origin, now.target, static_cast<std::int32_t>(target.size()));
   }
   record_pieces(contents.origin, checkpoint.directory().parent_path().parent_path(), std::ssize(growth.pieces));
   GrownTensors tensors(checkpoint, tables);
-  grown.checkpoint = store.commit(Communicator::self(), contents, tensors, 1).directory;
-  replace_file(growth.run / "config.toml", contents.config);
-  replace_file(growth.run / "source.model", contents.source_model);
-  replace_file(growth.run / "target.model", contents.target_model);
+  grown.checkpoint = write_new_run(growth.run, contents, tensors);
   for (auto const& [name, parts] : tables) {
     grown.tables.push_back(name);
   }

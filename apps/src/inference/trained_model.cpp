@@ -7,8 +7,10 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <map>
 #include <numeric>
 
+#include "checkpoints/averaging.hpp"
 #include "checkpoints/base.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
@@ -87,6 +89,26 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
   }
 }
 
+/// Memory for the values. The host's is not touched here, except for the padding: to give a process its pages takes as
+/// long as to fill them, and several threads do that.
+Tensor memory_for(ParameterSet const& parameters) {
+  if (kernel_memory_space() != MemorySpace::host) {
+    return Tensor::allocate(DType::float32, {parameters.size()});
+  }
+  Tensor values = Tensor::allocate_on_host(DType::float32, {parameters.size()});
+  std::map<std::int64_t, std::int64_t> filled;  // ends by begins
+  for (Parameter const& parameter : parameters.all()) {
+    filled[parameter.place.begin] = parameter.place.begin + parameter.local_shape.size();
+  }
+  filled[parameters.size()] = parameters.size();
+  std::int64_t end = 0;
+  for (auto const& [begin, next_end] : filled) {
+    std::fill(values.data<float>() + end, values.data<float>() + begin, 0.F);
+    end = next_end;
+  }
+  return values;
+}
+
 /// Whether an option --set names plug-ins.
 bool names_plugins(std::string const& override_text) {
   std::string key = override_text.substr(0, override_text.find('='));
@@ -96,8 +118,8 @@ bool names_plugins(std::string const& override_text) {
 
 }  // namespace
 
-OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys const& keys,
-                                   Communicator const& world) {
+OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys const& keys, Communicator const& world,
+                                   Verification verification) {
   TrainedModelOptions options = chosen;
   std::string const base = options.adapter.empty() ? "" : options.checkpoint;
   if (!options.adapter.empty()) {
@@ -107,12 +129,14 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys
   auto const wanted = static_cast<std::size_t>(options.average);
   OpenedCheckpoints opened;
   auto& [checkpoints, skipped] = opened;
-  for (std::string const& directory : directories(options, world)) {
+  std::vector<std::string> const places = directories(options, world);
+  for (std::string const& directory : places) {
     if (checkpoints.size() == wanted) {
       break;
     }
     try {
-      checkpoints.push_back(Checkpoint::open(directory, world, keys));
+      checkpoints.push_back(
+          Checkpoint::open(directory, world, keys, places.size() == 1 ? verification : Verification::at_opening));
     } catch (DataError const& error) {
       skipped.emplace_back(error.what());
     }
@@ -140,8 +164,9 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys
 }
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
-  auto [checkpoints, skipped] = open_checkpoints(options);
-  Checkpoint const& first = checkpoints.front();
+  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, Communicator::self(), Verification::at_reading);
+  AveragedModel const average(std::move(checkpoints));
+  Checkpoint const& first = average.first();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
   std::unique_ptr<TrainedModel> model(
@@ -154,7 +179,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
                  check_description(first, description);
                  require(description);
                });
-  model->load(checkpoints);
+  model->load(average);
   model->skipped_ = std::move(skipped);
   model->open_others(options, require);
   return model;
@@ -216,19 +241,24 @@ void TrainedModel::build(Registration const& registration, TrainedModelOptions c
                                    registries_.layers, sizes);
 }
 
-void TrainedModel::load(std::vector<Checkpoint> const& checkpoints) {
-  for (Checkpoint const& checkpoint : checkpoints) {
-    check_parameters(checkpoint, parameters_);
-    if (checkpoint.contents().source_model != checkpoints.front().contents().source_model ||
-        checkpoint.contents().target_model != checkpoints.front().contents().target_model) {
-      throw DataError(fmt::format("{} and {} have different vocabularies; their parameters cannot be averaged",
-                                  checkpoint.directory().string(), checkpoints.front().directory().string()));
-    }
-  }
+void TrainedModel::load(AveragedModel const& model) {
+  check_parameters(model.first(), parameters_);
   parameters_.arrange();
-  parameters_.bind(Tensor::allocate(DType::float32, {parameters_.size()}), Tensor());  // inference needs no gradients
+  parameters_.bind(memory_for(parameters_), Tensor());  // inference needs no gradients
+  std::vector<Tensor> on_host;
+  std::vector<SliceInto> wanted;
   for (Parameter const& parameter : parameters_.all()) {
-    load_value(checkpoints, parameter.spec.name, parameter);
+    bool const direct = parameter.value.space() == MemorySpace::host;
+    on_host.push_back(direct ? parameter.value : Tensor::allocate_on_host(DType::float32, parameter.local_shape));
+    Tensor const& memory = on_host.back();
+    wanted.push_back(
+        {own_slice(parameter, value_key), {memory.data<float>(), static_cast<std::size_t>(memory.size())}});
+  }
+  model.read(wanted);
+  for (std::size_t index = 0; index < on_host.size(); ++index) {
+    if (Tensor const& value = parameters_.all()[index].value; value.space() != MemorySpace::host) {
+      copy_from_host(value, on_host[index].raw());
+    }
   }
   parameters_.bump_versions();
 }

@@ -19,6 +19,8 @@
 
 namespace heddle {
 
+class AveragedModel;
+
 /// The user's choice of a trained model.
 struct TrainedModelOptions {
   std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
@@ -45,9 +47,11 @@ struct OpenedCheckpoints {
 };
 /// The checkpoints that `options` name, verified as far as these keys need it; the first one's configuration is used.
 /// Throws DataError if none is left, or fewer than are to be averaged; UsageError for an impossible choice. Rank 0
-/// chooses; collective over `world`.
+/// chooses; collective over `world`. `verification` is for a place with one checkpoint: from several the first that
+/// verifies is taken, which shows at opening.
 OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
-                                   Communicator const& world = Communicator::self());
+                                   Communicator const& world = Communicator::self(),
+                                   Verification verification = Verification::at_opening);
 
 /// A model loaded from its checkpoint, ready to compute. Without MPI: one rank. It
 /// reads no options of a command line and prints nothing: errors are exceptions.
@@ -88,7 +92,7 @@ class TrainedModel {
  private:
   TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
   void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
-  void load(std::vector<Checkpoint> const& checkpoints);
+  void load(AveragedModel const& model);
   void open_others(TrainedModelOptions const& options, ModelRequirement const& require);
   GenerationModel generation_model() const;
 

@@ -357,6 +357,8 @@ void add_group(Keys const& keys, ParameterGroup& group) {
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
   keys.key("unfreeze_at", group.rule.unfreeze_at, between(0, max_steps),
            "frozen in the run's first N steps; step N + 1 is the first that trains them");
+  keys.key("zero_last_row", group.rule.zero_last_row,
+           "each update sets their last row to zero: the embedding that Marian's decoder starts from");
   keys.key("name", group.rule.name, any(), "update rule; \"\": optimizer.name");
 }
 

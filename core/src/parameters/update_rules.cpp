@@ -88,7 +88,8 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
       found != nullptr
           ? rule_of(config, *found)
           : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
-  if (found == nullptr && !config.trained.empty()) {
+  // A group that only keeps rows at zero, as an import makes it, does not decide what is trained beside adapters.
+  if ((found == nullptr || rule.zero_last_row) && !config.trained.empty()) {
     rule.frozen = std::ranges::none_of(config.trained,
                                        [&](std::string const& pattern) { return matches_pattern(pattern, name); });
   }

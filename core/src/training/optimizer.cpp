@@ -44,6 +44,7 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   }
   ranges_ = rule_ranges(parameters);
   add_rules(kernels);
+  find_zeros(kernels);
   group();
 }
 
@@ -76,6 +77,21 @@ void Optimizer::add_rules(KernelSource const& kernels) {
       rule.kernel = kernels.select<Update>({chosen.name, dtype});
     }
     rules_.push_back(std::move(rule));
+  }
+}
+
+void Optimizer::find_zeros(KernelSource const& kernels) {
+  for (Parameter const& parameter : parameters_.all()) {
+    bool const rows_are_split = parameter.spec.shard.axis == 0;
+    std::int64_t const rows = parameter.local_shape.rank() == 0 ? 1 : parameter.local_shape[0];
+    bool const has_last = !rows_are_split || parameter.shard_begin + rows == parameter.spec.shape[0];
+    if (parameter.rule.zero_last_row && has_last) {
+      std::int64_t const end = parameter.place.begin + parameter.local_shape.size();
+      zeros_.push_back({end - parameter.local_shape.size() / rows, end});
+    }
+  }
+  if (!zeros_.empty()) {
+    operations_ = kernels.select<TensorOps>({parameters_.values().dtype()});
   }
 }
 
@@ -167,6 +183,12 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
                                                             : state.reshaped(shape_of(shape, piece->whole));
     }
     rule.kernel->update(execution, call);
+    for (IndexRange const& zero : zeros_) {
+      if (IndexRange const here{std::max(zero.begin, updated.begin), std::min(zero.end, updated.end)};
+          here.begin < here.end) {
+        operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
+      }
+    }
   }
 }
 

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <iterator>
 #include <span>
 
 #include "host_memory/spread_files.hpp"
@@ -93,7 +96,7 @@ void verify_share(std::vector<std::shared_ptr<BlockReader>> const& files, std::v
   }
   for (TensorInfo const& tensor : tensors) {
     for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
-      std::int64_t const bytes = tensor.elements(tensor.keys[key]) * static_cast<std::int64_t>(sizeof(float));
+      std::int64_t const bytes = tensor.elements(tensor.keys[key]) * tensor.element_bytes();
       if (bytes > 0 && is_wanted(keys, tensor.keys[key])) {
         mark(wanted[tensor.file], {tensor.offsets[key], tensor.offsets[key] + bytes});
       }
@@ -128,6 +131,26 @@ CheckpointIndex read_index(fs::path const& directory, std::string const& text, M
   return index;
 }
 
+/// Bytes of a file and the memory for them.
+struct Piece {
+  IndexRange bytes;
+  std::uint8_t* into;
+};
+
+std::int64_t bytes_in(std::vector<IndexRange> const& ranges) {
+  std::int64_t bytes = 0;
+  for (IndexRange const& range : ranges) {
+    bytes += range.count();
+  }
+  return bytes;
+}
+
+/// The last `bytes` bytes of the memory of numbers.
+std::span<std::uint8_t> last_bytes(std::span<float> numbers, std::int64_t bytes) {
+  return std::span(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size_bytes())
+      .last(static_cast<std::size_t>(bytes));
+}
+
 /// The beginning of messages about a parameter.
 std::string describe(fs::path const& directory, std::string const& parameter) {
   return directory.string() + ": parameter '" + parameter + "'";
@@ -155,7 +178,7 @@ std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
     throw DataError(where + " has " + std::to_string(extent) + " indices along axis " + std::to_string(slice.axis) +
                     ", not " + std::to_string(wanted.begin) + " to " + std::to_string(wanted.end));
   }
-  constexpr std::int64_t size = sizeof(float);
+  std::int64_t const size = info.element_bytes();
   std::int64_t inner = size;
   for (auto later = static_cast<std::size_t>(slice.axis + 1); later < shape.size(); ++later) {
     inner *= shape[later];
@@ -205,7 +228,8 @@ void Checkpoint::number_tensors() {
   }
 }
 
-Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world, WantedKeys const& keys) {
+Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world, WantedKeys const& keys,
+                            Verification verification) {
   SmallFiles const texts = read_small_files(directory, world);
   CheckpointIndex index;
   std::vector<std::shared_ptr<BlockReader>> files;
@@ -213,10 +237,15 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     Manifest const manifest = parse_manifest(texts.manifest, (directory / manifest_file_name).string());
     files = open_tensor_files(directory, manifest);
     index = read_index(directory, texts.state, manifest);
-    verify_share(files, index.tensors, keys, world);
+    if (verification == Verification::at_opening) {
+      verify_share(files, index.tensors, keys, world);
+    }
   });
   // After the digests of the blocks, whose errors name the damage better than HDF5 does.
   together(world, [&] {
+    if (verification == Verification::at_reading) {
+      return;  // the index says where the arrays are
+    }
     for (auto number = static_cast<std::size_t>(world.rank()); number < files.size();
          number += static_cast<std::size_t>(world.size())) {
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
@@ -277,34 +306,106 @@ void Checkpoint::attach(std::shared_ptr<Checkpoint const> base) {
   base_ = std::move(base);
 }
 
-std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
-  if (auto const found = in_base_.find(slice.name); found != in_base_.end()) {
-    TensorSlice there = slice;
-    there.name = found->second;
-    return base_->read(there);
-  }
-  auto const& file = files_[tensor(slice.name).file];
-  std::vector<IndexRange> const ranges = bytes_of(slice);
-  if (!ranges.empty() && file == nullptr) {
-    throw Error(describe(directory_, slice.name) + " is on another host, and was not fetched");
-  }
-  std::int64_t bytes = 0;
-  for (IndexRange const& range : ranges) {
-    bytes += range.count();
-  }
-  std::vector<float> numbers(static_cast<std::size_t>(bytes) / sizeof(float));
-  std::span left(reinterpret_cast<std::uint8_t*>(numbers.data()), numbers.size() * sizeof(float));
-  for (IndexRange const& range : ranges) {
-    auto const count = static_cast<std::size_t>(range.count());
-    file->read(range.begin, left.first(count));
-    left = left.subspan(count);
+void Checkpoint::finish(TensorSlice const& slice, std::span<float> numbers) const {
+  if (tensor(slice.name).dtype == DType::bfloat16) {
+    auto const* const halves =
+        reinterpret_cast<std::uint8_t const*>(numbers.data() + numbers.size()) - numbers.size() * sizeof(BFloat16);
+    std::array<BFloat16, 256> some;
+    for (std::size_t done = 0; done < numbers.size();) {  // never writes to halves that are still to be read
+      std::size_t const count = std::min(some.size(), numbers.size() - done);
+      std::memcpy(some.data(), halves + done * sizeof(BFloat16), count * sizeof(BFloat16));
+      std::transform(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count),
+                     numbers.begin() + static_cast<std::ptrdiff_t>(done),
+                     [](BFloat16 half) { return static_cast<float>(half); });
+      done += count;
+    }
   }
   std::string const refused = refused_numbers(numbers, slice.key);
   if (!refused.empty()) {
     throw DataError(describe(directory_, slice.name) + "'s " + slice.key + " holds " + refused +
                     ", which no training leaves");
   }
+}
+
+std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
+  if (auto const found = in_base_.find(slice.name); found != in_base_.end()) {
+    TensorSlice there = slice;
+    there.name = found->second;
+    return base_->read(there);
+  }
+  TensorInfo const& info = tensor(slice.name);
+  auto const& file = files_[info.file];
+  std::vector<IndexRange> const ranges = bytes_of(slice);
+  if (!ranges.empty() && file == nullptr) {
+    throw Error(describe(directory_, slice.name) + " is on another host, and was not fetched");
+  }
+  std::vector<float> numbers(static_cast<std::size_t>(bytes_in(ranges) / info.element_bytes()));
+  std::span left = last_bytes(numbers, bytes_in(ranges));
+  for (IndexRange const& range : ranges) {
+    auto const count = static_cast<std::size_t>(range.count());
+    file->read(range.begin, left.first(count));
+    left = left.subspan(count);
+  }
+  finish(slice, numbers);
   return numbers;
+}
+
+void Checkpoint::read(std::span<SliceInto const> wanted) const {
+  std::vector<SliceInto> here, in_base;
+  for (SliceInto const& each : wanted) {
+    auto const found = in_base_.find(each.slice.name);
+    (found == in_base_.end() ? here : in_base).push_back(each);
+    if (found != in_base_.end()) {
+      in_base.back().slice.name = found->second;
+    }
+  }
+  read_blocks(here);
+  if (!in_base.empty()) {
+    base_->read(in_base);
+  }
+}
+
+void Checkpoint::read_blocks(std::span<SliceInto const> wanted) const {
+  std::map<std::pair<std::size_t, std::int64_t>, std::vector<Piece>> by_block;
+  for (auto const& [slice, into] : wanted) {
+    TensorInfo const& info = tensor(slice.name);
+    std::vector<IndexRange> const ranges = bytes_of(slice);
+    if (bytes_in(ranges) != std::ssize(into) * info.element_bytes()) {
+      throw Error(describe(directory_, slice.name) + ": memory for " + std::to_string(into.size()) + " elements");
+    }
+    std::uint8_t* memory = last_bytes(into, bytes_in(ranges)).data();
+    for (IndexRange left : ranges) {
+      while (left.begin < left.end) {
+        std::int64_t const block = left.begin / manifest_block_bytes;
+        std::int64_t const end = std::min(left.end, (block + 1) * manifest_block_bytes);
+        by_block[{info.file, block}].push_back({{left.begin, end}, memory});
+        memory += end - left.begin;
+        left.begin = end;
+      }
+    }
+  }
+  std::vector<decltype(by_block)::value_type const*> blocks;
+  std::ranges::transform(by_block, std::back_inserter(blocks), [](auto const& block) { return &block; });
+  in_threads(std::ssize(blocks), [&] {
+    return [&, bytes = std::vector<std::uint8_t>()](std::int64_t index) mutable {
+      auto const& [place, pieces] = *blocks[static_cast<std::size_t>(index)];
+      auto const* const file = dynamic_cast<BlockReader const*>(files_[place.first].get());
+      if (file == nullptr) {
+        throw Error(directory_.string() + ": is not on the disk, and cannot be read by blocks");
+      }
+      file->load(place.second, bytes);
+      for (Piece const& piece : pieces) {
+        std::memcpy(piece.into, bytes.data() + (piece.bytes.begin - place.second * manifest_block_bytes),
+                    static_cast<std::size_t>(piece.bytes.count()));
+      }
+    };
+  });
+  in_threads(std::ssize(wanted), [&] {
+    return [&](std::int64_t index) {
+      auto const& [slice, into] = wanted[static_cast<std::size_t>(index)];
+      finish(slice, into);
+    };
+  });
 }
 
 void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator const& world) {

@@ -171,12 +171,12 @@ void read_config(Reading const& from, CheckpointIndex& index) {
   index.contents.config = from.file.read_bytes("config", max_config_bytes);
 }
 
-/// The version of an index: 3 if an array has another shape than its parameter's value.
+/// The version of an index: 3 if an array has another shape than its parameter's value, 4 if one is not float32.
 std::int64_t index_version(CheckpointIndex const& index) {
-  return std::ranges::all_of(index.tensors, &std::map<std::string, std::vector<std::int64_t>>::empty,
-                             &TensorInfo::other_shapes)
-             ? 2
-             : 3;
+  auto const has = [&](auto const& property) { return std::ranges::any_of(index.tensors, property); };
+  return has([](TensorInfo const& tensor) { return tensor.dtype != DType::float32; }) ? 4
+         : has([](TensorInfo const& tensor) { return !tensor.other_shapes.empty(); }) ? 3
+                                                                                      : 2;
 }
 
 bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
@@ -193,6 +193,9 @@ bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
     }
     if (!tensor.other_shapes.empty()) {
       entry["shapes"] = json::value_from(tensor.other_shapes);
+    }
+    if (tensor.dtype != DType::float32) {
+      entry["dtype"] = json::string(name_of(tensor.dtype));
     }
     text += between + json::serialize(entry);
     between = ",\n";
@@ -244,10 +247,17 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
   if (version > 2 && entry.contains("shapes")) {
     tensor.other_shapes = json::value_to<decltype(tensor.other_shapes)>(entry.at("shapes"));
   }
+  if (version > 3 && entry.contains("dtype")) {
+    if (entry.at("dtype").as_string() != name_of(DType::bfloat16)) {
+      throw Error(fmt::format("{} is of the dtype {}; expected bfloat16 or none, which is float32", tensor.name,
+                              json::serialize(entry.at("dtype"))));
+    }
+    tensor.dtype = DType::bfloat16;
+  }
   for (auto const& [key, value] : arrays_of(entry, version)) {
     std::int64_t const elements = checked_size(tensor.name, tensor.shape_of(key), size);
     std::int64_t const offset = value.as_int64();
-    if (offset < 0 || elements * static_cast<std::int64_t>(sizeof(float)) > size - offset) {
+    if (offset < 0 || elements * tensor.element_bytes() > size - offset) {
       throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, std::string(key)));
     }
     tensor.keys.emplace_back(key);
@@ -408,7 +418,7 @@ std::vector<Field> const& known_fields() {
                                          Field{"losses", 1, true, true, write_losses, read_losses},
                                          Field{"config", 1, false, false, write_config, read_config},
                                          Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
-                                         Field{"index", 3, false, false, write_tensors, read_tensors, index_version},
+                                         Field{"index", 4, false, false, write_tensors, read_tensors, index_version},
                                          Field{"state_begins", 1, true, false, write_state_begins, read_state_begins},
                                          string_field("instruction_set", &CheckpointContents::instruction_set),
                                          string_field("dataset", &CheckpointContents::dataset),

@@ -16,26 +16,6 @@ namespace heddle {
 
 namespace fs = std::filesystem;
 
-UnfinishedDirectory::UnfinishedDirectory(fs::path path) : path_(std::move(path)) {
-  if (!fs::create_directory(path_)) {
-    throw Error(path_.string() + ": exists already");
-  }
-}
-
-UnfinishedDirectory::~UnfinishedDirectory() {
-  if (!renamed_) {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-}
-
-void UnfinishedDirectory::rename_to(fs::path const& target) {
-  if (!rename_without_replacing(path_, target)) {
-    throw Error(target.string() + ": appeared while it was being written; are two jobs running in one directory?");
-  }
-  renamed_ = true;
-}
-
 /// Copies files in a thread of its own, which calls neither MPI nor HDF5: each block is compared with its digest in the
 /// memory from which it is written, each file is synced, read back and compared again.
 class FileCopies {

@@ -5,27 +5,12 @@
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <new>
 #include <optional>
 #include <string>
 
 namespace heddle {
-
-/// The directory in which a checkpoint is written; removed again unless it was renamed to its own name.
-class UnfinishedDirectory {
- public:
-  explicit UnfinishedDirectory(std::filesystem::path path);
-  UnfinishedDirectory(UnfinishedDirectory const&) = delete;
-  UnfinishedDirectory& operator=(UnfinishedDirectory const&) = delete;
-  ~UnfinishedDirectory();
-
-  std::filesystem::path const& path() const { return path_; }
-  void rename_to(std::filesystem::path const& target);
-
- private:
-  std::filesystem::path path_;
-  bool renamed_ = false;
-};
 
 /// A checkpoint that is being written.
 struct CheckpointStore::Writing {

@@ -56,7 +56,7 @@ Rules tensors_of_t5() {
   return rules;
 }
 
-/// T5 (Raffel et al. 2020), T5 v1.1, Flan-T5; mT5 (Xue et al. 2021).
+/// T5 (Raffel et al. 2020), T5 v1.1, Flan-T5, UL2 (Tay et al. 2022); mT5 (Xue et al. 2021).
 Family t5(std::string_view model_type, std::string_view architecture) {
   return {
       .model_type = model_type,
@@ -140,7 +140,8 @@ std::vector<KeyRule> keys_of_fairseq() {
 }
 
 /// Marian (Junczys-Dowmunt et al. 2018) and OPUS-MT (Tiedemann & Thottingal 2020), as transformers converts them; BART
-/// (Lewis et al. 2020), mBART (Liu et al. 2020); M2M100 (Fan et al. 2021), NLLB (NLLB Team 2022).
+/// (Lewis et al. 2020), Pegasus (Zhang et al. 2020), mBART (Liu et al. 2020; Tang et al. 2020); M2M100 (Fan et al.
+/// 2021), NLLB (NLLB Team 2022).
 Family fairseq(std::string_view model_type, std::string_view architecture, std::vector<std::string_view> settings) {
   std::vector<KeyRule> keys = keys_of_fairseq();
   if (model_type == "m2m_100") {  // its classes have other defaults
@@ -178,6 +179,9 @@ std::vector<Family> encoder_decoder_families() {
                "model.position_frequencies=paper", "model.output_bias=true"}),
       fairseq("bart", "BartForConditionalGeneration",
               {"model.norm=post", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
+      fairseq("pegasus", "PegasusForConditionalGeneration",
+              {"model.norm=pre", "model.positions=sinusoidal", "model.position_layout=halves",
+               "model.position_frequencies=paper", "model.output_bias=true"}),
       fairseq("mbart", "MBartForConditionalGeneration",
               {"model.norm=pre", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
       fairseq(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <heddle/io/files/regular_file.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -41,9 +42,6 @@ FileDescriptor create_new(std::filesystem::path const& path);
 
 /// An Error "PATH: could not WHAT: errno's text".
 [[noreturn]] void fail_with_errno(std::filesystem::path const& path, std::string_view what);
-
-/// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
-void sync_to_disk(std::filesystem::path const& path);
 
 /// Writes a new file with this content. Throws Error if it exists or cannot be written whole.
 void write_new_file(std::filesystem::path const& path, std::string_view content);

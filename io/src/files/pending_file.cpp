@@ -94,4 +94,26 @@ PendingDirectory::~PendingDirectory() {
   }
 }
 
+UnfinishedDirectory::UnfinishedDirectory(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code failure;
+  if (!std::filesystem::create_directory(path_, failure)) {
+    throw Error(
+        fmt::format("{}: cannot be made: {}", path_.string(), failure ? failure.message() : "it exists already"));
+  }
+}
+
+UnfinishedDirectory::~UnfinishedDirectory() {
+  if (!renamed_) {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+}
+
+void UnfinishedDirectory::rename_to(std::filesystem::path const& target) {
+  if (!rename_without_replacing(path_, target)) {
+    throw Error(target.string() + ": appeared while it was being written; are two jobs running in one directory?");
+  }
+  renamed_ = true;
+}
+
 }  // namespace heddle

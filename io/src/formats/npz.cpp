@@ -13,8 +13,8 @@
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
-#include "json_items.hpp"
 #include "npz_header.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -7,7 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <limits>
 
-#include "json_items.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -16,8 +16,8 @@
 #include <set>
 
 #include "files/file_descriptor.hpp"
-#include "json_items.hpp"
 #include "safetensors_header.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -9,7 +9,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <optional>
 
-#include "json_items.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -11,8 +11,8 @@
 #include "element_bytes.hpp"
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
-#include "json_items.hpp"
 #include "safetensors_header.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

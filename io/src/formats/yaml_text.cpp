@@ -8,7 +8,7 @@
 #include <charconv>
 #include <heddle/core/base/error.hpp>
 
-#include "json_items.hpp"
+#include "text/bounded_json.hpp"
 
 namespace heddle {
 

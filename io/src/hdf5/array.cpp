@@ -17,13 +17,22 @@ struct TypeTraits {
   hid_t stored;
 };
 
-std::array<TypeTraits, 6> const& all_types() {
-  static std::array<TypeTraits, 6> const types{{{ElementType::int32, "int32", 4, H5T_STD_I32LE},
+/// HDF5 has no type of this name, but describes any format of binary floating-point numbers.
+hid_t bfloat16_type() {
+  hid_t const type = H5Tcopy(H5T_IEEE_F32LE);
+  bool const described = type >= 0 && H5Tset_fields(type, 15, 7, 8, 0, 7) >= 0 && H5Tset_precision(type, 16) >= 0 &&
+                         H5Tset_size(type, 2) >= 0 && H5Tset_ebias(type, 127) >= 0;
+  return require(described ? type : hid_t{-1}, "bfloat16", "describe the type");
+}
+
+std::array<TypeTraits, 7> const& all_types() {
+  static std::array<TypeTraits, 7> const types{{{ElementType::int32, "int32", 4, H5T_STD_I32LE},
                                                 {ElementType::int64, "int64", 8, H5T_STD_I64LE},
                                                 {ElementType::float32, "float32", 4, H5T_IEEE_F32LE},
                                                 {ElementType::float64, "float64", 8, H5T_IEEE_F64LE},
                                                 {ElementType::uint8, "uint8", 1, H5T_STD_U8LE},
-                                                {ElementType::uint16, "uint16", 2, H5T_STD_U16LE}}};
+                                                {ElementType::uint16, "uint16", 2, H5T_STD_U16LE},
+                                                {ElementType::bfloat16, "bfloat16", 2, bfloat16_type()}}};
   return types;
 }
 
@@ -72,7 +81,8 @@ ElementType element_type_of_stored(hid_t type, std::string const& where) {
     }
   }
   throw DataError(where +
-                  ": its element type is none of little-endian int32, int64, float32, float64, uint8 and uint16");
+                  ": its element type is none of little-endian int32, int64, float32, float64, bfloat16, uint8 and "
+                  "uint16");
 }
 
 Extents shape_of_space(hid_t space, std::string const& where) {

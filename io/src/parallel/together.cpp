@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
+#include <deque>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parallel/resting.hpp>
 #include <new>
 #include <span>
+#include <system_error>
 
 namespace heddle {
 
@@ -103,6 +107,43 @@ BackgroundThread::BackgroundThread(std::function<void()> action) {
 
 BackgroundThread::~BackgroundThread() {
   thread_.join();
+}
+
+void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work) {
+  constexpr std::int64_t max_threads = 8;
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  bool const known = ::sched_getaffinity(0, sizeof processors, &processors) == 0;
+  std::int64_t const threads = std::min({known ? std::int64_t{CPU_COUNT(&processors)} : 1, max_threads, count});
+  std::atomic<std::int64_t> next{0};
+  auto const run = [&] {
+    auto const work = make_work();
+    try {
+      for (std::int64_t index = 0; (index = next++) < count;) {
+        work(index);
+      }
+    } catch (...) {
+      next = count;
+      throw;
+    }
+  };
+  std::deque<BackgroundThread> others;
+  try {
+    while (std::ssize(others) + 1 < threads) {
+      others.emplace_back(run);
+    }
+  } catch (std::system_error const&) {  // the threads that there are do the work
+  }
+  FirstError error;
+  error.attempt(run);
+  for (BackgroundThread& other : others) {
+    try {
+      other.finish();
+    } catch (...) {
+      error.attempt([] { throw; });
+    }
+  }
+  error.rethrow();
 }
 
 }  // namespace heddle

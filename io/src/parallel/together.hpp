@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <future>
@@ -56,5 +57,10 @@ class BackgroundThread {
   std::future<void> result_;
   std::thread thread_;
 };
+
+/// Calls work(index) for 0 to count - 1, in the calling thread and in others, as many as there are processors for this
+/// process, at most eight. Each thread has a `work` of its own from `make_work`. Throws the first error; the calls
+/// that have not begun then are left out.
+void in_threads(std::int64_t count, std::function<std::function<void(std::int64_t)>()> const& make_work);
 
 }  // namespace heddle

@@ -7,17 +7,19 @@
 
 namespace heddle {
 
+void BlockReader::load(std::int64_t block, std::vector<std::uint8_t>& bytes) const {
+  bytes.resize(static_cast<std::size_t>(block_bytes(digest_, block)));
+  if (read_at(file_, path_, block * manifest_block_bytes, bytes) < bytes.size()) {
+    throw DataError(path_.string() + ": cannot be read: it became shorter");
+  }
+  if (sha256(bytes) != digest_.blocks[static_cast<std::size_t>(block)]) {
+    throw DataError(path_.string() + ": " + describe_block(digest_, block) + " do not have the SHA-256 that " +
+                    manifest_file_name + " states");
+  }
+}
+
 BlockCache::Bytes const& BlockReader::bytes_of(std::int64_t number) {
-  return cache_->block(this, number, [&](BlockCache::Bytes& bytes) {
-    bytes.resize(static_cast<std::size_t>(block_bytes(digest_, number)));
-    if (read_at(file_, path_, number * manifest_block_bytes, bytes) < bytes.size()) {
-      throw DataError(path_.string() + ": cannot be read: it became shorter");
-    }
-    if (sha256(bytes) != digest_.blocks[static_cast<std::size_t>(number)]) {
-      throw DataError(path_.string() + ": " + describe_block(digest_, number) + " do not have the SHA-256 that " +
-                      manifest_file_name + " states");
-    }
-  });
+  return cache_->block(this, number, [&](BlockCache::Bytes& bytes) { load(number, bytes); });
 }
 
 void BlockReader::read(std::int64_t offset, std::span<std::uint8_t> bytes) {

@@ -29,6 +29,8 @@ class BlockReader final : public hdf5::ByteStore {
   FileDigest const& digest() const { return digest_; }
   std::int64_t blocks() const { return std::ssize(digest_.blocks); }
   void verify(std::int64_t block) { bytes_of(block); }
+  /// Reads a block, which is compared with its digest in `bytes`. May be called from several threads.
+  void load(std::int64_t block, std::vector<std::uint8_t>& bytes) const;
 
   std::int64_t size() const override { return digest_.bytes; }
   void read(std::int64_t offset, std::span<std::uint8_t> bytes) override;

@@ -40,10 +40,15 @@ void choose_files(std::vector<TensorInfo>& tensors, std::size_t files) {
   }
 }
 
+hdf5::ElementType element_type(TensorInfo const& tensor) {
+  return tensor.dtype == DType::bfloat16 ? hdf5::ElementType::bfloat16 : hdf5::ElementType::float32;
+}
+
 /// Reserves the place of an array in the group of its tensor, and records it.
 void reserve(hdf5::Group group, TensorInfo& tensor, TensorExtent extent, std::vector<TensorExtent>& extents) {
   std::string const& key = tensor.keys[extent.key];
-  extent.offset = group.reserve_array(key, hdf5::ElementType::float32, tensor.shape_of(key)).file_offset();
+  extent.offset = group.reserve_array(key, element_type(tensor), tensor.shape_of(key)).file_offset();
+  extent.element_bytes = tensor.element_bytes();
   extent.elements = tensor.elements(key);
   if (extent.elements > 0) {
     tensor.offsets[extent.key] = extent.offset;
@@ -121,7 +126,7 @@ std::int64_t TensorInfo::bytes() const {
   for (std::string const& key : keys) {
     all += elements(key);
   }
-  return all * static_cast<std::int64_t>(sizeof(float));
+  return all * element_bytes();
 }
 
 std::optional<std::size_t> TensorInfo::find(std::string const& key) const {
@@ -130,16 +135,17 @@ std::optional<std::size_t> TensorInfo::find(std::string const& key) const {
 }
 
 std::string refused_numbers(std::span<float const> numbers, std::string const& key) {
-  constexpr std::uint32_t exponent = 0x7F800000;
-  std::size_t not_finite = 0;
-  std::size_t negative = 0;
+  constexpr std::uint32_t infinity = 0x7F800000;
+  std::uint32_t largest = 0;  // magnitude, in bits: a maximum without branches is computed in vectors
   for (float const number : numbers) {
-    not_finite += (std::bit_cast<std::uint32_t>(number) & exponent) == exponent ? 1 : 0;
-    negative += number < 0 ? 1 : 0;
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(number) & 0x7FFFFFFFU);
   }
-  return not_finite > 0                                   ? "numbers that are not finite"
-         : negative > 0 && key.ends_with("second_moment") ? "negative numbers"
-                                                          : "";
+  if (largest >= infinity) {
+    return "numbers that are not finite";
+  }
+  bool const negative =
+      key.ends_with("second_moment") && std::ranges::any_of(numbers, [](float number) { return number < 0; });
+  return negative ? "negative numbers" : "";
 }
 
 void check_tensors(std::vector<TensorInfo> const& tensors) {
@@ -153,6 +159,9 @@ void check_tensors(std::vector<TensorInfo> const& tensors) {
         throw Error("parameter '" + tensor.name + "' has the shape " + hdf5::to_string(shape) +
                     "; expected 1 to 8 extents");
       }
+    }
+    if (tensor.dtype != DType::float32 && tensor.dtype != DType::bfloat16) {
+      throw Error("parameter '" + tensor.name + "' is neither float32 nor bfloat16");
     }
     std::set<std::string> const keys(tensor.keys.begin(), tensor.keys.end());
     if (tensor.keys.empty() || tensor.keys.front() != value_key || keys.size() != tensor.keys.size() ||
@@ -199,7 +208,7 @@ void check_tensor_file(std::shared_ptr<hdf5::ByteStore> bytes, std::string const
     for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
       std::string const& name = tensor.keys[key];
       hdf5::Array const array = group.array(format_3 ? name_in_format_3(name) : name);
-      array.expect(hdf5::ElementType::float32, tensor.shape_of(name));
+      array.expect(element_type(tensor), tensor.shape_of(name));
       if (tensor.elements(name) > 0 && array.file_offset() != tensor.offsets[key]) {
         throw DataError(array.where() + ": is not where the index in state.h5 places it");
       }

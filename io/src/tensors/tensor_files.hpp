@@ -33,6 +33,7 @@ struct TensorExtent {
   std::size_t key;
   std::int64_t offset;
   std::int64_t elements;
+  std::int64_t element_bytes = sizeof(float);
 };
 
 /// A file before its tensors are written.

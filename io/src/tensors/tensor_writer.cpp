@@ -8,6 +8,7 @@
 
 #include "file_writer.hpp"
 #include "files/file_descriptor.hpp"
+#include "formats/element_bytes.hpp"
 #include "parallel/together.hpp"
 
 namespace heddle {
@@ -29,7 +30,8 @@ class Chunks {
   bool done() const { return extent_ == file_.extents.size(); }
   /// The offset of the next chunk in the file.
   std::int64_t offset() const {
-    return file_.extents[extent_].offset + begin_ * static_cast<std::int64_t>(sizeof(float));
+    TensorExtent const& extent = file_.extents[extent_];
+    return extent.offset + begin_ * extent.element_bytes;
   }
   TensorChunk next() {
     TensorExtent const& extent = file_.extents[extent_];
@@ -143,20 +145,26 @@ class Streaming {
     return moved;
   }
 
-  /// Receives a chunk, which is at `offset` of the file, into the file's buffer. After an error the chunk is received
-  /// and dropped, for those who send it.
+  /// Receives a chunk, which is at `offset` of the file, into the file's buffer, or beside it if it is to be rounded.
+  /// After an error the chunk is received and dropped, for those who send it.
   void receive(std::optional<FileWriter>& file, TensorChunk const& chunk, std::int64_t offset) {
+    StreamedTensor const& tensor = tensors_.tensors()[chunk.tensor];
+    bool const rounded = tensor.dtype != DType::float32;
     auto const bytes = static_cast<std::size_t>(chunk.elements.count()) * sizeof(float);
     error_.attempt([&] { write_image(*file, *planned_.files[*own_].image, offset); });
-    if (error_.found()) {
-      unused_.resize(bytes);
+    bool const beside = error_.found() || rounded;
+    if (beside) {
+      beside_.resize(bytes);
     }
-    std::span<std::uint8_t> const memory = error_.found() ? std::span(unused_) : file->buffer(bytes);
+    std::span<std::uint8_t> const memory = beside ? std::span(beside_) : file->buffer(bytes);
     std::span<float> const numbers(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float));
     tensors_.receive(chunk, numbers);
     error_.attempt([&] {
-      StreamedTensor const& tensor = tensors_.tensors()[chunk.tensor];
       check_numbers(numbers, tensor, tensor.keys[chunk.key]);
+      if (rounded) {
+        auto const halves = element_bytes(name_of(tensor.dtype), numbers, halves_, tensor.name, chunk.elements.begin);
+        std::ranges::copy(halves, file->buffer(halves.size()).begin());
+      }
       file->queue();
     });
   }
@@ -166,7 +174,8 @@ class Streaming {
   TensorStream& tensors_;
   std::vector<Chunks> chunks_;  ///< of each file
   std::optional<std::size_t> own_;
-  std::vector<std::uint8_t> unused_;
+  std::vector<std::uint8_t> beside_;
+  std::vector<std::uint16_t> halves_;
   FirstError error_;
   FileDigest digest_;
   WriteTimes times_;

@@ -41,10 +41,11 @@ constexpr std::array byte_level_files{"tokenizer.json", "merges.txt", "vocab.txt
 
 /// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, byte-level
 /// BPE, or WordPiece.
-enum class Kind : std::uint8_t { t5, marian, fairseq, plain };
+enum class Kind : std::uint8_t { t5, pegasus, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
   return type == "t5" || type == "mt5"                                   ? Kind::t5
+         : type == "pegasus"                                             ? Kind::pegasus
          : type == "marian"                                              ? Kind::marian
          : type == "mbart" || type == "m2m_100" || type == "xlm-roberta" ? Kind::fairseq
                                                                          : Kind::plain;
@@ -77,23 +78,63 @@ std::string const& file(std::map<std::string, std::string> const& files, char co
   return found->second;
 }
 
+/// A file that is a JSON object; an empty one if there is no such file.
+json::object object_in(std::map<std::string, std::string> const& files, char const* name) {
+  auto const found = files.find(name);
+  return found == files.end() ? json::object() : json::parse(found->second).as_object();
+}
+
+/// A token's text: a string, or an object that has it.
+std::string token_text(json::value const& token) {
+  return json::value_to<std::string>(token.is_object() ? token.at("content") : token);
+}
+
 /// The tokens that a tokenizer has beside its model, by their ids: all, or those that texts have.
 std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files, bool all = true) {
   std::map<std::int64_t, std::string> tokens;
-  if (auto const found = files.find("tokenizer_config.json"); found != files.end()) {
-    json::value const config = json::parse(found->second);
-    if (json::value const* const added = find_key(config.as_object(), "added_tokens_decoder")) {
-      for (auto const& [id, token] : added->as_object()) {
-        json::value const* const special = token.as_object().if_contains("special");
-        std::string text = json::value_to<std::string>(token.at("content"));
-        bool const in_texts = special != nullptr && *special == false && !text.starts_with("<extra_id_");
-        if (all || in_texts) {
-          tokens[std::stoll(std::string(id))] = std::move(text);
-        }
+  json::object const config = object_in(files, "tokenizer_config.json");
+  if (json::value const* const added = find_key(config, "added_tokens_decoder")) {
+    for (auto const& [id, token] : added->as_object()) {
+      json::value const* const special = token.as_object().if_contains("special");
+      std::string text = token_text(token);
+      bool const in_texts = special != nullptr && *special == false && !text.starts_with("<extra_id_");
+      if (all || in_texts) {
+        tokens[std::stoll(std::string(id))] = std::move(text);
       }
     }
   }
   return tokens;
+}
+
+/// The tokens of a tokenizer of fairseq behind the `pieces` of its model. Files of earlier versions of transformers (as
+/// mBART-50 was published) have the languages without ids, in the order of the ids.
+FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t pieces) {
+  FairseqTokens tokens;
+  tokens.mask.clear();
+  for (auto const& [id, text] : added_tokens(files)) {
+    if (id >= pieces) {
+      (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
+    }
+  }
+  for (char const* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    json::object const config = object_in(files, name);
+    json::value const* const listed = find_key(config, "additional_special_tokens");
+    if (listed == nullptr || !tokens.languages.empty()) {
+      continue;
+    }
+    for (json::value const& token : listed->as_array()) {
+      tokens.languages.push_back(token_text(token));
+    }
+    tokens.mask = "<mask>";
+  }
+  return tokens;
+}
+
+/// The ids before those of Pegasus' SentencePiece model, as its tokenizer counts them.
+std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) {
+  json::object const config = object_in(files, "tokenizer_config.json");
+  json::value const* const offset = find_key(config, "offset");
+  return offset == nullptr ? 103 : offset->to_number<std::int64_t>();
 }
 
 std::int64_t integer(json::object const& config, char const* key) {
@@ -110,13 +151,7 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
   std::int64_t const rows = integer(config, "vocab_size");
   std::string const& bytes = file(files, "sentencepiece.bpe.model", directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
-  FairseqTokens tokens;
-  tokens.mask.clear();
-  for (auto const& [id, text] : added_tokens(files)) {
-    if (id >= pieces) {
-      (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
-    }
-  }
+  FairseqTokens tokens = fairseq_tokens(files, pieces);
   if (config.at("model_type") == "xlm-roberta") {  // its class adds the mask also where no file has it
     tokens.mask = "<mask>";
     tokens.start = "<s>";
@@ -243,6 +278,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
         read.source_model = read.target_model = t5_vocabulary(model, extra, rows);
         break;
       }
+      case Kind::pegasus:
+        read.source_model = read.target_model =
+            pegasus_vocabulary(file(read.files, "spiece.model", directory), offset_of_pegasus(read.files), rows);
+        break;
       case Kind::marian:
         std::tie(read.source_model, read.target_model) =
             marian_vocabulary(file(read.files, "source.spm", directory), file(read.files, "target.spm", directory),
@@ -314,6 +353,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
     case Kind::plain:
       files = {{"tokenizer.model", model}};
       break;
+    case Kind::pegasus:
     case Kind::fairseq:
       throw DataError(
           fmt::format("models of the family {} cannot have a vocabulary that was made by heddle prepare; "

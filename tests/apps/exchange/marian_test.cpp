@@ -119,6 +119,14 @@ TEST_F(MarianTest, AnExportHasTheBytesOfTheTensorsThatWereImported) {
   EXPECT_THAT(test::read_whole(directory_ / "back" / "decoder.yml"), HasSubstr("models:\n  - \"model.npz\"\n"));
 }
 
+TEST_F(MarianTest, TheStartOfTheDecoderStaysZeroInTraining) {
+  import_model(execution_, golden(), directory_ / "run");
+  Config const config = load_config(directory_ / "run" / "config.toml");
+  ASSERT_EQ(config.optimizer.groups.size(), 1U);
+  EXPECT_THAT(config.optimizer.groups.front().parameters, testing::ElementsAre("embedding.weight"));
+  EXPECT_TRUE(config.optimizer.groups.front().rule.zero_last_row);
+}
+
 TEST_F(MarianTest, OptionsThatTheLayersCannotComputeAreNamed) {
   auto const refusal = [&](std::string const& from, std::string const& to) {
     fs::path const model = changed(from, to);

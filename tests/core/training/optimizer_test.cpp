@@ -208,6 +208,20 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
   }
 }
 
+TEST_P(OptimizerTest, TheLastRowStaysZeroWhereAGroupSaysSo) {
+  Optimizer const free = bench_.optimizer(OptimizerConfig());
+  bench_.update(free, rate, 1);
+  std::vector<double> expected = testing_support::values(parameter(0).value);
+  ASSERT_NE(expected.back(), 0);
+  std::fill(expected.end() - 5, expected.end(), 0.0);
+  OptimizerTest::reset();
+  OptimizerConfig config;
+  config.groups = {{"tables", {"mat*"}, {.zero_last_row = true}}};
+  Optimizer const optimizer = bench_.optimizer(config);
+  bench_.update(optimizer, rate, 1);
+  EXPECT_EQ(testing_support::values(parameter(0).value), expected);
+}
+
 TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
   OptimizerConfig config;
   config.options["beta1"] = {0.5, "", "optimizer.beta1"};

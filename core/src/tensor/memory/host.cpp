@@ -52,7 +52,9 @@ std::shared_ptr<void> take_zeroed(std::size_t bytes) {
 
 std::shared_ptr<void> take_on_host(std::size_t bytes) {
   auto const free_aligned = [](void* data) { ::operator delete(data, std::align_val_t(alignment)); };
-  return {::operator new(bytes, std::align_val_t(alignment)), free_aligned};
+  std::shared_ptr<void> const memory(::operator new(bytes, std::align_val_t(alignment)), free_aligned);
+  advise_huge_pages(memory.get(), bytes);
+  return memory;
 }
 
 std::size_t default_block_bytes() {

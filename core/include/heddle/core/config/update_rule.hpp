@@ -17,6 +17,7 @@ struct UpdateRule {
   double weight_decay = 0;
   bool frozen = false;           ///< never updated, not part of the gradient's norm, without a gradient
   std::int64_t unfreeze_at = 0;  ///< frozen in this many of the run's first updates
+  bool zero_last_row = false;    ///< each update sets the last index of axis 0 to zero
 
   bool operator==(UpdateRule const&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <heddle/core/base/dtype.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <map>
 #include <span>
@@ -13,13 +14,14 @@ namespace heddle {
 /// The key of a parameter's value among its arrays.
 inline constexpr char const* value_key = "value";
 
-/// A parameter in canonical form: whole, row major, float32. Besides its value it may have arrays that an update rule
-/// keeps, each under a key of its own, such as "adam.first_moment".
+/// A parameter in canonical form: whole, row major. Besides its value it may have arrays that an update rule keeps,
+/// each under a key of its own, such as "adam.first_moment".
 struct StreamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<std::string> keys = {value_key};                         ///< of its arrays; the first is the value's
   std::map<std::string, std::vector<std::int64_t>> other_shapes = {};  ///< of arrays of another shape, by key
+  DType dtype = DType::float32;  ///< of its arrays in a file: float32, or bfloat16, to which their numbers are rounded
 
   /// The shape of the array of that key.
   std::vector<std::int64_t> const& shape_of(std::string const& key) const {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <heddle/core/layers/layer.hpp>
+#include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -73,6 +75,8 @@ class Optimizer {
     return state.shape == StateShape::parameter ? piece.range.count() : shape_of(state.shape, piece.whole).size();
   }
   void add_rules(KernelSource const& kernels);
+  /// Finds the rows that stay zero, as far as this rank has them.
+  void find_zeros(KernelSource const& kernels);
   /// Cuts the parts into pieces and gives them their state, which is allocated the first time.
   void group();
   void add_pieces();
@@ -85,6 +89,8 @@ class Optimizer {
   std::vector<RuleRange> ranges_;  ///< of the whole gradient buffer
   std::vector<Rule> rules_;        ///< of ranges_
   std::vector<Piece> pieces_;      ///< ascending; without parameters that are frozen for good
+  std::vector<IndexRange> zeros_;  ///< elements of the buffers that each update sets to zero
+  std::shared_ptr<TensorOps> operations_;
   std::map<std::string, Tensor> state_;
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };

@@ -73,7 +73,10 @@ struct CheckpointContents {
   CheckpointBase base = {};
 
   /// Throws DataError if the models cannot be used.
-  Vocabulary vocabulary() const { return {Tokenizer::from_model(source_model), Tokenizer::from_model(target_model)}; }
+  Vocabulary vocabulary() const {
+    Tokenizer const source = Tokenizer::from_model(source_model);
+    return {source, target_model == source_model ? source : Tokenizer::from_model(target_model)};
+  }
 };
 
 /// A tensor and its place in a checkpoint. Its name has no '/': "encoder.layers.0.self_attention.q.weight".
@@ -82,6 +85,7 @@ struct TensorInfo : StreamedTensor {
   std::vector<std::int64_t> offsets;  ///< where its arrays' bytes start in the file, in the order of the keys
 
   std::int64_t elements(std::string const& key = value_key) const;
+  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
   /// The bytes of all its arrays.
   std::int64_t bytes() const;
   /// The place of a key among `keys`, if it is there.
@@ -119,16 +123,28 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& k
 /// The keys of the arrays that a reader wants; empty: all.
 using WantedKeys = std::vector<std::string>;
 
+/// When the blocks with wanted arrays are compared with their digests. In any case no byte is used that was not.
+enum class Verification : std::uint8_t {
+  at_opening,  ///< all of them before the checkpoint is opened, and those that are read once more
+  at_reading   ///< each one when it is read, so that damage shows only then: for a reader that has no other checkpoint
+};
+
+/// Elements of an array, and the memory for them.
+struct SliceInto {
+  TensorSlice slice;
+  std::span<float> into;
+};
+
 /// A checkpoint directory that has been verified against its manifest, open for reading. Bytes that are read later are
 /// verified again, in the memory in which it is then used.
 class Checkpoint {
  public:
-  /// Verifies the state file and every block with arrays of the wanted keys (with all keys: every byte of the
-  /// checkpoint), then opens. A wanted key that a tensor lacks is not an error. Throws DataError with the name of the
-  /// file and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds an
-  /// error. Collective over `world`.
+  /// Verifies the state file and, at opening, every block with arrays of the wanted keys (with all keys: every byte of
+  /// the checkpoint), then opens. A wanted key that a tensor lacks is not an error. Throws DataError with the name of
+  /// the file and the error. With several ranks each verifies a share of the bytes, and all throw if one of them finds
+  /// an error. Collective over `world`.
   static Checkpoint open(std::filesystem::path const& directory, Communicator const& world = Communicator::self(),
-                         WantedKeys const& keys = {});
+                         WantedKeys const& keys = {}, Verification verification = Verification::at_opening);
 
   /// Opens one that is spread over the memory of several hosts and has been verified; `directory` is its name in
   /// messages. Throws DataError on all ranks. Collective over `world`.
@@ -155,6 +171,10 @@ class Checkpoint {
     return read(TensorSlice{name, key, axis, begin, count});
   }
 
+  /// Reads many slices as `read` does, but each block of a file only once, by several threads: the fastest way to a
+  /// whole model. Throws as `read` does, and Error for memory of another size.
+  void read(std::span<SliceInto const> wanted) const;
+
   /// Whether contents().base has parameters that are not here.
   bool lacks_base() const;
   /// Adds the parameters that are missing here, to be read from contents().base, which is `base`: their values, without
@@ -179,6 +199,10 @@ class Checkpoint {
 
   /// The bytes of a slice in its file, in order; none of the ranges is empty. Throws as read does.
   std::vector<IndexRange> bytes_of(TensorSlice const& slice) const;
+  /// Reads slices of tensors that are in files of this checkpoint, as `read` does.
+  void read_blocks(std::span<SliceInto const> wanted) const;
+  /// Makes numbers of a slice's bytes, which are at the end of `numbers`. Throws as read does.
+  void finish(TensorSlice const& slice, std::span<float> numbers) const;
 
   std::filesystem::path directory_;
   CheckpointIndex index_;

@@ -26,6 +26,28 @@ std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, Out
 /// return the text and its name are on the disk. The file's directory must exist.
 void replace_file(std::filesystem::path const& path, std::string_view text);
 
+/// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
+void sync_to_disk(std::filesystem::path const& path);
+
+/// A directory that appears whole or not at all: it is made under another name, renamed when it is complete, and
+/// otherwise removed again with all that it has.
+class UnfinishedDirectory {
+ public:
+  /// Makes it. Throws Error if that fails or something has its name.
+  explicit UnfinishedDirectory(std::filesystem::path path);
+  UnfinishedDirectory(UnfinishedDirectory const&) = delete;
+  UnfinishedDirectory& operator=(UnfinishedDirectory const&) = delete;
+  ~UnfinishedDirectory();
+
+  std::filesystem::path const& path() const { return path_; }
+  /// Does not sync it, nor the directory that has the new name. Throws Error if something has that name.
+  void rename_to(std::filesystem::path const& target);
+
+ private:
+  std::filesystem::path path_;
+  bool renamed_ = false;
+};
+
 /// Makes a directory and its missing parents, on the disk on return. Throws Error if it cannot be made.
 void make_directory(std::filesystem::path const& directory);
 

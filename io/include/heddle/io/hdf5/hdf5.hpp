@@ -18,7 +18,7 @@
 namespace heddle::hdf5 {
 
 /// The element types of arrays, always stored little-endian. Nothing else is read or written.
-enum class ElementType { int32, int64, float32, float64, uint8, uint16 };
+enum class ElementType { int32, int64, float32, float64, uint8, uint16, bfloat16 };
 
 char const* element_name(ElementType type);
 std::int64_t element_bytes(ElementType type);

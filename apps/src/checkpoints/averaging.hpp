@@ -1,0 +1,49 @@
+#pragma once
+
+#include <heddle/core/parallel/tensor_stream.hpp>
+#include <heddle/io/checkpoint/checkpoint.hpp>
+#include <span>
+#include <vector>
+
+namespace heddle {
+
+/// Checkpoints of one model, often only one, and the mean of their parameters.
+class AveragedModel {
+ public:
+  /// `weights` has a number above 0 for each checkpoint, whose part in the mean is that of the sum; empty: all count
+  /// the same. Throws ConfigError where a key of [model] differs between the checkpoints, DataError for other
+  /// parameters, shapes or vocabularies.
+  explicit AveragedModel(std::vector<Checkpoint> checkpoints, std::vector<double> weights = {});
+
+  /// The first one, whose configuration, vocabulary and origin are those of the model.
+  Checkpoint const& first() const { return checkpoints_.front(); }
+
+  /// The mean of these elements of the parameters' values, summed in float64; of one checkpoint its own numbers. Throws
+  /// as Checkpoint::read does.
+  std::vector<float> read(TensorSlice const& slice) const;
+  /// The same for many slices, which are of all elements.
+  void read(std::span<SliceInto const> wanted) const;
+
+ private:
+  std::vector<Checkpoint> checkpoints_;
+  std::vector<double> weights_;
+};
+
+/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state. For one rank.
+class AveragedTensors final : public TensorStream {
+ public:
+  /// Keeps a reference to `model`. `dtype` is that of the files that are written.
+  explicit AveragedTensors(AveragedModel const& model, DType dtype = DType::float32);
+
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
+  /// Throws as AveragedModel::read does.
+  void receive(TensorChunk const& chunk, std::span<float> elements) override;
+  void wait() override {}
+
+ private:
+  AveragedModel const& model_;
+  std::vector<StreamedTensor> tensors_;
+};
+
+}  // namespace heddle
