@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "dataset/format.hpp"
+#include "tensor_index.hpp"
 #include "tensors/tensor_files.hpp"
 
 namespace heddle {
@@ -171,133 +172,15 @@ void read_config(Reading const& from, CheckpointIndex& index) {
   index.contents.config = from.file.read_bytes("config", max_config_bytes);
 }
 
-/// The version of an index: 3 if an array has another shape than its parameter's value, 4 if one is not float32.
-std::int64_t index_version(CheckpointIndex const& index) {
-  auto const has = [&](auto const& property) { return std::ranges::any_of(index.tensors, property); };
-  return has([](TensorInfo const& tensor) { return tensor.dtype != DType::float32; }) ? 4
-         : has([](TensorInfo const& tensor) { return !tensor.other_shapes.empty(); }) ? 3
-                                                                                      : 2;
-}
-
 bool write_tensors(hdf5::File& file, CheckpointIndex const& index) {
-  std::string text = "[";
-  char const* between = "\n";
-  for (TensorInfo const& tensor : index.tensors) {
-    json::object entry;
-    entry["name"] = tensor.name;
-    entry["shape"] = json::value_from(tensor.shape);
-    entry["file"] = tensor_file_name(tensor.file);
-    json::object& arrays = entry["arrays"].emplace_object();
-    for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
-      arrays[tensor.keys[key]] = tensor.offsets[key];
-    }
-    if (!tensor.other_shapes.empty()) {
-      entry["shapes"] = json::value_from(tensor.other_shapes);
-    }
-    if (tensor.dtype != DType::float32) {
-      entry["dtype"] = json::string(name_of(tensor.dtype));
-    }
-    text += between + json::serialize(entry);
-    between = ",\n";
-  }
-  file.write_bytes("index", text + "\n]\n");
+  file.write_bytes("index", tensor_index(index.tensors));
   return true;
-}
-
-/// The arrays of an entry of the index by their keys. In version 1, that of format 3, they are among its members.
-json::object arrays_of(json::object const& entry, std::int64_t version) {
-  if (version > 1) {
-    return entry.at("arrays").as_object();
-  }
-  json::object arrays;
-  for (char const* const name : {"value", "first_moment", "second_moment"}) {
-    if (entry.contains(name)) {
-      arrays[key_of_format_3(name)] = entry.at(name);
-    }
-  }
-  return arrays;
-}
-
-/// The number of elements of a shape. Throws Error where they are more than that or an extent is negative.
-std::int64_t checked_size(std::string const& name, std::vector<std::int64_t> const& shape, std::int64_t max) {
-  std::int64_t elements = 1;
-  for (std::int64_t const extent : shape) {
-    if (extent < 0 || (extent > 0 && elements > max / extent)) {
-      throw Error(fmt::format("{} has the impossible shape {}", name, hdf5::to_string(shape)));
-    }
-    elements *= extent;
-  }
-  return elements;
-}
-
-/// A tensor's entry of an index of this version; `file_bytes` are the lengths of the files.
-TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vector<std::int64_t> const& file_bytes) {
-  TensorInfo tensor;
-  tensor.name = json::value_to<std::string>(entry.at("name"));
-  tensor.shape = json::value_to<std::vector<std::int64_t>>(entry.at("shape"));
-  tensor.keys.clear();
-  auto const file = json::value_to<std::string>(entry.at("file"));
-  while (tensor.file < file_bytes.size() && tensor_file_name(tensor.file) != file) {
-    ++tensor.file;
-  }
-  if (tensor.file == file_bytes.size()) {
-    throw Error(fmt::format("{} is in the file {}, which the manifest does not name", tensor.name, file));
-  }
-  std::int64_t const size = file_bytes[tensor.file];
-  if (version > 2 && entry.contains("shapes")) {
-    tensor.other_shapes = json::value_to<decltype(tensor.other_shapes)>(entry.at("shapes"));
-  }
-  if (version > 3 && entry.contains("dtype")) {
-    if (entry.at("dtype").as_string() != name_of(DType::bfloat16)) {
-      throw Error(fmt::format("{} is of the dtype {}; expected bfloat16 or none, which is float32", tensor.name,
-                              json::serialize(entry.at("dtype"))));
-    }
-    tensor.dtype = DType::bfloat16;
-  }
-  for (auto const& [key, value] : arrays_of(entry, version)) {
-    std::int64_t const elements = checked_size(tensor.name, tensor.shape_of(key), size);
-    std::int64_t const offset = value.as_int64();
-    if (offset < 0 || elements * tensor.element_bytes() > size - offset) {
-      throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, std::string(key)));
-    }
-    tensor.keys.emplace_back(key);
-    tensor.offsets.push_back(offset);
-  }
-  return tensor;
-}
-
-/// Throws Error unless the tensors of each file are what fills it: they neither share bytes, so that few bytes would be
-/// read as a large model, nor leave a large part unused, so that a large file would be hashed for nothing.
-void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_t> const& file_bytes) {
-  constexpr std::int64_t unused_in_file = std::int64_t{1} << 20;
-  constexpr std::int64_t unused_beside_array = 8192;  // HDF5's own bytes, and the alignment
-  std::vector<std::int64_t> used(file_bytes.size());
-  std::vector<std::int64_t> unused(file_bytes.size(), unused_in_file);
-  for (TensorInfo const& tensor : tensors) {
-    used[tensor.file] += tensor.bytes();
-    unused[tensor.file] += (1 + std::ssize(tensor.keys)) * unused_beside_array;
-    if (used[tensor.file] > file_bytes[tensor.file]) {
-      throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
-    }
-  }
-  for (std::size_t file = 0; file < file_bytes.size(); ++file) {
-    if (file_bytes[file] - used[file] > unused[file]) {
-      throw Error(
-          fmt::format("{} has {} bytes, its tensors have {}", tensor_file_name(file), file_bytes[file], used[file]));
-    }
-  }
 }
 
 void read_tensors(Reading const& from, CheckpointIndex& index) {
   std::string const text = from.file.read_bytes("index", max_index_bytes);
-  parse_or_refuse(from.file.path(), "index", [&] {
-    json::value const parsed = json::parse(text);
-    for (json::value const& entry : parsed.as_array()) {
-      index.tensors.push_back(read_tensor(entry.as_object(), from.version, from.file_bytes));
-    }
-    check_tensors(index.tensors);
-    check_sizes(index.tensors, from.file_bytes);
-  });
+  parse_or_refuse(from.file.path(), "index",
+                  [&] { index.tensors = parse_tensor_index(text, from.version, from.file_bytes); });
 }
 
 /// One number for each tensor of the index, 0 where its state began with the run or there is none.
@@ -414,18 +297,20 @@ Field string_field(std::string const& name, std::string CheckpointContents::*mem
 
 /// All fields, in the order in which they are read: the state's step comes first.
 std::vector<Field> const& known_fields() {
-  static std::vector<Field> const fields{Field{"training", 1, false, false, write_training, read_training},
-                                         Field{"losses", 1, true, true, write_losses, read_losses},
-                                         Field{"config", 1, false, false, write_config, read_config},
-                                         Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
-                                         Field{"index", 4, false, false, write_tensors, read_tensors, index_version},
-                                         Field{"state_begins", 1, true, false, write_state_begins, read_state_begins},
-                                         string_field("instruction_set", &CheckpointContents::instruction_set),
-                                         string_field("dataset", &CheckpointContents::dataset),
-                                         string_field("valid_dataset", &CheckpointContents::valid_dataset),
-                                         string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes),
-                                         Field{"origin", 1, true, true, write_origin, read_origin},
-                                         Field{"base", 1, true, false, write_base, read_base}};
+  static std::vector<Field> const fields{
+      Field{"training", 1, false, false, write_training, read_training},
+      Field{"losses", 1, true, true, write_losses, read_losses},
+      Field{"config", 1, false, false, write_config, read_config},
+      Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},
+      Field{"index", 4, false, false, write_tensors, read_tensors,
+            [](CheckpointIndex const& index) { return tensor_index_version(index.tensors); }},
+      Field{"state_begins", 1, true, false, write_state_begins, read_state_begins},
+      string_field("instruction_set", &CheckpointContents::instruction_set),
+      string_field("dataset", &CheckpointContents::dataset),
+      string_field("valid_dataset", &CheckpointContents::valid_dataset),
+      string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes),
+      Field{"origin", 1, true, true, write_origin, read_origin},
+      Field{"base", 1, true, false, write_base, read_base}};
   return fields;
 }
 

@@ -9,6 +9,7 @@
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <sstream>
 
+#include "exchange_file.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -20,13 +21,9 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::string exchange_file(std::string const& name) {
-  return test::read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/" + name);
-}
-
 std::vector<std::string> golden_lines() {
   std::vector<std::string> lines;
-  std::istringstream in(exchange_file("sentencepiece_lines.txt"));
+  std::istringstream in(test::exchange_file("sentencepiece_lines.txt"));
   for (std::string line; std::getline(in, line);) {
     lines.push_back(line);
   }
@@ -35,7 +32,7 @@ std::vector<std::string> golden_lines() {
 
 /// Vocabularies of every kind, by a name for messages.
 std::vector<std::pair<std::string, Tokenizer>> vocabularies() {
-  auto const spm = [](std::string const& name) { return exchange_file("sentencepiece_" + name); };
+  auto const spm = [](std::string const& name) { return test::exchange_file("sentencepiece_" + name); };
   auto const [source, target] = marian_vocabulary(spm("source.model"), spm("target.model"), spm("marian.json"));
   std::int64_t const t5_rows = Tokenizer::from_model(t5_vocabulary(spm("t5.model"), 3)).size() + 5;
   std::vector<std::pair<std::string, std::string>> const models{
@@ -44,7 +41,7 @@ std::vector<std::pair<std::string, Tokenizer>> vocabularies() {
       {"BPE with bytes", spm("bytes.model")},
       {"by text", source},
       {"M2M100", m2m100_vocabulary(spm("bpe.model"), spm("m2m100.json"), {"en", "de"})},
-      {"byte-level BPE", byte_level_vocabulary(exchange_file("byte_level_bart.json"),
+      {"byte-level BPE", byte_level_vocabulary(test::exchange_file("byte_level_bart.json"),
                                                {.begin = 2, .end = 2, .unknown = 3, .padding = 1}, 500)}};
   std::vector<std::pair<std::string, Tokenizer>> made;
   for (auto const& [name, model] : models) {
@@ -95,7 +92,7 @@ TEST(AddedPieces, AreFoundAsWholesAndOtherTextsKeepTheirIds) {
 }
 
 TEST(AddedPieces, MayStartAWord) {
-  Tokenizer const before = Tokenizer::from_model(exchange_file("sentencepiece_bytes.model"));
+  Tokenizer const before = Tokenizer::from_model(test::exchange_file("sentencepiece_bytes.model"));
   Tokenizer const now = with_pieces(before, {" zorro"});
   EXPECT_THAT(now.encode("a zorro"), Contains(before.size()));
   EXPECT_THAT(now.encode("zorro"), ElementsAre(before.size()));
@@ -121,7 +118,7 @@ TEST(AddedPieces, AreAddedTokensOfTransformersFiles) {
   std::map<std::string, std::string> origin{
       {"config.json", R"({"vocab_size": 500, "d_model": 500, "decoder": {"vocab_size": 500}})"},
       {"tokenizer_config.json", R"({"tokenizer_class": "X", "added_tokens_decoder": {"7": {"content": "<a>"}}})"},
-      {"tokenizer.json", exchange_file("byte_level_bart.json")}};
+      {"tokenizer.json", test::exchange_file("byte_level_bart.json")}};
   Tokenizer const before = Tokenizer::from_model(
       byte_level_vocabulary(origin.at("tokenizer.json"), {.begin = 2, .end = 2, .unknown = 3, .padding = 1}, 500));
   add_pieces(origin, with_pieces(before, {"<2de>", "oman"}), 2);
@@ -142,7 +139,7 @@ TEST(AddedPieces, AreAddedTokensOfTransformersFiles) {
 }
 
 TEST(AddedPieces, ComeBackFromRowsWithoutAUse) {
-  std::string const spm = exchange_file("sentencepiece_t5.model");
+  std::string const spm = test::exchange_file("sentencepiece_t5.model");
   auto const filled =
       Tokenizer::from_model(t5_vocabulary(spm, 3, std::ssize(SentencePieceModel::parse(spm).pieces) + 6));
   std::int32_t const last = filled.size() - 1;

@@ -5,6 +5,7 @@
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
+#include "exchange_file.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -15,10 +16,6 @@ using test::message_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string exchange_file(std::string const& name) {
-  return test::read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/" + name);
-}
 
 /// The vocabulary of a directory of transformers with these files.
 class TextFormTest : public testing::Test {
@@ -32,7 +29,7 @@ class TextFormTest : public testing::Test {
   /// A vocabulary of fairseq's with languages.
   Vocabulary fairseq(char const* family, std::vector<std::string> const& languages, json::object tokenizer,
                      json::object const& generation = {}) {
-    std::string const model = exchange_file("sentencepiece_bpe.model");
+    std::string const model = test::exchange_file("sentencepiece_bpe.model");
     std::int64_t const first = std::ssize(SentencePieceModel::parse(model).pieces) + 1;
     json::object added;
     for (std::string const& language : languages) {
@@ -90,8 +87,8 @@ TEST_F(TextFormTest, OfMbartHasLanguagesBehindTheEndToken) {
 
 TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
   std::vector<std::string> const languages{"en_XX", "ro_RO"};
-  auto const first =
-      static_cast<std::int32_t>(SentencePieceModel::parse(exchange_file("sentencepiece_bpe.model")).pieces.size());
+  auto const first = static_cast<std::int32_t>(
+      SentencePieceModel::parse(test::exchange_file("sentencepiece_bpe.model")).pieces.size());
   Vocabulary const mbart =
       fairseq("mbart", languages, {{"tokenizer_class", "MBart50TokenizerFast"}}, {{"forced_bos_token_id", first + 2}});
   TextFrame const frame = frame_of(mbart, {"en_XX", ""});
@@ -105,10 +102,10 @@ TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
 }
 
 TEST_F(TextFormTest, OfM2m100NamesLanguagesWithoutTheirUnderscores) {
-  directory_.write("vocab.json", exchange_file("sentencepiece_m2m100.json"));
-  std::string const model = exchange_file("sentencepiece_bpe.model");
+  directory_.write("vocab.json", test::exchange_file("sentencepiece_m2m100.json"));
+  std::string const model = test::exchange_file("sentencepiece_bpe.model");
   auto const first =
-      static_cast<std::int64_t>(json::parse(exchange_file("sentencepiece_m2m100.json")).as_object().size());
+      static_cast<std::int64_t>(json::parse(test::exchange_file("sentencepiece_m2m100.json")).as_object().size());
   directory_.write("sentencepiece.bpe.model", model);
   directory_.write("tokenizer_config.json",
                    json::serialize(json::object{{"added_tokens_decoder",
@@ -120,11 +117,11 @@ TEST_F(TextFormTest, OfM2m100NamesLanguagesWithoutTheirUnderscores) {
 }
 
 TEST_F(TextFormTest, OfOpusMtHasTheTargetsLanguageBeforeTheSourceAndNoPadding) {
-  directory_.write("source.spm", exchange_file("sentencepiece_source.model"));
-  directory_.write("target.spm", exchange_file("sentencepiece_target.model"));
-  directory_.write("vocab.json", exchange_file("sentencepiece_marian.json"));
+  directory_.write("source.spm", test::exchange_file("sentencepiece_source.model"));
+  directory_.write("target.spm", test::exchange_file("sentencepiece_target.model"));
+  directory_.write("vocab.json", test::exchange_file("sentencepiece_marian.json"));
   auto const size =
-      static_cast<std::int64_t>(json::parse(exchange_file("sentencepiece_marian.json")).as_object().size());
+      static_cast<std::int64_t>(json::parse(test::exchange_file("sentencepiece_marian.json")).as_object().size());
   json::object const config{{"vocab_size", size}, {"pad_token_id", size - 1}, {"decoder_start_token_id", size - 1}};
   Vocabulary const vocabulary = read("marian", config);
   TextFrame const frame = frame_of(vocabulary, {"", "deu"});
@@ -142,7 +139,7 @@ TEST_F(TextFormTest, OfOpusMtHasTheTargetsLanguageBeforeTheSourceAndNoPadding) {
 }
 
 TEST_F(TextFormTest, OfBartHasItsFirstTokenAndWhatGenerationForcesAndLeavesOut) {
-  directory_.write("tokenizer.json", exchange_file("byte_level_bart.json"));
+  directory_.write("tokenizer.json", test::exchange_file("byte_level_bart.json"));
   directory_.write("tokenizer_config.json", R"({"eos_token": "</s>", "bos_token": "<s>"})");
   json::object const config{{"vocab_size", 3000}, {"decoder_start_token_id", 2}, {"forced_bos_token_id", 5}};
   Vocabulary plain = read("bart", config);
@@ -162,7 +159,7 @@ TEST_F(TextFormTest, OfBartHasItsFirstTokenAndWhatGenerationForcesAndLeavesOut) 
 }
 
 TEST(TextForm, OfAVocabularyThatWasMadeHereIsEmpty) {
-  Tokenizer const tokenizer = Tokenizer::from_model(exchange_file("sentencepiece_bytes.model"));
+  Tokenizer const tokenizer = Tokenizer::from_model(test::exchange_file("sentencepiece_bytes.model"));
   EXPECT_TRUE(tokenizer.form().empty());
   TextFrame const frame = frame_of({tokenizer, tokenizer}, {});
   EXPECT_THAT(frame.source, IsEmpty());
@@ -172,7 +169,7 @@ TEST(TextForm, OfAVocabularyThatWasMadeHereIsEmpty) {
 }
 
 TEST(TextForm, ThatIsNoneIsRefused) {
-  SentencePieceModel model = SentencePieceModel::parse(exchange_file("sentencepiece_bytes.model"));
+  SentencePieceModel model = SentencePieceModel::parse(test::exchange_file("sentencepiece_bytes.model"));
   TextForm form;
   form.languages = {5};
   std::string const good = to_json(form);
