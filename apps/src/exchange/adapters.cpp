@@ -113,7 +113,7 @@ class MergedTensors final : public ReadTensors {
 
 /// Their name of a projection's module. Throws ConfigError where their weight is not ours.
 std::string module_of(ExchangedModel const& model, std::string const& projection) {
-  auto const& [name, change] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
+  auto const& [name, change, older] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
   auto const module = without(name, weight_suffix);
   if (!module || change.transposed || change.parts > 1 || change.scale != nullptr || change.added != 0 ||
       change.skipped_rows > 0 || change.added_rows > 0) {
