@@ -6,6 +6,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "checkpoints/checkpoint.hpp"
+#include "checkpoints/constant_tensors.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -13,23 +14,6 @@ namespace {
 
 using test::message_of;
 using testing::HasSubstr;
-
-/// Parameters of which all elements have one value.
-class ConstantTensors final : public TensorStream {
- public:
-  ConstantTensors(std::vector<std::int64_t> shape, float value)
-      : tensors_{{"weight", std::move(shape)}}, value_(value) {}
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
-  void receive(TensorChunk const& /*chunk*/, std::span<float> elements) override {
-    std::ranges::fill(elements, value_);
-  }
-  void wait() override {}
-
- private:
-  std::vector<StreamedTensor> tensors_;
-  float value_;
-};
 
 class AveragingTest : public testing::Test {
  protected:
@@ -39,7 +23,7 @@ class AveragingTest : public testing::Test {
     contents.config = to_toml(parse_config("", "test", keys));
     contents.state.seed = parse_config(contents.config, "test").train.seed;
     contents.source_model = contents.target_model = vocabulary;
-    ConstantTensors tensors(shape, value);
+    test::ConstantTensors tensors({{"weight", shape}}, value);
     CheckpointStore store(directory_ / std::to_string(++count_), 2);
     return Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   }

@@ -7,6 +7,7 @@
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
+#include "checkpoints/constant_tensors.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -15,24 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::message_of;
 using testing::HasSubstr;
-
-/// Tensors [3] whose elements are all one number.
-class ConstantTensors final : public TensorStream {
- public:
-  ConstantTensors(std::vector<std::string> const& names, float number) : number_(number) {
-    for (std::string const& name : names) {
-      tensors_.push_back({name, {3}});
-    }
-  }
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const&, int) override { ADD_FAILURE() << "there is no other rank"; }
-  void receive(TensorChunk const&, std::span<float> elements) override { std::ranges::fill(elements, number_); }
-  void wait() override {}
-
- private:
-  float number_;
-  std::vector<StreamedTensor> tensors_;
-};
 
 /// A run with the parameters a, b and c, all 1, and one with x, 2, which left "here.b" and c to it.
 class BaseTest : public testing::Test {
@@ -44,7 +27,11 @@ class BaseTest : public testing::Test {
     contents.state.seed = 1;
     contents.config = "[train]\nseed = 1\n";
     contents.base = base;
-    ConstantTensors tensors(names, number);
+    std::vector<StreamedTensor> of_three;
+    for (std::string const& name : names) {
+      of_three.push_back({name, {3}});
+    }
+    test::ConstantTensors tensors(of_three, number);
     return CheckpointStore(directory_ / run / "checkpoints", 2)
         .commit(Communicator::self(), contents, tensors, 1)
         .directory;

@@ -345,10 +345,10 @@ TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
   EXPECT_EQ(overridden.optimizer.groups[1].name, "new");
   EXPECT_TRUE(overridden.optimizer.groups[2].rule.frozen);
   std::vector<ConfigDifference> const found = differences(config, overridden);
-  ASSERT_EQ(found.size(), 7U);
+  ASSERT_EQ(found.size(), 8U);
   EXPECT_EQ(found[0].key, "optimizer.group.new.parameters");
   EXPECT_EQ(found[0].before + " " + found[0].after, "(not set) [\"a\"]");
-  EXPECT_EQ(found[6].key + found[6].before + found[6].after, "optimizer.group.slow.frozenfalsetrue");
+  EXPECT_EQ(found[7].key + found[7].before + found[7].after, "optimizer.group.slow.frozenfalsetrue");
 }
 
 TEST(Config, WrongGroupsNameTheirPlace) {

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <heddle/core/parallel/tensor_stream.hpp>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace heddle::test {
+
+/// Tensors whose elements are all one number. For one rank.
+class ConstantTensors final : public TensorStream {
+ public:
+  ConstantTensors(std::vector<StreamedTensor> tensors, float number) : tensors_(std::move(tensors)), number_(number) {}
+
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override { ADD_FAILURE() << "there is no other rank"; }
+  void receive(TensorChunk const& /*chunk*/, std::span<float> elements) override {
+    std::ranges::fill(elements, number_);
+  }
+  void wait() override {}
+
+ private:
+  std::vector<StreamedTensor> tensors_;
+  float number_;
+};
+
+}  // namespace heddle::test
