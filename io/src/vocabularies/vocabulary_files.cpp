@@ -152,7 +152,8 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
   std::string const& bytes = file(files, "sentencepiece.bpe.model", directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
   FairseqTokens tokens = fairseq_tokens(files, pieces);
-  if (config.at("model_type") == "xlm-roberta") {  // its class adds the mask also where no file has it
+  json::value const* const type = find_key(config, "model_type");
+  if (type != nullptr && *type == "xlm-roberta") {  // its class adds the mask also where no file has it
     tokens.mask = "<mask>";
     tokens.start = "<s>";
   }

@@ -91,9 +91,9 @@ TEST_F(StoredConfigTest, OfMoreLayersOrAnotherWidthIsRefusedBeforeAModelIsBuilt)
   deep.model.decoder.layers = 4096;
   EXPECT_THAT(description_error(deep), HasSubstr("holds no parameter of decoder.layers.1.self_attention"));
   Config wide = config_of("");
-  wide.model.d_model = 1 << 20;
+  wide.model.d_model = 1 << 17;
   EXPECT_THAT(description_error(wide),
-              HasSubstr("has rows of 8 numbers; in its configuration, model.d_model is 1048576"));
+              HasSubstr("has rows of 8 numbers; in its configuration, model.d_model is 131072"));
 }
 
 TEST_F(StoredConfigTest, OfOtherShapesIsRefusedBeforeMemoryIsAllocated) {
