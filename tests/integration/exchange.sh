@@ -57,7 +57,7 @@ ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-m
   --target-vocab-model npz/target.model --max-length 30 --out npz.data
 ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train npz/config.toml --set parallel.tensor=2 --set run.directory=npz.tuned \
   --set train.initialize_from=npz --set data.train=npz.data/train.h5 --set train.validate_every=0 --set train.steps=2 \
-  --set train.label_smoothing=0.1 --set train.batch_tokens=256 --set train.micro_batch_tokens=128
+  --set train.label_smoothing=0.1 --set train.batch_tokens=1024 --set train.micro_batch_tokens=1024
 ends 0 "$HEDDLE" export npz.tuned --out npz.tuned.back --format marian
 cmp -s npz.back/model.npz npz.tuned.back/model.npz && fail "training changed nothing"
 
