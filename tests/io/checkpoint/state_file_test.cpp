@@ -105,7 +105,7 @@ TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
               HasSubstr("it has the field \"config\" of version 2, which this Heddle does not know and must not leave "
                         "out; use the Heddle that wrote the checkpoint, or a newer one"));
   EXPECT_THAT(error("\"vocabulary\"", "\"vocabulari\""), HasSubstr("the field \"vocabulari\" of version 1"));
-  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":4,\"optional\":true "),
+  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":5,\"optional\":true "),
               HasSubstr("state.h5: the field \"index\" is missing"));
   EXPECT_THAT(error("\"version\":1", "\"version\":x"), HasSubstr("state.h5: its fields cannot be used: "));
 }
