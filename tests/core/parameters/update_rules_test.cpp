@@ -59,6 +59,9 @@ TEST(UpdateRules, AreThoseOfTheGroupOrOfAll) {
   EXPECT_FALSE(update_rule(config, "d.lora").frozen);
   EXPECT_TRUE(update_rule(config, "d").frozen) << "in no group, and not among those that are trained";
   EXPECT_EQ(update_rule(config, "a.x"), slow) << "a group's own rule counts";
+  config.groups[0].rule.zero_last_row = true;
+  EXPECT_TRUE(update_rule(config, "a.x").frozen) << "a group that keeps rows at zero does not decide";
+  config.groups[0].rule.zero_last_row = false;
   config.groups[0].rule.name = "sgd";
   EXPECT_EQ(update_rule(config, "a.x"), (UpdateRule{.name = "sgd", .learning_rate_factor = 0.1}))
       << "another rule has none of Adam's options";

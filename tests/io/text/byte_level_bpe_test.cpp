@@ -9,6 +9,7 @@
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>
 
+#include "exchange_file.hpp"
 #include "temporary_directory.hpp"
 
 // The golden files were written by Hugging Face's tokenizers: see byte_level.py beside them.
@@ -17,8 +18,8 @@ namespace heddle {
 namespace {
 
 namespace json = boost::json;
+using test::exchange_file;
 using test::message_of;
-using test::read_whole;
 using test::TemporaryDirectory;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -29,7 +30,7 @@ constexpr SpecialIds llama3_ids{.begin = 480, .end = 482};
 constexpr SpecialIds qwen2_ids{.begin = 480, .end = 482};
 
 std::string byte_level_file(std::string const& name) {
-  return read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/byte_level_" + name);
+  return exchange_file("byte_level_" + name);
 }
 
 std::vector<std::string> byte_level_lines(std::string const& name) {

@@ -8,6 +8,7 @@
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>
 
+#include "exchange_file.hpp"
 #include "temporary_directory.hpp"
 
 // The golden files were written by Hugging Face's tokenizers: see word_piece.py beside them.
@@ -16,6 +17,7 @@ namespace heddle {
 namespace {
 
 namespace json = boost::json;
+using test::exchange_file;
 using test::message_of;
 using test::read_whole;
 using test::TemporaryDirectory;
@@ -26,7 +28,7 @@ constexpr SpecialIds bert_ids{.begin = 2, .end = 3, .unknown = 1, .padding = 0, 
 constexpr std::int64_t bert_rows = 610;
 
 std::string word_piece_file(std::string const& name) {
-  return read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/word_piece_" + name);
+  return exchange_file("word_piece_" + name);
 }
 
 std::vector<std::string> word_piece_lines(std::string const& name) {

@@ -10,19 +10,20 @@
 #include <limits>
 #include <sstream>
 
+#include "exchange_file.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
+using test::exchange_file;
 using test::message_of;
-using test::read_whole;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Type = SentencePiece::Type;
 
 std::string golden(std::string const& name) {
-  return read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/sentencepiece_" + name);
+  return exchange_file("sentencepiece_" + name);
 }
 
 std::vector<std::string> lines_of(std::string const& text) {

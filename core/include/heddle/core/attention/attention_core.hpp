@@ -78,7 +78,7 @@ class AttentionCore {
                    Norm::Activations& activations) const;
   /// x with contiguous rows, which a joint norm needs with the columns of all tensor ranks. Then collective over them.
   Tensor rows_for_norm(LayerContext& context, Tensor const& x) const;
-  /// This rank's columns of such rows, where x has so many.
+  /// This rank's columns of the result of rows_for_norm for x.
   Tensor own_columns(Tensor const& rows, Tensor const& x) const;
   /// grad_x (=) from the gradient of normalize's result, which may be overwritten.
   void normalize_backward(LayerContext& context, Norm const& norm, Norm::Activations const& activations,

@@ -85,8 +85,7 @@ HEDDLE_HOST_DEVICE inline double exp_of_negative(double x) {
   return std::exp(x);
 }
 
-/// tanh x, in float32 with a relative error of about 10^-6: a large
-/// cap multiplies the error of a small argument.
+/// tanh x, in float32 with a relative error of about 10^-6: a large cap multiplies the error of a small argument.
 HEDDLE_HOST_DEVICE inline float fast_tanh(float x) {
   float const power = exp_of_negative(-2 * (x < 0 ? -x : x));
   float const magnitude = (1 - power) / (1 + power);
