@@ -9,6 +9,7 @@
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <limits>
 
 #include "formats/ctranslate2_file.hpp"
@@ -47,18 +48,18 @@ void append_rounded(std::span<float const> elements, float scale, std::vector<In
 }
 
 /// The output's bias of a token that is never generated: its probability is then 0 in every dtype.
-constexpr float never = -10'000;
+constexpr float never_bias = -10'000;
 
 /// All that is written of a model, variable by variable.
 class Ctranslate2Tensors {
  public:
-  /// `start` is the token that a decoder starts from, if no output can have it; else SpecialIds::absent.
+  /// `never` are the tokens that are not generated.
   Ctranslate2Tensors(Checkpoint const& checkpoint, ExchangedModel const& model, std::string const& dtype,
-                     std::int32_t start)
+                     std::vector<std::int32_t> never)
       : checkpoint_(checkpoint),
         model_(model),
         dtype_(dtype),
-        start_(start),
+        never_(std::move(never)),
         attributes_(ctranslate2_attributes(model.ours)) {
     for (ExportedTensor& tensor : exported_tensors(checkpoint, model)) {
       std::string const name = tensor.name;
@@ -77,7 +78,8 @@ class Ctranslate2Tensors {
   }
   void add_aliases();
   void read(ExportedTensor const& tensor, Sink const& sink) const { read_exported(checkpoint_, tensor, model_, sink); }
-  /// The output's bias. Marian's decoder starts from a token without an embedding, whose logit would be 0.
+  /// The output's bias, with that of tokens that are not generated. Marian's decoder starts from such a token, without
+  /// an embedding, so that its logit would be 0.
   void read_bias(ExportedTensor const& tensor, Sink const& sink) const;
   void write_tensor(Ctranslate2File& file, ExportedTensor const& tensor) const;
   void write_int8(Ctranslate2File& file, ExportedTensor const& tensor) const;
@@ -89,7 +91,7 @@ class Ctranslate2Tensors {
   Checkpoint const& checkpoint_;
   ExchangedModel model_;
   std::string dtype_;
-  std::int32_t start_;
+  std::vector<std::int32_t> never_;
   std::map<std::string, Attribute> attributes_;
   std::map<std::string, ExportedTensor> tensors_;
   std::map<std::string, std::string> aliases_;
@@ -152,8 +154,8 @@ void Ctranslate2Tensors::write_tensor(Ctranslate2File& file, ExportedTensor cons
 void Ctranslate2Tensors::read_bias(ExportedTensor const& tensor, Sink const& sink) const {
   std::vector<float> bias;
   read(tensor, [&](std::span<float const> piece) { bias.insert(bias.end(), piece.begin(), piece.end()); });
-  if (start_ != SpecialIds::absent) {
-    bias.at(static_cast<std::size_t>(start_)) = never;
+  for (std::int32_t const token : never_) {
+    bias.at(static_cast<std::size_t>(token)) = never_bias;
   }
   sink(bias);
 }
@@ -312,8 +314,13 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
   }
   write_json(directory / "config.json", keys);
   json::object const no_keys;
-  std::int32_t const start = alone || ids.begin == ids.end ? SpecialIds::absent : ids.begin;
-  return Ctranslate2Tensors(checkpoint, {ctranslate2_tensors(), config.model, no_keys}, dtype, start)
+  std::vector<std::int32_t> never;
+  for (auto const& sequence : limits_of(vocabulary).suppressed) {
+    if (sequence.size() == 1) {
+      never.push_back(sequence.front());
+    }
+  }
+  return Ctranslate2Tensors(checkpoint, {ctranslate2_tensors(), config.model, no_keys}, dtype, std::move(never))
       .write(directory / "model.bin");
 }
 

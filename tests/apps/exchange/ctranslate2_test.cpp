@@ -92,15 +92,19 @@ class Ctranslate2Test : public testing_support::KernelTest {
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
 
   Ctranslate2Content exported(std::string const& family, std::string const& dtype) {
-    fs::path const run = directory_ / family;
+    return exported_from(golden(family), dtype);
+  }
+
+  Ctranslate2Content exported_from(fs::path const& theirs, std::string const& dtype) {
+    fs::path const run = directory_ / (theirs.filename().string() + ".run");
     if (!fs::exists(run)) {
-      import_model(execution_, golden(family), run);
+      import_model(execution_, theirs, run);
     }
     ExportOptions options;
     options.model.checkpoint = run.string();
     options.format = "ctranslate2";
     options.dtype = dtype;
-    options.directory = directory_ / (family + "." + dtype);
+    options.directory = directory_ / (theirs.filename().string() + "." + dtype);
     ExportedModel const result = export_model(execution_, options);
     EXPECT_FALSE(result.largest_difference.has_value());
     return Ctranslate2Content(options.directory / "model.bin");
@@ -152,10 +156,18 @@ TEST_F(Ctranslate2Test, AnExportHasTheVariablesOfTheSpecification) {
   EXPECT_FLOAT_EQ(positions[16 + 9], static_cast<float>(std::cos(std::pow(10000.0, -2.0 / 16))));
 }
 
-TEST_F(Ctranslate2Test, TheStartTokenOfADecoderWithAnOutputBiasIsNeverGenerated) {
+TEST_F(Ctranslate2Test, TheOutputBiasOfATokenThatIsNotGeneratedIsLow) {
   std::vector<float> expected = joined("marian", {"final_logits_bias"});
   expected.back() = -10'000;  // <pad>
   EXPECT_EQ(exported("marian", "float32").variables.at("decoder/projection/bias").elements<float>(), expected);
+
+  fs::path const others = directory_ / "others";
+  fs::copy(golden("marian"), others);
+  fs::permissions(others / "generation_config.json", fs::perms::owner_write, fs::perm_options::add);
+  std::ofstream(others / "generation_config.json") << R"({"bad_words_ids": [[5], [6, 7]]})";
+  expected = joined("marian", {"final_logits_bias"});
+  expected[5] = -10'000;
+  EXPECT_EQ(exported_from(others, "float32").variables.at("decoder/projection/bias").elements<float>(), expected);
 }
 
 TEST_F(Ctranslate2Test, ConfigurationAndVocabularyAreThoseOfTheTokenizer) {
@@ -194,13 +206,12 @@ TEST_F(Ctranslate2Test, RelativeBucketsGatesAndColumnsOfHeadsAreStated) {
 }
 
 TEST_F(Ctranslate2Test, DecoderOnlyModelsHaveASpecificationOfTheirOwn) {
-  fs::path const copy = directory_ / "copy";
+  fs::path const copy = directory_ / "mistral";
   fs::copy(golden("mistral"), copy);
   json::object config = json::parse(test::read_whole(copy / "config.json")).as_object();
   config["sliding_window"] = nullptr;
   std::ofstream(copy / "config.json") << json::serialize(config);
-  import_model(execution_, copy, directory_ / "mistral");
-  Ctranslate2Content const mistral = exported("mistral", "float32");
+  Ctranslate2Content const mistral = exported_from(copy, "float32");
   EXPECT_EQ(mistral.specification, "TransformerDecoderSpec");
   EXPECT_EQ(mistral.revision, 8U);
   std::string const attention = "decoder/layer_0/self_attention/";
