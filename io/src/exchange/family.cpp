@@ -188,7 +188,11 @@ std::optional<std::string> OurValues::of(std::string const& key) const {
   if (!value) {
     auto const rule =
         std::ranges::find_if(family.keys, [&](KeyRule const& each) { return each.ours == key && each.unset; });
-    value = rule == family.keys.end() ? std::nullopt : std::optional(std::to_string(rule->unset(model)));
+    auto const* const stack = std::ranges::find_if(
+        stack_kinds, [&](StackKind const& kind) { return key.starts_with(fmt::format("model.{}.", kind.name)); });
+    if (rule != family.keys.end()) {
+      value = std::to_string(rule->unset(stack == stack_kinds.end() ? model : layer_config(model, stack->config, -1)));
+    }
   }
   return value;
 }

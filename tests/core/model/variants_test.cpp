@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"norms_of_outputs", "norm = \"output\"", ""},
                                          Variant{"capped_logits", "logit_cap = 0.7\noutput_bias = true", ""},
                                          Variant{"separate_embeddings", "separate_embeddings = true", ""},
+                                         Variant{"wide_encoder", "separate_embeddings = true", "encoder.d_model = 12"},
                                          Variant{"rotary_linear",
                                                  "positions = \"rotary\"\nrotary_scaling = \"linear\"\n"
                                                  "rotary_factor = 3.0",
@@ -192,6 +193,23 @@ TEST(Variants, WithoutBiasesThereAreNoParametersOfThem) {
   EXPECT_NE(one.bench.parameters().find("decoder.layers.0.feed_forward.up.bias"), nullptr);
   EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.feed_forward.up.bias"), nullptr);
   EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.cross_attention.k.bias"), nullptr);
+}
+
+TEST(Variants, StacksOfDifferentWidthShareNoTable) {
+  auto const built = [](std::string const& keys) {
+    return [=] { TestModel(small_model(keys, "[model.encoder]\nd_model = 12"), vocabulary, DType::float64); };
+  };
+  auto const refused = ThrowsMessage<ConfigError>(
+      testing::AllOf(HasSubstr("model.encoder.d_model = 12: the encoder cannot share the table embedding.weight with "
+                               "the decoder, whose d_model is 8"),
+                     HasSubstr("model.separate_embeddings = true")));
+  EXPECT_THAT(built(""), refused);
+  EXPECT_THAT(built("tie_embeddings = false\nshare_embeddings = true"), refused);
+  TestModel test(small_model("separate_embeddings = true", "[model.encoder]\nd_model = 12"), vocabulary,
+                 DType::float64);
+  EXPECT_EQ(test.bench.parameters().find("encoder.embedding.weight")->spec.shape, (Shape{11, 12}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.embedding.weight")->spec.shape, (Shape{11, 8}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.layers.1.cross_attention.v.weight")->spec.shape, (Shape{8, 12}));
 }
 
 TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
