@@ -250,7 +250,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("norm", model.norm, "places of the norms of residual sums and sublayers; see Norms");
   keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
   keys.identity("token_types", model.token_types, between(0, max_width),
-                "rows of a table of token types, the first of which is added to each embedding");
+                "rows of a table of token types; the second is that of a pair's second text");
   keys.identity("positions", model.positions, "see Positions");
   keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
   keys.identity("position_frequencies", model.position_frequencies, "frequencies of sinusoidal positions");

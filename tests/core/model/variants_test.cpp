@@ -212,6 +212,36 @@ TEST(Variants, StacksOfDifferentWidthShareNoTable) {
   EXPECT_EQ(test.bench.parameters().find("decoder.layers.1.cross_attention.v.weight")->spec.shape, (Shape{8, 12}));
 }
 
+/// A second text has the second token type: its logits are those of a model with that type in place of the first.
+TEST(Variants, ASecondTextHasTheSecondTokenType) {
+  auto const keys = [](char const* more) {
+    return small_model(std::string("stacks = [\"encoder\"]\ntoken_types = 3\n") + more);
+  };
+  auto const pack_of = [](std::int32_t first, std::int32_t other) {
+    std::vector<TokenSequence> const sequences{{0, {5, 9, 3, 7}, {5, -1, 3, 7}, first},
+                                               {4, {9, 6, 8}, {9, 6, -1}, other}};
+    return make_sequence_pack(sequences, Side::source);
+  };
+  for (char const* const more : {"positions = \"learned\"", "positions = \"sinusoidal\"", "positions = \"none\""}) {
+    TestModel test(keys(more), vocabulary, DType::float64);
+    expect_gradients(test, pack_of(2, 0));
+    Parameter const& types = *test.bench.parameters().find("encoder.token_types.weight");
+    std::vector<double> const gradient = values(types.gradient);
+    EXPECT_EQ(std::vector<double>(gradient.begin() + 16, gradient.end()), std::vector<double>(8));
+    auto const logits = [&](Pack const& pack) {
+      LayerContext context = test.bench.context(pack);
+      return values(test.model.logits(context));
+    };
+    std::vector<double> const two = logits(pack_of(1, 0));
+    EXPECT_GT(relative_error(two, logits(pack_of(0, 0))), 1e-3) << more;
+    std::vector<double> table = values(types.value);
+    std::copy_n(table.begin(), 8, table.begin() + 8);
+    copy_from_doubles(types.value, table);
+    test.bench.parameters().bump_versions();
+    EXPECT_LE(relative_error(logits(pack_of(1, 0)), logits(pack_of(0, 0))), 1e-15) << more;
+  }
+}
+
 TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
   ModelConfig config = small_model("positions = \"none\"");
   Pack const pack = small_pack();

@@ -105,7 +105,7 @@ struct ModelConfig {
   std::string norm_kind{NormKind::layer};  ///< any kind that a residual_norm kernel supports
   double norm_epsilon = 1e-5;              ///< added to the variance, or to the mean square
   bool embedding_norm = false;
-  std::int64_t token_types = 0;     ///< rows of a table of token types, of which each token has the first; 0: no table
+  std::int64_t token_types = 0;     ///< rows of a table of token types; 0: no table
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
   PairLayout position_layout = PairLayout::interleaved;  ///< pairs of columns in sinusoidal and rotary positions
