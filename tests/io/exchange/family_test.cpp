@@ -174,10 +174,22 @@ TEST(Family, LayersWithAWindowAreListed) {
 }
 
 TEST(Family, AMicroBatchHasRoomForTheLongestSequence) {
-  Config const config = config_of(family_named("llama"), {{"max_position_embeddings", 131072}});
-  EXPECT_EQ(config.model.max_length, 131072);
-  EXPECT_EQ(config.train.micro_batch_tokens, 131072);
-  EXPECT_EQ(config_of(family_named("llama"), {{"max_position_embeddings", 64}}).train, TrainConfig());
+  Family const& llama = family_named("llama");
+  json::object theirs{{"max_position_embeddings", 131072}};
+  Config const config = config_of(llama, theirs);
+  EXPECT_EQ(config.model.max_length, 8192);
+  EXPECT_EQ(config.train.micro_batch_tokens, 8192);
+  json::object made = config_json(llama, config);
+  restore_length(llama, theirs, made);
+  EXPECT_EQ(text_of(made, "max_position_embeddings"), "131072");
+  EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 64}}).train, TrainConfig());
+  EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 6000}}).train.batch_tokens, 6000);
+  // Angles that follow from the length keep it, and so does a table of positions.
+  theirs["rope_scaling"] = json::object{{"rope_type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(config_of(llama, theirs).model.max_length, 131072);
+  theirs["rope_scaling"].as_object()["original_max_position_embeddings"] = 32768;
+  EXPECT_EQ(config_of(llama, theirs).model.max_length, 8192);
+  EXPECT_EQ(config_of(family_named("gpt2"), {{"n_positions", 9000}}).train.micro_batch_tokens, 9000);
 }
 
 TEST(Family, ANullIsNoCapAndAMissingKeyTheDefault) {
