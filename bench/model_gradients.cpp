@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <checkpoints/checkpoint.hpp>
 #include <cmath>
@@ -23,7 +24,8 @@
 // a directory of transformers, with one batch, and prints the loss of each step, before its update. OUT/gradients gets
 // the gradients of the first step, OUT/parameters what its update makes of the parameters, both as safetensors with
 // transformers' names and shapes. A line of BATCH is a pair, "source ids | target ids" without start and end tokens, or
-// for a model of one stack "input ids | ids to predict", one for each, of which -1 is none. For bench/parity_training.
+// for a model of one stack "input ids | ids to predict", one for each, of which -1 is none, and perhaps "| N": the
+// first N tokens are the first of two texts. For bench/parity_training.
 
 namespace {
 
@@ -40,9 +42,11 @@ heddle::Pack read_batch(heddle::Config const& config, heddle::Vocabulary const& 
   std::vector<heddle::TokenSequence> sequences;
   for (std::string line; std::getline(std::cin, line);) {
     std::size_t const bar = line.find('|');
+    std::size_t const second = std::min(line.find('|', bar + 1), line.size());
     auto const number = static_cast<std::int32_t>(pairs.size());
-    pairs.push_back({number, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))});
-    sequences.push_back({number, pairs.back().source, pairs.back().target});
+    pairs.push_back({number, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1, second - bar - 1))});
+    std::int32_t const first = second < line.size() ? std::stoi(line.substr(second + 1)) : 0;
+    sequences.push_back({number, pairs.back().source, pairs.back().target, first});
   }
   if (config.model.is_encoder_decoder()) {
     return heddle::make_pack(pairs, vocabulary.special_ids());
@@ -50,6 +54,23 @@ heddle::Pack read_batch(heddle::Config const& config, heddle::Vocabulary const& 
   return heddle::make_sequence_pack(sequences,
                                     config.model.is_decoder_only() ? heddle::Side::target : heddle::Side::source);
 }
+
+/// A batch of one pack, whose loss is divided by the tokens to predict: RepeatedPack counts all rows.
+class OnePack final : public heddle::MicroBatchSource {
+ public:
+  OnePack(heddle::Pack pack, bool source) : pack_(std::move(pack)), source_(source) {}
+
+  std::int64_t count() const override { return 1; }
+  heddle::BatchTokens tokens() const override {
+    auto const ids = heddle::to_host<std::int32_t>((source_ ? pack_.source_output : pack_.target_output).id);
+    return {.target = std::ranges::count_if(ids, [](std::int32_t id) { return id >= 0; }), .all = std::ssize(ids)};
+  }
+  heddle::Pack micro_batch(std::int64_t /*index*/) const override { return pack_; }
+
+ private:
+  heddle::Pack pack_;
+  bool source_;  ///< its rows predict, of an encoder-only model
+};
 
 /// Tensors of MODEL's names and shapes, of which one, or none, has numbers; all others are 0.
 class OneTensor final : public heddle::ForeignTensors {
@@ -200,7 +221,8 @@ int run(std::vector<std::string> const& arguments) {
     family.complete(keys, tensors.tensors());
   }
   ImportMap const map(tensors, {family, config.model, keys}, engine.parameters());
-  heddle::RepeatedPack const batch(read_batch(config, vocabulary));
+  bool const encoder = !config.model.is_encoder_decoder() && !config.model.is_decoder_only();
+  OnePack const batch(read_batch(config, vocabulary), encoder);
   for (std::int64_t step = 0; step < std::stoll(arguments.at(3)); ++step) {
     std::cout << fmt::format("{:.9g}\n", engine.accumulate(batch, step));
     if (step == 0) {

@@ -103,7 +103,13 @@ class LayoutRun {
   }
 
   Pack pack(int step, std::int64_t index) const {
-    Pack pack = make_pack(pairs_of(step, index), test_ids, engine_.context());
+    PackTokens tokens;
+    fill_tokens(tokens, pairs_of(step, index), test_ids);
+    tokens.source.prefixed = true;  // half of each source is a first text
+    for (std::int32_t const length : tokens.source.length) {
+      tokens.source.prefix.push_back(length / 2);
+    }
+    Pack pack = make_pack(tokens, engine_.context());
     std::vector<std::int32_t> prefixes;  // half of each sequence, also where this rank has only some of its rows
     for (SentencePair const& pair : pairs_of(step, index)) {
       prefixes.push_back(static_cast<std::int32_t>(pair.target.size() + 1) / 2);

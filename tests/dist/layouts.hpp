@@ -69,7 +69,7 @@ inline std::vector<Variant> other_variants() {
       {NormPlacement::output, true,
        "norm_kind = \"rms\"\nlogit_cap = 3.0\nseparate_embeddings = true\npositions = \"rotary\"\n"
        "rotary_scaling = \"yarn\"\nrotary_factor = 2.0\nrotary_original_length = 16\n"
-       "[model.encoder]\nself_attention = { biases = \"qkv\" }\n"
+       "[model.encoder]\nd_model = 32\nself_attention = { biases = \"qkv\" }\n"
        "[model.decoder]\nself_attention = { joint_query_key_norm = true, kv_heads = 4, biases = \"none\" }\n"
        "cross_attention = { joint_query_key_norm = true, biases = \"qkv\" }"},
       {NormPlacement::both, true,

@@ -42,6 +42,7 @@ VARIANTS = {
                         rotary_factor=4.0, rotary_original_length=12, rotary_low_turns=0.3, rotary_high_turns=1.5),
     "gemma2": dict(norm="both", norm_kind="rms", norm_epsilon=1e-6, positions="rotary", biases=False, logit_cap=1.5,
                    separate_embeddings=True, **{name + ".soft_cap": 2.0 for name in ALL}),
+    "widths": dict(positions="rotary", separate_embeddings=True, **{"encoder.d_model": 12}),
     "olmo2": dict(norm="output", norm_kind="rms", positions="rotary", heads=4, biases=False,
                   **{name + ".joint_query_key_norm": True for name in ALL}, **{name + ".kv_heads": 2 for name in ALL}),
     "qwen2": dict(positions="rotary", biases=False, norm_kind="rms", **{name + ".biases": "qkv" for name in ALL}),
@@ -62,9 +63,12 @@ class Model:
         if not self.s.separate_embeddings:
             self.add("embedding.weight", SETTINGS["target_vocabulary"], self.s.d_model)
 
+    def width(self, stack):
+        return self.keys.get(stack + ".d_model", self.s.d_model)
+
     def table(self, stack):
         name = stack + ".embedding.weight" if self.s.separate_embeddings else "embedding.weight"
-        return self.add(name, SETTINGS["target_vocabulary"], self.s.d_model)
+        return self.add(name, SETTINGS["target_vocabulary"], self.width(stack))
 
     def add(self, name, *shape):
         if name not in self.p:
@@ -154,7 +158,7 @@ class Model:
         return sees if window is None else sees & (distance.abs() <= window)
 
     def attention(self, stack, kind, name, x, memory):
-        heads, head_dim = self.s.heads, self.option(stack, kind, "head_dim", self.s.d_model // self.s.heads)
+        heads, head_dim = self.s.heads, self.option(stack, kind, "head_dim", self.width(stack) // self.s.heads)
         kv_heads = self.option(stack, kind, "kv_heads", heads)
         widths = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
         biases = self.option(stack, kind, "biases", "all" if self.s.biases else "none")
@@ -178,7 +182,7 @@ class Model:
                 scores = scores + self.bias(stack, head, distance)
                 scores = scores.masked_fill(~self.mask(stack, kind, distance), -math.inf)
             outputs.append(scores.softmax(-1) @ value)
-        return self.linear(name + ".out", torch.cat(outputs, 1), self.s.d_model, biases == "all")
+        return self.linear(name + ".out", torch.cat(outputs, 1), self.width(stack), biases == "all")
 
     def scores(self, stack, kind, name, head, query, key):
         score = self.option(stack, kind, "score", "scaled_dot_product")
@@ -197,8 +201,8 @@ class Model:
         function = functions[self.s.activation]
         if self.s.activation.endswith("glu"):  # Shazeer 2020
             gate, up = self.linear(name + ".gateup", x, 2 * self.s.d_ff).split(self.s.d_ff, 1)
-            return self.linear(name + ".down", function(gate) * up, self.s.d_model)
-        return self.linear(name + ".down", function(self.linear(name + ".up", x, self.s.d_ff)), self.s.d_model)
+            return self.linear(name + ".down", function(gate) * up, x.shape[1])
+        return self.linear(name + ".down", function(self.linear(name + ".up", x, self.s.d_ff)), x.shape[1])
 
     def positions(self, length):
         """tensor2tensor's get_timing_signal_1d."""
@@ -209,7 +213,7 @@ class Model:
         return torch.cat([angle.sin(), angle.cos()], 1)
 
     def stack(self, stack, layers, ids, memory=None):
-        x = self.table(stack)[torch.tensor(ids)] * (math.sqrt(self.s.d_model) if self.s.scale_embedding else 1)
+        x = self.table(stack)[torch.tensor(ids)] * (math.sqrt(self.width(stack)) if self.s.scale_embedding else 1)
         x = x + self.positions(len(ids))
         if self.s.token_types:
             x = x + self.add(stack + ".token_types.weight", self.s.token_types, self.s.d_model)[0]

@@ -27,6 +27,23 @@ ends 0 "$HEDDLE" export bert.tuned --out bert.tuned.out
 cmp "$golden/bert/vocab.txt" bert.tuned.out/vocab.txt || fail "the encoder's vocabulary is another one"
 cmp -s bert.back/model.safetensors bert.tuned.out/model.safetensors && fail "training changed nothing in the encoder"
 
+# Two texts are one sequence, over ranks that share its tokens, too; evaluate gives the numbers of the validation.
+for set in train valid; do
+  for side in en de; do cut -d ' ' -f 1,2 "text/$set.$side" > "$set.short.$side"; done
+done
+ends 0 "$HEDDLE" prepare --source train.short.en --target train.short.de --valid-source valid.short.en \
+  --valid-target valid.short.de --vocab-model bert/source.model --out joined
+ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train bert/config.toml --set parallel.context=2 --set run.directory=bert.pairs \
+  --set train.initialize_from=bert --set data.train=joined/train.h5 --set data.valid=joined/valid.h5 \
+  --set train.validate_every=2 --set train.steps=2 --set train.batch_tokens=256 --set train.micro_batch_tokens=128
+grep -q "pairs of texts, each joined into a sequence" log || fail "the encoder does not read pairs"
+ends 0 "$HEDDLE" evaluate --checkpoint bert.pairs --text valid.short.en --pair valid.short.de
+loss=$(sed -n 's/.*"valid_loss": *\([0-9.]*\).*/\1/p' bert.pairs/metrics.jsonl | tail -n 1)
+grep "masked tokens" log | awk -v loss="$loss" -F '[( ]' '/^perplexity/ {for (i = 1; i < NF; ++i) if ($(i + 1) == "nats") nats = $i}
+  END {exit !(nats > loss - 0.001 && nats < loss + 0.001)}' || fail "training reported a loss of $loss on pairs"
+ends 64 "$HEDDLE" evaluate --checkpoint bert.pairs --source three --pair three --reference three
+ends 78 "$HEDDLE" evaluate --checkpoint mistral --text three --pair three
+
 # Marian's own files, and CTranslate2's, which only go out.
 ends 0 "$HEDDLE" import "$golden/marian_npz/model.npz" --out npz
 ends 0 "$HEDDLE" import "$golden/marian_npz" --out npz.directory
@@ -112,6 +129,8 @@ ends 65 "$HEDDLE" translate --checkpoint nllb --checkpoint marian "${languages[@
 grep -q "different vocabularies; an ensemble needs one" log || fail "models of two vocabularies are an ensemble"
 head -n 3 text/valid.de > three.de
 ends 0 "$HEDDLE" evaluate --checkpoint nllb "${languages[@]}" --source three --reference three.de --max-length 8
+ends 0 "$HEDDLE" inspect nllb --html page.html --source six "${languages[@]}"
+grep -q '"source":\["eng_Latn",' page.html && grep -q ',"deu_Latn",' page.html || fail "the page has no languages"
 prepared=(--source text/valid.en --target text/valid.de --valid-source text/valid.en --valid-target text/valid.de --max-length 30)
 ends 64 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model --out many
 ends 0 "$HEDDLE" prepare "${prepared[@]}" --vocab-model nllb/source.model "${languages[@]}" --out many

@@ -37,6 +37,8 @@ draw_model() {
     encoder) model+=('model.stacks=["encoder"]') ;;
   esac
   [ "$kind" != both ] && model+=(data.train=lines/train.h5 data.valid=lines/valid.h5)
+  [ "$kind $(one_of equal equal wide)" = "both wide" ] &&
+    model+=(model.separate_embeddings=true model.encoder.d_model="$((heads * 12))")
   case $(one_of none none none kv window score) in
     kv) model+=(model.decoder.self_attention.kv_heads=$((heads / 2))) ;;
     window) model+=(model.decoder.self_attention.window=3) ;;

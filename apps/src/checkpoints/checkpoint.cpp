@@ -227,9 +227,11 @@ void check_description(Checkpoint const& checkpoint, ModelDescription const& mod
   for (StackDescription const& stack : model.stacks) {
     std::string const own = stack.name + ".embedding.weight";
     std::string const table = checkpoint.contains(own) ? own : "embedding.weight";
-    if (std::int64_t const width = checkpoint.tensor(table).shape.back(); width != model.keys.d_model) {
-      throw DataError(fmt::format("{}: parameter {} has rows of {} numbers; in its configuration, model.d_model is {}",
-                                  where, table, width, model.keys.d_model));
+    std::int64_t const d_model = stack.keys->d_model;
+    if (std::int64_t const width = checkpoint.tensor(table).shape.back(); width != d_model) {
+      throw DataError(
+          fmt::format("{}: parameter {} has rows of {} numbers; in its configuration, d_model of the {} is {}", where,
+                      table, width, stack.name, d_model));
     }
     for (LayerDescription const& layer : stack.layers) {
       for (SublayerDescription const& sublayer : layer.sublayers) {

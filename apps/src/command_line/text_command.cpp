@@ -39,7 +39,12 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
+       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated");
+  add_plugin_options(description, options);
+}
+
+void add_plugin_options(OptionsDescription& description, TrainedModelOptions& options) {
+  description.add_options()  //
       ("plugin", po::value(&options.plugins)->value_name("LIBRARY")->composing(),
        "a shared library with kernels and layers: one that the model was trained with, which is loaded only if it is "
        "named here (a file of the same name takes its place), or another one; may be repeated")  //

@@ -18,6 +18,8 @@ namespace heddle {
 /// The options --checkpoint, --weight, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
 /// UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
+/// Adds --plugin and --trust-plugins.
+void add_plugin_options(OptionsDescription& description, TrainedModelOptions& options);
 /// TrainedModel::open; standard error names the checkpoints that it skipped.
 std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require);
 

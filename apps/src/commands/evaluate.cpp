@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -28,6 +29,7 @@ struct EvaluateOptions {
   std::string reference;
   std::string hypotheses;
   std::string text;
+  std::string pair;
   std::string tokenize = "13a";
   std::string output;
   TextOptions text_options;
@@ -56,6 +58,7 @@ masked tokens.)";
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
       ("text", text(options.text), "measure a model that learned from text on this text")                      //
+      ("pair", text(options.pair), "of an encoder: the second texts; line n belongs to line n of --text")      //
       ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
@@ -73,6 +76,9 @@ void check_text_options(EvaluateOptions const& options) {
   if (!options.model.ensemble.empty()) {
     throw UsageError("evaluate: --text measures one model; give one --checkpoint");
   }
+  if (!options.pair.empty()) {
+    require_equal_lines(options.reading(options.text), options.pair);
+  }
   for (auto const& [name, value] : {std::pair<char const*, std::string const&>{"reference", options.reference},
                                     {"source", options.source},
                                     {"hypotheses", options.hypotheses},
@@ -89,6 +95,9 @@ void check_text_options(EvaluateOptions const& options) {
 void check_options(EvaluateOptions const& options) {
   if (!options.text.empty()) {
     return check_text_options(options);
+  }
+  if (!options.pair.empty()) {
+    throw UsageError("evaluate: --pair goes with --text: line n of both is one sample");
   }
   if (options.reference.empty()) {
     throw UsageError(
@@ -252,48 +261,92 @@ void evaluate_model(EvaluateOptions const& options) {
   }
 }
 
-/// The next lines as tokens, as many as fit into a part of a text; none at its end. Lines without a token are left out.
-std::vector<std::vector<std::int32_t>> encode_part(Tokenizer const& tokenizer, LineReader& reader) {
+/// Lines as tokens, of one text, or of two texts of which line n belongs to line n.
+using EncodedTexts = std::vector<std::vector<std::vector<std::int32_t>>>;
+
+/// The next lines as tokens, as many as fit into a part of the texts; none at their end. Lines of which a text has no
+/// token are left out.
+EncodedTexts encode_part(Tokenizer const& tokenizer, std::deque<LineReader>& readers) {
   constexpr std::size_t max_lines = std::size_t{1} << 20;
   constexpr std::size_t max_tokens = std::size_t{1} << 24;
-  std::vector<std::vector<std::int32_t>> lines;
+  EncodedTexts texts(readers.size());
   std::size_t tokens = 0;
-  for (std::string line; lines.size() < max_lines && tokens < max_tokens && reader.next(line);) {
-    if (auto ids = tokenizer.encode(line); !ids.empty()) {
-      tokens += ids.size();
-      lines.push_back(std::move(ids));
+  while (texts.front().size() < max_lines && tokens < max_tokens) {
+    std::vector<std::vector<std::int32_t>> sample;
+    for (LineReader& reader : readers) {
+      std::string line;
+      if (!reader.next(line)) {
+        return texts;
+      }
+      sample.push_back(tokenizer.encode(line));
+    }
+    if (std::ranges::none_of(sample, [](auto const& ids) { return ids.empty(); })) {
+      for (std::size_t text = 0; text < sample.size(); ++text) {
+        tokens += sample[text].size();
+        texts[text].push_back(std::move(sample[text]));
+      }
     }
   }
-  return lines;
+  return texts;
+}
+
+/// The samples that a model's task makes of a text, or of two. Throws ConfigError if it makes none.
+std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts texts, std::string const& name) {
+  Config const& config = model.config();
+  SampleUse const use{.training = false, .prefixes = model.needs_prefixes()};
+  Tokenizer const& tokenizer = model.vocabulary().target;  // of a model that learned from text both are the same
+  auto lines = std::make_unique<MemoryLines>(std::move(texts.front()));
+  if (texts.size() > 1) {
+    if (model.task().pairs(use.prefixes) != PairForm::joined) {
+      throw ConfigError(fmt::format("heddle evaluate --pair measures an encoder on two texts, but {} {}",
+                                    place_of_task(config), model.task().meaning()));
+    }
+    return joined_samples(std::move(lines), std::make_unique<MemoryLines>(std::move(texts.back())),
+                          text_rule(config, model.task(), tokenizer, use, name));
+  }
+  auto samples = text_samples(config, model.task(), std::move(lines), tokenizer, use, name);
+  if (!samples) {
+    throw ConfigError(
+        fmt::format("heddle evaluate --text measures a task that learns from text, but {} learns from "
+                    "pairs; such a model is measured with --source and --reference",
+                    place_of_task(config)));
+  }
+  return samples;
 }
 
 /// Measures a model that learned from text on a text, one document or sentence a line, joined into sequences and
-/// masked as in validation, and prints the perplexity and, of an encoder, the masked accuracy. A text of more than 16
-/// million tokens or a million lines is read in parts of that size, and no sequence is joined across their ends.
+/// masked as in validation, or with --pair on two texts, and prints the perplexity and, of an encoder, the masked
+/// accuracy. A text of more than 16 million tokens or a million lines is read in parts of that size, and no sequence is
+/// joined across their ends.
 void evaluate_text(EvaluateOptions const& options) {
   std::string const& text = options.text;
   auto const model = open_model(options.model, [](ModelDescription const&) {});
   Config const& config = model->config();
-  Tokenizer const& tokenizer = model->vocabulary().target;  // of a model that learned from text both are the same
-  LineReader reader(text, options.text_options.invalid_utf8);
+  std::deque<LineReader> readers;
+  readers.emplace_back(text, options.text_options.invalid_utf8);
+  if (!options.pair.empty()) {
+    readers.emplace_back(options.pair, options.text_options.invalid_utf8);
+  }
   LossSums loss;
-  for (auto lines = encode_part(tokenizer, reader); !lines.empty(); lines = encode_part(tokenizer, reader)) {
-    auto const samples = text_samples(config, model->task(), std::make_unique<MemoryLines>(std::move(lines)), tokenizer,
-                                      {.training = false, .prefixes = model->needs_prefixes()}, text);
-    if (!samples) {
-      throw ConfigError(
-          fmt::format("heddle evaluate --text measures a task that learns from text, but {} learns from "
-                      "pairs; such a model is measured with --source and --reference",
-                      place_of_task(config)));
-    }
+  Tokenizer const& tokenizer = model->vocabulary().target;
+  for (auto part = encode_part(tokenizer, readers); !part.front().empty(); part = encode_part(tokenizer, readers)) {
+    auto const samples = samples_of(*model, std::move(part), text);
     std::cerr << fmt::format("heddle: {}\n", samples->describe());
-    loss += model->loss(SampledMicroBatches(*samples, all_samples(*samples, config.model.max_length),
-                                            {.max_tokens = config.train.micro_batch_tokens}));
+    if (auto const left_out = samples->totals(0, config.model.max_length).left_out; left_out > 0) {
+      std::cerr << fmt::format("heddle: {} samples longer than the model takes are left out\n",
+                               readable_count(left_out));
+    }
+    GlobalBatch batch = all_samples(*samples, config.model.max_length);
+    if (!batch.samples.empty()) {
+      loss +=
+          model->loss(SampledMicroBatches(*samples, std::move(batch), {.max_tokens = config.train.micro_batch_tokens}));
+    }
   }
   if (loss.tokens == 0) {
-    throw DataError(fmt::format("{}: none of its {} lines has a token", text, readable_count(reader.line_number())));
+    throw DataError(fmt::format("{}: none of its {} lines has a token, or fits the model", text,
+                                readable_count(readers.front().line_number())));
   }
-  warn_of_invalid_lines(reader);
+  std::ranges::for_each(readers, warn_of_invalid_lines);
   bool const masked = model->task().measures_accuracy();
   if (masked) {
     std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",

@@ -8,7 +8,7 @@
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <iostream>
 
-#include "command_line/options.hpp"
+#include "command_line/text_command.hpp"
 #include "commands.hpp"
 #include "exchange/vocabulary_growth.hpp"
 #include "report/warning.hpp"
@@ -80,6 +80,7 @@ it, and train.initialize_from starts a run with it.)";
       ("pieces", po::value(&file)->value_name("FILE"), "a file with a new piece in each line")                //
       ("side", with_default(side, "source|target|both"), "the vocabulary that grows; both, if they are one")  //
       ("which", with_default(growth.model.which, "auto|best|last"), "the checkpoint of a run");
+  add_plugin_options(syntax.options, growth.model);
   syntax.positional.add("checkpoint", 1);
   parse_options(syntax, arguments);
   if (!file.empty()) {

@@ -157,7 +157,11 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
   }
   if (!wanted.empty()) {
     Family const& family = family_named(wanted);
-    return {&family, config_json(family, config)};
+    json::object made = config_json(family, config);
+    if (origin != checkpoint.contents().origin.end()) {
+      restore_length(family, json::parse(origin->second).as_object(), made);
+    }
+    return {&family, std::move(made)};
   }
   std::string reasons;
   for (Family const& family : families()) {

@@ -193,8 +193,12 @@ std::pair<Config, std::vector<StreamedTensor>> describe_import(Execution& execut
   Config config = config_of(settings, run, options.overrides, foreign.family.source);
   require_layers(config, foreign);
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, vocabulary);
-  if (auto const group = group_of_zeros(foreign.family, config.model, parameters); !group.empty()) {
-    settings.insert(settings.end(), group.begin(), group.end());
+  std::vector<std::string> more = group_of_zeros(foreign.family, config.model, parameters);
+  if (!config.model.is_encoder_decoder()) {  // the file gives every key, and this one asks for translations
+    more.emplace_back("train.validate_bleu=false");
+  }
+  if (!more.empty()) {
+    settings.insert(settings.end(), more.begin(), more.end());
     config = config_of(settings, run, options.overrides, foreign.family.source);
   }
   return {std::move(config), std::move(parameters)};

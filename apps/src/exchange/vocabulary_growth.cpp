@@ -138,7 +138,10 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
                        growth.target ? with_pieces(before.target, growth.pieces) : before.target};
   Config const config = parse_config(contents.config, growth.run.string());
   Registries registries;
-  register_everything({}, registries, execution);
+  PluginsConfig const plugins = trusted_plugins(config.plugins, {growth.model.plugins, growth.model.trust_plugins},
+                                                checkpoint.directory().string());
+  register_everything({.plugins = read_plugins(plugins), .trust_plugins = growth.model.trust_plugins}, registries,
+                      execution);
   VocabularySizes const sizes{before.source.size(), before.target.size(), joint};
   Parts const source = parts_of(before.source, growth.pieces, growth.source);
   Parts const target = parts_of(before.target, growth.pieces, growth.target);

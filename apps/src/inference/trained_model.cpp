@@ -264,8 +264,9 @@ void TrainedModel::load(AveragedModel const& model) {
 }
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
-                                                            GenerationOptions const& options) {
-  return heddle::generate(*execution_, arena_, generation_model(), sources, options);
+                                                            GenerationOptions const& options,
+                                                            std::span<std::vector<std::int32_t> const> starts) {
+  return heddle::generate(*execution_, arena_, generation_model(), sources, options, starts);
 }
 
 std::unique_ptr<Generation> TrainedModel::generation(GenerationOptions const& options) {

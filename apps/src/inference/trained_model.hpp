@@ -81,8 +81,10 @@ class TrainedModel {
 
   /// Generates sentence by sentence. One generation at a time may be in a step; the model must outlive it.
   std::unique_ptr<Generation> generation(GenerationOptions const& options);
+  /// `starts` are what targets start with; empty: the begin token.
   std::vector<std::vector<Hypothesis>> generate(std::span<std::vector<std::int32_t> const> sources,
-                                                GenerationOptions const& options);
+                                                GenerationOptions const& options,
+                                                std::span<std::vector<std::int32_t> const> starts = {});
   /// The unsmoothed loss of the tokens to predict over all micro-batches, of an ensemble the weighted sum of its
   /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);

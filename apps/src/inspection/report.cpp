@@ -96,7 +96,7 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   model.plugins = options.plugins;
   model.trust_plugins = options.trust_plugins;
   try {
-    ModelView view = ModelView::open(model);
+    ModelView view = ModelView::open(model, options.languages);
     bool const prefixes = view.description().needs_prefixes();
     data["pack"] = dataset ? pack_of(config, view.task(), *dataset, prefixes, notes) : nullptr;
     if (std::ranges::count(view.task().keys(), "mask_rate") > 0) {
@@ -109,7 +109,8 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   } catch (UntrustedPluginsError const&) {
     throw;
   } catch (Error const& error) {
-    if (!options.sentences.empty()) {
+    bool const languages = !(options.languages.source + options.languages.target).empty();
+    if (!options.sentences.empty() || languages) {
       throw;
     }
     notes.push_back(fmt::format("the model cannot be run here: {}", error.what()));

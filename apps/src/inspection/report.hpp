@@ -16,6 +16,7 @@ struct HtmlReportOptions {
   std::string which = "last";                        ///< which of a run's checkpoints: best or last
   std::string compare = {};                          ///< another run's directory; empty: none
   std::vector<SentenceText> sentences = {};          ///< empty: some of the validation data
+  Languages languages = {};                          ///< of the sentences
   std::vector<std::string> words = {};               ///< whose neighbours are shown; empty: some of the vocabulary's
   std::int64_t beam_size = 4;
   std::int64_t examples = 3;  ///< samples of a dataset

@@ -32,7 +32,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
   data->packs_.emplace(RunPacks::Setup{.config = config,
                                        .training = *data->mixture_,
                                        .validation = data->valid_samples_.get(),
-                                       .prefixes = prefixes,
+                                       .prefixes = prefixes || task.pairs(prefixes) == PairForm::joined,
                                        .sequences = data->data_ && data->data_->has_lines(),
                                        .listed = data->data_.has_value()});
   std::int64_t const batches =
@@ -53,7 +53,7 @@ void PlannedData::take_dataset(Config const& config, Task const& task, bool pref
 }
 
 void PlannedData::take_random_pairs(Config const& config, Task const& task, bool prefixes, std::int64_t vocabulary) {
-  if (!task.pairs(prefixes) || prefixes) {
+  if (auto const form = task.pairs(prefixes); !form || form == PairForm::joined || prefixes) {
     throw ConfigError(
         "a plan for a task that learns from text, or for a model with prefixes, needs data: set data.train");
   }

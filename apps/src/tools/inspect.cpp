@@ -62,6 +62,10 @@ it. With --html it draws them, and a run's curves, in one page for a browser.)";
        "its translation (default: the best one that the model finds)")  //
       ("pairs", po::value(&options.pairs)->value_name("TEXT"),
        "a file with lines SOURCE<TAB>TARGET; the first 8 are taken")  //
+      ("source-language", without_default(options.page.languages.source, "NAME"),
+       "the language of the sentences, if the vocabulary has tokens for languages")  //
+      ("target-language", without_default(options.page.languages.target, "NAME"),
+       "the language of their translations")  //
       ("word", po::value(&options.page.words)->value_name("WORD")->composing(),
        "a word whose nearest embeddings are listed; may be repeated")                                  //
       ("compare", po::value(&options.page.compare)->value_name("RUN"), "another run to compare with")  //
@@ -149,6 +153,8 @@ std::vector<std::string> model_options(InspectOptions const& options) {
   add("--source", !options.source.empty());
   add("--target", !options.target.empty());
   add("--pairs", !options.pairs.empty());
+  add("--source-language", !options.page.languages.source.empty());
+  add("--target-language", !options.page.languages.target.empty());
   add("--word", !options.page.words.empty());
   add("--compare", !options.page.compare.empty());
   return given;
@@ -184,7 +190,8 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
 
 void require_html(InspectOptions const& options) {
   if (options.html.empty() && !model_options(options).empty()) {
-    throw UsageError("inspect: --source, --target, --pairs, --word and --compare are for a page; add --html PAGE");
+    throw UsageError(fmt::format("inspect: {} {} for a page; add --html PAGE", fmt::join(model_options(options), ", "),
+                                 model_options(options).size() == 1 ? "is" : "are"));
   }
 }
 

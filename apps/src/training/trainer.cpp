@@ -83,10 +83,12 @@ void Trainer::announce() {
   log_.debug("== " + setup_.command);
   log_.print_verbose(to_toml(config_));
   log_.info(describe_changes(config_));
+  bool const prefixes = model.needs_prefixes();
+  bool const joined = setup_.registries.tasks.of(config_).pairs(prefixes) == PairForm::joined;
   RunPacks const packs({.config = config_,
                         .training = *mixture_,
                         .validation = valid_samples_.get(),
-                        .prefixes = model.needs_prefixes(),
+                        .prefixes = prefixes || joined,
                         .sequences = data_->has_lines()});
   report_.emplace(RunReport::Setup{.config = config_,
                                    .registries = setup_.registries,

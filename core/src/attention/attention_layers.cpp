@@ -125,7 +125,7 @@ class CrossAttention final : public Layer {
       : sizes_(attention_sizes(spec.model, spec.options)),
         q_(spec.with_keys(spec.name + ".q", projection_keys(spec, false)), {spec.model.d_model, sizes_.query_columns()},
            Linear::Split::outputs),
-        kv_(of_encoder_output(spec, projection_keys(spec, false)), spec.model.d_model,
+        kv_(of_encoder_output(spec, projection_keys(spec, false)), spec.model.encoder_columns(),
             {{"k", sizes_.key_columns()}, {"v", sizes_.key_columns()}}, Linear::Split::outputs_inside),
         out_(spec.with_keys(spec.name + ".out", projection_keys(spec, true)),
              {sizes_.query_columns(), spec.model.d_model}, Linear::Split::inputs),
@@ -194,7 +194,7 @@ class CrossAttention final : public Layer {
 
 void register_attention_layers(LayerRegistry& registry) {
   registry.add<SelfAttention>("self_attention", self_attention_traits());
-  registry.add<CrossAttention>("cross_attention", attention_traits());
+  registry.add<CrossAttention>("cross_attention", cross_attention_traits());
 }
 
 }  // namespace heddle

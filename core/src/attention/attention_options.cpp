@@ -44,8 +44,8 @@ double seen_keys(AttentionMask const& mask, double sequence) {
   return length > 0 ? visible_pairs(mask, length) / static_cast<double>(length) : 0;
 }
 
-/// LayerTraits::cost of a layer whose sequences attend to as long ones under this mask.
-Cost cost_under(AttentionMask const& mask, ModelConfig const& keys, LayerOptions const& options,
+/// LayerTraits::cost of a layer whose sequences attend to as long ones, of `inputs` columns, under this mask.
+Cost cost_under(AttentionMask const& mask, std::int64_t inputs, ModelConfig const& keys, LayerOptions const& options,
                 LayerLoad const& load) {
   AttentionSizes const sizes = attention_sizes(keys, options);
   AttentionProblem const problem{.dtype = load.dtype,
@@ -55,9 +55,8 @@ Cost cost_under(AttentionMask const& mask, ModelConfig const& keys, LayerOptions
                                  .score = attention_scores(keys, options, sizes.head_dim).kind};
   AttentionExtents const extents{
       .queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen_keys(mask, load.sequence)};
-  return linear_cost(load, keys.d_model, sizes.query_columns()) +
-         2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
-         linear_cost(load, sizes.query_columns(), keys.d_model);
+  return linear_cost(load, keys.d_model, sizes.query_columns()) + 2 * linear_cost(load, inputs, sizes.key_columns()) +
+         forward_cost(problem, extents) + linear_cost(load, sizes.query_columns(), keys.d_model);
 }
 
 /// The reason why the context group's ranks cannot share the heads of a tensor rank evenly; null where they do.
@@ -94,10 +93,12 @@ std::string uneven_heads(ModelConfig const& keys) {
   auto const blame = [&](std::string const& key) {
     return keys.place(key).starts_with("--set") ? 2 : (keys.places.given(key) ? 1 : 0);
   };
+  std::string const place = keys.place("d_model");
+  std::string const width = place.substr(place.rfind(' ') + 1);
   return blame("d_model") > blame("heads")
              ? fmt::format("{} = {} is not a multiple of model.heads = {}", keys.place("d_model"), keys.d_model,
                            keys.heads)
-             : fmt::format("{} = {} does not divide model.d_model = {}", keys.place("heads"), keys.heads, keys.d_model);
+             : fmt::format("{} = {} does not divide {} = {}", keys.place("heads"), keys.heads, width, keys.d_model);
 }
 
 /// Throws ConfigError for an option of a window where there is none.
@@ -210,6 +211,9 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
   return mask == "causal" ? AttentionMask::causal() : AttentionMask::bidirectional();
 }
 
+namespace {
+
+/// The declarations that both attention layers have.
 LayerTraits attention_traits() {
   return {.options =
               {{.name = "kv_heads", .meaning = "heads of keys and values; default: heads", .min = 1, .max = 4096},
@@ -232,10 +236,19 @@ LayerTraits attention_traits() {
                 .type = OptionDescription::Type::number,
                 .meaning = "scores s become soft_cap * tanh(s / soft_cap); default: 0, no cap"}},
           .attends = true,
-          .cost = [](ModelConfig const& keys, LayerOptions const& options,
-                     LayerLoad const& load) { return cost_under(AttentionMask::bidirectional(), keys, options, load); },
           .unsupported_reason = unsupported_heads,
           .trials = attention_trials()};
+}
+
+}  // namespace
+
+LayerTraits cross_attention_traits() {
+  LayerTraits traits = attention_traits();
+  traits.cost = [](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+    return cost_under(AttentionMask::bidirectional(), keys.encoder_columns(), keys, options, load);
+  };
+  traits.trials.push_back({.name = "a wider encoder output", .set = [](ModelConfig& keys) { keys.encoder_width = 9; }});
+  return traits;
 }
 
 LayerTraits self_attention_traits() {
@@ -264,7 +277,7 @@ LayerTraits self_attention_traits() {
        .options = {{"window", std::int64_t{1}}, {"block", std::int64_t{2}}, {"global_tokens", std::int64_t{1}}}});
   traits.cost = [](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
     check_linear(keys, options);
-    return cost_under(self_attention_mask(options, load.side), keys, options, load);
+    return cost_under(self_attention_mask(options, load.side), keys.d_model, keys, options, load);
   };
   traits.unsupported_reason = [](ModelConfig const& keys, LayerOptions const& options, LayerUse const& use) {
     auto const reason = unsupported_heads(keys, options, use);

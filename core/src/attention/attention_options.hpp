@@ -20,7 +20,7 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
 AttentionMask self_attention_mask(LayerOptions const& options, Side side);
 
 /// The declarations of cross- and of self-attention.
-LayerTraits attention_traits();
+LayerTraits cross_attention_traits();
 LayerTraits self_attention_traits();
 
 }  // namespace heddle

@@ -122,10 +122,11 @@ class GradientCheck {
   static std::vector<SentencePair> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
 
   HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
-    std::int64_t const columns = bench_.model.d_model;
-    return {random_tensor({pack.rows(side_).tokens, columns}, name + "input"),
-            bench_.spec.has_encoder_output() ? random_tensor({pack.source_rows.tokens, columns}, name + "memory")
-                                             : Tensor()};
+    ModelConfig const& model = bench_.model;
+    return {random_tensor({pack.rows(side_).tokens, model.d_model}, name + "input"),
+            bench_.spec.has_encoder_output()
+                ? random_tensor({pack.source_rows.tokens, model.encoder_columns()}, name + "memory")
+                : Tensor()};
   }
 
   static Values values_of(HiddenStates const& output) {
@@ -195,7 +196,7 @@ class DecodeCheck {
         source_length_(to_host<std::int32_t>(pack_.source_rows.sequences.length)),
         hidden_(random_numbers(sequences * length * bench.model.d_model, "decoded")) {
     if (bench.spec.has_encoder_output()) {
-      encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.model.d_model}, "memory");
+      encoder_output_ = random_tensor({pack_.source_rows.tokens, bench.model.encoder_columns()}, "memory");
     }
   }
 

@@ -185,7 +185,8 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
   ModelConfig example;
   std::vector<ConfigKey> const known = layer_keys(example, example.decoder);
   for (ConfigKey const& key : known) {
-    if (key.description.name != "sublayers" || !of_stack) {  // a stack's sublayers are a key of [model]
+    // A stack's sublayers are a key of [model], and all its layers have one stream.
+    if (key.description.name != (of_stack ? "sublayers" : "d_model")) {
       table.keys.push_back(key_of_settings(settings, key.description, key.resume));
     }
   }
@@ -242,7 +243,6 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("stacks", model.stacks, non_empty(), "both, or one (encoder-only or decoder-only)");
   keys.identity("encoder_layers", model.encoder.layers, between(0, max_layers), "number of encoder layers");
   keys.identity("decoder_layers", model.decoder.layers, between(0, max_layers), "number of decoder layers");
-  keys.identity("d_model", model.d_model, between(1, max_width), "width of the residual stream");
   std::vector<ConfigKey> of_layers = layer_keys(model, model.encoder);
   of_layers.pop_back();  // sublayers: each stack has its own
   auto& all = tree.tables.back().keys;
@@ -250,7 +250,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
   keys.identity("norm", model.norm, "places of the norms of residual sums and sublayers; see Norms");
   keys.identity("embedding_norm", model.embedding_norm, "a norm on the embeddings of each stack");
   keys.identity("token_types", model.token_types, between(0, max_width),
-                "rows of a table of token types, the first of which is added to each embedding");
+                "rows of a table of token types; the second is that of a pair's second text");
   keys.identity("positions", model.positions, "see Positions");
   keys.identity("position_layout", model.position_layout, "pairs of columns in sinusoidal and rotary positions");
   keys.identity("position_frequencies", model.position_frequencies, "frequencies of sinusoidal positions");
@@ -293,6 +293,8 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
       "#   [model.decoder]\n"
       "#   layers = 6                       the same key as decoder_layers; so are sublayers and input\n"
+      "#   d_model = 256                    one for all its layers; stacks of different width share no table of "
+      "tokens\n"
       "#   activation = \"gelu\"              d_ff, heads, biases, activation, the dropouts, norm_kind, norm_epsilon, "
       "recompute\n"
       "#   [model.decoder.layer.\"4-6\"]      one number or a range; ranges may not overlap\n"
@@ -457,6 +459,7 @@ void add_extensions(ConfigTree& tree, Config& config) {
 std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack) {
   std::vector<ConfigKey> list;
   Keys const keys(list);
+  keys.identity("d_model", model.d_model, between(1, max_width), "width of the residual stream");
   keys.identity("d_ff", model.d_ff, between(1, max_width), "inner width of the feed-forward sublayers");
   keys.identity("heads", model.heads, between(1, max_layers), "attention heads; a divisor of d_model, or set head_dim");
   keys.identity("biases", model.biases, "in the projections of attention and feed-forward sublayers");

@@ -115,6 +115,10 @@ ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64
     key->set({*value, setting.origin});
     result.places.by_key[name] = place_of(setting);
   }
+  auto const own = std::ranges::find(model.stacks, stack_name);
+  if (own != model.stacks.begin() && own != model.stacks.end()) {
+    result.encoder_width = layer_config(model, stack_kind(*(own - 1)).config, -1).d_model;
+  }
   return result;
 }
 

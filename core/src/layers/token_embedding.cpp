@@ -76,7 +76,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
                                              {},
                                              {},
                                              {}});
-    type_of_positions_ = Tensor::allocate(DType::int32, {spec.model.max_length});
+    zeros_ = Tensor::allocate(DType::int32, {spec.model.max_length});
   }
   if (spec.model.embedding_norm) {
     norm_ = Norm::of_stream(spec, spec.name + ".embedding_norm");
@@ -84,33 +84,66 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
   }
 }
 
-Tensor TokenEmbedding::positions(LayerContext& context) const {
+std::int64_t TokenEmbedding::types_in(TokenRows const& rows) const {
+  bool const two = token_types_ != nullptr && token_types_->value.dim(0) > 1 && !rows.typed_position.empty();
+  return two ? 2 : 1;
+}
+
+namespace {
+
+/// The rows of one token type in a table of typed positions.
+Tensor of_type(Tensor const& typed, std::int64_t type, std::int64_t types) {
+  std::int64_t const columns = typed.dim(1);
+  return typed.reshaped({typed.dim(0) / types, types * columns}).columns(type * columns, columns);
+}
+
+}  // namespace
+
+Tensor TokenEmbedding::positions(LayerContext& context, std::int64_t types) const {
   Tensor const own = learned_positions_ != nullptr ? learned_positions_->value : fixed_positions_;
   if (token_types_ == nullptr) {
     return own;
   }
-  Tensor const& types = token_types_->value;
-  Tensor const typed = context.arena.allocate(types.dtype(), {type_of_positions_.dim(0), types.dim(1)});
-  tensor_ops_->gather_rows(context.execution, types, type_of_positions_, typed);
-  if (!own.empty()) {
-    tensor_ops_->add(context.execution, typed, own);
+  Tensor const& table = token_types_->value;
+  Tensor const typed = context.arena.allocate(table.dtype(), {types * zeros_.dim(0), table.dim(1)});
+  for (std::int64_t type = 0; type < types; ++type) {
+    Tensor const part = of_type(typed, type, types);
+    tensor_ops_->gather_rows(context.execution, table.rows(type, 1), zeros_, part);
+    if (!own.empty()) {
+      tensor_ops_->add(context.execution, part, own);
+    }
   }
   return typed;
 }
 
-void TokenEmbedding::add_positions_gradient(LayerContext& context, Tensor const& grad_positions) const {
-  if (learned_positions_ != nullptr && !learned_positions_->gradient.empty()) {
-    tensor_ops_->add(context.execution, learned_positions_->gradient, grad_positions);
+void TokenEmbedding::add_positions_gradient(LayerContext& context, Tensor const& grad_positions,
+                                            std::int64_t types) const {
+  for (std::int64_t type = 0; type < types; ++type) {
+    Tensor part = of_type(grad_positions, type, types);
+    if (learned_positions_ != nullptr && !learned_positions_->gradient.empty()) {
+      tensor_ops_->add(context.execution, learned_positions_->gradient, part);
+    }
+    if (token_types_->gradient.empty()) {
+      continue;
+    }
+    if (!part.contiguous()) {
+      Tensor const copy = context.arena.allocate(part.dtype(), part.shape());
+      tensor_ops_->copy(context.execution, part, copy);
+      part = copy;
+    }
+    Tensor const row = token_types_->gradient.rows(type, 1);
+    tensor_ops_->add_column_sums(context.execution, part, row.reshaped({row.size()}));
   }
-  Tensor const first_type = token_types_->gradient.rows(0, 1);
-  tensor_ops_->add_column_sums(context.execution, grad_positions, first_type.reshaped({first_type.size()}));
 }
 
 EmbeddingCall TokenEmbedding::call(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const {
+  std::int64_t const types = types_in(rows);
+  TokenRows placed = rows;
+  placed.position = types > 1 ? rows.typed_position : rows.position;
   return {.table = table_.value,
-          .positions = positions(context),
+          .positions = positions(context, types),
           .tokens = tokens,
-          .rows = rows,
+          .rows = placed,
           .first_token = table_.shard_begin,
           .scale = scale_,
           .dropout = norm_ ? Dropout() : make_dropout(context, dropout_, dropout_name_, side_)};
@@ -167,10 +200,12 @@ void TokenEmbedding::backward(LayerContext& context, Tensor const& grad_output, 
   ArenaScope const scope(context.arena);
   Tensor const grad = norm_ ? normalize_backward(context, grad_output, saved.get<Activations>()) : grad_output;
   Tensor grad_positions = learned_positions_ != nullptr ? learned_positions_->gradient : Tensor();
+  std::int64_t const types = types_in(context.pack.rows(side_));
   bool const types_learn = token_types_ != nullptr && !token_types_->gradient.empty();
-  if (types_learn) {  // the sum of the positions' gradients of this call alone
-    grad_positions =
-        context.arena.allocate(token_types_->value.dtype(), {type_of_positions_.dim(0), token_types_->value.dim(1)});
+  bool const typed = types_learn || (types > 1 && !grad_positions.empty());
+  if (typed) {  // the sum of the positions' gradients of this call alone
+    Tensor const& table = token_types_->value;
+    grad_positions = context.arena.allocate(table.dtype(), {types * zeros_.dim(0), table.dim(1)});
     tensor_ops_->fill(context.execution, grad_positions, 0);
   }
   if (!table_.gradient.empty() || !grad_positions.empty()) {
@@ -178,8 +213,8 @@ void TokenEmbedding::backward(LayerContext& context, Tensor const& grad_output, 
     embedding_->backward(context.execution, call(context, tokens(pack), pack.rows(side_)), region_.enter(context, grad),
                          table_.gradient, grad_positions);
   }
-  if (types_learn) {
-    add_positions_gradient(context, grad_positions);
+  if (typed) {
+    add_positions_gradient(context, grad_positions, types);
   }
 }
 

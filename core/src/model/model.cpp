@@ -59,7 +59,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
       needs_prefixes_(description.needs_prefixes()),
       no_generation_reason_(description.no_generation_reason()),
       target_vocabulary_(vocabulary.target),
-      d_model_(spec.model.d_model),
+      d_model_(description.stacks.back().keys->d_model),
       dtype_(spec.dtype),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
       token_ranking_(spec.kernels.select<TokenRanking>(
@@ -71,6 +71,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
   if (stacks_ > 1) {
     encoder_stage_ = find_stage(plan, description, stacks_ - 2);
     encoder_side_ = description.stacks[stacks_ - 2].side;
+    encoder_width_ = description.stacks[stacks_ - 2].keys->d_model;
   }
   for (IndexRange const& range : plan.parts[static_cast<std::size_t>(pipeline_.rank())]) {
     parts_.emplace_back(spec, layers, description, vocabulary, plan, range);
@@ -125,7 +126,8 @@ Tensor Model::encode(LayerContext& context) const {
   if (pipeline_.size() == 1) {
     return part->encode(context, *stack, {}, saved);
   }
-  Tensor const encoder_output = context.arena.allocate(dtype_, {context.pack.rows(encoder_side_).tokens, d_model_});
+  Tensor const encoder_output =
+      context.arena.allocate(dtype_, {context.pack.rows(encoder_side_).tokens, encoder_width_});
   if (part != nullptr) {
     HiddenStates const input = part->allocate_input(context);
     if (!stack->begins) {

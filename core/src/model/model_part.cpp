@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -35,7 +37,9 @@ class SharedParameters {
  public:
   SharedParameters(LayerSpec const& spec, ModelDescription const& description, VocabularySizes const& vocabulary,
                    PipelinePlan const& plan)
-      : spec_(spec), description_(description), vocabulary_(vocabulary), plan_(plan) {}
+      : spec_(spec), description_(description), vocabulary_(vocabulary), plan_(plan) {
+    require_equal_widths();
+  }
 
   /// Tables are declared by their first use on this rank; tied ones share a name. Null where the stack embeds no
   /// tokens.
@@ -61,6 +65,7 @@ class SharedParameters {
   struct Table {
     std::string name;
     std::int64_t size = 0;
+    std::int64_t width = 0;
   };
 
   bool embeds(std::size_t stack) const { return description_.stacks[stack].input.traits.embeds_tokens; }
@@ -73,9 +78,26 @@ class SharedParameters {
     bool const tied = description_.keys.tie_embeddings;
     bool const shared = tied || (description_.keys.share_embeddings && !is_output);
     if (shared && vocabulary_.joint && !description_.keys.separate_embeddings) {
-      return {"embedding.weight", size};
+      return {"embedding.weight", size, stack.keys->d_model};
     }
-    return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size};
+    return {is_output && !tied ? "output.weight" : stack.name + ".embedding.weight", size, stack.keys->d_model};
+  }
+
+  /// Throws ConfigError where stacks of different width would share a table.
+  void require_equal_widths() const {
+    StackDescription const& last = description_.stacks.back();
+    std::size_t const output = description_.stacks.size();
+    for (std::size_t stack = 0; stack + 1 < output; ++stack) {
+      Table const own = table(stack);
+      bool const shared = (embeds(output - 1) && table(output - 1).name == own.name) || table(output).name == own.name;
+      if (embeds(stack) && shared && own.width != last.keys->d_model) {
+        StackDescription const& first = description_.stacks[stack];
+        throw ConfigError(
+            fmt::format("{} = {}: the {} cannot share the table {} with the {}, whose d_model is {}; set "
+                        "model.separate_embeddings = true, or equal widths",
+                        first.keys->place("d_model"), own.width, first.name, own.name, last.name, last.keys->d_model));
+      }
+    }
   }
 
   bool uses_table(IndexRange const& part, std::string const& name) const {
@@ -90,10 +112,10 @@ class SharedParameters {
     if (Parameter* const present = spec_.parameters.find(table.name)) {
       return *present;
     }
-    double const deviation = 1 / std::sqrt(static_cast<double>(spec_.model.d_model));
+    double const deviation = 1 / std::sqrt(static_cast<double>(table.width));
     return spec_.parameters.reserve(
         {.name = table.name,
-         .shape = {table.size, spec_.model.d_model},
+         .shape = {table.size, table.width},
          .initializer = Initializer::normal(deviation),
          .shard = {0},
          .stages = sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); })});
@@ -132,16 +154,13 @@ struct Activations {
 
 ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
                      VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
-    : layers_(layers),
-      d_model_(spec.model.d_model),
-      dtype_(spec.dtype),
-      tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
+    : layers_(layers), dtype_(spec.dtype), tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   SharedParameters const shared(spec, description, vocabulary, plan);
   // Tables are declared before everything else.
   std::vector<Parameter*> tables;
   for (std::size_t index = 0; index < description.stacks.size(); ++index) {
     StackDescription const& stack = description.stacks[index];
-    extents_.push_back({description.range(index), stack.side, stack.encoder_side});
+    extents_.push_back({description.range(index), stack.side, stack.keys->d_model});
     tables.push_back(description.has_entry(index, layers) ? shared.embedding(index) : nullptr);
   }
   bool const ends_model = layers.end == description.layers();
@@ -225,7 +244,6 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
   auto const& activations = saved.get<Activations>();
   LayerContext of_layers = context;
   of_layers.loss_scale = activations.loss_scale;
-  Pack const& pack = context.pack;
   HiddenStates grad = grad_output;
   if (output_) {
     grad.hidden = activations.grad_hidden;
@@ -236,8 +254,7 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
       grad = {grad.encoder_output, Tensor()};
     }
     if (stack.encoder_side && grad.encoder_output.empty()) {
-      std::int64_t const rows = TensorRegion::stream_rows(context, pack.rows(*stack.encoder_side).tokens);
-      grad.encoder_output = context.arena.allocate(dtype_, {rows, d_model_});
+      grad.encoder_output = allocate_stream(context, extents_[stack.index - 1]);
       tensor_ops_->fill(context.execution, grad.encoder_output, 0);
     }
     grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
@@ -252,20 +269,22 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
   return grad;
 }
 
+Tensor ModelPart::allocate_stream(LayerContext& context, Extent const& stack) const {
+  std::int64_t const rows = TensorRegion::stream_rows(context, context.pack.rows(stack.side).tokens);
+  return context.arena.allocate(dtype_, {rows, stack.d_model});
+}
+
 HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t layer) const {
-  auto const allocate = [&](Side side) {
-    std::int64_t const rows = TensorRegion::stream_rows(context, context.pack.rows(side).tokens);
-    return context.arena.allocate(dtype_, {rows, d_model_});
-  };
   HiddenStates stream;
-  for (Extent const& stack : extents_) {
+  for (std::size_t index = 0; index < extents_.size(); ++index) {
+    Extent const& stack = extents_[index];
     bool const inside = layer > stack.layers.begin && layer < stack.layers.end;
     bool const before = layer > 0 && layer == stack.layers.begin && stack.layers.count() > 0;
     if (inside) {
-      stream.hidden = allocate(stack.side);
+      stream.hidden = allocate_stream(context, stack);
     }
-    if ((inside || before) && stack.encoder_side) {
-      stream.encoder_output = allocate(*stack.encoder_side);
+    if ((inside || before) && index > 0) {
+      stream.encoder_output = allocate_stream(context, extents_[index - 1]);
     }
   }
   return stream;

@@ -168,7 +168,7 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
   if (layers.end == model.layers()) {
     SoftmaxCrossEntropyProblem const loss{
         .dtype = load.dtype, .local_vocabulary = vocabulary, .global_vocabulary = vocabulary};
-    sum += output_cost(model.keys, vocabulary, load) + cost(loss, load.tokens);
+    sum += output_cost(*model.stacks.back().keys, vocabulary, load) + cost(loss, load.tokens);
   }
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     sum += model.layer(layer).cost(load);
@@ -178,7 +178,7 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
 
 double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
                            double sequence) {
-  double forward = output_cost(model.keys, vocabulary, {.tokens = tokens.back()}).operations;
+  double forward = output_cost(*model.stacks.back().keys, vocabulary, {.tokens = tokens.back()}).operations;
   for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
     LayerLoad const load{.tokens = tokens[stack], .sequence = sequence};
     for (LayerDescription const& layer : model.stacks[stack].layers) {

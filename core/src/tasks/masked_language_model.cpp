@@ -26,7 +26,7 @@ class MaskedTokens final : public TextTask {
   void fill(PackTokens& into, std::vector<TextSequence> sequences) const override {
     std::vector<TokenSequence> packed;
     for (TextSequence& text : sequences) {
-      packed.push_back({text.number, std::move(text.tokens), {}});
+      packed.push_back({text.number, std::move(text.tokens), {}, static_cast<std::int32_t>(text.second)});
       TokenSequence& sequence = packed.back();
       sequence.output.assign(sequence.input.size(), -1);
       for (auto const& [position, input, random_token] : masked(text)) {
@@ -97,10 +97,11 @@ class MaskedTokens final : public TextTask {
 
 class MaskedLanguageModel final : public Task {
  public:
-  std::string meaning() const override { return "predicts masked tokens of text"; }
+  std::string meaning() const override { return "predicts masked tokens of text, or of pairs of texts"; }
   std::string unsupported_reason(ModelConfig const& model) const override {
     return model.is_encoder_decoder() || model.is_decoder_only() ? "needs an encoder-only model" : "";
   }
+  std::optional<PairForm> pairs(bool /*prefixes*/) const override { return PairForm::joined; }
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override {
     if (spec.ids.mask == SpecialIds::absent) {
       throw ConfigError(fmt::format(

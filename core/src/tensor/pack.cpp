@@ -27,20 +27,25 @@ std::array<IndexRange, 2> chunks_of(std::size_t length, GroupMember split) {
 /// One side's rows on one rank, on the host.
 struct HostRows {
   Integers begin, length, sample, position;
-  Integers token;  ///< each row's place in SideTokens::id
+  Integers token;           ///< each row's place in SideTokens::id
+  Integers typed_position;  ///< TokenRows::typed_position, where the side has prefixes
 
   void fill(SideTokens const& side, GroupMember split) {
-    for (Integers* const integers : {&begin, &length, &sample, &position, &token}) {
+    for (Integers* const integers : {&begin, &length, &sample, &position, &token, &typed_position}) {
       integers->clear();
     }
     std::int32_t first_token = 0;
     for (std::size_t sequence = 0; sequence < side.sample.size(); ++sequence) {
       begin.push_back(static_cast<std::int32_t>(sample.size()));
+      std::int32_t const prefix = side.prefixed ? side.prefix[sequence] : 0;
       for (IndexRange const chunk : chunks_of(static_cast<std::size_t>(side.length[sequence]), split)) {
         for (auto at = static_cast<std::int32_t>(chunk.begin); at < chunk.end; ++at) {
           sample.push_back(side.sample[sequence]);
           position.push_back(at);
           token.push_back(first_token + at);
+          if (side.prefixed) {
+            typed_position.push_back(2 * at + (prefix > 0 && at >= prefix ? 1 : 0));
+          }
         }
       }
       length.push_back(static_cast<std::int32_t>(sample.size()) - begin.back());
@@ -113,9 +118,9 @@ class PackWriter {
       std::int64_t const sequences = aligned(side->sample.size());
       std::int64_t const tokens = aligned(side->id.size());
       std::int64_t const shards = split.ranks > 1 ? split.ranks : 0;
-      // Begin, length and prefix; sample, position, id, order and output. Then the shards, each with its own ends of
-      // cache lines, the whole, and the two maps between them.
-      elements += 3 * sequences + 5 * tokens;
+      // Begin, length and prefix; sample, position, id, order and output, and perhaps typed positions. Then the shards,
+      // each with its own ends of cache lines, the whole, and the two maps between them.
+      elements += 3 * sequences + (side->prefixed ? 6 : 5) * tokens;
       elements += shards * (2 * sequences + 4 * line_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
     }
     auto& slabs = buffers_.slabs;
@@ -218,6 +223,7 @@ class PackWriter {
     uploaded = upload();
     if (own.prefixed) {
       uploaded.prefix_length = place(own.prefix);
+      uploaded.typed_position = source ? place(buffers_.rows.typed_position) : Tensor();
     }
     (source ? pack.source : pack.target_input) = ids(own.id);
     if (own.predicts) {

@@ -19,7 +19,11 @@ std::int64_t divided_up(std::int64_t count, std::int64_t by) {
 /// The tokens of a pack, on all context ranks, that a rehearsal of this model can hold.
 std::int64_t rehearsed_tokens(ModelConfig const& model, int context) {
   std::int64_t const layers = std::max<std::int64_t>(1, model.encoder.layers + model.decoder.layers);
-  std::int64_t const width = std::max<std::int64_t>({1, model.d_model, model.d_ff / 4});
+  std::int64_t width = 1;
+  for (std::string const& stack : model.stacks) {
+    ModelConfig const keys = layer_config(model, stack_kind(stack).config, -1);
+    width = std::max({width, keys.d_model, keys.d_ff / 4});
+  }
   return context * std::clamp(rehearsed_elements / layers / width, min_rehearsed_tokens, max_rehearsed_tokens);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cctype>
+#include <charconv>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/io/exchange/family.hpp>
@@ -188,7 +189,11 @@ std::optional<std::string> OurValues::of(std::string const& key) const {
   if (!value) {
     auto const rule =
         std::ranges::find_if(family.keys, [&](KeyRule const& each) { return each.ours == key && each.unset; });
-    value = rule == family.keys.end() ? std::nullopt : std::optional(std::to_string(rule->unset(model)));
+    auto const* const stack = std::ranges::find_if(
+        stack_kinds, [&](StackKind const& kind) { return key.starts_with(fmt::format("model.{}.", kind.name)); });
+    if (rule != family.keys.end()) {
+      value = std::to_string(rule->unset(stack == stack_kinds.end() ? model : layer_config(model, stack->config, -1)));
+    }
   }
   return value;
 }
@@ -218,11 +223,30 @@ std::optional<json::value> their_value(KeyRule const& rule, Family const& family
   return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
 }
 
-/// A configuration's micro-batch must have room for the longest sequence.
-void add_room(KeyRule const& rule, json::value const& value, std::vector<std::string>& settings) {
-  if (rule.ours == "model.max_length" && value.is_int64() && value.get_int64() > TrainConfig().micro_batch_tokens) {
+/// The longest texts of an import whose positions are no table: a model for more would have sequences and micro-batches
+/// of as many tokens, which no training and few machines have room for.
+constexpr std::int64_t longest_imported = 8192;
+
+/// Whether the angles of positions are computed, and do not follow from the length.
+bool has_any_length(std::vector<std::string> const& settings) {
+  auto const given = [&](std::string_view start) {
+    return std::ranges::any_of(settings, [&](std::string const& each) { return each.starts_with(start); });
+  };
+  return given("model.positions=rotary") && (given("model.rotary_original_length=") ||
+                                             !given("model.rotary_scaling=") || given("model.rotary_scaling=none"));
+}
+
+/// A configuration's micro-batch must have room for the longest sequence, of `length` tokens as TOML text.
+void add_room(std::string const& length, std::vector<std::string>& settings) {
+  std::int64_t tokens = 0;
+  std::from_chars(length.data(), length.data() + length.size(), tokens);
+  if (tokens > longest_imported && has_any_length(settings)) {
+    tokens = longest_imported;
+    settings.push_back(fmt::format("model.max_length={}", tokens));
+  }
+  if (tokens > TrainConfig().micro_batch_tokens) {
     for (char const* const key : {"train.batch_tokens", "train.micro_batch_tokens"}) {
-      settings.push_back(fmt::format("{}={}", key, value.get_int64()));
+      settings.push_back(fmt::format("{}={}", key, tokens));
     }
   }
 }
@@ -332,7 +356,6 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
     auto const [before, is_new] = given.try_emplace(rule.ours, &rule, ours);
     if (is_new) {
       settings.push_back(fmt::format("{}={}", rule.ours, ours));
-      add_room(rule, *value, settings);
     } else if (before->second.second != ours) {
       throw ConfigError(fmt::format("{}: {} = {} and {} = {}: both are {}, which has one value", family.source,
                                     split(before->second.first->theirs, '|').front(), before->second.second,
@@ -342,7 +365,22 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
   for (WindowRule const& rule : family.windows) {
     add_windows(rule, config, settings);
   }
+  if (auto const length = given.find("model.max_length"); length != given.end()) {
+    add_room(length->second.second, settings);
+  }
   return settings;
+}
+
+void restore_length(Family const& family, json::object const& theirs, json::object& made) {
+  for (KeyRule const& rule : family.keys) {
+    std::string_view const name = split(rule.theirs, '|').front();
+    json::value const* const before = find_key(theirs, name);
+    bool const is_length = rule.ours == "model.max_length" && before != nullptr && before->is_int64();
+    json::value const* const now = is_length ? find_key(made, name) : nullptr;
+    if (now != nullptr && *now == json::value(longest_imported) && before->get_int64() > longest_imported) {
+      made_key(made, name) = *before;
+    }
+  }
 }
 
 json::object config_json(Family const& family, Config const& config) {

@@ -177,7 +177,7 @@ constexpr std::array<AttentionKeys, 3> attentions{
 std::vector<KeyRule> keys_of_t5gemma() {
   std::vector<KeyRule> keys{
       {"is_encoder_decoder", "", "true", {{"true", ""}}},
-      {"encoder.hidden_size", "model.d_model", "2304"},
+      {"encoder.hidden_size", "model.encoder.d_model", "2304"},
       {"encoder.intermediate_size", "model.encoder.d_ff", "9216"},
       {"encoder.num_hidden_layers", "model.encoder_layers", "26"},
       {"encoder.num_attention_heads", "model.encoder.heads", "8"},
@@ -187,7 +187,7 @@ std::vector<KeyRule> keys_of_t5gemma() {
       {"encoder.rope_scaling.rope_type|encoder.rope_parameters.rope_type", "", "\"default\"", {{"\"default\"", ""}}},
       {"encoder.attention_bias", "", "false", {{"false", ""}}},
       {"encoder.max_position_embeddings", "model.max_length", "8192"},
-      {"decoder.hidden_size", "model.d_model", "2304"},
+      {"decoder.hidden_size", "model.decoder.d_model", "2304"},
       {"decoder.intermediate_size", "model.decoder.d_ff", "9216"},
       {"decoder.num_hidden_layers", "model.decoder_layers", "26"},
       {"decoder.num_attention_heads", "model.decoder.heads", "8"},

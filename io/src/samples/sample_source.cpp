@@ -30,22 +30,33 @@ class DatasetLines final : public TextLines {
   Dataset const& dataset_;
 };
 
-/// Adds samples of one length.
-void count(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length) {
-  if (length > max_length) {
-    totals.left_out += samples;
-    return;
+/// The sources or the targets of a dataset's pairs, each behind a tag. Keeps a reference to the dataset.
+class DatasetSide final : public TextLines {
+ public:
+  DatasetSide(Dataset const& dataset, SampleLength side, std::vector<std::int32_t> tag)
+      : dataset_(dataset), side_(side), tag_(std::move(tag)) {}
+
+  std::int64_t size() const override { return dataset_.size(); }
+  std::int64_t length(std::int64_t line) const override { return std::ssize(tag_) + dataset_.length(side_, line); }
+  LengthCounts lengths() const override { return dataset_.lengths(side_); }
+  std::vector<std::int32_t> tokens(std::int64_t line, std::int64_t begin, std::int64_t count) const override {
+    std::vector<std::int32_t> tokens;
+    dataset_.read(side_, line, tokens);
+    tokens.insert(tokens.begin(), tag_.begin(), tag_.end());
+    return {tokens.begin() + begin, tokens.begin() + begin + count};
   }
-  totals.usable += samples;
-  totals.tokens += length * samples;
-  totals.longest = std::max(totals.longest, length);
-}
+
+ private:
+  Dataset const& dataset_;
+  SampleLength side_;
+  std::vector<std::int32_t> tag_;
+};
 
 /// The totals of samples with the indices [0, size), by asking each for its cost.
 SampleTotals totals_of(SampleSource const& samples, std::int64_t size, std::int64_t epoch, std::int64_t max_length) {
   SampleTotals totals;
   for (std::int64_t index = 0; index < size; ++index) {
-    count(totals, samples.cost(epoch, index).longer(), 1, max_length);
+    add_sample(totals, samples.cost(epoch, index).longer(), 1, max_length);
   }
   return totals;
 }
@@ -83,6 +94,16 @@ std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, 
 }
 
 }  // namespace
+
+void add_sample(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length) {
+  if (length > max_length) {
+    totals.left_out += samples;
+    return;
+  }
+  totals.usable += samples;
+  totals.tokens += length * samples;
+  totals.longest = std::max(totals.longest, length);
+}
 
 std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int64_t /*window*/) const {
   std::vector<std::int64_t> indices(pairs_.size());
@@ -138,7 +159,7 @@ SampleTotals DatasetSamples::totals(std::int64_t epoch, std::int64_t max_length)
   for (auto const& [length, samples] : dataset_.lengths(prefixed                     ? SampleLength::both
                                                         : form_ == PairForm::targets ? SampleLength::target
                                                                                      : SampleLength::longer)) {
-    count(totals, length + special, samples, max_length);
+    add_sample(totals, length + special, samples, max_length);
   }
   return totals;
 }
@@ -218,11 +239,16 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
         "{} learns from lines of text, but {}; make lines with `heddle prepare --text …`, or choose another task",
         where, data));
   }
-  if (*form == PairForm::prefixed && !dataset.joint()) {
+  if ((*form == PairForm::prefixed || *form == PairForm::joined) && !dataset.joint()) {
     throw ConfigError(
-        fmt::format("{} with mask = \"prefix\" reads sources and targets as one text, but those of {} have "
+        fmt::format("{}{} reads sources and targets as one text, but those of {} have "
                     "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
-                    where, dataset.name()));
+                    where, *form == PairForm::prefixed ? " with mask = \"prefix\"" : "", dataset.name()));
+  }
+  if (*form == PairForm::joined) {
+    return joined_samples(std::make_unique<DatasetSide>(dataset, SampleLength::source, std::move(tag)),
+                          std::make_unique<DatasetSide>(dataset, SampleLength::target, std::vector<std::int32_t>()),
+                          text_rule(config, task, dataset.source_tokenizer(), use, dataset.name()));
   }
   std::string warning = tag_warning(use.corpus, dataset.source_tokenizer(), tag);
   return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag), std::move(warning));

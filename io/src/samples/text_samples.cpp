@@ -224,8 +224,8 @@ std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, Tex
   return std::make_unique<TextSamples>(std::move(lines), std::move(rule));
 }
 
-std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& task, std::unique_ptr<TextLines> lines,
-                                           Tokenizer const& tokenizer, SampleUse const& use, std::string const& name) {
+TextRule text_rule(Config const& config, Task const& task, Tokenizer const& tokenizer, SampleUse const& use,
+                   std::string const& name) {
   TextRule rule{.task = task.text({.train = config.train,
                                    .ids = tokenizer.special_ids(),
                                    .sentinels = tokenizer.sentinels(),
@@ -235,12 +235,17 @@ std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& tas
                                    .where = fmt::format("{}", place_of_task(config)),
                                    .dataset = name}),
                 .end = tokenizer.special_ids().end,
+                .begin = tokenizer.special_ids().begin,
+                .two_ends = config.model.token_types < 2,
                 .seed = use.seed(config.train)};
-  if (!rule.task) {
-    return nullptr;
-  }
-  rule.max_length = config.model.max_length - rule.task->reserved_tokens();
-  return text_samples(std::move(lines), std::move(rule));
+  rule.max_length = config.model.max_length - (rule.task ? rule.task->reserved_tokens() : 0);
+  return rule;
+}
+
+std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& task, std::unique_ptr<TextLines> lines,
+                                           Tokenizer const& tokenizer, SampleUse const& use, std::string const& name) {
+  TextRule rule = text_rule(config, task, tokenizer, use, name);
+  return rule.task ? text_samples(std::move(lines), std::move(rule)) : nullptr;
 }
 
 }  // namespace heddle

@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <optional>
 #include <regex>
 
 #include "text/bounded_json.hpp"
@@ -107,13 +108,24 @@ Ids prefix_of(json::value const& processor) {
   return prefix;
 }
 
+/// Whether the class puts the begin token in front of a text, if tokenizer_config.json says so (Gemma).
+std::optional<bool> adds_begin(std::string const& tokenizer, Files const& files) {
+  json::object const settings = settings_in(files, "tokenizer_config.json");
+  json::value const* const adds = find_key(settings, "add_bos_token");
+  return tokenizer.starts_with("Gemma") && adds != nullptr ? std::optional(*adds == json::value(true)) : std::nullopt;
+}
+
 Ids prefix_of(std::string const& tokenizer, json::object const& config, Files const& files) {
+  json::value const* begin = find_key(config, "bos_token_id");
+  begin = begin == nullptr ? find_key(config, "decoder.bos_token_id") : begin;
+  if (auto const adds = adds_begin(tokenizer, files)) {
+    return *adds && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
+  }
   if (files.contains("tokenizer.json")) {
     json::object const whole = settings_in(files, "tokenizer.json");
     json::value const* const processor = find_key(whole, "post_processor");
     return processor == nullptr ? Ids() : prefix_of(*processor);
   }
-  json::value const* const begin = find_key(config, "bos_token_id");
   bool const puts_begin = tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta");
   return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
 }
@@ -197,7 +209,10 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
       }
       set_default_languages(form, languages, settings, config);
     } else {
-      form.source.prefix = form.target.prefix = prefix_of(tokenizer, config, files);
+      form.source.prefix = prefix_of(tokenizer, config, files);
+      if (!tokenizer.starts_with("Gemma")) {  // whose decoders start from that token
+        form.target.prefix = form.source.prefix;
+      }
     }
   }
   set_generation(form, generation.empty() ? config : generation);

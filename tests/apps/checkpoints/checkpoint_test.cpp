@@ -93,7 +93,7 @@ TEST_F(StoredConfigTest, OfMoreLayersOrAnotherWidthIsRefusedBeforeAModelIsBuilt)
   Config wide = config_of("");
   wide.model.d_model = 1 << 17;
   EXPECT_THAT(description_error(wide),
-              HasSubstr("has rows of 8 numbers; in its configuration, model.d_model is 131072"));
+              HasSubstr("has rows of 8 numbers; in its configuration, d_model of the encoder is 131072"));
 }
 
 TEST_F(StoredConfigTest, OfOtherShapesIsRefusedBeforeMemoryIsAllocated) {

@@ -213,11 +213,14 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
             "run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?");
-  EXPECT_EQ(refusal("[model.decoder]\nrotary = 3"),
-            "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_ff, heads, biases, activation, "
-            "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, input, layers, "
-            "sublayers, or an "
-            "option of a sublayer in its table, such as self_attention = { window = 64 }");
+  EXPECT_EQ(
+      refusal("[model.decoder]\nrotary = 3"),
+      "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_model, d_ff, heads, biases, activation, "
+      "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, input, layers, "
+      "sublayers, or an "
+      "option of a sublayer in its table, such as self_attention = { window = 64 }");
+  EXPECT_EQ(refusal("[model.decoder.layer.4]\nd_model = 8"),
+            "run.toml:2:1: there is no key model.decoder.layer.4.d_model; did you mean model.d_model?");
   EXPECT_THAT(refusal("[model.decoder]\nself_attention = 3"), HasSubstr("self_attention = { window = 64 }"));
   EXPECT_THAT(refusal("[model.decoder.layr.4]\nd_ff = 3"),
               HasSubstr("model.decoder.layr.4 is a table; expected a boolean, a number, a string or a list"));

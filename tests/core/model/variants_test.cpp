@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                          Variant{"norms_of_outputs", "norm = \"output\"", ""},
                                          Variant{"capped_logits", "logit_cap = 0.7\noutput_bias = true", ""},
                                          Variant{"separate_embeddings", "separate_embeddings = true", ""},
+                                         Variant{"wide_encoder", "separate_embeddings = true", "encoder.d_model = 12"},
                                          Variant{"rotary_linear",
                                                  "positions = \"rotary\"\nrotary_scaling = \"linear\"\n"
                                                  "rotary_factor = 3.0",
@@ -192,6 +193,53 @@ TEST(Variants, WithoutBiasesThereAreNoParametersOfThem) {
   EXPECT_NE(one.bench.parameters().find("decoder.layers.0.feed_forward.up.bias"), nullptr);
   EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.feed_forward.up.bias"), nullptr);
   EXPECT_EQ(one.bench.parameters().find("decoder.layers.1.cross_attention.k.bias"), nullptr);
+}
+
+TEST(Variants, StacksOfDifferentWidthShareNoTable) {
+  auto const built = [](std::string const& keys) {
+    return [=] { TestModel(small_model(keys, "[model.encoder]\nd_model = 12"), vocabulary, DType::float64); };
+  };
+  auto const refused = ThrowsMessage<ConfigError>(
+      testing::AllOf(HasSubstr("model.encoder.d_model = 12: the encoder cannot share the table embedding.weight with "
+                               "the decoder, whose d_model is 8"),
+                     HasSubstr("model.separate_embeddings = true")));
+  EXPECT_THAT(built(""), refused);
+  EXPECT_THAT(built("tie_embeddings = false\nshare_embeddings = true"), refused);
+  TestModel test(small_model("separate_embeddings = true", "[model.encoder]\nd_model = 12"), vocabulary,
+                 DType::float64);
+  EXPECT_EQ(test.bench.parameters().find("encoder.embedding.weight")->spec.shape, (Shape{11, 12}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.embedding.weight")->spec.shape, (Shape{11, 8}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.layers.1.cross_attention.v.weight")->spec.shape, (Shape{8, 12}));
+}
+
+/// A second text has the second token type: its logits are those of a model with that type in place of the first.
+TEST(Variants, ASecondTextHasTheSecondTokenType) {
+  auto const keys = [](char const* more) {
+    return small_model(std::string("stacks = [\"encoder\"]\ntoken_types = 3\n") + more);
+  };
+  auto const pack_of = [](std::int32_t first, std::int32_t other) {
+    std::vector<TokenSequence> const sequences{{0, {5, 9, 3, 7}, {5, -1, 3, 7}, first},
+                                               {4, {9, 6, 8}, {9, 6, -1}, other}};
+    return make_sequence_pack(sequences, Side::source);
+  };
+  for (char const* const more : {"positions = \"learned\"", "positions = \"sinusoidal\"", "positions = \"none\""}) {
+    TestModel test(keys(more), vocabulary, DType::float64);
+    expect_gradients(test, pack_of(2, 0));
+    Parameter const& types = *test.bench.parameters().find("encoder.token_types.weight");
+    std::vector<double> const gradient = values(types.gradient);
+    EXPECT_EQ(std::vector<double>(gradient.begin() + 16, gradient.end()), std::vector<double>(8));
+    auto const logits = [&](Pack const& pack) {
+      LayerContext context = test.bench.context(pack);
+      return values(test.model.logits(context));
+    };
+    std::vector<double> const two = logits(pack_of(1, 0));
+    EXPECT_GT(relative_error(two, logits(pack_of(0, 0))), 1e-3) << more;
+    std::vector<double> table = values(types.value);
+    std::copy_n(table.begin(), 8, table.begin() + 8);
+    copy_from_doubles(types.value, table);
+    test.bench.parameters().bump_versions();
+    EXPECT_LE(relative_error(logits(pack_of(1, 0)), logits(pack_of(0, 0))), 1e-15) << more;
+  }
 }
 
 TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {

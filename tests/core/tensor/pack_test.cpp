@@ -139,8 +139,14 @@ TEST(PackTest, SequencesOfOneSideStandOnThatSideOnly) {
   EXPECT_TRUE(make_sequence_pack(sequences, Side::target).target_rows.prefix_length.empty());
   std::vector<TokenSequence> const prefixed{{4, {5, 6, 7}, {-1, 8, 9}, 2}, {9, {3}, {3}}};
   for (GroupMember const split : {GroupMember{0, 1}, GroupMember{1, 2}}) {
-    EXPECT_THAT(host(make_sequence_pack(prefixed, Side::target, split).target_rows.prefix_length), ElementsAre(2, 0));
+    Pack const pack = make_sequence_pack(prefixed, Side::target, split);
+    EXPECT_THAT(host(pack.target_rows.prefix_length), ElementsAre(2, 0));
+    EXPECT_TRUE(pack.target_rows.typed_position.empty());
   }
+  // In a source the tokens behind the prefix are those of a second text.
+  EXPECT_TRUE(make_sequence_pack(sequences, Side::source).source_rows.typed_position.empty());
+  EXPECT_THAT(host(make_sequence_pack(prefixed, Side::source).source_rows.typed_position), ElementsAre(0, 2, 5, 0));
+  EXPECT_THAT(host(make_sequence_pack(prefixed, Side::source, {0, 2}).source_rows.typed_position), ElementsAre(5, 0));
   std::vector<TokenSequence> const too_long{{0, {5}, {7}, 2}};
   EXPECT_THAT([&] { make_sequence_pack(too_long, Side::target); },
               ThrowsMessage<Error>(HasSubstr("a sequence of 1 tokens cannot have a prefix of 2")));

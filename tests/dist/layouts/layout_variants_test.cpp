@@ -91,7 +91,7 @@ TEST(LayoutVariants, EveryKindOfPartIsTrained) {
                                     "norm = pre",
                                     "norm = both",
                                     "norm = output",
-                                    "norm = output",
+                                    "d_model",
                                     "norm_kind = layer",
                                     "norm_kind = rms",
                                     "embedding_norm = true",

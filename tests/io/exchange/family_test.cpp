@@ -174,10 +174,22 @@ TEST(Family, LayersWithAWindowAreListed) {
 }
 
 TEST(Family, AMicroBatchHasRoomForTheLongestSequence) {
-  Config const config = config_of(family_named("llama"), {{"max_position_embeddings", 131072}});
-  EXPECT_EQ(config.model.max_length, 131072);
-  EXPECT_EQ(config.train.micro_batch_tokens, 131072);
-  EXPECT_EQ(config_of(family_named("llama"), {{"max_position_embeddings", 64}}).train, TrainConfig());
+  Family const& llama = family_named("llama");
+  json::object theirs{{"max_position_embeddings", 131072}};
+  Config const config = config_of(llama, theirs);
+  EXPECT_EQ(config.model.max_length, 8192);
+  EXPECT_EQ(config.train.micro_batch_tokens, 8192);
+  json::object made = config_json(llama, config);
+  restore_length(llama, theirs, made);
+  EXPECT_EQ(text_of(made, "max_position_embeddings"), "131072");
+  EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 64}}).train, TrainConfig());
+  EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 6000}}).train.batch_tokens, 6000);
+  // Angles that follow from the length keep it, and so does a table of positions.
+  theirs["rope_scaling"] = json::object{{"rope_type", "yarn"}, {"factor", 4.0}};
+  EXPECT_EQ(config_of(llama, theirs).model.max_length, 131072);
+  theirs["rope_scaling"].as_object()["original_max_position_embeddings"] = 32768;
+  EXPECT_EQ(config_of(llama, theirs).model.max_length, 8192);
+  EXPECT_EQ(config_of(family_named("gpt2"), {{"n_positions", 9000}}).train.micro_batch_tokens, 9000);
 }
 
 TEST(Family, ANullIsNoCapAndAMissingKeyTheDefault) {
@@ -206,10 +218,23 @@ TEST(Family, QueriesOfGemma2HaveTheUsualScale) {
   EXPECT_EQ(crossed.change.scale(stacks), 0.5);
 }
 
-TEST(Family, StacksOfDifferentWidthAreRefused) {
-  json::object const theirs{{"encoder", {{"hidden_size", 64}}}, {"decoder", {{"hidden_size", 32}}}};
-  EXPECT_THAT(message_of<ConfigError>([&] { settings_of(family_named("t5gemma"), theirs); }),
-              HasSubstr("encoder.hidden_size = 64 and decoder.hidden_size = 32: both are model.d_model"));
+TEST(Family, StacksHaveWidthsOfTheirOwn) {
+  Family const& t5gemma = family_named("t5gemma");
+  json::object theirs{{"encoder", {{"hidden_size", 64}, {"head_dim", 16}}},
+                      {"decoder", {{"hidden_size", 32}, {"head_dim", 16}}}};
+  t5gemma.complete(theirs, {});
+  json::object const made = config_json(t5gemma, config_of(t5gemma, theirs));
+  EXPECT_EQ(text_of(made, "encoder.hidden_size"), "64");
+  EXPECT_EQ(text_of(made, "decoder.hidden_size"), "32");
+  // Imports of earlier versions have one width, and options that are not set follow from that of their stack.
+  std::vector<std::string> settings = settings_of(t5gemma, theirs);
+  std::erase_if(settings, [](std::string const& each) {
+    return each.starts_with("model.decoder.d_model") || each.starts_with("model.encoder.self_attention.head_dim");
+  });
+  settings.emplace_back("model.d_model=48");
+  json::object const old = config_json(t5gemma, parse_config("", "test", settings));
+  EXPECT_EQ(text_of(old, "decoder.hidden_size"), "48");
+  EXPECT_EQ(text_of(old, "encoder.head_dim"), "8");
 }
 
 TEST(Family, ParametersHaveTheirTensors) {

@@ -102,14 +102,57 @@ TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
   EXPECT_EQ(prefixed->totals(0, 100).longest, std::ssize(input));
 }
 
+TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {
+  Tokenizer const tokenizer = train_tokenizer(english_number, 61, true);
+  DatasetWriter writer(directory_ / "joint.h5", {tokenizer, tokenizer});
+  for (int64_t pair = 0; pair < 3; ++pair) {
+    writer.add(sentence(pair, 50), sentence(pair + 3, 50));
+  }
+  writer.commit();
+  Dataset const dataset = Dataset::open(directory_ / "joint.h5");
+  SpecialIds const ids = tokenizer.special_ids();
+  config_.model.stacks = {"encoder"};
+  for (std::int64_t const types : {0, 2}) {
+    config_.model.token_types = types;
+    auto const joined = samples(dataset, {.training = false});
+    Pack const pack = SampleSourceTest::pack(*joined, 1, 7);
+    std::vector<int32_t> tokens{ids.begin};
+    std::vector<int32_t> const first = dataset.source(1);
+    tokens.insert(tokens.end(), first.begin(), first.end());
+    tokens.insert(tokens.end(), types == 2 ? 1 : 2, ids.end);
+    auto const second = static_cast<int32_t>(tokens.size());
+    std::vector<int32_t> const other = dataset.target(1);
+    tokens.insert(tokens.end(), other.begin(), other.end());
+    tokens.push_back(ids.end);
+    // Tokens that are predicted may be read as others, special ones are neither.
+    std::vector<int32_t> read = to_host<std::int32_t>(pack.source.id);
+    std::vector<int32_t> const output = to_host<std::int32_t>(pack.source_output.id);
+    ASSERT_EQ(read.size(), tokens.size());
+    int64_t predicted = 0;
+    for (std::size_t place = 0; place < read.size(); ++place) {
+      bool const special = tokens[place] == ids.begin || tokens[place] == ids.end;
+      EXPECT_TRUE(output[place] < 0 || (!special && output[place] == tokens[place]));
+      predicted += output[place] >= 0 ? 1 : 0;
+      read[place] = output[place] >= 0 ? output[place] : read[place];
+    }
+    EXPECT_EQ(read, tokens);
+    EXPECT_EQ(joined->predicted(0, 1), predicted);
+    EXPECT_GE(predicted, 1);
+    EXPECT_EQ(joined->cost(0, 1).longer(), std::ssize(tokens));
+    EXPECT_THAT(to_host<std::int32_t>(pack.source_rows.prefix_length), testing::ElementsAre(second));
+    EXPECT_EQ(joined->totals(0, 100).usable, 3);
+    EXPECT_EQ(joined->totals(0, std::ssize(tokens) - 1).left_out, 2);
+    EXPECT_EQ(joined->describe(), "3 pairs of texts, each joined into a sequence");
+  }
+}
+
 TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("lines.h5"),
               AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] learns from sentence pairs, but "),
                     HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
   config_.model.stacks = {"encoder"};
-  EXPECT_THAT(refusal("pairs.h5"),
-              AllOf(HasSubstr("model.stacks = [\"encoder\"] learns from lines of text, but "),
-                    HasSubstr("pairs.h5 has sentence pairs; make lines with `heddle prepare --text")));
+  EXPECT_THAT(refusal("pairs.h5"), AllOf(HasSubstr("model.stacks = [\"encoder\"] reads sources and targets as one "),
+                                         HasSubstr("pairs.h5 have vocabularies of their own")));
   EXPECT_THAT(refusal("lines.h5"), HasSubstr("lines.h5 has no piece <mask>; `heddle prepare --text"));
   write_lines("masks.h5", train_tokenizer(english_number, 61, true));
   Dataset const masks = Dataset::open(directory_ / "masks.h5");

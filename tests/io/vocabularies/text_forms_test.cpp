@@ -101,6 +101,25 @@ TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
   EXPECT_TRUE(older.joint());
 }
 
+/// As transformers 5 does; the decoder starts from that token without it.
+TEST_F(TextFormTest, OfT5GemmaHasTheBeginTokenInFrontOfSourcesIfTheFilesSaySo) {
+  std::string const model = test::exchange_file("sentencepiece_bytes.model");
+  directory_.write("tokenizer.model", model);
+  json::object const config{{"vocab_size", SentencePieceModel::parse(model).pieces.size()},
+                            {"decoder_start_token_id", 1},
+                            {"decoder", {{"bos_token_id", 1}}},
+                            {"eos_token_id", 2}};
+  auto const prefix = [&](json::object const& tokenizer) {
+    directory_.write("tokenizer_config.json", json::serialize(tokenizer));
+    TextFrame const frame = frame_of(read("t5gemma", config), {});
+    EXPECT_THAT(frame.target, IsEmpty());
+    return frame.source;
+  };
+  EXPECT_THAT(prefix({{"tokenizer_class", "GemmaTokenizer"}, {"add_bos_token", true}}), ElementsAre(1));
+  EXPECT_THAT(prefix({{"tokenizer_class", "GemmaTokenizer"}, {"add_bos_token", false}}), IsEmpty());
+  EXPECT_THAT(prefix({{"tokenizer_class", "GemmaTokenizer"}}), IsEmpty());
+}
+
 TEST_F(TextFormTest, OfM2m100NamesLanguagesWithoutTheirUnderscores) {
   directory_.write("vocab.json", test::exchange_file("sentencepiece_m2m100.json"));
   std::string const model = test::exchange_file("sentencepiece_bpe.model");

@@ -7,6 +7,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
+#include <numeric>
 
 #include "inspection/model/observed_model.hpp"
 #include "inspection/model/search_tree.hpp"
@@ -62,7 +63,7 @@ std::vector<SentenceText> read_sentences(std::string const& path, std::size_t ma
   return texts;
 }
 
-ModelView ModelView::open(TrainedModelOptions options) {
+ModelView ModelView::open(TrainedModelOptions options, Languages const& languages) {
   ModelView view;
   options.add_kernels = [&](KernelRegistries& kernels, KernelChoices& choices) {
     view.attention_ = install_probe<AttentionProbe, Attention>(kernels, choices);
@@ -70,19 +71,27 @@ ModelView ModelView::open(TrainedModelOptions options) {
   };
   auto const describe = [&](ModelDescription const& description) { view.description_ = description; };
   view.model_ = TrainedModel::open(options, describe);
+  view.model_->choose_languages(languages);
   return view;
 }
 
 std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, std::int64_t beam_size,
                                                      std::vector<std::string>& notes) {
   Vocabulary const& vocabulary = model_->vocabulary();
+  TextFrame const& frame = model_->frame();
   Sentence sentence{vocabulary.source.encode(text.source), {}, {}};
+  bool const is_empty = sentence.source.empty();
+  sentence.source.insert(sentence.source.begin(), frame.source.begin(), frame.source.end());
+  auto const take_target = [&](std::vector<std::int32_t> const& tokens) {
+    sentence.target = frame.target;
+    sentence.target.insert(sentence.target.end(), tokens.begin(), tokens.end());
+  };
   if (text.target) {
-    sentence.target = vocabulary.target.encode(*text.target);
+    take_target(vocabulary.target.encode(*text.target));
   }
   std::size_t const tokens = has_source() ? std::max(sentence.source.size(), sentence.target.size())
                                           : sentence.source.size() + sentence.target.size();
-  if (sentence.source.empty() || static_cast<std::int64_t>(tokens) > model_->longest_source()) {
+  if (is_empty || static_cast<std::int64_t>(tokens) > model_->longest_source()) {
     notes.push_back(fmt::format("left out a sentence of {} tokens: the model takes from 1 to {}",
                                 readable_count(tokens), readable_count(model_->longest_source())));
     return std::nullopt;
@@ -95,10 +104,11 @@ std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, s
                                   .n_best = beam_size,
                                   .max_length = has_source() ? 0 : longest_continuation,
                                   .observer = &tree};
-  auto const hypotheses = model_->generate(std::span(&sentence.source, 1), options).front();
+  auto const starts = has_source() ? std::span(&frame.start, 1) : std::span<std::vector<std::int32_t> const>();
+  auto const hypotheses = model_->generate(std::span(&sentence.source, 1), options, starts).front();
   sentence.search = heddle::to_json(tree, hypotheses, vocabulary.target);
   if (!text.target && !hypotheses.empty()) {
-    sentence.target = hypotheses.front().tokens;
+    take_target(hypotheses.front().tokens);
   }
   return sentence;
 }
@@ -106,9 +116,16 @@ std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, s
 TokenSequence ModelView::sequence_of(Sentence const& sentence, std::int32_t number) const {
   TokenSequence sequence{number, {}, {}, 0};
   std::vector<std::int32_t> tokens = sentence.source;
-  tokens.insert(tokens.end(), sentence.target.begin(), sentence.target.end());
   SpecialIds const ids = model_->vocabulary().special_ids().target;
-  if (description_.stacks.front().side == Side::source) {
+  bool const encoder = description_.stacks.front().side == Side::source;
+  if (encoder && !sentence.target.empty() &&
+      ids.begin != SpecialIds::absent) {  // two texts, as joined_samples has them
+    tokens.insert(tokens.begin(), ids.begin);
+    tokens.insert(tokens.end(), description_.keys.token_types < 2 ? 2 : 1, ids.end);
+    sequence.prefix = static_cast<std::int32_t>(tokens.size());
+  }
+  tokens.insert(tokens.end(), sentence.target.begin(), sentence.target.end());
+  if (encoder) {
     tokens.push_back(ids.end);
     sequence.input = tokens;
     sequence.output = tokens;
@@ -124,7 +141,7 @@ TokenSequence ModelView::sequence_of(Sentence const& sentence, std::int32_t numb
   return sequence;
 }
 
-Pack ModelView::make_pack_of(std::vector<Sentence> const& sentences) const {
+PackTokens ModelView::tokens_of(std::vector<Sentence> const& sentences) const {
   std::vector<SentencePair> pairs;
   std::vector<TokenSequence> sequences;
   for (Sentence const& sentence : sentences) {
@@ -132,26 +149,22 @@ Pack ModelView::make_pack_of(std::vector<Sentence> const& sentences) const {
     pairs.push_back({number, sentence.source, sentence.target});
     sequences.push_back(sequence_of(sentence, number));
   }
-  SideIds ids = model_->vocabulary().special_ids();
-  ids.source.language_last = ids.target.language_last = false;  // the sentences have no languages
-  return has_source() ? make_pack(pairs, ids) : make_sequence_pack(sequences, description_.stacks.front().side);
+  PackTokens tokens;
+  if (has_source()) {
+    fill_tokens(tokens, pairs, model_->vocabulary().special_ids());
+  } else {
+    fill_tokens(tokens, sequences, description_.stacks.front().side);
+  }
+  return tokens;
 }
 
-boost::json::array ModelView::pieces(Sentence const& sentence, Side side) const {
+boost::json::array ModelView::pieces(PackTokens const& pack, std::size_t sequence, Side side) const {
   Vocabulary const& vocabulary = model_->vocabulary();
-  SideIds const ids = vocabulary.special_ids();
-  std::vector<std::int32_t> tokens;
-  if (!has_source()) {
-    tokens = sequence_of(sentence, 0).input;
-  } else if (side == Side::source) {
-    tokens = sentence.source;
-    tokens.push_back(ids.source.end);
-  } else {
-    tokens = {ids.target.begin};
-    tokens.insert(tokens.end(), sentence.target.begin(), sentence.target.end());
-  }
+  SideTokens const& tokens = pack.of(has_source() ? side : description_.stacks.front().side);
+  auto const length = tokens.length.begin();
+  auto const first = std::accumulate(length, length + static_cast<std::ptrdiff_t>(sequence), std::ptrdiff_t{0});
   boost::json::array texts;
-  for (std::int32_t const token : tokens) {
+  for (std::int32_t const token : std::span(tokens.id).subspan(first, tokens.length[sequence])) {
     texts.emplace_back((side == Side::source ? vocabulary.source : vocabulary.target).piece(token));
   }
   return texts;
@@ -171,7 +184,8 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
   }
   embedding_->take();
   attention_->start();
-  model_->loss(RepeatedPack(make_pack_of(sentences)));
+  PackTokens const pack = tokens_of(sentences);
+  model_->loss(RepeatedPack(make_pack(pack)));
   ObservedModel const observed{attention_sublayers(description_), attention_->stop(), embedding_->take()};
   if (observed.calls.size() != observed.sublayers.size()) {
     notes.push_back(fmt::format("attention is not shown: the model has {} attention sublayers, which made {} calls",
@@ -188,8 +202,8 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
           fmt::format("{} of {} sentences are shown: the page would be too large", index, sentences.size()));
       break;
     }
-    shown.push_back({{"source", pieces(sentences[index], Side::source)},
-                     {"target", pieces(sentences[index], Side::target)},
+    shown.push_back({{"source", pieces(pack, index, Side::source)},
+                     {"target", pieces(pack, index, Side::target)},
                      {"attention", std::move(attention)},
                      {"search", std::move(sentences[index].search)}});
   }

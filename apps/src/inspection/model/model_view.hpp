@@ -23,8 +23,8 @@ std::vector<SentenceText> read_sentences(std::string const& path, std::size_t ma
 /// A trained model whose attention is drawn.
 class ModelView {
  public:
-  /// Throws as TrainedModel::open does.
-  static ModelView open(TrainedModelOptions options);
+  /// Throws as TrainedModel::open and choose_languages do.
+  static ModelView open(TrainedModelOptions options, Languages const& languages);
 
   ModelDescription const& description() const { return description_; }
   Task const& task() const { return model_->task(); }
@@ -35,7 +35,7 @@ class ModelView {
                               std::vector<std::string>& notes);
 
  private:
-  /// A sentence as token ids, without begin and end tokens.
+  /// A sentence as token ids, with its languages' and without begin and end tokens.
   struct Sentence {
     std::vector<std::int32_t> source, target;
     boost::json::object search;  ///< empty: none
@@ -44,9 +44,10 @@ class ModelView {
   ModelView() = default;
   bool has_source() const { return description_.keys.is_encoder_decoder(); }
   std::optional<Sentence> encode(SentenceText const& text, std::int64_t beam_size, std::vector<std::string>& notes);
-  Pack make_pack_of(std::vector<Sentence> const& sentences) const;
+  PackTokens tokens_of(std::vector<Sentence> const& sentences) const;
   TokenSequence sequence_of(Sentence const& sentence, std::int32_t number) const;
-  boost::json::array pieces(Sentence const& sentence, Side side) const;
+  /// The pieces of a sequence of the pack; of a model without a source both sides are the same.
+  boost::json::array pieces(PackTokens const& pack, std::size_t sequence, Side side) const;
 
   ModelDescription description_;
   std::shared_ptr<AttentionProbe> attention_;

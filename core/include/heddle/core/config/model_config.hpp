@@ -97,14 +97,15 @@ struct ModelConfig {
   StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
   StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
   std::vector<std::string> stacks{"encoder", "decoder"};  ///< the stacks of the model, in this order
-  std::int64_t d_model = 512;
+  std::int64_t d_model = 512;                             ///< of one stack, in layer_config's result
+  std::int64_t encoder_width = 0;  ///< in layer_config's result: columns of the encoder output; 0: d_model
   std::int64_t d_ff = 2048;
   std::int64_t heads = 8;
   NormPlacement norm = NormPlacement::post;
   std::string norm_kind{NormKind::layer};  ///< any kind that a residual_norm kernel supports
   double norm_epsilon = 1e-5;              ///< added to the variance, or to the mean square
   bool embedding_norm = false;
-  std::int64_t token_types = 0;     ///< rows of a table of token types, of which each token has the first; 0: no table
+  std::int64_t token_types = 0;     ///< rows of a table of token types; 0: no table
   std::string activation = "relu";  ///< any function an activation kernel supports
   Positions positions = Positions::sinusoidal;
   PairLayout position_layout = PairLayout::interleaved;  ///< pairs of columns in sinusoidal and rotary positions
@@ -142,6 +143,8 @@ struct ModelConfig {
   bool is_encoder_decoder() const { return stacks.size() > 1; }
   bool is_decoder_only() const { return stacks == std::vector<std::string>{"decoder"}; }
 
+  std::int64_t encoder_columns() const { return encoder_width > 0 ? encoder_width : d_model; }
+
   bool operator==(ModelConfig const&) const = default;
 };
 
@@ -162,9 +165,9 @@ inline constexpr std::array stack_kinds{StackKind{"encoder", &ModelConfig::encod
 StackKind const& stack_kind(std::string_view name);
 
 /// The keys of one layer, resolved: [model], then the stack's settings, then those of the range that has the layer
-/// (`layer` counts from 0; -1 stands for the stack itself, which is in no range). Its `sublayers` are those of `stack`
-/// in the result, with place("sublayers"); its sublayers' options are layer_options. Throws ConfigError with the
-/// setting's origin for a wrong value.
+/// (`layer` counts from 0; -1 stands for the stack itself, which is in no range), and encoder_width of the stack before
+/// it. Its `sublayers` are those of `stack` in the result, with place("sublayers"); its sublayers' options are
+/// layer_options. Throws ConfigError with the setting's origin for a wrong value.
 ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64_t layer);
 
 /// The options of one sublayer of a layer, resolved in the same order. `stack_name` is for messages.

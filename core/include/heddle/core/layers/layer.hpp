@@ -25,7 +25,7 @@ class AttentionPositions;
 /// decoder, the encoder's); if there is none, it is empty.
 struct HiddenStates {
   Tensor hidden;          ///< [tokens, d_model]
-  Tensor encoder_output;  ///< [tokens of that stack, d_model] or empty
+  Tensor encoder_output;  ///< [tokens of that stack, its d_model] or empty
 };
 
 /// The surroundings of a layer's computation: one per micro-batch in flight.

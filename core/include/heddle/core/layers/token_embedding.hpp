@@ -20,7 +20,8 @@ std::vector<double> sinusoidal_positions(ModelConfig const& model);
 /// 2017, §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where
 /// model.positions is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al.
 /// 2019), and that norm is NAME.embedding_norm. With model.token_types the first row of NAME.token_types.weight is
-/// added to each token (Devlin et al. 2019, of texts with one part); the others have no gradient. The vocabulary is
+/// added to each token, or behind the first of two texts the second row (Devlin et al. 2019); others have no gradient.
+/// The vocabulary is
 /// split over the tensor group: each rank looks its tokens up, and the stream is the sum of the ranks' rows, so both
 /// calls are collective over that group.
 class TokenEmbedding final : public StackInput {
@@ -48,10 +49,12 @@ class TokenEmbedding final : public StackInput {
   Tensor normalize(LayerContext& context, Tensor const& embedded, Saved& saved) const;
   /// The gradient of normalize's input.
   Tensor normalize_backward(LayerContext& context, Tensor const& grad_output, Activations const& activations) const;
-  /// The table of positions, with the token type added.
-  Tensor positions(LayerContext& context) const;
+  /// The number of token types that rows of a pack may have.
+  std::int64_t types_in(TokenRows const& rows) const;
+  /// The table of positions, with the token types added: [types * positions, d_model], position * types + type.
+  Tensor positions(LayerContext& context, std::int64_t types) const;
   /// Adds to the gradients of positions and token types.
-  void add_positions_gradient(LayerContext& context, Tensor const& grad_positions) const;
+  void add_positions_gradient(LayerContext& context, Tensor const& grad_positions, std::int64_t types) const;
   EmbeddingCall call(LayerContext& context, TokenIds const& tokens, TokenRows const& rows) const;
 
   std::string dropout_name_;
@@ -64,7 +67,7 @@ class TokenEmbedding final : public StackInput {
   Parameter* learned_positions_ = nullptr;
   Tensor fixed_positions_;
   Parameter* token_types_ = nullptr;  ///< [types, d_model]
-  Tensor type_of_positions_;          ///< int32 [max_length]: zeros, the type of each token
+  Tensor zeros_;                      ///< int32 [max_length]
   std::shared_ptr<Embedding> embedding_;
   std::optional<Norm> norm_;
   std::optional<Norm> drop_;  ///< beside a norm: the sum that applies the dropout after it

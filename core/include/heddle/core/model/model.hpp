@@ -42,7 +42,7 @@ class Model {
   /// inputs. Otherwise as forward_backward.
   Tensor logits(LayerContext& context) const;
 
-  /// The stack before the last over the pack → encoder output [its tokens, d_model] on every stage, from the arena;
+  /// The stack before the last over the pack → encoder output [its tokens, its d_model] on every stage, from the arena;
   /// empty for a decoder-only or encoder-only model. Collective over the tensor and pipeline groups, like decode.
   Tensor encode(LayerContext& context) const;
   std::vector<DecodeCache> make_caches() const;
@@ -96,7 +96,8 @@ class Model {
   std::int64_t target_vocabulary_;
   int encoder_stage_ = 0;  ///< where the stack before the last ends
   Side encoder_side_ = Side::source;
-  std::int64_t d_model_;
+  std::int64_t encoder_width_ = 0;
+  std::int64_t d_model_;  ///< of the last stack
   DType dtype_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::shared_ptr<TokenRanking> token_ranking_;

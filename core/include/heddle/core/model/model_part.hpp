@@ -89,16 +89,17 @@ class ModelPart {
   std::int64_t first_logit() const { return output_->first_token(); }
 
  private:
-  HiddenStates allocate_boundary(LayerContext& context, std::int64_t layer) const;
-
   struct Extent {
     IndexRange layers;
     Side side = Side::source;
-    std::optional<Side> encoder_side;
+    std::int64_t d_model = 0;
   };
+  HiddenStates allocate_boundary(LayerContext& context, std::int64_t layer) const;
+  /// A tensor from the arena for a stack's stream.
+  Tensor allocate_stream(LayerContext& context, Extent const& stack) const;
+
   IndexRange layers_;
   std::vector<Extent> extents_;  ///< of all the model's stacks
-  std::int64_t d_model_;
   DType dtype_;
   std::deque<Stack> stacks_;
   std::optional<OutputLoss> output_;

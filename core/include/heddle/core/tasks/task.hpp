@@ -30,6 +30,9 @@ enum class PairForm : std::uint8_t {
   /// source, end token and target. All up to the source's end token is the prefix; the target and its end token are
   /// predicted.
   prefixed,
+  /// Single sequences for an encoder-only model, of a joint vocabulary, of which Task::text makes samples: begin token,
+  /// source, end token, target, end token (Devlin et al. 2019).
+  joined,
 };
 
 /// A sequence of text before its tokens are read: adjacent lines, each with its end token, or a piece of a long line.
@@ -37,8 +40,10 @@ struct TextShape {
   std::int64_t epoch = 0;
   std::int64_t index = 0;  ///< with the epoch, the key of the sequence's random numbers
   std::int64_t length = 0;
-  bool complete = true;            ///< its last token is an end token
-  std::vector<std::int64_t> ends;  ///< the positions of its end tokens, ascending, where TextTask::needs_ends
+  bool complete = true;  ///< its last token is an end token
+  /// The positions of its end tokens, ascending, where TextTask::needs_ends; in two texts also that of the begin token.
+  std::vector<std::int64_t> ends;
+  std::int64_t second = 0;  ///< the position where the second of two texts begins; 0: there is one
 };
 
 struct TextSequence : TextShape {

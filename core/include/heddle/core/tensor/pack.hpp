@@ -29,6 +29,9 @@ struct TokenRows {
   /// int32 [sequences.count]: tokens at the start of each sequence that all its tokens see under a prefix mask.
   /// Empty where no sequence has a prefix.
   Tensor prefix_length{};
+  /// int32 [tokens]: twice the position, plus 1 behind the sequence's prefix, in a source whose sequences have the
+  /// first of two texts as prefix (Devlin et al. 2019). Empty where none has.
+  Tensor typed_position{};
   /// [tokens, width], floating-point: a vector for each row, for the input of a stack that is not tokens. Empty: there
   /// are none.
   Tensor features{};
@@ -115,7 +118,8 @@ struct TokenSequence {
   std::int32_t sample = 0;
   std::vector<std::int32_t> input;
   std::vector<std::int32_t> output;  ///< one for each row; below 0: the row predicts nothing
-  std::int32_t prefix = 0;           ///< tokens at the start that all tokens see under a prefix mask
+  /// Tokens at the start that all tokens see under a prefix mask, or in a source those of the first of two texts.
+  std::int32_t prefix = 0;
 };
 
 /// One side's sequences on the host: their samples and lengths, the ids of all their tokens in order, the tokens that

@@ -90,12 +90,17 @@ Family const& family_named(std::string const& model_type);
 /// A member of an object: "a.b" is b in the object a. Null if it is missing or null.
 boost::json::value const* find_key(boost::json::object const& config, std::string_view path);
 
-/// Our keys for a model of the family, "section.key=value". Throws ConfigError for a key of config.json that stands in
-/// the way: with its value, and the values that would do.
+/// Our keys for a model of the family, "section.key=value". Texts have at most 8,192 tokens where positions follow from
+/// no table. Throws ConfigError for a key of config.json that stands in the way: with its value, and the values that
+/// would do.
 std::vector<std::string> settings_of(Family const& family, boost::json::object const& config);
 /// The config.json of our model, without its vocabulary's keys. Throws ConfigError for a key of ours whose value the
 /// family cannot have.
 boost::json::object config_json(Family const& family, Config const& config);
+
+/// Gives the config.json `made` of an import's model the length of texts back that `theirs` had, if settings_of lowered
+/// it.
+void restore_length(Family const& family, boost::json::object const& theirs, boost::json::object& made);
 
 /// The origin of a parameter's numbers.
 struct TensorOrigin {

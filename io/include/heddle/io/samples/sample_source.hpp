@@ -26,6 +26,9 @@ struct SampleTotals {
   double share_left_out() const { return static_cast<double>(left_out) / static_cast<double>(left_out + usable); }
 };
 
+/// Adds samples of one length.
+void add_sample(SampleTotals& totals, std::int64_t length, std::int64_t samples, std::int64_t max_length);
+
 /// Samples for batches: sentence pairs, or sequences of text. An epoch's samples are divided into windows; a sample has
 /// an index that is unique in its epoch. Windows, costs and content are pure functions of the seed, the epoch and the
 /// index, so that every rank, and a run that is resumed, sees the same. Costs of the current window are cheap. Must not

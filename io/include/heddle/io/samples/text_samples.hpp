@@ -42,10 +42,12 @@ class MemoryLines final : public TextLines {
   std::vector<std::vector<std::int32_t>> lines_;
 };
 
-/// The task that makes samples of lines, and their vocabulary's end token.
+/// The task that makes samples of lines, and special ids of their vocabulary.
 struct TextRule {
   std::unique_ptr<TextTask const> task;
   std::int32_t end = 0;
+  std::int32_t begin = 0;             ///< of two texts
+  bool two_ends = false;              ///< between two texts
   std::int64_t max_length = 0;        ///< maximum length of a sequence, in tokens
   std::optional<std::uint64_t> seed;  ///< seed of the lines' order; none: the text's order
 };
@@ -57,8 +59,19 @@ struct TextRule {
 /// are several windows, `usable` of the totals is only 1, and `longest` an upper bound.
 std::unique_ptr<SampleSource> text_samples(std::unique_ptr<TextLines> lines, TextRule rule);
 
-/// The samples that a configuration's task makes of lines of a vocabulary; null if it makes none of text. `name` is the
-/// text's, for messages. Throws ConfigError as Task::text does.
+/// PairForm::joined: line n of both is one sample, begin token, line, end token, line, end token, of which the task
+/// predicts tokens. In training the order of the samples is random, as that of pairs is.
+std::unique_ptr<SampleSource> joined_samples(std::unique_ptr<TextLines> first, std::unique_ptr<TextLines> second,
+                                             TextRule rule);
+
+/// The rule of a configuration's task for lines of a vocabulary; without a task if it makes no samples of text. Two
+/// texts have two end tokens between them where the model has no types for their tokens (Liu et al. 2019). `name` is
+/// the text's, for messages. Throws ConfigError as Task::text does.
+TextRule text_rule(Config const& config, Task const& task, Tokenizer const& tokenizer, SampleUse const& use,
+                   std::string const& name);
+
+/// The samples that a configuration's task makes of lines of a vocabulary; null if it makes none of text. Otherwise as
+/// text_rule.
 std::unique_ptr<SampleSource> text_samples(Config const& config, Task const& task, std::unique_ptr<TextLines> lines,
                                            Tokenizer const& tokenizer, SampleUse const& use, std::string const& name);
 
