@@ -229,6 +229,7 @@ void TrainedModel::build(Registration const& registration, TrainedModelOptions c
     options.add_kernels(registries_.kernels, config_.kernels);
   }
   registries_.kernels.require_known(config_.kernels);
+  config_.model.frozen.rounded = false;  // values that were rounded are read as float32, of which kernels keep copies
   require(describe_model(config_.model, registries_.layers));
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
   model_ = std::make_unique<Model>(LayerSpec{.name = "",

@@ -18,14 +18,16 @@ namespace {
 /// Gives the parameters of a second model the values of the first one, in the same memory. Kernels know a parameter by
 /// its id, so that a packed copy serves both models.
 void share_values(ParameterSet& parameters, ParameterSet const& owner) {
-  parameters.arrange();
-  parameters.bind(owner.values(), Tensor());
   auto original = owner.all().begin();
   for (Parameter& parameter : parameters.all()) {
+    parameter.rule = original->rule;  // frozen parameters have other places
+    parameter.updated_whole = original->updated_whole;
     parameter.id = original->id;
     parameter.version = original->version;
     ++original;
   }
+  parameters.arrange();
+  parameters.bind(owner.values(), Tensor(), owner.rounded());
 }
 
 /// Whether the system grants the arena's block.

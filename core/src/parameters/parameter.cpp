@@ -106,9 +106,11 @@ std::int64_t ParameterBlock::size() const {
                          [](std::int64_t sum, Parameter const* member) { return sum + member->local_shape.size(); });
 }
 
-std::uint64_t ParameterBlock::version() const {
-  return std::accumulate(members.begin(), members.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
+WeightVersion ParameterBlock::weight_version() const {
+  WeightVersion all = members.front()->weight_version();
+  all.version = std::accumulate(members.begin(), members.end(), std::uint64_t{0},
+                                [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
+  return all;
 }
 
 Parameter& ParameterSet::declare(ParameterSpec spec) {
@@ -146,12 +148,14 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
 
 ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   ParameterBlock block;
+  bool const rounded = specs.front().rounded;
   for (ParameterSpec& spec : specs) {
     int const axis = spec.shard.axis;
     bool const uneven = axis >= 0 && spec.shape[axis] % mesh_.size(spec.shard.mesh_axis) != 0;
-    if (specs.size() > 1 && (uneven || !spec.stages.empty())) {
-      throw Error(
-          fmt::format("parameter {}: a member of a block has the same size on every rank, and one stage", spec.name));
+    if (specs.size() > 1 && (uneven || !spec.stages.empty() || spec.rounded != rounded)) {
+      throw Error(fmt::format(
+          "parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",
+          spec.name));
     }
     Parameter& parameter = declare(std::move(spec));
     parameter.follows = !block.members.empty();
@@ -175,14 +179,21 @@ void ParameterSet::arrange() {
   for (Parameter& parameter : parameters_) {
     parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
   }
-  auto const is_frozen = [](Group const& group) {
-    return std::ranges::all_of(group, [](Parameter const* each) { return each->rule.frozen; });
+  auto const is_rounded = [](Group const& group) { return group.front()->spec.rounded; };
+  auto const is_frozen = [&](Group const& group) {
+    return is_rounded(group) || std::ranges::all_of(group, [](Parameter const* each) { return each->rule.frozen; });
   };
   auto const frozen = std::ranges::stable_partition(groups, std::not_fn(is_frozen));
+  auto const rounded = std::ranges::stable_partition(frozen, std::not_fn(is_rounded));
+  auto const place_all = [this](auto begin, auto end) {
+    std::for_each(begin, end, [this](Group const& group) { place(group); });
+  };
   size_ = 0;
-  std::for_each(groups.begin(), frozen.begin(), [this](Group const& group) { place(group); });
+  place_all(groups.begin(), frozen.begin());
   size_ = gradient_size_ = rounded_up(size_, divisible());
-  std::ranges::for_each(frozen, [this](Group const& group) { place(group); });
+  place_all(frozen.begin(), rounded.begin());
+  value_size_ = size_;
+  place_all(rounded.begin(), rounded.end());
 }
 
 std::int64_t ParameterSet::divisible() const {
@@ -207,18 +218,30 @@ void ParameterSet::place(Group const& group) {
 
 void ParameterSet::allocate(DType dtype) {
   arrange();
-  bind(Tensor::allocate(dtype, {size_}), Tensor::allocate(dtype, {gradient_size_}));
+  std::int64_t const rounded = size_ - value_size_;
+  bind(Tensor::allocate(dtype, {value_size_}), Tensor::allocate(dtype, {gradient_size_}),
+       rounded > 0 ? Tensor::allocate(DType::bfloat16, {rounded}) : Tensor());
 }
 
-void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
+Tensor ParameterSet::values_in(IndexRange const& places) const {
+  bool const rounded = places.begin >= value_size_ && value_size_ < size_;
+  return rounded ? rounded_.rows(places.begin - value_size_, places.count())
+                 : values_.rows(places.begin, places.count());
+}
+
+void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor const& rounded) {
   values_ = values;
   gradients_ = gradients;
+  rounded_ = rounded;
+  auto const elements = [this](IndexRange const& place, std::int64_t count) {
+    return values_in({place.begin, place.begin + count});
+  };
   for (Parameter& parameter : parameters_) {
     Shape const& shape = parameter.local_shape;
-    parameter.value = values_.rows(parameter.place.begin, shape.size()).reshaped(shape);
+    parameter.value = elements(parameter.place, shape.size()).reshaped(shape);
   }
   for (ParameterBlock& block : blocks_) {
-    block.value = values_.rows(block.members.front()->place.begin, block.size());
+    block.value = elements(block.members.front()->place, block.size());
   }
   bind_gradients();
 }
@@ -246,8 +269,8 @@ void ParameterSet::bind_gradients() {
 
 void ParameterSet::initialize(std::uint64_t seed) {
   for (Parameter const& parameter : parameters_) {
-    kernels::FloatingTypes::with_real(parameter.value.dtype(),
-                                      [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
+    kernels::with_floating(parameter.value.dtype(),
+                           [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
   }
   bump_versions();
 }

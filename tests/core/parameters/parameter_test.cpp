@@ -137,9 +137,9 @@ TEST(ParameterSetTest, MembersOfABlockStandSideBySideAndStartAsOneMatrix) {
       auto const begin = whole.begin() + (first_row + rank * rows / 2) * 5;
       EXPECT_EQ(to_host<float>(parameters.find(name)->value), std::vector<float>(begin, begin + rows / 2 * 5)) << name;
     }
-    std::uint64_t const version = block.version();
+    std::uint64_t const version = block.weight_version().version;
     ++parameters.find("k")->version;
-    EXPECT_GT(block.version(), version);
+    EXPECT_GT(block.weight_version().version, version);
   }
   ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
   EXPECT_THROW(parameters.declare_block({part("q", 6, 0), part("k", 3, 6)}), Error) << "ranks hold 2 and 1 rows";
