@@ -36,6 +36,37 @@ for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=tru
   grep -q "resuming after step 5" log || fail "it did not resume from $layout"
 done
 
+# Frozen weights that are kept in bfloat16 are stored as such, or read rounded from the base: the same run, which
+# resumes from any layout with the same bits, and the same model.
+rounded=(--set train.frozen_precision=bfloat16 --set run.directory)
+ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded"
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-alone"
+h5diff "$(state first 10)/tensors-00000.h5" "$(state rounded 10)/tensors-00000.h5" > difference && fail "nothing was rounded"
+[ "$(stat -c %s "$(state rounded 10)/tensors-00000.h5")" -lt "$(stat -c %s "$(state whole 10)/tensors-00000.h5")" ] ||
+  fail "the checkpoint with rounded weights is not smaller"
+for parameter in $(awk '{ print $1 }' names); do
+  h5diff "$(state rounded-alone 10)/tensors-00000.h5" "$(state rounded 10)/tensors-00000.h5" "/parameters/$parameter" \
+    > difference || fail "$parameter depends on what is saved"
+done
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-again" --set train.steps=5
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-again"
+same rounded-alone rounded-again 10
+for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=true; do
+  ends 0 "$HEDDLE_MPIRUN" -n 2 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded-$layout" --set "$layout" --set train.steps=5
+  ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded-$layout"
+  grep -q "resuming after step 5" log || fail "it did not resume from $layout"
+  for parameter in $(h5ls "$(state first 10)/tensors-00000.h5/parameters" | awk '{ print $1 }'); do
+    h5diff "$(state rounded 10)/tensors-00000.h5" "$(state "rounded-$layout" 10)/tensors-00000.h5" \
+      "/parameters/$parameter/value" > difference || fail "$layout changed $parameter"
+  done
+done
+ends 78 "${train[@]}" "${alone[@]}" --set run.directory=rounded-alone --set train.steps=11
+grep -q "train.frozen_precision" log || fail "the precision that a run keeps is not named"
+head -n 5 text/test.en > five
+ends 0 "$HEDDLE" translate --checkpoint rounded --input five --output expected
+ends 0 "$HEDDLE" translate --checkpoint rounded-alone --input five --output found
+cmp expected found || fail "the model with rounded weights depends on what is saved"
+
 # Only its own base will do, wherever that is.
 head -n 5 text/test.en > five
 ends 0 "$HEDDLE" translate --checkpoint tuned --input five --output expected

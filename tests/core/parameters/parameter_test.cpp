@@ -244,6 +244,42 @@ TEST(ParameterSetTest, FrozenParametersLieBehindTheOthersAndHaveNoGradient) {
   EXPECT_EQ(still.value.size(), 10);
 }
 
+TEST(ParameterSetTest, RoundedValuesAreBehindAllOthersInABufferOfTheirOwn) {
+  ParameterSet parameters{Mesh()};
+  ParameterSet exact{Mesh()};
+  auto const rounded = [](std::string name, int axis) {
+    ParameterSpec spec = sharded(std::move(name), {2, 5}, axis);
+    spec.rounded = true;
+    return spec;
+  };
+  Parameter const& first = parameters.declare(rounded("first", -1));
+  Parameter const& trained = parameters.declare(sharded("trained", {5}, -1));
+  ParameterBlock const& block = parameters.declare_block({rounded("q", 0), rounded("k", 0)});
+  Parameter const& original = exact.declare(sharded("first", {2, 5}, -1));
+  EXPECT_THROW(parameters.declare_block({rounded("v", 0), sharded("w", {2, 5}, 0)}), Error) << "two dtypes";
+  for (ParameterSet* const set : {&parameters, &exact}) {
+    set->allocate(DType::float32);
+    set->initialize(seed);
+  }
+  EXPECT_EQ(parameters.values().size(), 16);
+  EXPECT_EQ(parameters.gradients().size(), 16);
+  EXPECT_GE(parameters.rounded().size(), 16 + 20);
+  EXPECT_TRUE(exact.rounded().empty());
+  EXPECT_EQ(trained.value.dtype(), DType::float32);
+  EXPECT_TRUE(first.gradient.empty());
+  EXPECT_TRUE(block.gradient.empty());
+  EXPECT_EQ(first.weight_version().id, 0U) << "kernels keep no copies";
+  EXPECT_NE(trained.weight_version().id, 0U);
+  EXPECT_EQ(block.value.size(), 20);
+  EXPECT_EQ(block.value.raw(), parameters.find("q")->value.raw());
+  EXPECT_EQ(parameters.values_in(first.place).raw(), first.value.raw());
+  auto const halves = to_host<BFloat16>(first.value);
+  auto const numbers = to_host<float>(original.value);
+  for (std::size_t element = 0; element < numbers.size(); ++element) {
+    EXPECT_EQ(halves[element].bits, BFloat16(numbers[element]).bits);
+  }
+}
+
 TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
   ParameterSet parameters{Mesh()};
   Parameter const& alone = parameters.declare(sharded("alone", {3, 5}, -1));
