@@ -88,6 +88,34 @@ ends 78 "${train[@]}" --set run.directory=bad "${adapted[@]}" --set 'adapter.tar
 grep -q 'the pattern "\*.gate", which matches no projection' log || fail "a target without projections is not named"
 ends 78 "${train[@]}" --set run.directory=whole "${adapted[@]}" --set train.initialize_from=moved --set adapter.rank=3
 
+# Lines choose between several runs of adapters on one base: each gets what its adapters alone give.
+ends 0 "${train[@]}" --set run.directory=second "${alone[@]}" --set adapter.rank=2 --set train.initialize_from=moved --set train.seed=7
+head -n 12 text/test.en > twelve
+names=(tuned "" second)
+for name in "${names[@]}"; do
+  ends 0 "$HEDDLE" translate --checkpoint moved ${name:+--adapter "$name"} --n-best 2 --input twelve --output "alone.$name"
+done
+cmp -s alone.tuned alone.second && fail "both adapters are one model"
+paste <(for ((line = 0; line < 12; ++line)); do echo "${names[$((line / 2 % 3))]}"; done) twelve > chosen
+several=(--checkpoint moved --adapter tuned=tuned --adapter second=./second)
+ends 0 "$HEDDLE" translate "${several[@]}" --adapter-column --n-best 2 --input chosen --output found
+for ((line = 0; line < 12; ++line)); do
+  grep "^$line |||" "alone.${names[$((line / 2 % 3))]}"
+done > expected
+cmp expected found || fail "a line has not what its adapters alone give"
+ends 0 "$HEDDLE" translate --checkpoint moved --adapter x=second --input twelve --output found
+ends 64 "$HEDDLE" translate "${several[@]}" --input chosen --output found
+ends 64 "$HEDDLE" translate --checkpoint moved --adapter second --adapter-column --input chosen --output found
+ends 64 "$HEDDLE" translate --checkpoint moved --adapter second --adapter tuned --input chosen --output found
+ends 65 "$HEDDLE" translate "${several[@]}" --adapter-column --input twelve --output found
+grep -q "line 1 has no tab" log || fail "a line without a column is not named"
+printf 'third\tA line.\n' > third
+ends 65 "$HEDDLE" translate "${several[@]}" --adapter-column --input third --output found
+grep -q 'line 1: there are no adapters "third"' log || fail "adapters that there are not are not named"
+ends 0 "${train[@]}" --set run.directory=moved --set train.steps=11
+ends 65 "$HEDDLE" translate "${several[@]}" --which last --adapter-column --input chosen --output found
+grep -q "were trained with another checkpoint" log || fail "another checkpoint of the base is not named"
+
 # A model of transformers gets adapters on two ranks: they go out alone and come back, and are merged.
 ends 0 "$HEDDLE" import "$golden/marian" --out marian
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \

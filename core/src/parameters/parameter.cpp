@@ -164,10 +164,49 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   return blocks_.emplace_back(std::move(block));
 }
 
+void ParameterSet::share_values(ParameterSet const& owner, std::function<bool(std::string const& name)> const& chosen) {
+  auto const original_of = [&](Parameter const& parameter) -> Parameter const* {
+    Parameter const* const found = parameter.shared ? nullptr : owner.find(parameter.spec.name);
+    bool const alike = found != nullptr && found->local_shape == parameter.local_shape &&
+                       found->spec.rounded == parameter.spec.rounded;
+    return alike && chosen(parameter.spec.name) ? found : nullptr;
+  };
+  std::vector<Parameter const*> originals;
+  std::ranges::transform(parameters_, std::back_inserter(originals), original_of);
+  auto const place_of = [this](Parameter const* parameter) {
+    return static_cast<std::size_t>(std::ranges::find(parameters_, parameter, [](auto& each) { return &each; }) -
+                                    parameters_.begin());
+  };
+  for (ParameterBlock& block : blocks_) {
+    auto const original = std::ranges::find_if(owner.blocks_, [&](ParameterBlock const& other) {
+      return std::ranges::equal(block.members, other.members,
+                                [&](Parameter const* mine, Parameter const* other_member) {
+                                  return originals[place_of(mine)] == other_member;
+                                });
+    });
+    if (original != owner.blocks_.end()) {
+      block.value = original->value;
+      continue;
+    }
+    for (Parameter const* const member : block.members) {
+      originals[place_of(member)] = nullptr;
+    }
+  }
+  for (std::size_t index = 0; index < originals.size(); ++index) {
+    if (Parameter const* const original = originals[index]) {
+      Parameter& parameter = parameters_[index];
+      parameter.shared = true;
+      parameter.value = original->value;
+      parameter.id = original->id;
+      parameter.version = original->version;
+    }
+  }
+}
+
 std::vector<Parameter const*> ParameterSet::trained() const {
   std::vector<Parameter const*> trained;
   for (Parameter const& parameter : parameters_) {
-    if (parameter.place.end <= gradient_size_) {
+    if (!parameter.shared && parameter.place.end <= gradient_size_) {
       trained.push_back(&parameter);
     }
   }
@@ -177,7 +216,9 @@ std::vector<Parameter const*> ParameterSet::trained() const {
 void ParameterSet::arrange() {
   std::vector<Group> groups;
   for (Parameter& parameter : parameters_) {
-    parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
+    if (!parameter.shared) {
+      parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
+    }
   }
   auto const is_rounded = [](Group const& group) { return group.front()->spec.rounded; };
   auto const is_frozen = [&](Group const& group) {
@@ -238,28 +279,34 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor co
   };
   for (Parameter& parameter : parameters_) {
     Shape const& shape = parameter.local_shape;
-    parameter.value = elements(parameter.place, shape.size()).reshaped(shape);
+    if (!parameter.shared) {
+      parameter.value = elements(parameter.place, shape.size()).reshaped(shape);
+    }
   }
   for (ParameterBlock& block : blocks_) {
-    block.value = elements(block.members.front()->place, block.size());
+    if (!block.members.front()->shared) {
+      block.value = elements(block.members.front()->place, block.size());
+    }
   }
   bind_gradients();
 }
 
 void ParameterSet::bind_gradients() {
   auto const gradient = [&](std::int64_t begin, std::int64_t count) {
-    bool const has_place = !gradients_.empty() && begin + count <= gradient_size_;
+    bool const has_place = !gradients_.empty() && count > 0 && begin + count <= gradient_size_;
     return has_place ? gradients_.rows(begin, count) : Tensor();
   };
   auto const bind_parameter = [&](Parameter& parameter, bool frozen) {
-    Tensor const flat = frozen ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
+    Tensor const flat =
+        frozen || parameter.shared ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
     parameter.gradient = flat.empty() ? flat : flat.reshaped(parameter.local_shape);
   };
   for (Parameter& parameter : parameters_) {
     bind_parameter(parameter, parameter.waits);
   }
   for (ParameterBlock& block : blocks_) {
-    bool const waits = std::ranges::all_of(block.members, [](Parameter const* each) { return each->frozen(); });
+    bool const waits =
+        std::ranges::all_of(block.members, [](Parameter const* each) { return each->shared || each->frozen(); });
     for (Parameter* const member : block.members) {
       bind_parameter(*member, waits);
     }
@@ -285,7 +332,7 @@ Parameter const* ParameterSet::find(std::string const& name) const {
 
 void ParameterSet::bump_versions() {
   for (Parameter& parameter : parameters_) {
-    ++parameter.version;
+    parameter.version += parameter.shared ? 0 : 1;
   }
 }
 

@@ -294,6 +294,39 @@ TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
   EXPECT_EQ(block.value.size(), 20);
 }
 
+TEST(ParameterSetTest, TakesValuesOfAnotherSetWhereTheyAre) {
+  auto const declare = [](ParameterSet& parameters, std::int64_t rows) {
+    parameters.declare(sharded("alone", {3, 5}, -1));
+    parameters.declare(sharded("other", {rows, 5}, -1));
+    parameters.declare_block({sharded("q", {2, 5}, 0), sharded("k", {2, 5}, 0)});
+    return &parameters.declare_block({sharded("up", {2, 5}, 0), sharded("gate", {2, 5}, 0)});
+  };
+  ParameterSet owner{Mesh()};
+  ParameterSet set{Mesh()};
+  ParameterBlock const& half = *declare(owner, 4);
+  ParameterBlock const& own_half = *declare(set, 3);
+  owner.allocate(DType::float32);
+  owner.initialize(seed);
+  set.share_values(owner, [](std::string const& name) { return name != "gate"; });
+  set.share_values(owner, [](std::string const& name) { return name == "alone"; });
+  set.allocate(DType::float32);
+  set.initialize(seed + 1);
+  for (char const* const name : {"alone", "q", "k"}) {
+    Parameter const& parameter = *set.find(name);
+    EXPECT_TRUE(parameter.shared) << name;
+    EXPECT_EQ(parameter.value.raw(), owner.find(name)->value.raw()) << name;
+    EXPECT_EQ(parameter.weight_version().id, owner.find(name)->weight_version().id) << name;
+    EXPECT_EQ(parameter.weight_version().version, owner.find(name)->weight_version().version) << name;
+    EXPECT_TRUE(parameter.gradient.empty()) << name;
+  }
+  EXPECT_FALSE(set.find("other")->shared) << "another shape";
+  EXPECT_FALSE(set.find("up")->shared) << "a part of a block";
+  EXPECT_NE(own_half.value.raw(), half.value.raw());
+  EXPECT_EQ(set.size(), 16 + 32) << "other, and up with gate";
+  EXPECT_EQ(set.trained().size(), 3U);
+  EXPECT_NE(set.find("other")->weight_version().id, owner.find("other")->weight_version().id);
+}
+
 TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
   ParameterSet first = make_parameters(Mesh());
   ParameterSet const second = make_parameters(Mesh());

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/operations/kernel.hpp>
@@ -63,6 +64,7 @@ struct Parameter {
   UpdateRule rule;                      ///< by its group; see assign_rules
   bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<StateTensor> state = {};  ///< the tensors that its rule keeps for it; none if it is frozen
+  bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
   bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
   std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
@@ -112,6 +114,10 @@ class ParameterSet {
   Parameter& reserve(ParameterSpec spec);
   /// Adds a use: another layer adds to the parameter's gradient, once in a backward pass.
   void add_use(Parameter const& parameter) { uses_.push_back(&parameter); }
+  /// Takes the values of another set's parameters with the same names, of which `chosen` is true, where they are, and
+  /// with their ids, so that a packed copy serves both sets: they have no place and no gradient here. A block is taken
+  /// whole or not at all, and nothing twice. Called before `arrange`; the owner's values do not change afterwards.
+  void share_values(ParameterSet const& owner, std::function<bool(std::string const& name)> const& chosen);
   /// Computes every parameter's place and the set's size, without allocating memory.
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
