@@ -307,19 +307,15 @@ void TrainedModel::build(ModelRequirement const& require) {
                                    registries_->layers, sizes);
 }
 
-void TrainedModel::load(AveragedModel const& model, TrainedModel const* base) {
-  Checkpoint const& first = model.first();
-  check_parameters(first, parameters_);
-  CheckpointBase const& of_base = first.contents().base;
-  bool const alone = base == nullptr;
-  digest_ = alone ? manifest_digest(first.directory()) : of_base.digest;
+void TrainedModel::share_values(AveragedModel const& model, TrainedModel const* base) {
+  CheckpointBase const& of_base = model.first().contents().base;
+  digest_ = base == nullptr ? manifest_digest(model.first().directory()) : of_base.digest;
   for (Parameter const& parameter : parameters_.all()) {
     std::string const& name = parameter.spec.name;
-    auto const there = of_base.names.find(name);
-    if (alone) {
+    if (base == nullptr) {
       origins_[name] = {digest_, name};
-    } else if (there != of_base.names.end()) {
-      origins_[name] = {digest_, there->second, of_base.rounded.contains(name)};
+    } else if (model.in_base(name)) {
+      origins_[name] = {digest_, of_base.names.at(name), of_base.rounded.contains(name)};
     }
   }
   auto const share = [&](TrainedModel const& other) {
@@ -329,10 +325,15 @@ void TrainedModel::load(AveragedModel const& model, TrainedModel const* base) {
       return mine != origins_.end() && its != other.origins_.end() && mine->second == its->second;
     });
   };
-  if (!alone) {
+  if (base != nullptr) {
     share(*base);
     std::ranges::for_each(base->adapted_, [&](auto const& each) { share(*each.second); });
   }
+}
+
+void TrainedModel::load(AveragedModel const& model, TrainedModel const* base) {
+  check_parameters(model.first(), parameters_);
+  share_values(model, base);
   parameters_.arrange();
   parameters_.bind(memory_for(parameters_), Tensor());  // inference needs no gradients
   std::vector<Tensor> on_host;

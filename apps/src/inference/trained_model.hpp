@@ -85,6 +85,8 @@ class TrainedModel {
   TrainedModel& with_adapter(std::string const& name);
   /// The names of options.adapters, ascending.
   std::vector<std::string> adapters() const;
+  /// The memory of its parameters, in bytes; with adapters only of what others do not have.
+  std::int64_t value_bytes() const { return parameters_.values().bytes(); }
 
   /// OpenedCheckpoints::skipped.
   std::vector<std::string> const& skipped() const { return skipped_; }
@@ -100,7 +102,7 @@ class TrainedModel {
   std::vector<float> logits(Pack const& pack);
 
  private:
-  /// The number of a parameter's origin: equal ones have equal values.
+  /// The checkpoint that a parameter's values are read from: equal ones have equal values.
   struct Origin {
     std::string checkpoint;  ///< the digest of its manifest
     std::string name;
@@ -116,6 +118,8 @@ class TrainedModel {
   void build(ModelRequirement const& require);
   void register_all(Checkpoint const& checkpoint, TrainedModelOptions const& options);
   void load(AveragedModel const& model, TrainedModel const* base);
+  /// Takes the values that the base has, or adapters on it, from there.
+  void share_values(AveragedModel const& model, TrainedModel const* base);
   void open_others(TrainedModelOptions const& options, ModelRequirement const& require);
   void open_adapters(TrainedModelOptions const& options, ModelRequirement const& require);
   GenerationModel generation_model() const;

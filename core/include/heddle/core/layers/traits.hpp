@@ -57,9 +57,9 @@ struct LayerTraits {
   bool takes_positions = false;
   /// The sublayer is attention, which recompute = "attention" computes again in the backward pass.
   bool attends = false;
-  /// The cost of a forward pass on all ranks together, by the cost functions of the operations that it calls. Of what
-  /// has not the usual backward pass, twice as much, it is a third of both: see projection_cost. Not given: two
-  /// products with a parameter of [d_model, d_ff].
+  /// The cost of a forward pass on all ranks together, by the cost functions of the operations that it calls. A
+  /// backward pass counts as twice that; where it has less to do, as for frozen weights, the cost is a third of both
+  /// passes (projection_cost). Not given: two products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};
   /// The reason, with the key, why a layer with these keys and options does not support a use that its capabilities
   /// allow; null where it does. Not given: it supports every such use.
