@@ -9,6 +9,7 @@
 #include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <iterator>
+#include <map>
 #include <numbers>
 #include <numeric>
 
@@ -171,35 +172,31 @@ void ParameterSet::share_values(ParameterSet const& owner, std::function<bool(st
                        found->spec.rounded == parameter.spec.rounded;
     return alike && chosen(parameter.spec.name) ? found : nullptr;
   };
-  std::vector<Parameter const*> originals;
-  std::ranges::transform(parameters_, std::back_inserter(originals), original_of);
-  auto const place_of = [this](Parameter const* parameter) {
-    return static_cast<std::size_t>(std::ranges::find(parameters_, parameter, [](auto& each) { return &each; }) -
-                                    parameters_.begin());
+  std::map<Parameter*, Parameter const*> originals;
+  for (Parameter& parameter : parameters_) {
+    if (Parameter const* const original = original_of(parameter)) {
+      originals[&parameter] = original;
+    }
+  }
+  auto const is_of = [&](Parameter* mine, Parameter const* its) {
+    auto const found = originals.find(mine);
+    return found != originals.end() && found->second == its;
   };
   for (ParameterBlock& block : blocks_) {
     auto const original = std::ranges::find_if(owner.blocks_, [&](ParameterBlock const& other) {
-      return std::ranges::equal(block.members, other.members,
-                                [&](Parameter const* mine, Parameter const* other_member) {
-                                  return originals[place_of(mine)] == other_member;
-                                });
+      return std::ranges::equal(block.members, other.members, is_of);
     });
     if (original != owner.blocks_.end()) {
       block.value = original->value;
-      continue;
-    }
-    for (Parameter const* const member : block.members) {
-      originals[place_of(member)] = nullptr;
+    } else {
+      std::ranges::for_each(block.members, [&](Parameter* member) { originals.erase(member); });
     }
   }
-  for (std::size_t index = 0; index < originals.size(); ++index) {
-    if (Parameter const* const original = originals[index]) {
-      Parameter& parameter = parameters_[index];
-      parameter.shared = true;
-      parameter.value = original->value;
-      parameter.id = original->id;
-      parameter.version = original->version;
-    }
+  for (auto const& [parameter, original] : originals) {
+    parameter->shared = true;
+    parameter->value = original->value;
+    parameter->id = original->id;
+    parameter->version = original->version;
   }
 }
 
@@ -293,7 +290,7 @@ void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor co
 
 void ParameterSet::bind_gradients() {
   auto const gradient = [&](std::int64_t begin, std::int64_t count) {
-    bool const has_place = !gradients_.empty() && count > 0 && begin + count <= gradient_size_;
+    bool const has_place = !gradients_.empty() && begin + count <= gradient_size_;
     return has_place ? gradients_.rows(begin, count) : Tensor();
   };
   auto const bind_parameter = [&](Parameter& parameter, bool frozen) {
