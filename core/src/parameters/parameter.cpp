@@ -81,11 +81,13 @@ void for_each_element(Parameter const& parameter, Visitor const& visit) {
 
 template <class Element>
 void initialize_value(Parameter const& parameter, std::uint64_t seed) {
+  using Real = kernels::ArithmeticType<Element>;
   std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
   std::uint64_t const key = random_key(seed, parameter.spec.key());
   for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
     auto const index = static_cast<std::uint64_t>(parameter.spec.initializer_offset + global);
-    host[static_cast<std::size_t>(local)] = static_cast<Element>(initial_value(parameter.spec.initializer, key, index));
+    host[static_cast<std::size_t>(local)] =
+        static_cast<Element>(static_cast<Real>(initial_value(parameter.spec.initializer, key, index)));
   });
   copy_from_host(parameter.value, host.data());
 }
