@@ -18,11 +18,31 @@ namespace heddle {
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
+namespace {
+
+/// Those with a name before the path, "law=runs/law", and one without.
+void choose_adapters(TrainedModelOptions& options, std::vector<std::string> const& runs) {
+  for (std::string const& run : runs) {
+    std::size_t const end = run.find_first_of("=/");
+    bool const named = end != run.npos && end > 0 && run[end] == '=';
+    if (named ? !options.adapters.emplace(run.substr(0, end), run.substr(end + 1)).second : runs.size() > 1) {
+      throw UsageError(
+          fmt::format("--adapter {}: expected NAME=RUN with another name for each of several runs of adapters", run));
+    }
+    if (!named) {
+      options.adapter = run;
+    }
+  }
+}
+
+}  // namespace
+
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
   auto const choose = [&options](std::vector<std::string> const& places) {
     options.checkpoint = places.front();
     options.ensemble.assign(places.begin() + 1, places.end());
   };
+  auto const adapt = [&options](std::vector<std::string> const& runs) { choose_adapters(options, runs); };
   description.add_options()  //
       ("checkpoint", po::value<std::vector<std::string>>()->value_name("DIRECTORY")->composing()->notifier(choose),
        "a run's directory, its checkpoints directory, or one checkpoint's; several with one vocabulary are an "
@@ -34,8 +54,9 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
-      ("adapter", po::value(&options.adapter)->value_name("RUN"),
-       "use the adapters of this run on --checkpoint, which must be the base that they were trained with")  //
+      ("adapter", po::value<std::vector<std::string>>()->value_name("[NAME=]RUN")->composing()->notifier(adapt),
+       "use the adapters of this run on --checkpoint, which must be the base that they were trained with; several with "
+       "names, where lines choose one (--adapter-column)")  //
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
@@ -52,7 +73,19 @@ void add_plugin_options(OptionsDescription& description, TrainedModelOptions& op
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
-std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require) {
+std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require, bool by_line) {
+  if (by_line && options.adapters.empty()) {
+    throw UsageError("--adapter-column: no --adapter NAME=RUN names adapters");
+  }
+  if (!by_line && options.adapters.size() > 1) {
+    throw UsageError(
+        "--adapter: of several runs, each line names the one that it takes, with `heddle translate` or `generate` "
+        "--adapter-column; give that, or one run");
+  }
+  if (!by_line && !options.adapters.empty()) {
+    options.adapter = options.adapters.begin()->second;
+    options.adapters.clear();
+  }
   auto model = TrainedModel::open(options, require);
   std::ranges::for_each(model->skipped(), report_on_stderr);
   return model;
@@ -124,18 +157,34 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
   description.add_options()  //
       ("input", po::value(&options.text.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
+      ("adapter-column", po::bool_switch(&options.text.adapter_column),
+       "each line is NAME<TAB>TEXT, with the name of an --adapter, or no name for the model without adapters")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
   add_text_options(description, options.text, done);
 }
 
 void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
                    LineConversion const& conversion, MessageParts const& parts) {
-  LineQueue queue(model.generation(options), text.window());
+  std::vector<std::string> names{""};
+  if (text.has_adapters()) {
+    std::ranges::copy(model.adapters(), std::back_inserter(names));
+  }
+  std::vector<std::unique_ptr<Generation>> generations;
+  for (std::string const& name : names) {
+    generations.push_back(model.with_adapter(name).generation(options));
+  }
+  LineQueue queue(std::move(generations), text.window());
   SourceLine line;
   bool more = true;
   while (more || !queue.empty()) {
     while (more && queue.has_room() && (more = text.next(line))) {
-      EncodedLine encoded = conversion.encode(model, line);
+      auto const name = std::ranges::find(names, line.adapter);
+      if (name == names.end()) {
+        throw DataError(fmt::format("line {}: there are no adapters \"{}\"; --adapter names {}", line.number,
+                                    line.adapter, fmt::join(model.adapters(), ", ")));
+      }
+      EncodedLine encoded = conversion.encode(model.with_adapter(line.adapter), line);
+      encoded.generation = static_cast<std::size_t>(name - names.begin());
       if (encoded.cut_from > 0) {
         report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
                                      readable_count(encoded.cut_from), parts.kept,
@@ -155,7 +204,7 @@ void convert_text(TextCommandOptions const& options, MessageParts const& parts, 
   }
   require_valid(options.generation);
   LineSource text(options.text);
-  auto const model = open_model(options.model, require);
+  auto const model = open_model(options.model, require, options.text.adapter_column);
   warn(no_translations(*model));
   if (model->config().model.is_encoder_decoder()) {
     model->choose_languages(options.languages);
@@ -181,6 +230,7 @@ LineSource::LineSource(TextOptions const& options, std::string const& reference)
     }
   }
   window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : default_window);
+  adapter_column_ = options.adapter_column;
 }
 
 bool LineSource::next(SourceLine& line) {
@@ -193,6 +243,15 @@ bool LineSource::next(SourceLine& line) {
     if (line.number == 0) {
       throw DataError(fmt::format("{} is empty: expected at least one line", path()));
     }
+  }
+  if (found && adapter_column_) {
+    std::size_t const tab = line.text.find('\t');
+    if (tab == std::string::npos) {
+      throw DataError(
+          fmt::format("{}: line {} has no tab; expected NAME<TAB>TEXT (--adapter-column)", path(), line.number));
+    }
+    line.adapter = line.text.substr(0, tab);
+    line.text.erase(0, tab + 1);
   }
   return found;
 }

@@ -15,13 +15,15 @@
 
 namespace heddle {
 
-/// The options --checkpoint, --weight, --which, --average, --set, --plugin, --trust-plugins. TrainedModel::open throws
-/// UsageErrors for their values.
+/// The options --checkpoint, --weight, --which, --adapter, --average, --set, --plugin, --trust-plugins.
+/// TrainedModel::open throws UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
 /// Adds --plugin and --trust-plugins.
 void add_plugin_options(OptionsDescription& description, TrainedModelOptions& options);
-/// TrainedModel::open; standard error names the checkpoints that it skipped.
-std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require);
+/// TrainedModel::open; standard error names the checkpoints that it skipped. Unless `by_line`, where each line chooses
+/// adapters by their names, only one run's may be given, with a name or without. Throws UsageError for others.
+std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require,
+                                         bool by_line = false);
 
 /// The commands for a model of one stack, as the end of a message: "; `heddle evaluate --text` measures such a model";
 /// "" for others.
@@ -41,6 +43,7 @@ struct TextOptions {
   std::string input = {};                   ///< "": the standard input
   std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 on a terminal
   InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
+  bool adapter_column = false;  ///< a line is NAME<TAB>TEXT
 };
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
@@ -52,10 +55,12 @@ class LineSource {
   explicit LineSource(TextOptions const& options, std::string const& reference = "");
 
   /// Reads the next line; false at the end of the text. Throws DataError as LineReader::next does, and where the text
-  /// is empty or one text ends before the other.
+  /// is empty, one text ends before the other or a line has no column of adapters.
   bool next(SourceLine& line);
   /// The number of lines that may be read before the first of them is answered.
   std::size_t window() const { return static_cast<std::size_t>(window_); }
+  /// Whether lines name adapters.
+  bool has_adapters() const { return adapter_column_; }
 
   std::string path() const { return readers_.front().path().string(); }
   /// Warns of lines that were not UTF-8, once for each text that has them.
@@ -66,6 +71,7 @@ class LineSource {
 
   std::vector<LineReader> readers_;
   std::int64_t window_;
+  bool adapter_column_;
 };
 
 /// Throws DataError as LineSource does, before anything is computed; texts that cannot be read twice are skipped.

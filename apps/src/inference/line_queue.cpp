@@ -1,5 +1,6 @@
 #include "line_queue.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace heddle {
@@ -12,9 +13,14 @@ std::size_t bytes_of(SourceLine const& line) {
 
 }  // namespace
 
+bool LineQueue::has_room() const {
+  return lines_.size() < max_lines_ && bytes_ < max_bytes &&
+         std::ranges::all_of(generations_, [](auto const& generation) { return generation->has_room(); });
+}
+
 void LineQueue::add(SourceLine line, EncodedLine encoded) {
   if (encoded.tokens) {
-    generation_->add(line.number, *encoded.tokens, encoded.start);
+    generations_.at(encoded.generation)->add(line.number, *encoded.tokens, encoded.start);
   }
   bytes_ += bytes_of(line);
   bool const done = !encoded.tokens;
@@ -23,7 +29,7 @@ void LineQueue::add(SourceLine line, EncodedLine encoded) {
 
 std::vector<GeneratedLine> LineQueue::step() {
   if (!lines_.empty() && !first_is_done()) {
-    for (Generated& generated : generation_->step()) {
+    for (Generated& generated : generations_[lines_.front().generated.encoded.generation]->step()) {
       auto const index = static_cast<std::size_t>(generated.number - lines_.front().generated.line.number);
       lines_[index].generated.hypotheses = std::move(generated.hypotheses);
       lines_[index].done = true;

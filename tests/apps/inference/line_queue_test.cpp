@@ -26,8 +26,13 @@ class LineQueueTest : public testing::Test {
  protected:
   GenerationModel model() const { return {test_.model, test_ids, 16}; }
 
-  LineQueue queue(GenerationOptions const& options, std::size_t max_lines) {
-    return {std::make_unique<Generation>(test_.bench.execution(), test_.bench.arena(), model(), options), max_lines};
+  LineQueue queue(GenerationOptions const& options, std::size_t max_lines, std::size_t count = 1) {
+    std::vector<std::unique_ptr<Generation>> generations;
+    while (generations.size() < count) {
+      generations.push_back(
+          std::make_unique<Generation>(test_.bench.execution(), test_.bench.arena(), model(), options));
+    }
+    return {std::move(generations), max_lines};
   }
 
   /// Line n of a text that has empty lines and a few long ones.
@@ -50,17 +55,20 @@ TEST_F(LineQueueTest, ResultsComeInTheOrderOfTheLines) {
     sources.push_back(encoded(number).tokens.value_or(Tokens()));
   }
   auto const expected = generate(test_.bench.execution(), test_.bench.arena(), model(), sources, options);
-  for (auto const& [max_lines, batch_tokens] :
-       {std::pair{1, 4096}, std::pair{3, 4096}, std::pair{2000, 24}, std::pair{2000, 1}, std::pair{7, 12}}) {
-    SCOPED_TRACE(std::to_string(max_lines) + " lines, " + std::to_string(batch_tokens) + " tokens");
+  for (auto const& [max_lines, batch_tokens, generations] :
+       {std::tuple{1, 4096, 1}, {3, 4096, 1}, {2000, 24, 1}, {2000, 1, 1}, {7, 12, 1}, {2000, 24, 3}, {7, 4096, 2}}) {
+    SCOPED_TRACE(std::to_string(max_lines) + " lines, " + std::to_string(batch_tokens) + " tokens, " +
+                 std::to_string(generations) + " generations");
     options.batch_tokens = batch_tokens;
-    LineQueue queue = this->queue(options, static_cast<std::size_t>(max_lines));
+    LineQueue queue = this->queue(options, static_cast<std::size_t>(max_lines), static_cast<std::size_t>(generations));
     std::int64_t added = 0;
     std::int64_t answered = 0;
     while (added < lines || !queue.empty()) {
       while (added < lines && queue.has_room()) {
         ++added;
-        queue.add({"line", added}, encoded(added));
+        EncodedLine line = encoded(added);
+        line.generation = static_cast<std::size_t>(added / 4 % generations);
+        queue.add({"line", added}, std::move(line));
         EXPECT_LE(added - answered, max_lines);
       }
       for (GeneratedLine const& line : queue.step()) {
