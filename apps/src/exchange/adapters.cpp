@@ -29,9 +29,9 @@ namespace json = boost::json;
 
 constexpr char const* config_name = "adapter_config.json";
 constexpr char const* tensors_name = "adapter_model.safetensors";
-/// PEFT names a module as the base model does, behind this.
+/// PEFT's name of a module is this prefix followed by the base model's name.
 constexpr std::string_view peft_prefix = "base_model.model.";
-/// Their names of what adapter_suffixes name.
+/// PEFT's suffixes for the tensors that adapter_suffixes name.
 constexpr std::array<std::string_view, 2> peft_suffixes{".lora_A.weight", ".lora_B.weight"};
 constexpr std::string_view weight_suffix = ".weight";
 
@@ -111,7 +111,7 @@ class MergedTensors final : public ReadTensors {
   std::vector<float> a_, b_;  ///< of projection_
 };
 
-/// Their name of a projection's module. Throws ConfigError where their weight is not ours.
+/// PEFT's name of a projection's module. Throws ConfigError where the base model's weight is not the whole parameter.
 std::string module_of(ExchangedModel const& model, std::string const& projection) {
   auto const& [name, change, older] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
   auto const module = without(name, weight_suffix);
@@ -230,9 +230,9 @@ std::vector<std::string> patterns_of(std::set<std::string> const& adapted, std::
   return {patterns.begin(), patterns.end()};
 }
 
-/// Which tensor of PEFT's has which parameter of ours.
+/// Maps our parameter names to the tensor names of a PEFT adapter.
 struct PeftNames {
-  std::map<std::string, std::string> theirs;  ///< by our name
+  std::map<std::string, std::string> theirs;  ///< PEFT's name by ours
   std::vector<std::string> targets;
 };
 

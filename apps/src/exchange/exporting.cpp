@@ -119,8 +119,8 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   double const rounding = options.dtype == "float32" ? 1e-5 : options.dtype == "float16" ? 1e-2 : 1e-1;
   if (!(difference <= rounding * std::max(largest, 1.0))) {
     throw Error(
-        fmt::format("what was written gives other logits when it is read back: they differ by {:.3g}, the "
-                    "largest is {:.3g}",
+        fmt::format("verification failed: the exported model, read back, gives different logits (difference {:.3g}, "
+                    "largest logit {:.3g})",
                     difference, largest));
   }
   return difference;

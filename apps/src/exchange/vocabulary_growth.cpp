@@ -146,7 +146,7 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   for (auto const& [side, parts] : {std::pair(Side::source, &source), {Side::target, &target}}) {
     if (!parts->empty()) {
       for (std::string const& name : tables_of(config, registries, sizes, side)) {
-        // The two models of a joint vocabulary may cut texts in different ways.
+        // The two models of a joint vocabulary may tokenize differently.
         bool const of_target = name.starts_with("decoder.") || name.starts_with("output");
         tables[name] = joint && !of_target ? &source : parts;
       }

@@ -158,7 +158,7 @@ A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
 Heddle's pages `docs/kernels-and-plugins.md` and `docs/checking-kernels.md` say what each part must do.
 )";
 
-/// The texts that a plug-in's run learns from, as options of `heddle prepare`.
+/// The texts that a plug-in's run is trained on, as options of `heddle prepare`.
 std::string texts_for(std::string const& kind) {
   return kind == "task" ? "--text text/train.en --valid-text text/valid.en"
                         : "--source text/train.en --target text/train.de --valid-source text/valid.en \\\n"

@@ -222,7 +222,7 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
   keys.free("train", corpus.train, files, "the dataset, in one or several files");
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
-  keys.key("tag", corpus.tag, any(), "text in front of each source, such as \"<news>\"");
+  keys.key("tag", corpus.tag, any(), "text before each source, such as \"<news>\"");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {

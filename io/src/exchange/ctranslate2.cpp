@@ -222,7 +222,7 @@ void write_json(fs::path const& path, json::value const& value) {
   replace_file(path, json::serialize(value) + "\n");
 }
 
-/// Writes those of a model with two sides.
+/// Writes the vocabulary files of an encoder-decoder model.
 void write_vocabularies(Vocabulary const& vocabulary, fs::path const& directory) {
   if (vocabulary.joint()) {
     write_json(directory / "shared_vocabulary.json", pieces_of(vocabulary.target));

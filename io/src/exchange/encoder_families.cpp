@@ -40,7 +40,7 @@ Rules tensors_of_bert(std::string const& body) {
 }
 
 /// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), XLM-R (Conneau et al. 2020), each with the head that predicts
-/// masked tokens. RoBERTa's head always has GELU, and its positions begin behind the id of the padding.
+/// masked tokens. RoBERTa's head always has GELU, and its positions begin after the id of the padding.
 Family bert(std::string_view model_type, std::string_view architecture) {
   bool const roberta = model_type != "bert";
   Family family{

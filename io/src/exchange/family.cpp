@@ -82,7 +82,7 @@ std::optional<json::value> value_of(KeyRule const& rule, Family const& family, j
   return rule.absent.empty() ? std::nullopt : std::optional(json::parse(rule.absent));
 }
 
-/// Our value, as TOML text, of a value of theirs.
+/// Converts a value of config.json to ours, as TOML text.
 std::string translated(KeyRule const& rule, Family const& family, json::value const& value) {
   if (rule.values.empty()) {
     if (rule.surplus != 0 && value.is_int64() && value.get_int64() >= 0) {
@@ -212,8 +212,7 @@ std::optional<json::value> their_value(KeyRule const& rule, Family const& family
     return std::nullopt;
   }
   if (!rule.values.empty()) {
-    throw ConfigError(
-        fmt::format("{} = {}: models of the family {} do not have that", rule.ours, *ours, family.model_type));
+    throw ConfigError(fmt::format("{} = {}: not supported by the family {}", rule.ours, *ours, family.model_type));
   }
   return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
 }
@@ -334,7 +333,7 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
       settings.push_back(fmt::format("{}={}", rule.ours, ours));
       add_room(rule, *value, settings);
     } else if (before->second.second != ours) {
-      throw ConfigError(fmt::format("{}: {} = {} and {} = {}: both are {}, which has one value", family.source,
+      throw ConfigError(fmt::format("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
                                     split(before->second.first->theirs, '|').front(), before->second.second,
                                     split(rule.theirs, '|').front(), ours, rule.ours));
     }

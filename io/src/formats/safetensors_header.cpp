@@ -179,14 +179,14 @@ void check_cover(std::map<std::string, StoredTensor> const& tensors, std::int64_
   for (Extent const& extent : extents) {
     if (extent.begin != covered) {
       throw DataError(fmt::format("{}: tensor {} {} the bytes before it: it begins at {}, they end at {}", where,
-                                  json_quoted(*extent.name),
-                                  extent.begin < covered ? "overlaps" : "leaves a hole behind", extent.begin, covered));
+                                  json_quoted(*extent.name), extent.begin < covered ? "overlaps" : "leaves a gap after",
+                                  extent.begin, covered));
     }
     covered = extent.end;
   }
   if (covered != data_bytes) {
     throw DataError(
-        fmt::format("{}: has {} bytes behind its header where the tensors need {}", where, data_bytes, covered));
+        fmt::format("{}: has {} bytes after its header where the tensors need {}", where, data_bytes, covered));
   }
 }
 

@@ -115,14 +115,14 @@ void require_utf8(std::string_view text, std::string_view where) {
   }
 }
 
-/// Throws DataError unless `used` bytes of the text are one JSON value and nothing is behind it.
+/// Throws DataError unless `used` bytes of the text are one JSON value and nothing follows it.
 void require_whole(std::string_view text, std::size_t used, boost::json::error_code const& problem,
                    std::string_view where) {
   if (problem) {
     throw DataError(fmt::format("{}: is not JSON at byte {}: {}", where, used, problem.message()));
   }
   if (text.find_first_not_of(" \t\r\n", used) != std::string_view::npos) {
-    throw DataError(fmt::format("{}: goes on behind its JSON, at byte {}", where, used));
+    throw DataError(fmt::format("{}: trailing data after the JSON value, at byte {}", where, used));
   }
 }
 

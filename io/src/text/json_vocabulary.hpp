@@ -20,7 +20,7 @@ std::string json_string(boost::json::value const& value);
 /// Throws DataError for an option that a tokenizer does not have here.
 [[noreturn]] void refuse_option(std::string const& key, boost::json::value const& value);
 
-/// Tokens that are found in a text before it is cut into words: the leftmost, of those that start there the longest.
+/// Tokens that are found in a text before it is split into words: the leftmost, of those that start there the longest.
 class AddedTokens {
  public:
   /// Throws DataError for a text of more than 1024 bytes.

@@ -27,7 +27,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 
 /// A piece of SentencePiece that is always found as a whole. BPE never merges a user-defined symbol with its
 /// neighbours. Unigram models take such a symbol only where no other pieces have a better score (they are meant for
-/// symbols that no other piece contains): there the score is above that of any cut of a few words.
+/// symbols that no other piece contains): there its score is above the score of any other segmentation of a few words.
 SentencePiece whole_piece(std::string text, bool bpe) {
   constexpr float above_all = 100;
   return {std::move(text), bpe ? 0 : above_all, bpe ? Type::user_defined : Type::normal, {}};
@@ -40,7 +40,7 @@ std::string sentencepiece_with(Tokenizer const& vocabulary, std::vector<std::str
   for (std::string const& piece : pieces) {
     added.push_back(whole_piece(replaced(piece, " ", space_symbol), bpe));
   }
-  // Behind the last id there may be pieces that only cut: see end_of_ids_piece.
+  // After the last id there may be pieces that only affect the segmentation: see end_of_ids_piece.
   model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
   return model.serialize();
 }
@@ -118,7 +118,7 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     auto const [place, added] = known.emplace(text, vocabulary.size());
     if (piece.empty() || text == space_symbol || !added) {
       throw DataError(added || place->second == vocabulary.size()
-                          ? fmt::format("the new piece \"{}\" is empty or there twice", piece)
+                          ? fmt::format("the new piece \"{}\" is empty or given twice", piece)
                           : fmt::format("the vocabulary has the piece \"{}\" already: id {}", piece, place->second));
     }
   }
@@ -128,10 +128,10 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
     auto const found = grown.encode(replaced(pieces[index], space_symbol, " "));
     if (std::ranges::find(found, id) == found.end()) {
-      throw DataError(
-          fmt::format("no text would have the new piece \"{}\": the vocabulary cuts it into \"{}\" (it normalizes "
-                      "texts, or a shorter new piece is a part of it)",
-                      pieces[index], grown.decode(found)));
+      throw DataError(fmt::format(
+          "the new piece \"{}\" can never be produced: the vocabulary tokenizes it as \"{}\" (it normalizes "
+          "text, or a shorter new piece is part of it)",
+          pieces[index], grown.decode(found)));
     }
   }
   return grown;

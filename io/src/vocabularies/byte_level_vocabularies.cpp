@@ -80,7 +80,8 @@ std::int32_t first(std::initializer_list<std::optional<std::int32_t>> choices) {
   return found == choices.end() ? SpecialIds::absent : **found;
 }
 
-/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. Its files need not name them.
+/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. The files do not have to name these
+/// tokens.
 SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& tokens) {
   return {.begin = first({tokens.id("cls_token", tokenizer, "[CLS]")}),
           .end = first({tokens.id("sep_token", tokenizer, "[SEP]")}),

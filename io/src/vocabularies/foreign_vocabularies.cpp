@@ -19,7 +19,7 @@ using Type = SentencePiece::Type;
 /// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
   if (rows != 0 && (rows < size || rows > max_foreign_ids)) {
-    throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
+    throw DataError(fmt::format("the embedding table has {} rows, but the vocabulary has {} pieces", rows, size));
   }
   std::vector<std::string> texts;
   for (std::int64_t number = 0; size + number < rows; ++number) {

@@ -106,7 +106,7 @@ std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::stri
   return tokens;
 }
 
-/// The tokens of a tokenizer of fairseq behind the `pieces` of its model. Files of earlier versions of transformers (as
+/// The tokens of a tokenizer of fairseq after the `pieces` of its model. Files of earlier versions of transformers (as
 /// mBART-50 was published) have the languages without ids, in the order of the ids.
 FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t pieces) {
   FairseqTokens tokens;

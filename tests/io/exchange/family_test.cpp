@@ -209,7 +209,7 @@ TEST(Family, QueriesOfGemma2HaveTheUsualScale) {
 TEST(Family, StacksOfDifferentWidthAreRefused) {
   json::object const theirs{{"encoder", {{"hidden_size", 64}}}, {"decoder", {{"hidden_size", 32}}}};
   EXPECT_THAT(message_of<ConfigError>([&] { settings_of(family_named("t5gemma"), theirs); }),
-              HasSubstr("encoder.hidden_size = 64 and decoder.hidden_size = 32: both are model.d_model"));
+              HasSubstr("encoder.hidden_size = 64 and decoder.hidden_size = 32 disagree: both map to model.d_model"));
 }
 
 TEST(Family, ParametersHaveTheirTensors) {
@@ -317,7 +317,7 @@ TEST(ExchangedTensors, MustFitTheModel) {
   EXPECT_EQ(refusal({{"model.theirs", {{2, 3}, "float32"}}}), "");
   EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
   EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor model.theirs"));
-  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}), HasSubstr("the tensor extra"));
+  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}), HasSubstr("unexpected tensor extra"));
 }
 
 }  // namespace

@@ -104,11 +104,11 @@ TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
 
 TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("lines.h5"),
-              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] learns from sentence pairs, but "),
+              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] is trained on sentence pairs, but "),
                     HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
   config_.model.stacks = {"encoder"};
   EXPECT_THAT(refusal("pairs.h5"),
-              AllOf(HasSubstr("model.stacks = [\"encoder\"] learns from lines of text, but "),
+              AllOf(HasSubstr("model.stacks = [\"encoder\"] is trained on lines of text, but "),
                     HasSubstr("pairs.h5 has sentence pairs; make lines with `heddle prepare --text")));
   EXPECT_THAT(refusal("lines.h5"), HasSubstr("lines.h5 has no piece <mask>; `heddle prepare --text"));
   write_lines("masks.h5", train_tokenizer(english_number, 61, true));

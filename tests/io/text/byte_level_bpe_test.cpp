@@ -249,7 +249,7 @@ TEST(ByteLevelBpe, AHostileFileTakesNoMoreThanItsShare) {
   Tokenizer const tokenizer = Tokenizer::from_model(byte_level_vocabulary(slow, llama3_ids, 500));
   EXPECT_FALSE(tokenizer.encode("aaabc").empty());
   EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode(std::string(200, 'a') + std::string(200, 'b')); }),
-              HasSubstr("cannot be cut into words"));
+              HasSubstr("cannot be split into words"));
   // Each match is short of its own limit.
   std::string lookaheads;
   for (int number = 0; number < 20; ++number) {

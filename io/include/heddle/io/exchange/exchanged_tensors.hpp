@@ -18,7 +18,7 @@ struct ExchangedModel {
   boost::json::object const& theirs;  ///< its config.json
 };
 
-/// The parameters of a model of ours, made of another system's tensors as they are asked for. For one rank.
+/// The parameters of a Heddle model, made of another system's tensors as they are asked for. For one rank.
 class ImportedTensors final : public TensorStream {
  public:
   /// Keeps references to `from` and to what `model` refers to. Throws DataError for a parameter without a tensor, for
@@ -42,7 +42,7 @@ class ImportedTensors final : public TensorStream {
   std::vector<TensorOrigin> origins_;  ///< of tensors_
 };
 
-/// A tensor of theirs, made of the parameters of a checkpoint.
+/// A tensor of another system, made of the parameters of a checkpoint.
 struct ExportedTensor {
   struct Part {
     std::string parameter;

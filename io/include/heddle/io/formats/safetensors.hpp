@@ -20,7 +20,7 @@ class SafetensorsFiles final : public ForeignTensors {
   static SafetensorsFiles open(std::filesystem::path const& place);
 
   /// A tensor that is not of float32, bfloat16 or float16 has the file's name of its dtype in lower case ("i64"), and
-  /// reading it throws DataError: models carry integers that nobody needs.
+  /// reading it throws DataError: integer tensors (position ids) are never imported.
   std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
   void read(std::string const& name, IndexRange const& elements, std::span<float> into) const override;
 
