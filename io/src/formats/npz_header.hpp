@@ -18,12 +18,6 @@ struct ZipRecord {
   std::int64_t offset = 0;  ///< of its local header
 };
 
-/// The directory of an archive and the byte in which it begins.
-struct ZipDirectory {
-  std::vector<ZipRecord> records;
-  std::int64_t begin = 0;
-};
-
 /// The maximum size in bytes of the record at the end of an archive.
 inline constexpr std::int64_t zip_end_bytes = 22 + 65535;
 inline constexpr std::int64_t zip_local_bytes = 30;  ///< a local header without its name

@@ -104,8 +104,9 @@ std::map<std::string, std::string> read_weight_map(fs::path const& path) {
   return weight_map;
 }
 
-/// The header of an opened file and its bytes, the length included.
-std::pair<SafetensorsHeader, std::int64_t> read_header(FileDescriptor const& file, fs::path const& path) {
+/// The tensors in the header of an opened file, and the header's bytes, the length included.
+std::pair<std::map<std::string, StoredTensor>, std::int64_t> read_header(FileDescriptor const& file,
+                                                                         fs::path const& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) {
     throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
@@ -157,8 +158,8 @@ SafetensorsFiles SafetensorsFiles::open(fs::path const& place) {
 
 void SafetensorsFiles::add(fs::path const& path) {
   auto file = std::make_shared<FileDescriptor const>(open_weights(path));
-  auto [header, bytes] = read_header(*file, path);
-  for (auto& [name, stored] : header.tensors) {
+  auto [tensors, bytes] = read_header(*file, path);
+  for (auto& [name, stored] : tensors) {
     auto const [place, added] = places_.try_emplace(name, Place{files_.size(), bytes + stored.begin});
     if (!added) {
       throw DataError(fmt::format("{}: has tensor {}, as {} has", path.string(), json_quoted(name),
@@ -166,7 +167,6 @@ void SafetensorsFiles::add(fs::path const& path) {
     }
     tensors_.emplace(name, std::move(stored.tensor));
   }
-  metadata_.merge(header.metadata);
   files_.push_back({path, std::move(file)});
 }
 

@@ -156,7 +156,7 @@ struct TextSplitter::State {
 TextSplitter::TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form) {
   auto state = std::make_unique<State>();
   if (patterns.size() > max_patterns) {
-    throw DataError(fmt::format("{} regular expressions, each of which would split the text; at most {} are read",
+    throw DataError(fmt::format("{} regular expressions, each of which would split the text; {} at most are read",
                                 patterns.size(), max_patterns));
   }
   for (Pattern const& pattern : patterns) {

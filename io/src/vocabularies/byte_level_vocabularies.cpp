@@ -256,10 +256,6 @@ std::string model_of(json::object tokenizer, SpecialIds const& ids, std::int64_t
 
 }  // namespace
 
-std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows) {
-  return model_of(object_of(tokenizer_json, "tokenizer.json"), ids, rows);
-}
-
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
   json::object tokenizer = object_of(vocabulary.model(), "the vocabulary");
   std::int32_t const special = encoder ? vocabulary.special_ids().end : vocabulary.special_ids().begin;

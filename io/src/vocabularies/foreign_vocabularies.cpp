@@ -170,26 +170,4 @@ std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_jso
   return vocabulary_by_text(model, texts, control, {"</s>", "</s>", "<unk>", "<pad>"});
 }
 
-VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t ids) {
-  auto model = SentencePieceModel::parse(bytes);
-  std::vector<SentencePiece> pieces;
-  boost::json::object texts;
-  bool has_id = true;
-  for (SentencePiece const& piece : model.pieces) {
-    bool const control = piece.type == Type::control;
-    bool const word = control && piece.text.starts_with(word_prefix);
-    bool const end = control && piece.text == end_of_ids_piece;
-    has_id = has_id && !end && (ids == 0 || std::ssize(texts) < ids);
-    if (has_id) {
-      texts.emplace(word ? piece.text.substr(std::string_view(word_prefix).size()) : piece.text, texts.size());
-    }
-    if (!word && !end) {
-      pieces.push_back(piece);
-    }
-  }
-  auto const special = model.special();
-  model.text_form.clear();
-  return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
-}
-
 }  // namespace heddle

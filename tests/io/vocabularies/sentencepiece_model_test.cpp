@@ -195,30 +195,6 @@ TEST(ForeignVocabulary, ReadsNoTextAsAControlPiece) {
   EXPECT_EQ(last({"日"}), "<unk>");
 }
 
-TEST(ForeignVocabulary, ByTextIsMadeAgainFromItsFiles) {
-  auto const [source, target] = marian();
-  auto const files = files_of_vocabulary_by_text(source);
-  EXPECT_EQ(pieces_of_vocab_json(files.vocab_json), pieces_of_vocab_json(golden("marian.json")));
-  EXPECT_EQ(marian_vocabulary(files.model, files_of_vocabulary_by_text(target).model, files.vocab_json), marian());
-  auto const plain = Tokenizer::from_model(golden("source.model"));
-  auto const again = Tokenizer::from_model(files.model);
-  auto const texts = [](Tokenizer const& tokenizer, std::string const& line) {
-    std::vector<std::string> pieces;
-    for (std::int32_t const id : tokenizer.encode(line)) {
-      pieces.push_back(tokenizer.piece(id));
-    }
-    return pieces;
-  };
-  for (auto const& line : lines_of(golden("lines.txt"))) {
-    EXPECT_EQ(texts(again, line), texts(plain, line));
-  }
-  auto const ids = std::ssize(pieces_of_vocab_json(golden("m2m100.json")));
-  std::string const m2m100 = m2m100_vocabulary(golden("bpe.model"), golden("m2m100.json"), {"en", "de"}, ids + 4);
-  auto const m2m100_files = files_of_vocabulary_by_text(m2m100, ids);
-  EXPECT_EQ(pieces_of_vocab_json(m2m100_files.vocab_json), pieces_of_vocab_json(golden("m2m100.json")));
-  EXPECT_EQ(m2m100_vocabulary(m2m100_files.model, m2m100_files.vocab_json, {"en", "de"}, ids + 4), m2m100);
-}
-
 TEST(ForeignVocabulary, ReadsPiecesWithoutIdAsUnknown) {
   auto const texts = pieces_of_vocab_json(golden("marian.json"));
   auto const without_id = [&](SentencePiece const& piece) {

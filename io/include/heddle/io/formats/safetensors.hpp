@@ -26,8 +26,6 @@ class SafetensorsFiles final : public ForeignTensors {
 
   /// The files that were opened: the index, if there is one, and those with the tensors.
   std::vector<std::filesystem::path> files() const;
-  /// The headers' `__metadata__`; of a key that several files have, the first file's value.
-  std::map<std::string, std::string> const& metadata() const { return metadata_; }
 
  private:
   struct File {
@@ -46,7 +44,6 @@ class SafetensorsFiles final : public ForeignTensors {
 
   std::map<std::string, ForeignTensor> tensors_;
   std::map<std::string, Place> places_;
-  std::map<std::string, std::string> metadata_;
   std::vector<File> files_;
   std::vector<std::filesystem::path> index_;  ///< empty or one
 };

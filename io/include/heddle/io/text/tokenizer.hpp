@@ -41,7 +41,7 @@ struct TokenizerModel;
 /// Llama 3, Qwen; BERT).
 class Tokenizer {
  public:
-  /// The bytes are a SentencePiece model, or what `byte_level_vocabulary` makes of a tokenizer.json. Throws DataError
+  /// The bytes are a SentencePiece model, or one that `read_byte_level_vocabulary` returns. Throws DataError
   /// for others, and for a vocabulary without begin or end piece; a SentencePiece model has an unknown one, too.
   static Tokenizer from_model(std::string model_bytes);
 

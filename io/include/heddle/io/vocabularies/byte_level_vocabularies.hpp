@@ -15,10 +15,6 @@
 
 namespace heddle {
 
-/// The model of a tokenizer.json. `rows` is the number of rows of the checkpoint's tables. Throws DataError unless the
-/// text is an object; whether it is a vocabulary that can be used is seen by Tokenizer::from_model.
-std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows);
-
 /// The tokenizer.json of such a vocabulary for a model that was trained here. As Heddle does, it appends the end piece
 /// to a text for an encoder, and otherwise prepends the begin piece.
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder);
