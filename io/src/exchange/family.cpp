@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cctype>
 #include <heddle/core/base/error.hpp>
@@ -18,12 +19,7 @@ namespace json = boost::json;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at != text.npos;) {
-    std::size_t const end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    at = end;
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-  }
+  boost::split(parts, text, [=](char letter) { return letter == separator; });
   return parts;
 }
 

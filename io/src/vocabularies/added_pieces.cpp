@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
@@ -18,13 +19,6 @@ using Type = SentencePiece::Type;
 constexpr std::string_view space_symbol = "▁";
 constexpr std::string_view filler = "<madeupword";
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 /// A piece of SentencePiece that is always found as a whole. BPE never merges a user-defined symbol with its
 /// neighbours. Unigram models take such a symbol only where no other pieces have a better score (they are meant for
 /// symbols that no other piece contains): there its score is above the score of any other segmentation of a few words.
@@ -38,7 +32,7 @@ std::string sentencepiece_with(Tokenizer const& vocabulary, std::vector<std::str
   bool const bpe = model.bpe();
   std::vector<SentencePiece> added;
   for (std::string const& piece : pieces) {
-    added.push_back(whole_piece(replaced(piece, " ", space_symbol), bpe));
+    added.push_back(whole_piece(boost::replace_all_copy(piece, " ", space_symbol), bpe));
   }
   // After the last id there may be pieces that only affect the segmentation: see end_of_ids_piece.
   model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
@@ -114,7 +108,7 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     known.emplace(vocabulary.piece(id), id);
   }
   for (std::string const& piece : pieces) {
-    std::string const text = byte_level ? piece : replaced(piece, " ", space_symbol);
+    std::string const text = byte_level ? piece : boost::replace_all_copy(piece, " ", space_symbol);
     auto const [place, added] = known.emplace(text, vocabulary.size());
     if (piece.empty() || text == space_symbol || !added) {
       throw DataError(added || place->second == vocabulary.size()
@@ -126,7 +120,7 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
       Tokenizer::from_model(byte_level ? byte_level_with(vocabulary, pieces) : sentencepiece_with(vocabulary, pieces));
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
-    auto const found = grown.encode(replaced(pieces[index], space_symbol, " "));
+    auto const found = grown.encode(boost::replace_all_copy(pieces[index], space_symbol, " "));
     if (std::ranges::find(found, id) == found.end()) {
       throw DataError(fmt::format(
           "the new piece \"{}\" can never be produced: the vocabulary tokenizes it as \"{}\" (it normalizes "
@@ -138,7 +132,7 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
 }
 
 std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece) {
-  std::string const text = replaced(piece, space_symbol, " ");
+  std::string const text = boost::replace_all_copy(piece, space_symbol, " ");
   std::vector<std::int32_t> parts = vocabulary.encode(text);
   if (parts.size() > 1 && !text.starts_with(' ') && vocabulary.piece(parts.front()) == space_symbol) {
     parts.erase(parts.begin());
