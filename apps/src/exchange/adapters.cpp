@@ -12,6 +12,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <map>
 #include <optional>
 #include <set>
@@ -148,13 +149,7 @@ json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model,
 
 json::object read_peft_config(fs::path const& directory) {
   fs::path const path = directory / config_name;
-  auto const text = read_regular(path, max_origin_bytes);
-  boost::system::error_code error;
-  json::value const parsed = json::parse(text.value_or(""), error);
-  if (error || !parsed.is_object()) {
-    throw DataError(fmt::format("{} is not a JSON object", path.string()));
-  }
-  return parsed.get_object();
+  return json_object_of(read_regular(path, max_origin_bytes).value_or(""), path.string());
 }
 
 bool is_unset(json::value const& value) {

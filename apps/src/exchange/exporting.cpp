@@ -12,6 +12,7 @@
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "checkpoints/averaging.hpp"
@@ -153,7 +154,7 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
                                                      Config const& config) {
   auto const origin = checkpoint.contents().origin.find("config.json");
   if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
-    wanted = family_of(json::parse(origin->second).as_object()).model_type;
+    wanted = family_of(json_object_of(origin->second, "config.json")).model_type;
   }
   if (!wanted.empty()) {
     Family const& family = family_named(wanted);

@@ -8,13 +8,13 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/formats/npz.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <limits>
 #include <optional>
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "npz_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <limits>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -13,11 +13,11 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/formats/float16.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <set>
 
 #include "files/file_descriptor.hpp"
 #include "safetensors_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -7,10 +7,9 @@
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <optional>
 #include <set>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 

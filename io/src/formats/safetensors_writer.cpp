@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <optional>
 #include <set>
 
@@ -12,7 +13,6 @@
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "safetensors_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 

@@ -7,8 +7,7 @@
 #include <boost/json.hpp>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
-
-#include "text/bounded_json.hpp"
+#include <heddle/io/text/bounded_json.hpp>
 
 namespace heddle {
 

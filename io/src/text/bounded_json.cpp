@@ -1,10 +1,9 @@
-#include "text/bounded_json.hpp"
-
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
 #include <boost/json/basic_parser_impl.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
 #include <new>
 
@@ -141,6 +140,19 @@ boost::json::value parse_bounded_json(std::string_view text, std::string_view wh
   } catch (MemoryEnds const&) {
     throw DataError(fmt::format("{}: it needs more than {} MiB of memory", where, BoundedMemory::limit >> 20U));
   }
+}
+
+boost::json::object json_object_of(std::string_view text, std::string_view where) {
+  boost::json::value const value = parse_bounded_json(text, where);
+  if (!value.is_object()) {
+    throw DataError(fmt::format("{} is not a JSON object", where));
+  }
+  return value.get_object();
+}
+
+boost::json::object json_object_in(std::map<std::string, std::string> const& files, std::string const& name) {
+  auto const found = files.find(name);
+  return found == files.end() ? boost::json::object() : json_object_of(found->second, name);
 }
 
 void read_json_items(std::string_view text, std::string const& where,

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <initializer_list>
 #include <new>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 namespace {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/text/tokenizer.hpp>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 namespace {

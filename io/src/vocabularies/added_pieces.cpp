@@ -4,10 +4,10 @@
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 
-#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace heddle {
@@ -44,12 +44,8 @@ json::object added_token(std::string const& text, bool special) {
           {"rstrip", false}, {"single_word", false}, {"special", special}};
 }
 
-json::object parsed_object(std::string const& text, char const* name) {
-  return parse_bounded_json(text, name).as_object();
-}
-
 std::string byte_level_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
-  json::object tokenizer = parsed_object(vocabulary.model(), "the vocabulary");
+  json::object tokenizer = json_object_of(vocabulary.model(), "the vocabulary");
   json::value& tokens = tokenizer["added_tokens"];
   std::int64_t id = vocabulary.size();
   for (std::string const& piece : pieces) {
@@ -83,7 +79,7 @@ void add_to_decoder(json::object& settings, std::map<std::string, std::string>& 
   if (!decoder.is_object()) {
     decoder.emplace_object();
     if (older != origin.end()) {
-      for (auto const& [text, id] : parsed_object(older->second, "added_tokens.json")) {
+      for (auto const& [text, id] : json_object_of(older->second, "added_tokens.json")) {
         decoder.get_object()[std::to_string(id.as_int64())] = added_token(std::string(text), false);
       }
       origin.erase(older);
@@ -146,16 +142,15 @@ void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& voc
     return;
   }
   std::int32_t const first = vocabulary.size() - count;
-  json::object sizes = parsed_object(config->second, "config.json");
+  json::object sizes = json_object_of(config->second, "config.json");
   set_sizes(sizes, first, vocabulary.size());
   config->second = json::serialize(sizes);
-  std::string& settings = origin["tokenizer_config.json"];
-  json::object changed = settings.empty() ? json::object() : parsed_object(settings, "tokenizer_config.json");
+  json::object changed = json_object_in(origin, "tokenizer_config.json");
   add_to_decoder(changed, origin, vocabulary, first);
-  settings = json::serialize(changed);
+  origin["tokenizer_config.json"] = json::serialize(changed);
   if (auto const whole = origin.find("tokenizer.json"); whole != origin.end()) {
-    json::object tokenizer = parsed_object(whole->second, "tokenizer.json");
-    json::value tokens = parsed_object(vocabulary.model(), "the vocabulary").at("added_tokens");
+    json::object tokenizer = json_object_of(whole->second, "tokenizer.json");
+    json::value tokens = json_object_of(vocabulary.model(), "the vocabulary").at("added_tokens");
     for (std::int32_t id = 0; id < first; ++id) {
       if (std::string const piece = vocabulary.piece(id); piece.starts_with(filler)) {
         json::object token = added_token(piece, true);

@@ -6,11 +6,11 @@
 #include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <regex>
 
-#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace heddle {

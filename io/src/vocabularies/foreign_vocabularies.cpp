@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
@@ -96,15 +97,11 @@ std::string fairseq_vocabulary(std::string_view bytes, FairseqTokens const& toke
 }
 
 std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
-  boost::system::error_code problem;
-  auto const value = boost::json::parse({json.data(), json.size()}, problem);
-  auto const* const object = value.if_object();
-  if (problem || object == nullptr) {
-    throw DataError("vocab.json is not an object of pieces and their ids");
-  }
-  std::vector<std::string> texts(object->size());
-  std::vector<bool> seen(object->size());
-  for (auto const& [text, number] : *object) {
+  boost::json::object const object = json_object_of(json, "vocab.json");
+  std::vector<std::string> texts(object.size());
+  std::vector<bool> seen(object.size());
+  for (auto const& [text, number] : object) {
+    boost::system::error_code problem;
     auto const id = number.to_number<std::size_t>(problem);
     if (problem || id >= texts.size() || seen[id]) {
       throw DataError(fmt::format("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}",
