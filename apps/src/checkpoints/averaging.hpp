@@ -29,21 +29,17 @@ class AveragedModel {
   std::vector<double> weights_;
 };
 
-/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state. For one rank.
-class AveragedTensors final : public TensorStream {
+/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state.
+class AveragedTensors final : public OneRankTensors {
  public:
   /// Keeps a reference to `model`. `dtype` is the dtype of the written files.
   explicit AveragedTensors(AveragedModel const& model, DType dtype = DType::float32);
 
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
   /// Throws as AveragedModel::read does.
   void receive(TensorChunk const& chunk, std::span<float> elements) override;
-  void wait() override {}
 
  private:
   AveragedModel const& model_;
-  std::vector<StreamedTensor> tensors_;
 };
 
 }  // namespace heddle

@@ -41,24 +41,13 @@ std::optional<std::string> without(std::string_view name, std::string_view end) 
   return name.ends_with(end) ? std::optional(std::string(name.substr(0, name.size() - end.size()))) : std::nullopt;
 }
 
-/// A tensor stream of one rank whose tensors are read piece by piece.
-class ReadTensors : public TensorStream {
- public:
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
-  void wait() override {}
-
- protected:
-  std::vector<StreamedTensor> tensors_;
-};
-
 void read_elements(Checkpoint const& from, std::string const& name, IndexRange const& range, std::span<float> into) {
   TensorSlice slice{.name = name};
   slice.elements = range;
   std::ranges::copy(from.read(slice), into.begin());
 }
 
-class MergedTensors final : public ReadTensors {
+class MergedTensors final : public OneRankTensors {
  public:
   MergedTensors(Checkpoint const& from, AdapterConfig const& adapter)
       : from_(from), scale_(adapter.alpha / static_cast<double>(adapter.rank)) {
@@ -267,7 +256,7 @@ PeftNames names_of(SafetensorsFiles const& files, Checkpoint const& base, Exchan
 }
 
 /// The parameters of a base, with adapters of PEFT's file.
-class AdaptedTensors final : public ReadTensors {
+class AdaptedTensors final : public OneRankTensors {
  public:
   AdaptedTensors(Checkpoint const& base, SafetensorsFiles const& files, PeftNames const& names,
                  std::vector<StreamedTensor> tensors, bool with_base)

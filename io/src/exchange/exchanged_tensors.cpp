@@ -78,7 +78,8 @@ std::vector<float> transposed(std::vector<float> const& values, std::int64_t row
 
 ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel const& model,
                                  std::vector<StreamedTensor> tensors)
-    : from_(from), model_(model), tensors_(std::move(tensors)) {
+    : from_(from), model_(model) {
+  tensors_ = std::move(tensors);
   std::set<std::string> used;
   for (StreamedTensor const& tensor : tensors_) {
     TensorOrigin& origin = origins_.emplace_back(origin_of(model.family, model.ours, tensor.name));
