@@ -62,19 +62,13 @@ Family bert(std::string_view model_type, std::string_view architecture) {
                {"type_vocab_size", "model.token_types", "2"},
                {"max_position_embeddings", "model.max_length", roberta ? "514" : "512", {}, roberta ? 2 : 0},
                {"tie_word_embeddings", "model.tie_embeddings", "true"},
-               {"hidden_act", "model.activation", "\"gelu\"", {{"\"gelu\"", "gelu"}}}},
+               {"hidden_act", "model.activation", "\"gelu\"", plain_activations()}},
       .tensors = tensors_of_bert(roberta ? "roberta" : "bert"),
       .ignored = {"*.embeddings.position_ids", "*.embeddings.token_type_ids", "*.pooler.*", "cls.seq_relationship.*",
                   "cls.predictions.decoder.*", "cls.predictions.bias", "lm_head.decoder.*", "lm_head.bias"}};
   if (roberta) {
+    family.keys.back().values = {{"\"gelu\"", "gelu"}};
     family.keys.push_back({"pad_token_id", "", "1", {{"1", ""}}});
-  } else {
-    auto& activations = family.keys.back().values;
-    activations.insert(activations.end(), {{"\"relu\"", "relu"},
-                                           {"\"gelu_new\"", "gelu_tanh"},
-                                           {"\"gelu_pytorch_tanh\"", "gelu_tanh"},
-                                           {"\"silu\"", "silu"},
-                                           {"\"swish\"", "silu"}});
   }
   return family;
 }
