@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// The arrays of an entry of the index by their keys. In version 1, that of format 3, they are among its members.
+/// The arrays of an entry of the index by their keys. In version 1 (of format 3) they are among its members.
 json::object arrays_of(json::object const& entry, std::int64_t version) {
   if (version > 1) {
     return entry.at("arrays").as_object();

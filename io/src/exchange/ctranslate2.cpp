@@ -78,8 +78,8 @@ class Ctranslate2Tensors {
   }
   void add_aliases();
   void read(ExportedTensor const& tensor, Sink const& sink) const { read_exported(checkpoint_, tensor, model_, sink); }
-  /// The output's bias, with that of tokens that are not generated. Marian's decoder starts from such a token, without
-  /// an embedding, so that its logit would be 0.
+  /// The output's bias, which is low for tokens that are not generated. Marian's decoder starts from such a token,
+  /// without an embedding, so that its logit would be 0.
   void read_bias(ExportedTensor const& tensor, Sink const& sink) const;
   void write_tensor(Ctranslate2File& file, ExportedTensor const& tensor) const;
   void write_int8(Ctranslate2File& file, ExportedTensor const& tensor) const;

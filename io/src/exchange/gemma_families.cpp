@@ -23,7 +23,7 @@ std::vector<KeyRule::Value> activations() {
   return {{"\"gelu_pytorch_tanh\"", "geglu_tanh"}, {"\"gelu\"", "geglu_tanh"}, {"\"gelu_new\"", "geglu_tanh"}};
 }
 
-/// The factor of a stack's queries: their scores are divided by the root of query_pre_attn_scalar, ours by that of
+/// The factor of a stack's queries: Gemma divides scores by the root of query_pre_attn_scalar, Heddle by the root of
 /// head_dim.
 double scale_of_queries(json::object const& config, std::string const& stack) {
   auto const number = [&](std::string const& key) {

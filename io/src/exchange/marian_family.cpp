@@ -70,7 +70,7 @@ Rules tensors_of_marian() {
   return rules;
 }
 
-/// A key that must have this value, which is also that of models that do not have the key.
+/// A key that must have this value, which models without the key have, too.
 KeyRule fixed(std::string_view key, std::string_view value) {
   return {key, "", value, {{value, ""}}};
 }

@@ -84,7 +84,7 @@ enum class ScoreKind : std::uint8_t {
   additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
   linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
 };
-/// The names beside that of a mask.
+/// The names that follow a mask's name.
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<ScoreKind>{"", "additive", "linear"};
 
