@@ -88,7 +88,8 @@ class YamlReader {
         rest_ = trimmed(rest_.substr(1));
         value.get_array().push_back(scalar());
       } else {
-        require(value.is_null(), "a value where there is one already: maps in maps and long texts are not read");
+        require(value.is_null(),
+                "a value where there is one already: maps in maps and multi-line strings are not read");
         value = this->value();
         key_state_ = KeyState::none;
       }

@@ -28,8 +28,8 @@ class AddedTokens {
   /// After the last `add`.
   void sort();
   /// Appends the ids of the tokens in the text; calls `others` for what lies between them.
-  void cut(std::string_view text, std::vector<std::int32_t>& ids,
-           std::function<void(std::string_view)> const& others) const;
+  void split(std::string_view text, std::vector<std::int32_t>& ids,
+             std::function<void(std::string_view)> const& others) const;
 
  private:
   using Token = std::pair<std::string, std::int32_t>;
