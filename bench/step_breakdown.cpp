@@ -73,7 +73,8 @@ Precision precision_of(std::string const& name) {
 
 program_options::options_description described(Options& options) {
   program_options::options_description description(
-      "mpirun -np N bench_step_breakdown [options]: where a training step's time goes on one of N data-parallel ranks, "
+      "mpirun -np N bench_step_breakdown [options]: the parts of a training step's time on one of N data-parallel "
+      "ranks, "
       "beside\nthe floor of each part: its operations at the peak of large matrix products, or its bytes at the "
       "bandwidth of the level that\nholds them, all measured at the beginning of the same run");
   auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };

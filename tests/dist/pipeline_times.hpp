@@ -33,8 +33,8 @@ struct PipelineTimes {
   /// The idle share if every pass of a stage took the same time and messages none:
   /// (stages - 1) / (parts * micro_batches + stages - 1).
   double ideal_bubble() const {
-    auto const behind = static_cast<double>(stages() - 1);
-    return behind / (static_cast<double>(parts * micro_batches) + behind);
+    auto const later = static_cast<double>(stages() - 1);
+    return later / (static_cast<double>(parts * micro_batches) + later);
   }
   /// Adds another step with the same number of micro-batches.
   void add(PipelineTimes const& step) {

@@ -44,6 +44,6 @@ wait "$job" || code=$?
 stopped=$(sed -n 's/^stopped by SIGUSR1 after step \([0-9,]*\) of .*/\1/p' log | tr -d ,)
 [ -n "$stopped" ] || fail "the last lines name no step"
 clean signalled
-"$HEDDLE" train run.toml "${options[@]}" --set train.steps="$((stopped + 1))" --set run.directory=signalled > log 2>&1 || fail "it did not go on"
+"$HEDDLE" train run.toml "${options[@]}" --set train.steps="$((stopped + 1))" --set run.directory=signalled > log 2>&1 || fail "it did not resume"
 grep -q "resuming after step $(grouped "$stopped") in" log || fail "the step of the signal was not on the disk"
 echo "async: $kills kills, bitwise the synchronous run"

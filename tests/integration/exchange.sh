@@ -103,7 +103,7 @@ ends 78 "$HEDDLE" average npz marian --out other
 printf x | dd of=stripped/tensors-00000.h5 bs=1 seek=20000 conv=notrunc status=none
 ends 65 "$HEDDLE" translate --checkpoint stripped --input three --output translated
 
-# Training goes on from it on two ranks, and ends with a model that has the tokenizer that came in.
+# Training continues from it on two ranks, and ends with a model that has the tokenizer that came in.
 ends 0 "$HEDDLE" prepare --source text/train.en --target text/train.de --vocab-model marian/source.model \
   --target-vocab-model marian/target.model --max-length 30 --out own
 ends 0 "$HEDDLE_MPIRUN" -n 2 "$HEDDLE" train marian/config.toml --set parallel.tensor=2 --set run.directory=tuned \
@@ -119,7 +119,7 @@ ends 0 "$HEDDLE" import tuned.out --out again
 ends 0 "$HEDDLE" export again --out again.out --dtype bfloat16
 [ "$(stat -c %s again.out/model.safetensors)" -lt "$(stat -c %s tuned.out/model.safetensors)" ] || fail "bfloat16 is not shorter"
 
-# A model of several languages: they are options of translation, and of the data from which it goes on learning.
+# A model of several languages: they are options of translation, and of the data on which it is trained further.
 languages=(--source-language eng_Latn --target-language deu_Latn)
 ends 64 "$HEDDLE" translate --checkpoint nllb --input three
 grep -q "source-language is missing; the vocabulary's languages are: deu_Latn, eng_Latn" log || fail "the languages are not listed"

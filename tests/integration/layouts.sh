@@ -100,7 +100,7 @@ for value in $(values still 11); do
 done
 cp -r moved shared
 train 2 0 moved tensor=2 sequence_parallel=true
-grep -q "resuming after step 10" log || fail "the run did not go on under another layout"
+grep -q "resuming after step 10" log || fail "the run did not resume under another layout"
 near one moved
 train 4 0 shared pipeline=2 data=2 shard_optimizer=true
 near one shared

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checkpoints in memory (checkpoint.memory_every_steps): after SIGKILL of a rank the run goes on from there without a file, bitwise
+# Checkpoints in memory (checkpoint.memory_every_steps): after SIGKILL of a rank the run resumes from there without a file, bitwise
 # as an undisturbed one; a damaged one is refused by name; what belongs to another directory is not used; nothing is left behind.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 export OMPI_MCA_odls_base_sigkill_timeout=0
@@ -40,7 +40,7 @@ for layout in data tensor; do
     --set checkpoint.every_steps=20 --set run.directory=whole_$layout
   killed killed_$layout 25 "${options[@]}" --set parallel.$layout=2
   grep -Eq "resuming from step [2-9][0-9] in memory; the newest on disk is of step [2468]0" log ||
-    fail "it did not go on from memory"
+    fail "it did not resume from memory"
   same whole_$layout killed_$layout $steps
   ! in_memory || fail "a finished run left its memory"
 done
@@ -74,7 +74,7 @@ for file in state.h5 tensors-00000.h5 tensors-00001.h5 MANIFEST.json; do
   else
     grep -Eq "step-[0-9]+ in memory on $(hostname) rejected: .*MANIFEST.json" log || fail "a damaged manifest is not named"
   fi
-  grep -q "resuming after step 20 in damaged" log || fail "it did not go on from the disk"
+  grep -q "resuming after step 20 in damaged" log || fail "it did not resume from the disk"
   same whole_data damaged $steps
 done
 
@@ -83,7 +83,7 @@ rm -rf "$memory" damaged
 cp -a copy "$memory"
 cp -a damaged_copy damaged
 ranks=1 go_on --set run.directory=damaged
-grep -q "resuming from step [0-9]* in memory" log || fail "one rank did not go on from the memory of two"
+grep -q "resuming from step [0-9]* in memory" log || fail "one rank did not resume from the memory of two"
 rm -rf "$memory" damaged
 cp -a copy "$memory"
 cp -a damaged_copy damaged

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checkpoints in memory on three hosts, each of which has the part of one other: all ranks of a host are killed and its memory is
-# lost; the run goes on from the others', also without that host, bitwise as the run of one rank. With two memories lost it goes on
+# lost; the run resumes from the others', also without that host, bitwise as the run of one rank. With two memories lost it resumes
 # from the disk, and names what is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
 hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
@@ -50,19 +50,19 @@ broken() {
 }
 
 broken lost host2
-train host1:2,host2:1,host3:1 --set run.directory=lost || fail "three hosts did not go on"
-grep -Eq "resuming from step ([5-9]|1[0-9]) in memory" log || fail "three hosts did not go on from memory"
+train host1:2,host2:1,host3:1 --set run.directory=lost || fail "three hosts did not resume"
+grep -Eq "resuming from step ([5-9]|1[0-9]) in memory" log || fail "three hosts did not resume from memory"
 same one lost $steps
 on_all 'ls -d /dev/shm/heddle-*' 2> /dev/null | grep heddle && fail "a finished run left its memory"
 
 broken without host2
-train host1:1,host3:1 --set run.directory=without || fail "two hosts did not go on"
-grep -Eq "resuming from step ([5-9]|1[0-9]) in memory" log || fail "two hosts did not go on from memory"
+train host1:1,host3:1 --set run.directory=without || fail "two hosts did not resume"
+grep -Eq "resuming from step ([5-9]|1[0-9]) in memory" log || fail "two hosts did not resume from memory"
 same one without $steps
 
 broken both host2 host3
-train host1:2,host2:1,host3:1 --set run.directory=both || fail "the run did not go on from the disk"
+train host1:2,host2:1,host3:1 --set run.directory=both || fail "the run did not resume from the disk"
 grep -Eq "in memory rejected: no host has a complete copy of tensors-0000[0-9].h5" log || fail "the missing part is not named"
-grep -Eq "resuming after step (5|1[05]) " log || fail "it did not go on from the disk"
+grep -Eq "resuming after step (5|1[05]) " log || fail "it did not resume from the disk"
 same one both $steps
 echo "memory_hosts: a host and its memory lost, bitwise the undisturbed run"

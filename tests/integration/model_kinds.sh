@@ -210,16 +210,16 @@ grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
 
 # A kind of model, a dataset and a command that do not fit are named, with a fix.
 train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
-grep -q 'model.stacks = \["encoder"\] learns from lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
+grep -q 'model.stacks = \["encoder"\] is trained on lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
   fail "an encoder and pairs"
-expect 78 'learns from sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml
+expect 78 'is trained on sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml
 "$HEDDLE" train run.toml --set run.directory=both --set data.train=pairs/train.h5 --set data.valid=pairs/valid.h5 \
   --set train.steps=2 > log 2>&1 || fail "train with both stacks"
 expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder", "decoder"\] has an encoder' \
   "$HEDDLE" generate --checkpoint both
 expect 78 'heddle generate needs a decoder-only model: .*model.stacks = \["encoder"\] has no decoder' \
   "$HEDDLE" generate --checkpoint encoder
-expect 78 'measures a task that learns from text, but .*model.stacks = \["encoder", "decoder"\] learns from pairs' \
+expect 78 'is for models trained on monolingual text, but .*model.stacks = \["encoder", "decoder"\] is trained on pairs' \
   "$HEDDLE" evaluate --checkpoint both --text demo/valid.en
 expect 78 'has no decoder, .*; `heddle evaluate --text` measures such a model' "$HEDDLE" generate --checkpoint encoder
 expect 78 'heddle translate needs .* has no encoder, .*; `heddle generate` continues text with a decoder-only model' \
@@ -229,11 +229,11 @@ for command in translate "evaluate --source demo/test.en --reference demo/test.d
   expect 78 'needs a model that translates: .*; `heddle evaluate --text` measures such a model' \
     "$HEDDLE" $command --checkpoint encoder
 done
-expect 78 '; if it learned from pairs, `heddle generate --end-prompt` translates, and `heddle evaluate --hypotheses`' \
+expect 78 '; if it was trained on pairs, `heddle generate --end-prompt` translates, and `heddle evaluate --hypotheses`' \
   "$HEDDLE" evaluate --checkpoint prefix-pairs --source demo/test.en --reference demo/test.de
-expect 78 'measures translations: .*"denoising" learns from text, .*; `heddle evaluate --text` measures such a model' \
+expect 78 'measures translations: .*"denoising" is trained on text, .*; `heddle evaluate --text` measures such a model' \
   "$HEDDLE" evaluate --checkpoint infilling --source demo/test.en --reference demo/test.de
-input=sentences expect 0 'warning: .*"denoising" learns from text, not from translations' \
+input=sentences expect 0 'warning: .*"denoising" is trained on text, not on translations' \
   "$HEDDLE" translate --checkpoint infilling
 expect 64 'evaluate: --source belongs to translations' "$HEDDLE" evaluate --checkpoint encoder --text x --source y
 echo > blank

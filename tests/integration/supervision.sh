@@ -75,17 +75,17 @@ supervisor=$!
 wait_for_step hung 10
 stopped=$(rank_of hung 1)
 kill -STOP "$stopped"
-wait "$supervisor" || fail "a run with a hang did not go on"
+wait "$supervisor" || fail "a run with a hang did not resume"
 grep -q "a rank hung (code 86) after step [0-9]*: starting again" log || fail "the hang is not named as the reason"
 
-# --resume-from goes back once: the start after a lost rank goes on where the first one was.
+# --resume-from goes back once: the start after a lost rank resumes where the first one was.
 "${run[@]}" --set run.directory=hung --set train.steps=100 --resume-from 25 -- "$HEDDLE_MPIRUN" -np 2 > log 2>&1 &
 supervisor=$!
 wait_for_step hung 40
 kill -KILL "$(rank_of hung 1)"
-wait "$supervisor" || fail "a run from an earlier checkpoint did not go on"
+wait "$supervisor" || fail "a run from an earlier checkpoint did not resume"
 [ "$(grep -c "resuming after step 25 " log)" -eq 1 ] || fail "it did not go back to step 25 once"
-[ "$(grep -c "resuming after step" log)" -eq 2 ] || fail "it did not go on after that"
+[ "$(grep -c "resuming after step" log)" -eq 2 ] || fail "it did not resume after that"
 compgen -G "hung/checkpoints/rejected-*" > /dev/null || fail "no newer checkpoint was moved aside"
 SLURM_RESTART_COUNT=1 ends 0 "${run[@]}" --set run.directory=hung --set train.steps=100 --resume-from 90 -- "$HEDDLE_MPIRUN" -np 2
 grep -q "already at step 100" log || fail "a job that was queued again went back again"

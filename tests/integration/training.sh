@@ -199,7 +199,7 @@ printf '3\n{"step": 7' >> timed/metrics.jsonl
 train 0 0 --set run.directory=timed --set train.steps=40
 [ "$(wc -l < timed/metrics.jsonl)" -eq 40 ] || fail "metrics.jsonl was not fixed"
 
-# The mesh and the communication in lines; report.sh tests the tables. A decoder without encoder learns from the targets.
+# The mesh and the communication in lines; report.sh tests the tables. A decoder-only model is trained on the targets.
 train 2 0 --set run.directory=reported --set parallel.tensor=2 --set train.steps=3 --set 'model.stacks=["decoder"]' \
   --set train.validate_every=3
 grep -q '"valid_loss"' reported/metrics.jsonl || fail "a decoder without encoder was not validated"

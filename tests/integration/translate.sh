@@ -95,7 +95,7 @@ code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
 [ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
 
-# A line in, a line out, while the input goes on: through a pipe with --window 1, and typed at a terminal.
+# A line in, a line out, while the input continues: through a pipe with --window 1, and typed at a terminal.
 coproc translator { "$HEDDLE" translate --checkpoint run --beam 1 --window 1 2> stderr; }
 into=${translator[1]} from=${translator[0]} pid=$translator_PID
 for number in 1 2; do

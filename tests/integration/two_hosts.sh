@@ -81,7 +81,7 @@ norm_tolerance=1e-5 # relative
 parameter_tolerance=3e-6 # absolute: the gradient of keys' biases is only rounding
 equal() {
   local field tolerance
-  rm -f log # of a run that succeeded: `fail` would print it behind the table
+  rm -f log # of a run that succeeded: `fail` would print it after the table
   for field in train_loss gradient_norm valid_loss; do
     tolerance=$loss_tolerance
     [ $field != gradient_norm ] || tolerance=$norm_tolerance

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# 64 ranks on however few cores there are: a tiny model starts, saves, is resumed and saves again; one rank goes on with
+# 64 ranks on however few cores there are: a tiny model starts, saves, is resumed and saves again; one rank resumes with
 # what they saved. HEDDLE_TORTURE=small: 16 ranks.
 source "$(dirname "${BASH_SOURCE[0]}")/../integration/small_run"
 ranks=64
@@ -17,6 +17,6 @@ second=$(($(date +%s%N) - began))
 grep -q "resuming after step 2" log || fail "it did not resume"
 ends 0 "$HEDDLE" checkpoint verify many
 ends 0 "$HEDDLE" train run.toml "${options[@]}" --set train.steps=5
-grep -q "resuming after step 4" log || fail "one rank did not go on with what $ranks saved"
+grep -q "resuming after step 4" log || fail "one rank did not resume with what $ranks saved"
 awk -v ranks=$ranks -v a="$first" -v b="$second" 'BEGIN {
   printf "figures: %d ranks: start, 2 steps and a checkpoint in %.1f s; resumed, 2 steps and a checkpoint in %.1f s\n", ranks, a / 1e9, b / 1e9 }'

@@ -50,7 +50,7 @@ struct CaseResults {
   std::int64_t largest_memory = 0;  ///< bytes that a process had at most
 };
 
-/// Runs cases 0 to `cases` - 1 in child processes that may crash, hang or use up their memory; each goes on behind the
+/// Runs cases 0 to `cases` - 1 in child processes that may crash, hang or use up their memory; each continues after the
 /// case in which the one before ended. `run` returns true if the case was accepted with what the original holds, and
 /// false if with other content; it throws an `Error` of the kind that refuses it. Anything else that it throws is a
 /// wrong error.

@@ -10,8 +10,8 @@ namespace heddle {
 /// Checkpoints of one model, often only one, and the mean of their parameters.
 class AveragedModel {
  public:
-  /// `weights` has a number above 0 for each checkpoint, whose part in the mean is that of the sum; empty: all count
-  /// the same. Throws ConfigError where a key of [model] differs between the checkpoints, DataError for other
+  /// `weights` has a number above 0 for each checkpoint, whose part in the mean is its share of their sum; empty: all
+  /// count the same. Throws ConfigError where a key of [model] differs between the checkpoints, DataError for other
   /// parameters, shapes or vocabularies.
   explicit AveragedModel(std::vector<Checkpoint> checkpoints, std::vector<double> weights = {});
 
@@ -32,21 +32,17 @@ class AveragedModel {
   std::vector<double> weights_;
 };
 
-/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state. For one rank.
-class AveragedTensors final : public TensorStream {
+/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state.
+class AveragedTensors final : public OneRankTensors {
  public:
-  /// Keeps a reference to `model`. `dtype` is that of the files that are written.
+  /// Keeps a reference to `model`. `dtype` is the dtype of the written files.
   explicit AveragedTensors(AveragedModel const& model, DType dtype = DType::float32);
 
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
   /// Throws as AveragedModel::read does.
   void receive(TensorChunk const& chunk, std::span<float> elements) override;
-  void wait() override {}
 
  private:
   AveragedModel const& model_;
-  std::vector<StreamedTensor> tensors_;
 };
 
 }  // namespace heddle

@@ -60,7 +60,7 @@ class CheckpointKeeper {
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
-  /// Makes `best` that of the run's state: see CheckpointStore::settle_best.
+  /// Points `best` at the best step in the run's state: see CheckpointStore::settle_best.
   void settle_best(std::int64_t step);
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
   Results finish();

@@ -100,7 +100,7 @@ std::string commands_for(ModelDescription const& model) {
   }
   return fmt::format(
       "; `heddle generate` continues text with a decoder-only model, and `heddle evaluate --text` measures it{}",
-      model.needs_prefixes() ? "; if it learned from pairs, `heddle generate --end-prompt` translates, and "
+      model.needs_prefixes() ? "; if it was trained on pairs, `heddle generate --end-prompt` translates, and "
                                "`heddle evaluate --hypotheses` measures that"
                              : "");
 }
@@ -109,7 +109,7 @@ std::string no_translations(TrainedModel const& model) {
   return model.task().pairs(model.needs_prefixes())
              ? ""
              : fmt::format(
-                   "{} learns from text, not from translations; `heddle evaluate --text` measures such a model, "
+                   "{} is trained on text, not on translations; `heddle evaluate --text` measures such a model, "
                    "and train.initialize_from trains it further, on pairs",
                    place_of_task(model.config()));
 }

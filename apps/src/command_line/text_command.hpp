@@ -28,7 +28,7 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequi
 /// The commands for a model of one stack, as the end of a message: "; `heddle evaluate --text` measures such a model";
 /// "" for others.
 std::string commands_for(ModelDescription const& model);
-/// A message if the model's task learns from text only, so that its output is no translation; else "".
+/// A message if the model was trained on text only, so that its output is not a translation; else "".
 std::string no_translations(TrainedModel const& model);
 
 /// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are nouns for the help:

@@ -50,15 +50,16 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
 sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
 e to the mean unsmoothed loss per target token, end tokens included. With --text it measures
-a model that learned from text: the perplexity of the text; for an encoder, perplexity and accuracy on its
+a model that was trained on text: the perplexity of the text; for an encoder, perplexity and accuracy on its
 masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   syntax.options.add_options()                                                                                 //
       ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
       ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
-      ("text", text(options.text), "measure a model that learned from text on this text")                      //
-      ("pair", text(options.pair), "of an encoder: the second texts; line n belongs to line n of --text")      //
+      ("text", text(options.text),
+       "compute the perplexity of a language model (or the masked accuracy of an encoder) on this text")   //
+      ("pair", text(options.pair), "of an encoder: the second texts; line n belongs to line n of --text")  //
       ("tokenize", with_default(options.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("output", text(options.output), "write the model's translations to this file");
@@ -84,10 +85,10 @@ void check_text_options(EvaluateOptions const& options) {
                                     {"hypotheses", options.hypotheses},
                                     {"output", options.output}}) {
     if (!value.empty()) {
-      throw UsageError(
-          fmt::format("evaluate: --{} belongs to translations, and --text to models that learned from text: give only "
-                      "one of the two",
-                      name));
+      throw UsageError(fmt::format(
+          "evaluate: --{} belongs to translations, and --text to models that were trained on text: give only "
+          "one of the two",
+          name));
     }
   }
 }
@@ -101,7 +102,7 @@ void check_options(EvaluateOptions const& options) {
   }
   if (options.reference.empty()) {
     throw UsageError(
-        "evaluate: --reference is missing: the right translations; or --text for a model that learned from text");
+        "evaluate: --reference is missing: the right translations; or --text for a model that was trained on text");
   }
   bool const model = !options.model.checkpoint.empty();
   bool const hypotheses = !options.hypotheses.empty();
@@ -294,7 +295,7 @@ EncodedTexts encode_part(Tokenizer const& tokenizer, std::deque<LineReader>& rea
 std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts texts, std::string const& name) {
   Config const& config = model.config();
   SampleUse const use{.training = false, .prefixes = model.needs_prefixes()};
-  Tokenizer const& tokenizer = model.vocabulary().target;  // of a model that learned from text both are the same
+  Tokenizer const& tokenizer = model.vocabulary().target;  // of a model that was trained on text both are the same
   auto lines = std::make_unique<MemoryLines>(std::move(texts.front()));
   if (texts.size() > 1) {
     if (model.task().pairs(use.prefixes) != PairForm::joined) {
@@ -307,14 +308,14 @@ std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts
   auto samples = text_samples(config, model.task(), std::move(lines), tokenizer, use, name);
   if (!samples) {
     throw ConfigError(
-        fmt::format("heddle evaluate --text measures a task that learns from text, but {} learns from "
-                    "pairs; such a model is measured with --source and --reference",
+        fmt::format("heddle evaluate --text is for models trained on monolingual text, but {} is trained on pairs; "
+                    "use --source and --reference",
                     place_of_task(config)));
   }
   return samples;
 }
 
-/// Measures a model that learned from text on a text, one document or sentence a line, joined into sequences and
+/// Measures a model that was trained on text on a text, one document or sentence a line, joined into sequences and
 /// masked as in validation, or with --pair on two texts, and prints the perplexity and, of an encoder, the masked
 /// accuracy. A text of more than 16 million tokens or a million lines is read in parts of that size, and no sequence is
 /// joined across their ends.

@@ -67,7 +67,7 @@ ExitCode run_extend_vocabulary(Arguments const& arguments) {
   syntax.usage = "CHECKPOINT --out RUN (--piece TEXT … | --pieces FILE) [options]";
   syntax.summary =
       R"(Makes a run of a trained model with more pieces in its vocabulary: words, or tokens such as "<2de>". The
-embedding and the output of a new piece start as the mean of the pieces into which the vocabulary cut it; all
+embedding and the output of a new piece start as the mean of the pieces that the vocabulary had for it; all
 other numbers, and the ids of texts without new pieces, stay. The run has one checkpoint, of step 0, without
 optimizer state. `prepare --vocab-model RUN/source.model --target-vocab-model RUN/target.model` makes data for
 it, and train.initialize_from starts a run with it.)";
@@ -76,7 +76,7 @@ it, and train.initialize_from starts a run with it.)";
        "a run's directory, its checkpoints directory, or one checkpoint's")               //
       ("out", po::value(&run)->required()->value_name("RUN"), "the new run's directory")  //
       ("piece", po::value(&growth.pieces)->composing()->value_name("TEXT"),
-       "a new piece; a space in front of it stands for the start of a word; may be repeated")                 //
+       "a new piece; a space before it stands for the start of a word; may be repeated")                      //
       ("pieces", po::value(&file)->value_name("FILE"), "a file with a new piece in each line")                //
       ("side", with_default(side, "source|target|both"), "the vocabulary that grows; both, if they are one")  //
       ("which", with_default(growth.model.which, "auto|best|last"), "the checkpoint of a run");

@@ -21,7 +21,7 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
   syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
 sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
 existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
-vocab.target.model). Encoder-decoder models learn from pairs, or with train.task = "denoising" from --text;
+vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
 encoder-only and decoder-only ones from --text.)";
   syntax.options.add_options()                                                            //
       ("source", without_default(prepared.source, "TEXT"), "training text, source side")  //
@@ -65,12 +65,13 @@ void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag"}) {
     if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
       throw UsageError(fmt::format(
-          "--{} says how to learn a vocabulary, but --vocab-model gives one: give only one of the two", name));
+          "--{} controls vocabulary training, but --vocab-model names an existing vocabulary; use one of the two",
+          name));
     }
   }
   if (values.count("text") > 0 && !values["max-length"].defaulted()) {
     throw UsageError(
-        "--max-length leaves out pairs; lines of --text are never left out: training cuts those longer than "
+        "--max-length leaves out pairs; lines of --text are never left out: training splits those longer than "
         "model.max_length");
   }
 }

@@ -12,6 +12,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <map>
 #include <optional>
 #include <set>
@@ -29,9 +30,9 @@ namespace json = boost::json;
 
 constexpr char const* config_name = "adapter_config.json";
 constexpr char const* tensors_name = "adapter_model.safetensors";
-/// PEFT names a module as the base model does, behind this.
+/// PEFT's name of a module is this prefix followed by the base model's name.
 constexpr std::string_view peft_prefix = "base_model.model.";
-/// Their names of what adapter_suffixes name.
+/// PEFT's suffixes for the tensors that adapter_suffixes name.
 constexpr std::array<std::string_view, 2> peft_suffixes{".lora_A.weight", ".lora_B.weight"};
 constexpr std::string_view weight_suffix = ".weight";
 
@@ -40,24 +41,13 @@ std::optional<std::string> without(std::string_view name, std::string_view end) 
   return name.ends_with(end) ? std::optional(std::string(name.substr(0, name.size() - end.size()))) : std::nullopt;
 }
 
-/// A tensor stream of one rank whose tensors are read piece by piece.
-class ReadTensors : public TensorStream {
- public:
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
-  void wait() override {}
-
- protected:
-  std::vector<StreamedTensor> tensors_;
-};
-
 void read_elements(Checkpoint const& from, std::string const& name, IndexRange const& range, std::span<float> into) {
   TensorSlice slice{.name = name};
   slice.elements = range;
   std::ranges::copy(from.read(slice), into.begin());
 }
 
-class MergedTensors final : public ReadTensors {
+class MergedTensors final : public OneRankTensors {
  public:
   MergedTensors(Checkpoint const& from, AdapterConfig const& adapter)
       : from_(from), scale_(adapter.alpha / static_cast<double>(adapter.rank)) {
@@ -111,7 +101,7 @@ class MergedTensors final : public ReadTensors {
   std::vector<float> a_, b_;  ///< of projection_
 };
 
-/// Their name of a projection's module. Throws ConfigError where their weight is not ours.
+/// PEFT's name of a projection's module. Throws ConfigError where the base model's weight is not the whole parameter.
 std::string module_of(ExchangedModel const& model, std::string const& projection) {
   auto const& [name, change, older] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
   auto const module = without(name, weight_suffix);
@@ -148,13 +138,7 @@ json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model,
 
 json::object read_peft_config(fs::path const& directory) {
   fs::path const path = directory / config_name;
-  auto const text = read_regular(path, max_origin_bytes);
-  boost::system::error_code error;
-  json::value const parsed = json::parse(text.value_or(""), error);
-  if (error || !parsed.is_object()) {
-    throw DataError(fmt::format("{} is not a JSON object", path.string()));
-  }
-  return parsed.get_object();
+  return json_object_of(read_regular(path, max_origin_bytes).value_or(""), path.string());
 }
 
 bool is_unset(json::value const& value) {
@@ -230,9 +214,9 @@ std::vector<std::string> patterns_of(std::set<std::string> const& adapted, std::
   return {patterns.begin(), patterns.end()};
 }
 
-/// Which tensor of PEFT's has which parameter of ours.
+/// Maps our parameter names to the tensor names of a PEFT adapter.
 struct PeftNames {
-  std::map<std::string, std::string> theirs;  ///< by our name
+  std::map<std::string, std::string> theirs;  ///< PEFT's name by ours
   std::vector<std::string> targets;
 };
 
@@ -272,7 +256,7 @@ PeftNames names_of(SafetensorsFiles const& files, Checkpoint const& base, Exchan
 }
 
 /// The parameters of a base, with adapters of PEFT's file.
-class AdaptedTensors final : public ReadTensors {
+class AdaptedTensors final : public OneRankTensors {
  public:
   AdaptedTensors(Checkpoint const& base, SafetensorsFiles const& files, PeftNames const& names,
                  std::vector<StreamedTensor> tensors, bool with_base)

@@ -12,6 +12,7 @@
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "checkpoints/averaging.hpp"
@@ -119,8 +120,8 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   double const rounding = options.dtype == "float32" ? 1e-5 : options.dtype == "float16" ? 1e-2 : 1e-1;
   if (!(difference <= rounding * std::max(largest, 1.0))) {
     throw Error(
-        fmt::format("what was written gives other logits when it is read back: they differ by {:.3g}, the "
-                    "largest is {:.3g}",
+        fmt::format("verification failed: the exported model, read back, gives different logits (difference {:.3g}, "
+                    "largest logit {:.3g})",
                     difference, largest));
   }
   return difference;
@@ -153,7 +154,7 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
                                                      Config const& config) {
   auto const origin = checkpoint.contents().origin.find("config.json");
   if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
-    wanted = family_of(json::parse(origin->second).as_object()).model_type;
+    wanted = family_of(json_object_of(origin->second, "config.json")).model_type;
   }
   if (!wanted.empty()) {
     Family const& family = family_named(wanted);

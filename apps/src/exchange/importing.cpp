@@ -10,6 +10,7 @@
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <memory>
 #include <new>
@@ -156,13 +157,7 @@ json::object read_config_json(fs::path const& directory) {
                     "save_pretrained writes it: config.json, *.safetensors and the tokenizer's files",
                     path.string()));
   }
-  boost::system::error_code error;
-  json::value const parsed = json::parse(*text, error);
-  if (error || !parsed.is_object()) {
-    throw DataError(
-        fmt::format("{} is not a JSON object{}{}", path.string(), error ? ": " : "", error ? error.message() : ""));
-  }
-  return parsed.get_object();
+  return json_object_of(*text, path.string());
 }
 
 ForeignModel open_huggingface(fs::path const& from) {

@@ -9,7 +9,7 @@ namespace heddle {
 struct Execution;
 
 /// The logits of a model for a few sequences of random tokens, the same for all models of one vocabulary:
-/// [tokens to predict, vocabulary]. That of a token that is never generated is 0. The model is in memory during the
+/// [tokens to predict, vocabulary]. Logits of tokens that are never generated are 0. The model is in memory during the
 /// call. Throws as TrainedModel::open does. For one rank.
 std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const& options);
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <set>
 
 namespace heddle {
@@ -40,19 +41,6 @@ std::string today() {
 std::string name_of_place(fs::path const& path) {
   fs::path const absolute = fs::weakly_canonical(path);
   return absolute.filename().empty() ? absolute.parent_path().filename().string() : absolute.filename().string();
-}
-
-json::object record_in(std::map<std::string, std::string> const& origin) {
-  auto const found = origin.find(import_record);
-  if (found == origin.end()) {
-    return {};
-  }
-  boost::system::error_code problem;
-  json::value const record = json::parse(found->second, problem);
-  if (problem || !record.is_object()) {
-    throw DataError(fmt::format("{}: is not a JSON object", import_record));
-  }
-  return record.get_object();
 }
 
 /// A member as text, whatever it is.
@@ -95,7 +83,7 @@ void record_import(std::map<std::string, std::string>& origin, fs::path const& f
 }
 
 void record_pieces(std::map<std::string, std::string>& origin, fs::path const& run, std::int64_t pieces) {
-  json::object record = record_in(origin);
+  json::object record = json_object_in(origin, import_record);
   json::value& grown = record["extended"];
   (grown.is_array() ? grown.get_array() : grown.emplace_array())
       .push_back({{"run", name_of_place(run)}, {"date", today()}, {"pieces", pieces}});
@@ -103,7 +91,7 @@ void record_pieces(std::map<std::string, std::string>& origin, fs::path const& r
 }
 
 std::vector<std::string> describe_origin(CheckpointContents const& contents) {
-  json::object const record = record_in(contents.origin);
+  json::object const record = json_object_in(contents.origin, import_record);
   std::vector<std::string> lines;
   if (record.contains("family")) {
     lines.push_back(fmt::format("a model of the family {} in {}, imported on {}", text_of(record, "family"),

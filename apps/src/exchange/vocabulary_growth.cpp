@@ -36,7 +36,7 @@ Parts parts_of(Tokenizer const& vocabulary, std::vector<std::string> const& piec
 }
 
 /// A checkpoint's parameters, some of them with more rows.
-class GrownTensors final : public TensorStream {
+class GrownTensors final : public OneRankTensors {
  public:
   /// `parts` of the new rows, by the names of the parameters that have some.
   GrownTensors(Checkpoint const& checkpoint, std::map<std::string, Parts const*> const& parts)
@@ -51,8 +51,6 @@ class GrownTensors final : public TensorStream {
     }
   }
 
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
   void receive(TensorChunk const& chunk, std::span<float> elements) override {
     std::vector<float> const& rows = new_rows_[chunk.tensor];
     std::int64_t const before = Shape(tensors_[chunk.tensor].shape).size() - std::ssize(rows);
@@ -65,7 +63,6 @@ class GrownTensors final : public TensorStream {
     std::copy(rows.begin() + (std::max(chunk.elements.begin, before) - before),
               rows.begin() + (std::max(chunk.elements.end, before) - before), into);
   }
-  void wait() override {}
 
  private:
   std::vector<float> mean_rows(TensorInfo const& table, Parts const& parts) const {
@@ -84,7 +81,6 @@ class GrownTensors final : public TensorStream {
   }
 
   Checkpoint const& checkpoint_;
-  std::vector<StreamedTensor> tensors_;
   std::vector<std::vector<float>> new_rows_;  ///< of tensors_
 };
 
@@ -149,7 +145,7 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   for (auto const& [side, parts] : {std::pair(Side::source, &source), {Side::target, &target}}) {
     if (!parts->empty()) {
       for (std::string const& name : tables_of(config, registries, sizes, side)) {
-        // The two models of a joint vocabulary may cut texts in different ways.
+        // The two models of a joint vocabulary may tokenize differently.
         bool const of_target = name.starts_with("decoder.") || name.starts_with("output");
         tables[name] = joint && !of_target ? &source : parts;
       }

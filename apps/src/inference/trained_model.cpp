@@ -83,8 +83,8 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
     bool const of_model = difference.key.starts_with("model.") || difference.key.starts_with("adapter.");
     if (of_model && difference.key != "model.max_length") {
       throw ConfigError(
-          fmt::format("{} = {}: {} was trained with {}; a key that says what the model computes cannot "
-                      "be replaced",
+          fmt::format("{} = {}: {} was trained with {}; a key that changes what the model computes cannot "
+                      "be overridden",
                       difference.key, difference.after, checkpoint.directory().string(), difference.before));
     }
   }

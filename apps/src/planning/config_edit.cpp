@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/trim.hpp>
 #include <heddle/core/base/error.hpp>
 #include <sstream>
 
@@ -10,21 +11,15 @@ namespace heddle {
 
 namespace {
 
-std::string trimmed(std::string_view text) {
-  auto const first = text.find_first_not_of(" \t\r");
-  auto const last = text.find_last_not_of(" \t\r");
-  return first == std::string_view::npos ? "" : std::string(text.substr(first, last - first + 1));
-}
-
 /// The name of the section that a line starts; "" for any other line.
 std::string section_of(std::string const& line) {
-  std::string const text = trimmed(line.substr(0, line.find('#')));
+  std::string const text = boost::trim_copy(line.substr(0, line.find('#')));
   bool const is_section = text.size() > 2 && text.front() == '[' && text[1] != '[' && text.back() == ']';
-  return is_section ? trimmed(std::string_view(text).substr(1, text.size() - 2)) : "";
+  return is_section ? boost::trim_copy(text.substr(1, text.size() - 2)) : "";
 }
 
 std::string key_of(std::string const& line) {
-  return trimmed(line.substr(0, line.find_first_of("=#")));
+  return boost::trim_copy(line.substr(0, line.find_first_of("=#")));
 }
 
 /// The line with another value; what follows a # stays.
@@ -52,16 +47,15 @@ void set(std::vector<std::string>& lines, std::string const& section, std::strin
     lines.insert(lines.end(), {"", fmt::format("[{}]", section), fmt::format("{} = {}", key, value)});
     return;
   }
-  auto const end = std::find_if(begin + 1, lines.end(), [](std::string const& line) {
-    return !trimmed(line).empty() && trimmed(line).front() == '[';
-  });
+  auto const end = std::find_if(begin + 1, lines.end(),
+                                [](std::string const& line) { return boost::trim_copy(line).starts_with('['); });
   auto const found = std::find_if(begin + 1, end, [&](std::string const& line) { return key_of(line) == key; });
   if (found != end) {
     *found = with_value(*found, value);
     return;
   }
   auto last = end;
-  while (trimmed(*(last - 1)).empty()) {
+  while (boost::trim_copy(*(last - 1)).empty()) {
     --last;
   }
   lines.insert(last, fmt::format("{} = {}", key, value));

@@ -55,7 +55,7 @@ void PlannedData::take_dataset(Config const& config, Task const& task, bool pref
 void PlannedData::take_random_pairs(Config const& config, Task const& task, bool prefixes, std::int64_t vocabulary) {
   if (auto const form = task.pairs(prefixes); !form || form == PairForm::joined || prefixes) {
     throw ConfigError(
-        "a plan for a task that learns from text, or for a model with prefixes, needs data: set data.train");
+        "a plan for a task that is trained on text, or for a model with prefixes, needs data: set data.train");
   }
   vocabulary_ = {vocabulary, vocabulary, true};
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);

@@ -20,8 +20,8 @@ class PlannedData final : public BatchSamples {
   static constexpr int random_batches = 2;
 
   /// Opens data.train, and data.valid where a run would validate. `vocabulary` counts the pieces of random sentences.
-  /// Throws as training does where the data do not fit the task, and ConfigError for a task that learns from text or a
-  /// model with prefixes if there are no data.
+  /// Throws as training does where the data do not fit the task, and ConfigError for a task that is trained on text or
+  /// a model with prefixes if there are no data.
   static std::unique_ptr<PlannedData> open(Config const& config, Registries const& registries, std::int64_t vocabulary);
 
   int batches() const override { return static_cast<int>(batches_.size()); }

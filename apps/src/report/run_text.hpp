@@ -35,7 +35,7 @@ struct Ending {
   std::filesystem::path checkpoint;       ///< the newest
   std::string command;                    ///< the command that resumes; see command_line
   std::vector<std::string> plugins = {};  ///< libraries that the model needs
-  bool from_text = false;                 ///< it learned from lines of text, not from pairs
+  bool from_text = false;                 ///< it is trained on lines of text, not on pairs
 };
 
 /// A warning where at least 1 % of a dataset's samples are longer than model.max_length and so left out; else "".

@@ -109,7 +109,7 @@ ChildProcess::~ChildProcess() {
     ::kill(process_, SIGKILL);
     ::waitpid(process_, nullptr, 0);
   }
-  // A script that does not `exec` its last command leaves processes behind.
+  // A script that does not `exec` its last command leaves processes running.
   if (::kill(-process_, SIGTERM) == 0 && !becomes_true([&] { return ::kill(-process_, 0) != 0; })) {
     ::kill(-process_, SIGKILL);
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cctype>
 #include <filesystem>
 #include <fstream>
@@ -37,13 +38,6 @@ std::string pascal_case(std::string const& name) {
     upper = false;
   }
   return result;
-}
-
-std::string replaced(std::string text, std::string const& from, std::string const& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
 }
 
 /// The name of the example's shared library, the first argument of heddle_add_plugin.
@@ -158,7 +152,7 @@ A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
 Heddle's pages `docs/kernels-and-plugins.md` and `docs/checking-kernels.md` say what each part must do.
 )";
 
-/// The texts that a plug-in's run learns from, as options of `heddle prepare`.
+/// The texts that a plug-in's run is trained on, as options of `heddle prepare`.
 std::string texts_for(std::string const& kind) {
   return kind == "task" ? "--text text/train.en --valid-text text/valid.en"
                         : "--source text/train.en --target text/train.de --valid-source text/valid.en \\\n"
@@ -219,7 +213,8 @@ std::string write_plugin(fs::path const& directory, std::string const& kind, Reg
   require_usable(name, directory, built_in);
   std::string const example = example_name(kind);
   auto const renamed = [&](std::string_view text) {
-    return replaced(replaced(std::string(text), example, name), pascal_case(example), pascal_case(name));
+    std::string const named = boost::replace_all_copy(std::string(text), example, name);
+    return boost::replace_all_copy(named, pascal_case(example), pascal_case(name));
   };
   fs::create_directories(directory);
   for (TemplateFile const& file : template_files()) {

@@ -148,7 +148,7 @@ class Trainer {
   CheckpointBase base_;                           ///< CheckpointContents::base
   CheckpointKeeper checkpoints_;
   TrainingState state_;
-  MixtureCursor cursor_;  ///< behind the last step's batch, on ranks that read data
+  MixtureCursor cursor_;  ///< after the last step's batch, on ranks that read data
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;                   ///< rank 0's
   bool warned_of_attention_ = false;       ///< a warning said that attention is uniform

@@ -81,7 +81,7 @@ EntropySum entropy_of(ObservedAttention const& call) {
     for (std::int64_t query = 0; query < sequence.queries && !call.mask.is(MaskKind::prefix); ++query) {
       std::int64_t visible = 0;
       for (std::int64_t key = 0; key < sequence.keys; ++key) {
-        visible += is_visible(call.mask, 0, query + sequence.keys - sequence.queries, key) ? 1 : 0;
+        visible += call.mask.sees(0, query + sequence.keys - sequence.queries, key) ? 1 : 0;
       }
       for (std::int64_t head = 0; head < call.heads && visible > 1; ++head) {
         auto const row = sequence.weights.begin() + (head * sequence.queries + query) * sequence.keys;

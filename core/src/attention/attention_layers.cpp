@@ -11,7 +11,7 @@ namespace heddle {
 
 namespace {
 
-/// The keys of the projections that give queries, keys and values, or of that of the output.
+/// The keys of the projections that give queries, keys and values, or of the output projection.
 ModelConfig projection_keys(LayerSpec const& spec, bool output) {
   ModelConfig keys = spec.model;
   std::string const biases = spec.options.text("biases", keys.biases ? "all" : "none");

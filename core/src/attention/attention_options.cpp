@@ -108,7 +108,7 @@ std::string uneven_heads(ModelConfig const& keys) {
 /// Throws ConfigError for an option of a window where there is none.
 void require_window(LayerOptions const& options, std::string const& option) {
   if (options.has(option) && !options.has("window")) {
-    throw ConfigError(fmt::format("{} belongs to a window; give `window`, too", options.place(option)));
+    throw ConfigError(fmt::format("{} requires `window`; set it, too", options.place(option)));
   }
 }
 
@@ -135,7 +135,7 @@ std::optional<std::string> unsupported_mask(LayerOptions const& options, LayerUs
   bool const prefix = options.text("mask", "") == "prefix";
   if (!use.prefixes && prefix) {
     return fmt::format(
-        "{} = \"prefix\": only a decoder-only model (model.stacks = [\"decoder\"]) learns from sequences "
+        "{} = \"prefix\": only a decoder-only model (model.stacks = [\"decoder\"]) is trained on sequences "
         "with prefixes; without the option the layer has its stack's usual mask",
         options.place("mask"));
   }

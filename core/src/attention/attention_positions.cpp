@@ -226,7 +226,7 @@ class BucketPositions final : public LearnedBias {
 };
 
 /// The slope of each head, as in the paper's code: a geometric sequence that ends with 2^-8 for numbers of heads that
-/// are powers of two; for others that of the next lower power, then every other slope of the next higher one.
+/// are powers of two; for others the slopes of the next lower power, then every other slope of the next higher one.
 std::vector<double> slopes(std::int64_t heads) {
   auto const lower = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   std::vector<double> result;

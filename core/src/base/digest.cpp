@@ -9,7 +9,7 @@ namespace heddle {
 
 namespace {
 
-/// Independent chains: an addition need not wait for that of the chain's neighbours.
+/// Independent chains: an addition need not wait for the neighbours' additions.
 constexpr std::size_t lanes = 4;
 constexpr std::size_t row = lanes * sizeof(std::uint64_t);
 /// A word is rotated by another amount for each of the 64 rows that follow it, so that equal flips in two rows do not

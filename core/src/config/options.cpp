@@ -83,7 +83,7 @@ std::optional<OptionValue> converted_strings(OptionDescription const& option, Op
   return items && (filled || option.may_be_empty) ? std::optional<OptionValue>(*items) : std::nullopt;
 }
 
-/// The key of the layer, given that of its sublayer's option: "model.decoder.heads" of
+/// The key of the layer, given the key of its sublayer's option: "model.decoder.heads" of
 /// "model.decoder.self_attention.heads".
 std::string key_of_layer(std::string const& option, std::string const& name) {
   std::size_t const sublayer = option.rfind('.', option.size() - name.size() - 2);

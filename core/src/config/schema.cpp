@@ -178,7 +178,7 @@ ConfigKey sublayer_option(Settings& settings, std::string const& name) {
   return key_of_settings(settings, {.name = name, .type = Type::any}, ResumeRule::identity);
 }
 
-/// Adds the table of a stack's settings, or that of some of its layers.
+/// Adds the table of the settings of a stack or of some of its layers.
 void add_settings(ConfigTree& tree, std::string path, std::string header, Settings& settings, bool of_stack) {
   add_table(tree, std::move(path), std::move(header));
   ConfigTable& table = tree.tables.back();
@@ -223,7 +223,7 @@ void add_corpus(Keys const& keys, CorpusConfig& corpus) {
   keys.free("train", corpus.train, files, "the dataset, in one or several files");
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
-  keys.key("tag", corpus.tag, any(), "text in front of each source, such as \"<news>\"");
+  keys.key("tag", corpus.tag, any(), "text before each source, such as \"<news>\"");
 }
 
 void add_paths(ConfigTree& tree, Config& config) {
@@ -312,7 +312,7 @@ void add_adapter(ConfigTree& tree, AdapterConfig& adapter) {
   keys.identity("targets", adapter.targets, non_empty(),
                 "patterns of the projections that have one, such as \"decoder.*.feed_forward.*\"");
   keys.free("save_base", adapter.save_base,
-            "checkpoints have the frozen parameters, too; false: they name that of initialize_from");
+            "checkpoints have the frozen parameters, too; false: they refer to initialize_from");
 }
 
 void add_train(ConfigTree& tree, TrainConfig& train) {
@@ -366,7 +366,7 @@ void add_group(Keys const& keys, ParameterGroup& group) {
 }
 
 /// Lets the table that was added with this path take the options of update rules, which are checked when the rules are
-/// known. A name near that of another key is a misspelling.
+/// known. A name near another key's name is a misspelling.
 void take_rule_options(ConfigTree& tree, std::string const& path, Settings& options) {
   ConfigTable& table = *std::ranges::find(tree.tables, path, &ConfigTable::path);
   std::vector<std::string> const names = names_of_keys(table.keys);

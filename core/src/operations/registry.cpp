@@ -21,7 +21,8 @@ void require_usable_name(std::string_view operation, std::string_view name, std:
 }
 
 std::string registered_names(std::vector<std::string> const& names) {
-  return fmt::format("registered at this CPU level: {}; auto takes the fastest that can", fmt::join(names, ", "));
+  return fmt::format("registered at this CPU level: {}; auto picks the fastest that supports the call",
+                     fmt::join(names, ", "));
 }
 
 std::vector<std::string> names_of(std::vector<Implementation> const& entries) {

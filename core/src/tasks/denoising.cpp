@@ -9,8 +9,8 @@ namespace heddle {
 
 namespace {
 
-/// The tokens of a sequence, cut into kept and masked runs in turn: kept, masked, kept, …, the first and the last of
-/// which may be empty.
+/// The tokens of a sequence, divided into kept and masked runs in turn: kept, masked, kept, …, the first and the last
+/// of which may be empty.
 struct Spans {
   std::vector<std::int64_t> kept;    ///< one more than `masked`
   std::vector<std::int64_t> masked;  ///< lengths of the masked spans

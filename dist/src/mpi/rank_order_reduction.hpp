@@ -44,7 +44,7 @@ class RankOrderReduction final : public TransferBackend {
   struct Call {
     char const* verb;
     Tensor input;                      ///< all parts, in rank order
-    Tensor output;                     ///< this rank's part; may be that of the input
+    Tensor output;                     ///< this rank's part; may be a part of the input
     std::vector<std::int64_t> counts;  ///< elements of each rank's part
     ReduceOp op;
     bool gathers;  ///< every rank's part of the result goes into `input`

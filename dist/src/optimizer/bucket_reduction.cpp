@@ -10,8 +10,8 @@ namespace heddle {
 namespace {
 
 /// The number of buckets that travel at once: 64, or fewer where these would have more than 2²⁴ elements (64 MiB of
-/// float32). A slow link's queues hold megabytes, and the messages that start the next transfer wait behind them: only
-/// many buckets in flight keep such a link busy.
+/// float32). A slow link's queues hold megabytes, and the messages that start the next transfer are queued after them:
+/// only many buckets in flight keep such a link busy.
 std::size_t max_at_once(BufferParts const& parts) {
   constexpr std::int64_t max_elements = std::int64_t{1} << 24;
   std::int64_t max = 64;

@@ -11,13 +11,13 @@ std::int64_t groups_of(std::int64_t micro_batches, int stages) {
 
 /// The number of forward passes before the first backward.
 std::int64_t warm_up(PipelinePlace const& place, std::int64_t micro_batches) {
-  std::int64_t const behind = place.stages - place.stage - 1;
+  std::int64_t const later = place.stages - place.stage - 1;  // stages after this one
   if (place.parts == 1) {
-    return std::min(behind, micro_batches);
+    return std::min(later, micro_batches);
   }
   std::int64_t const groups = groups_of(micro_batches, place.stages);
   std::int64_t const largest = (micro_batches + groups - 1) / groups;
-  return std::min(2 * behind + (place.parts - 1) * largest, place.parts * micro_batches);
+  return std::min(2 * later + (place.parts - 1) * largest, place.parts * micro_batches);
 }
 
 }  // namespace

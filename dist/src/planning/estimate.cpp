@@ -121,7 +121,7 @@ class Planner::Estimate {
       }
       return result;
     }
-    // Behind this number every further group of micro-batches takes the same time.
+    // Beyond this number every further group of micro-batches takes the same time.
     std::int64_t const simulated = 6 * stages;
     if (count <= simulated + stages) {
       return simulate_pipeline(times, count, first_extra);

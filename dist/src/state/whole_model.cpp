@@ -12,7 +12,7 @@ namespace heddle {
 namespace {
 
 /// A ParameterDescription as it travels: the texts and the stages are elsewhere, one after another. A parameter's texts
-/// are its name and, of each tensor of its state, a digit for the shape and the key, each with a line break behind it.
+/// are its name and, of each tensor of its state, a digit for the shape and the key, each followed by a line break.
 struct SentDescription {
   Shape shape;
   ShardSpec shard;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/config/options.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 #include <iterator>
@@ -90,16 +91,9 @@ std::int64_t earliest(Communicator const& world, RankEvents const& own) {
   return -max_of(world, -first);
 }
 
-/// Names of layers and kernels may be a plug-in's.
+/// Names of layers and kernels may be a plug-in's. TOML's escapes are JSON's, too.
 std::string json_text(std::string_view text) {
-  std::string result = "\"";
-  for (char const letter : text) {
-    if (letter == '"' || letter == '\\') {
-      result += '\\';
-    }
-    result += static_cast<unsigned char>(letter) < 0x20 ? ' ' : letter;
-  }
-  return result + '"';
+  return to_toml(OptionValue(std::string(text)));
 }
 
 /// Writes one rank's events, in microseconds since `origin` of rank 0's clock.

@@ -28,7 +28,7 @@ struct WatchedCall {
   bool operator==(WatchedCall const&) const = default;
 };
 
-/// A string of a status, cut to its space.
+/// A string of a status, truncated to its space.
 using StatusText = std::array<char, 24>;
 
 /// One rank's state, as it is sent to other ranks.

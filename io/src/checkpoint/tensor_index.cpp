@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// The arrays of an entry of the index by their keys. In version 1, that of format 3, they are among its members.
+/// The arrays of an entry of the index by their keys. In version 1 (of format 3) they are among its members.
 json::object arrays_of(json::object const& entry, std::int64_t version) {
   if (version > 1) {
     return entry.at("arrays").as_object();
@@ -69,7 +69,7 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
     std::int64_t const elements = checked_size(tensor.name, tensor.shape_of(key), size);
     std::int64_t const offset = value.as_int64();
     if (offset < 0 || elements * tensor.element_bytes() > size - offset) {
-      throw Error(fmt::format("{}'s {} would lie behind the end of its file", tensor.name, std::string(key)));
+      throw Error(fmt::format("{}'s {} would extend past the end of its file", tensor.name, std::string(key)));
     }
     tensor.keys.emplace_back(key);
     tensor.offsets.push_back(offset);

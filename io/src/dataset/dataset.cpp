@@ -135,8 +135,8 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
   }
   if (known) {
     if (known->digest() != vocabulary_digest_) {
-      throw DataError(
-          fmt::format("{}: its vocabulary is not that of the files before it; prepare them together", file_.where()));
+      throw DataError(fmt::format("{}: its vocabulary is not the one of the files before it; prepare them together",
+                                  file_.where()));
     }
     vocabulary_ = known;
     return;

@@ -165,7 +165,7 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
 /// The texts of a dataset, read side by side and encoded.
 class EncodedTexts {
  public:
-  /// The tokens of `frame` are put in front of the texts' own.
+  /// The tokens of `frame` are prepended to each text's own.
   EncodedTexts(Texts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
       : texts_(texts) {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};

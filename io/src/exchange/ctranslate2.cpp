@@ -78,8 +78,8 @@ class Ctranslate2Tensors {
   }
   void add_aliases();
   void read(ExportedTensor const& tensor, Sink const& sink) const { read_exported(checkpoint_, tensor, model_, sink); }
-  /// The output's bias, with that of tokens that are not generated. Marian's decoder starts from such a token, without
-  /// an embedding, so that its logit would be 0.
+  /// The output's bias, which is low for tokens that are not generated. Marian's decoder starts from such a token,
+  /// without an embedding, so that its logit would be 0.
   void read_bias(ExportedTensor const& tensor, Sink const& sink) const;
   void write_tensor(Ctranslate2File& file, ExportedTensor const& tensor) const;
   void write_int8(Ctranslate2File& file, ExportedTensor const& tensor) const;
@@ -222,7 +222,7 @@ void write_json(fs::path const& path, json::value const& value) {
   replace_file(path, json::serialize(value) + "\n");
 }
 
-/// Writes those of a model with two sides.
+/// Writes the vocabulary files of an encoder-decoder model.
 void write_vocabularies(Vocabulary const& vocabulary, fs::path const& directory) {
   if (vocabulary.joint()) {
     write_json(directory / "shared_vocabulary.json", pieces_of(vocabulary.target));

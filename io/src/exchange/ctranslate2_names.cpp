@@ -9,13 +9,14 @@
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 
+#include "exchange/family_tables.hpp"
 #include "formats/ctranslate2_file.hpp"
 
 namespace heddle {
 
 namespace {
 
-using Rules = std::vector<TensorRule>;
+using Rules = TensorRules;
 
 /// The activations that CTranslate2 has, by its numbers.
 constexpr std::array<std::string_view, 4> numbered_activations{"relu", "gelu_tanh", "silu", "gelu"};
@@ -26,14 +27,7 @@ struct PossibleKey {
   std::vector<std::string_view> values = {};
 };
 
-bool has_gate(ModelConfig const& model) {
-  return is_gated_activation(model.activation);
-}
-bool has_no_gate(ModelConfig const& model) {
-  return !has_gate(model);
-}
-
-/// A projection; its weight and its bias are one of several pieces of theirs.
+/// A projection; its weight and its bias are one of `parts` equal pieces of CTranslate2's.
 void add_projection(Rules& rules, std::string const& theirs, std::string const& ours, int part = 0, int parts = 1) {
   for (std::string const kind : {".weight", ".bias"}) {
     rules.push_back({theirs + "/" + kind.substr(1), ours + kind, {.part = part, .parts = parts}});
@@ -64,8 +58,8 @@ void add_stack(Rules& rules, std::string const& stack) {
   for (std::string const kind : {".weight", ".bias"}) {
     std::string const end = "/" + kind.substr(1);
     rules.push_back({theirs + "ffn/linear_0" + end, ours + "feed_forward.gate" + kind});
-    rules.push_back({theirs + "ffn/linear_0" + end, ours + "feed_forward.up" + kind, {}, has_no_gate});
-    rules.push_back({theirs + "ffn/linear_0_noact" + end, ours + "feed_forward.up" + kind, {}, has_gate});
+    rules.push_back({theirs + "ffn/linear_0" + end, ours + "feed_forward.up" + kind, {}, plain});
+    rules.push_back({theirs + "ffn/linear_0_noact" + end, ours + "feed_forward.up" + kind, {}, gated});
   }
   add_projection(rules, theirs + "ffn/linear_1", ours + "feed_forward.down");
   add_norm(rules, theirs + "ffn/layer_norm", ours + "feed_forward.norm");

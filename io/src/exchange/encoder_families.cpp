@@ -40,7 +40,7 @@ Rules tensors_of_bert(std::string const& body) {
 }
 
 /// BERT (Devlin et al. 2019), RoBERTa (Liu et al. 2019), XLM-R (Conneau et al. 2020), each with the head that predicts
-/// masked tokens. RoBERTa's head always has GELU, and its positions begin behind the id of the padding.
+/// masked tokens. RoBERTa's head always has GELU, and its positions begin after the id of the padding.
 Family bert(std::string_view model_type, std::string_view architecture) {
   bool const roberta = model_type != "bert";
   Family family{
@@ -62,19 +62,13 @@ Family bert(std::string_view model_type, std::string_view architecture) {
                {"type_vocab_size", "model.token_types", "2"},
                {"max_position_embeddings", "model.max_length", roberta ? "514" : "512", {}, roberta ? 2 : 0},
                {"tie_word_embeddings", "model.tie_embeddings", "true"},
-               {"hidden_act", "model.activation", "\"gelu\"", {{"\"gelu\"", "gelu"}}}},
+               {"hidden_act", "model.activation", "\"gelu\"", plain_activations()}},
       .tensors = tensors_of_bert(roberta ? "roberta" : "bert"),
       .ignored = {"*.embeddings.position_ids", "*.embeddings.token_type_ids", "*.pooler.*", "cls.seq_relationship.*",
                   "cls.predictions.decoder.*", "cls.predictions.bias", "lm_head.decoder.*", "lm_head.bias"}};
   if (roberta) {
+    family.keys.back().values = {{"\"gelu\"", "gelu"}};
     family.keys.push_back({"pad_token_id", "", "1", {{"1", ""}}});
-  } else {
-    auto& activations = family.keys.back().values;
-    activations.insert(activations.end(), {{"\"relu\"", "relu"},
-                                           {"\"gelu_new\"", "gelu_tanh"},
-                                           {"\"gelu_pytorch_tanh\"", "gelu_tanh"},
-                                           {"\"silu\"", "silu"},
-                                           {"\"swish\"", "silu"}});
   }
   return family;
 }

@@ -33,7 +33,7 @@ std::int64_t own_elements(std::vector<std::int64_t> const& shape, TensorChange c
   return product(shape) - change.added_rows * columns_of(shape);
 }
 
-/// Their shape of a tensor of which ours is a part.
+/// The shape of the other system's tensor of which our parameter is a part.
 std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, TensorChange const& change) {
   std::vector<std::int64_t> shape = ours;
   if (!shape.empty()) {
@@ -48,16 +48,16 @@ std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, Ten
   return shape;
 }
 
-/// Leaves out the elements of a piece that only ours have; `left` is the number of those that theirs have from its
-/// beginning on, and then from its end on.
+/// Leaves out the elements of a piece that only our parameter has; `left` is the number that the other tensor has from
+/// its beginning on, and then from its end on.
 void leave_out(std::vector<float>& values, std::int64_t& left, std::string const& parameter,
                TensorChange const& change) {
   auto const end = values.begin() + std::min(left, std::ssize(values));
   left -= end - values.begin();
   if (change.added_value == 0 && std::any_of(end, values.end(), [](float value) { return value != 0; })) {
     throw DataError(
-        fmt::format("the last row of {} has been trained: the other system has no place for it, and "
-                    "takes it for 0",
+        fmt::format("the last row of {} is not zero: the target format does not store this row and assumes zero, so "
+                    "that the model cannot be exported",
                     parameter));
   }
   values.erase(end, values.end());
@@ -78,7 +78,8 @@ std::vector<float> transposed(std::vector<float> const& values, std::int64_t row
 
 ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel const& model,
                                  std::vector<StreamedTensor> tensors)
-    : from_(from), model_(model), tensors_(std::move(tensors)) {
+    : from_(from), model_(model) {
+  tensors_ = std::move(tensors);
   std::set<std::string> used;
   for (StreamedTensor const& tensor : tensors_) {
     TensorOrigin& origin = origins_.emplace_back(origin_of(model.family, model.ours, tensor.name));
@@ -97,10 +98,8 @@ ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel cons
   }
   for (auto const& [name, tensor] : from.tensors()) {
     if (!used.contains(name) && !is_ignored(model.family, name)) {
-      throw DataError(
-          fmt::format("the tensor {} belongs to no parameter of a model of the family {} with this "
-                      "config.json",
-                      name, model.family.model_type));
+      throw DataError(fmt::format("unexpected tensor {}: a {} model with this config.json has no such parameter", name,
+                                  model.family.model_type));
     }
   }
 }

@@ -19,6 +19,12 @@ void add_attention(TensorRules& rules, std::string const& theirs, std::string co
   }
 }
 
+std::vector<KeyRule::Value> plain_activations() {
+  return {{"\"relu\"", "relu"},          {"\"gelu\"", "gelu"},
+          {"\"gelu_new\"", "gelu_tanh"}, {"\"gelu_pytorch_tanh\"", "gelu_tanh"},
+          {"\"silu\"", "silu"},          {"\"swish\"", "silu"}};
+}
+
 bool is_true(boost::json::object const& config, char const* key, bool absent) {
   boost::json::value const* const found = find_key(config, key);
   return found == nullptr || !found->is_bool() ? absent : found->get_bool();

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cctype>
 #include <charconv>
@@ -19,12 +20,7 @@ namespace json = boost::json;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at != text.npos;) {
-    std::size_t const end = text.find(separator);
-    parts.push_back(text.substr(0, end));
-    at = end;
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-  }
+  boost::split(parts, text, [=](char letter) { return letter == separator; });
   return parts;
 }
 
@@ -83,7 +79,7 @@ std::optional<json::value> value_of(KeyRule const& rule, Family const& family, j
   return rule.absent.empty() ? std::nullopt : std::optional(json::parse(rule.absent));
 }
 
-/// Our value, as TOML text, of a value of theirs.
+/// Converts a value of config.json to ours, as TOML text.
 std::string translated(KeyRule const& rule, Family const& family, json::value const& value) {
   if (rule.values.empty()) {
     if (rule.surplus != 0 && value.is_int64() && value.get_int64() >= 0) {
@@ -217,8 +213,7 @@ std::optional<json::value> their_value(KeyRule const& rule, Family const& family
     return std::nullopt;
   }
   if (!rule.values.empty()) {
-    throw ConfigError(
-        fmt::format("{} = {}: models of the family {} do not have that", rule.ours, *ours, family.model_type));
+    throw ConfigError(fmt::format("{} = {}: not supported by the family {}", rule.ours, *ours, family.model_type));
   }
   return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
 }
@@ -357,7 +352,7 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
     if (is_new) {
       settings.push_back(fmt::format("{}={}", rule.ours, ours));
     } else if (before->second.second != ours) {
-      throw ConfigError(fmt::format("{}: {} = {} and {} = {}: both are {}, which has one value", family.source,
+      throw ConfigError(fmt::format("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
                                     split(before->second.first->theirs, '|').front(), before->second.second,
                                     split(rule.theirs, '|').front(), ours, rule.ours));
     }

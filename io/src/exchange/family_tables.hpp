@@ -47,6 +47,8 @@ void add_attention(TensorRules& rules, std::string const& theirs, std::string co
                    ProjectionNames const& names);
 /// Adds a gated feed-forward sublayer with Llama's names.
 void add_gated_feed_forward(TensorRules& rules, std::string const& theirs, std::string const& ours);
+/// The activations of feed-forward sublayers without a gate.
+std::vector<KeyRule::Value> plain_activations();
 /// The base of rotary positions and their scaling, also where transformers 5 has them.
 std::vector<KeyRule> rotary_keys();
 /// The boolean at a key, `absent` where there is none.

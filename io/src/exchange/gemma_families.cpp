@@ -23,7 +23,7 @@ std::vector<KeyRule::Value> activations() {
   return {{"\"gelu_pytorch_tanh\"", "geglu_tanh"}, {"\"gelu\"", "geglu_tanh"}, {"\"gelu_new\"", "geglu_tanh"}};
 }
 
-/// The factor of a stack's queries: their scores are divided by the root of query_pre_attn_scalar, ours by that of
+/// The factor of a stack's queries: Gemma divides scores by the root of query_pre_attn_scalar, Heddle by the root of
 /// head_dim.
 double scale_of_queries(json::object const& config, std::string const& stack) {
   auto const number = [&](std::string const& key) {
@@ -37,11 +37,11 @@ double scale_of_queries(json::object const& config, std::string const& stack) {
   return std::sqrt(number("head_dim") / number("query_pre_attn_scalar"));
 }
 
-/// A layer's attention with norms before and behind it.
+/// A sublayer's norms, before and after it.
 void add_sandwich(Rules& rules, std::string const& theirs, std::string const& ours, std::string const& before,
-                  std::string const& behind) {
+                  std::string const& after) {
   add(rules, theirs + before, ours + ".norm", gemma_norm);
-  add(rules, theirs + behind, ours + ".output_norm", gemma_norm);
+  add(rules, theirs + after, ours + ".output_norm", gemma_norm);
 }
 
 void add_scaled_attention(Rules& rules, std::string const& theirs, std::string const& ours,

@@ -217,7 +217,7 @@ ForeignVocabulary read_marian_vocabulary(MarianPlace const& place, json::object 
     }
     std::string const spm = side == 0 ? "source.spm" : "target.spm";
     if (!fs::exists(place.directory / spm)) {
-      throw DataError(fmt::format("{} has pieces only; {} beside it would say how texts are cut into them",
+      throw DataError(fmt::format("{} lists pieces but does not say how text is segmented; expected {} beside it",
                                   (place.directory / name).string(), spm));
     }
     std::string const text = bytes;
@@ -262,7 +262,7 @@ std::int64_t write_marian(Checkpoint const& checkpoint, Config const& config, fs
   Tokenizer const target = checkpoint.contents().vocabulary().target;
   if (target.special_ids().begin != target.size() - 1) {
     throw DataError(checkpoint.directory().string() +
-                    ": pieces were added to its vocabulary, behind the one that stands for the decoder's start; "
+                    ": pieces were added to its vocabulary after the one that stands for the decoder's start; "
                     "--format marian has no place for them");
   }
   Family const& family = marian_family();

@@ -14,7 +14,7 @@ using Rules = std::vector<TensorRule>;
 bool norm_is_before(ModelConfig const& model) {
   return model.norm == NormPlacement::pre;
 }
-bool norm_is_behind(ModelConfig const& model) {
+bool norm_is_after(ModelConfig const& model) {
   return !norm_is_before(model);
 }
 
@@ -24,16 +24,16 @@ void add_row(Rules& rules, std::string const& theirs, std::string const& ours,
   rules.push_back({theirs, ours, {.one_row = true}, where});
 }
 
-/// A projection, [inputs, outputs], and its bias; `number` is behind their letters.
+/// A projection, [inputs, outputs], and its bias; `number` follows their letters.
 void add_dense(Rules& rules, std::string const& theirs, std::string const& number, std::string const& ours) {
   rules.push_back({theirs + "_W" + number, ours + ".weight", {.transposed = true}});
   add_row(rules, theirs + "_b" + number, ours + ".bias");
 }
 
-/// The norm of a sublayer, before it or behind it.
+/// The norm of a sublayer, before or after it.
 void add_sublayer_norm(Rules& rules, std::string const& theirs, std::string const& ours) {
   for (std::string const end : {"", "_pre"}) {
-    auto* const where = end.empty() ? norm_is_behind : norm_is_before;
+    auto* const where = end.empty() ? norm_is_after : norm_is_before;
     add_row(rules, theirs + "_ln_scale" + end, ours + ".norm.weight", where);
     add_row(rules, theirs + "_ln_bias" + end, ours + ".norm.bias", where);
   }
@@ -70,7 +70,7 @@ Rules tensors_of_marian() {
   return rules;
 }
 
-/// A key that must have this value, which is also that of models that do not have the key.
+/// A key that must have this value, which models without the key have, too.
 KeyRule fixed(std::string_view key, std::string_view value) {
   return {key, "", value, {{value, ""}}};
 }

@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::int64_t writeback_bytes = std::int64_t{8} << 20;
 
-/// Whether transfers between the disk and the process's own memory are on afterwards. A flag of open() would leave a
-/// new file behind where it is refused.
+/// Whether transfers between the disk and the process's own memory are on afterwards. A flag of open() that is refused
+/// would leave an empty file.
 bool set_direct(FileDescriptor const& file, bool direct) {
   int const flags = ::fcntl(file.get(), F_GETFL);
   return flags >= 0 && ::fcntl(file.get(), F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) == 0 && direct;

@@ -25,7 +25,7 @@ void require_ctranslate2(Config const& config);
 /// The types of variables, by their numbers in the file.
 enum class VariableType : std::uint8_t { float32, int8, int16, int32, float16, bfloat16 };
 
-/// A variable that is no tensor of the model.
+/// A variable that is not a tensor of the model.
 struct Attribute {
   VariableType type;
   std::string bytes;

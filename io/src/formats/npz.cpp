@@ -8,13 +8,13 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/formats/npz.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <limits>
 #include <optional>
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "npz_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 
@@ -43,7 +43,7 @@ class Inflation {
  public:
   Inflation() {
     if (inflateInit2(&stream_, -MAX_WBITS) != Z_OK) {
-      throw Error("zlib cannot begin to inflate");
+      throw Error("zlib could not be initialised");
     }
   }
   ~Inflation() { inflateEnd(&stream_); }
@@ -148,7 +148,8 @@ void NpzFile::add(ZipRecord const& record, std::int64_t begin) {
   std::string const where = path_.string();
   std::string const name = record.name.substr(0, record.name.size() - std::min(extension.size(), record.name.size()));
   if (!record.name.ends_with(extension) || name.empty() || tensors_.contains(name)) {
-    throw DataError(fmt::format("{}: has a file {} that is not an array of its own", where, json_quoted(record.name)));
+    throw DataError(
+        fmt::format("{}: {} is not a .npy array, or its name occurs twice", where, json_quoted(record.name)));
   }
   std::string head;
   read_member(*file_, where, record, begin, [&](std::span<std::uint8_t const> bytes) {
@@ -164,7 +165,7 @@ void NpzFile::read_bytes(std::string const& name, std::int64_t offset, std::span
   offset += member.header_bytes;
   if (!member.record.deflated) {
     if (read_at(*file_, path_, member.begin + offset, into) < into.size()) {
-      throw DataError(path_.string() + ": became shorter since it was opened");
+      throw DataError(path_.string() + ": was truncated while it was read");
     }
     return;
   }

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <limits>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 
@@ -118,7 +117,7 @@ std::vector<ZipRecord> parse_zip_directory(std::string_view text, std::int64_t c
     text.remove_prefix(all);
   }
   if (!text.empty()) {
-    throw DataError(where + ": its directory has bytes behind the last record");
+    throw DataError(where + ": trailing bytes after the last record of its directory");
   }
   return records;
 }
@@ -167,7 +166,7 @@ NpyHeader parse_npy_header(std::string_view text, std::int64_t file_bytes, std::
   NpyHeader header;
   header.bytes = 8 + static_cast<std::int64_t>(length_bytes) + length;
   if (header.bytes > std::ssize(text)) {
-    throw DataError(where + " has a header that is cut short or longer than an array needs");
+    throw DataError(where + " has a header that is truncated or longer than an array needs");
   }
   std::string_view const dictionary = text.substr(8 + length_bytes, static_cast<std::size_t>(length));
   std::string const type(between(dictionary, "'descr': '", "'"));

@@ -18,23 +18,17 @@ struct ZipRecord {
   std::int64_t offset = 0;  ///< of its local header
 };
 
-/// The directory of an archive and the byte in which it begins.
-struct ZipDirectory {
-  std::vector<ZipRecord> records;
-  std::int64_t begin = 0;
-};
-
-/// Most bytes that the end of an archive takes.
+/// The maximum size in bytes of the record at the end of an archive.
 inline constexpr std::int64_t zip_end_bytes = 22 + 65535;
 inline constexpr std::int64_t zip_local_bytes = 30;  ///< a local header without its name
 
 /// The number of bytes of the directory and the byte in which it begins; `end` is the end of the file, which has
-/// `file_bytes`. Throws DataError, which begins with `where`, if this is no archive or one with Zip64.
+/// `file_bytes`. Throws DataError, which begins with `where`, if this is not an archive or one with Zip64.
 struct ZipPlace {
   std::int64_t begin, bytes, count;
 };
 ZipPlace find_zip_directory(std::string_view end, std::int64_t file_bytes, std::string const& where);
-/// Throws DataError, which begins with `where`, for records that are cut short or state what no .npz has.
+/// Throws DataError, which begins with `where`, for records that are truncated or state what no .npz has.
 std::vector<ZipRecord> parse_zip_directory(std::string_view text, std::int64_t count, std::string const& where);
 /// The bytes of a local header with its name. Throws DataError unless it is the record's.
 std::int64_t zip_local_header_bytes(std::string_view header, ZipRecord const& record, std::string const& where);
@@ -49,7 +43,7 @@ struct NpyHeader {
   ForeignTensor tensor;
   std::int64_t bytes = 0;
 };
-/// The most bytes that such a header takes here.
+/// The maximum length in bytes of a .npy header that is accepted.
 inline constexpr std::int64_t max_npy_header_bytes = 4096;
 /// Throws DataError, which begins with `where`, unless the array that it describes takes `file_bytes` with its header.
 NpyHeader parse_npy_header(std::string_view text, std::int64_t file_bytes, std::string const& where);

@@ -13,11 +13,11 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/formats/float16.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <set>
 
 #include "files/file_descriptor.hpp"
 #include "safetensors_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 
@@ -91,7 +91,7 @@ std::map<std::string, std::string> read_weight_map(fs::path const& path) {
     bool const plain = item.kind == JsonItem::Kind::text && !item.in_list && item.text.ends_with(".safetensors") &&
                        item.text.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
     if (!plain) {
-      throw DataError(fmt::format("{}: has for tensor {} not the plain name of a .safetensors file in its directory",
+      throw DataError(fmt::format("{}: tensor {} must map to a plain file name ending in .safetensors in its directory",
                                   path.string(), json_quoted(name)));
     }
     if (!weight_map.emplace(name, item.text).second || weight_map.size() > max_safetensors_names) {
@@ -104,30 +104,30 @@ std::map<std::string, std::string> read_weight_map(fs::path const& path) {
   return weight_map;
 }
 
-/// The header of an opened file and its bytes, the length included.
-std::pair<SafetensorsHeader, std::int64_t> read_header(FileDescriptor const& file, fs::path const& path) {
+/// The tensors in the header of an opened file, and the header's bytes, the length included.
+std::pair<std::map<std::string, StoredTensor>, std::int64_t> read_header(FileDescriptor const& file,
+                                                                         fs::path const& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) {
     throw DataError(path.string() + ": cannot be read: " + std::strerror(errno));
   }
   std::uint64_t length = 0;
   std::array<std::uint8_t, sizeof length> bytes{};
-  std::int64_t const behind = status.st_size - safetensors_length_bytes;
-  if (read_at(file, path, 0, bytes) < bytes.size() || behind < 0) {
+  std::int64_t const rest = status.st_size - safetensors_length_bytes;
+  if (read_at(file, path, 0, bytes) < bytes.size() || rest < 0) {
     throw DataError(path.string() + ": is not a safetensors file: it ends before the length of its header");
   }
   std::memcpy(&length, bytes.data(), sizeof length);
-  if (length > static_cast<std::uint64_t>(std::min(behind, max_safetensors_header_bytes))) {
+  if (length > static_cast<std::uint64_t>(std::min(rest, max_safetensors_header_bytes))) {
     throw DataError(
         fmt::format("{}: is not a safetensors file: it states a header of {} bytes, and the file has {} "
                     "and the format {} at most",
-                    path.string(), length, behind, readable_count(max_safetensors_header_bytes)));
+                    path.string(), length, rest, readable_count(max_safetensors_header_bytes)));
   }
   std::string text(length, '\0');
   text.resize(read_at(file, path, safetensors_length_bytes, text_bytes(text)));
   auto const header_bytes = static_cast<std::int64_t>(length);
-  return {parse_safetensors_header(text, behind - header_bytes, path.string()),
-          safetensors_length_bytes + header_bytes};
+  return {parse_safetensors_header(text, rest - header_bytes, path.string()), safetensors_length_bytes + header_bytes};
 }
 
 template <class Half>
@@ -158,8 +158,8 @@ SafetensorsFiles SafetensorsFiles::open(fs::path const& place) {
 
 void SafetensorsFiles::add(fs::path const& path) {
   auto file = std::make_shared<FileDescriptor const>(open_weights(path));
-  auto [header, bytes] = read_header(*file, path);
-  for (auto& [name, stored] : header.tensors) {
+  auto [tensors, bytes] = read_header(*file, path);
+  for (auto& [name, stored] : tensors) {
     auto const [place, added] = places_.try_emplace(name, Place{files_.size(), bytes + stored.begin});
     if (!added) {
       throw DataError(fmt::format("{}: has tensor {}, as {} has", path.string(), json_quoted(name),
@@ -167,7 +167,6 @@ void SafetensorsFiles::add(fs::path const& path) {
     }
     tensors_.emplace(name, std::move(stored.tensor));
   }
-  metadata_.merge(header.metadata);
   files_.push_back({path, std::move(file)});
 }
 

@@ -7,9 +7,9 @@
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <optional>
-
-#include "text/bounded_json.hpp"
+#include <set>
 
 namespace heddle {
 
@@ -79,8 +79,8 @@ class HeaderReader {
       begin_entry(item.keys[0]);
     } else if (depth == 2 && entry_ == nullptr) {
       require(item.kind == Kind::text && !item.in_list, "a value in __metadata__ is not a string");
-      require(metadata.emplace(item.keys[1], item.text).second, "__metadata__ has a key twice");
-      require(metadata.size() <= max_safetensors_names, "__metadata__ has more keys than a model has");
+      require(metadata_keys_.insert(item.keys[1]).second, "__metadata__ has a key twice");
+      require(metadata_keys_.size() <= max_safetensors_names, "__metadata__ has more keys than a model has");
     } else {
       require(depth == 2, "the entry of tensor {} is nested too deep", item.keys[0]);
       take_field(item);
@@ -88,7 +88,6 @@ class HeaderReader {
   }
 
   std::map<std::string, HeaderEntry> entries;
-  std::map<std::string, std::string> metadata;
 
  private:
   /// Throws DataError with the reason, in which "{}" is the name, unless `good`.
@@ -133,6 +132,7 @@ class HeaderReader {
   std::string const& where_;
   HeaderEntry* entry_ = nullptr;  ///< nullptr within the metadata
   bool has_metadata_ = false;
+  std::set<std::string> metadata_keys_;
 };
 
 /// A tensor whose bytes are within the `data_bytes` of its file and as many as its shape needs.
@@ -179,33 +179,34 @@ void check_cover(std::map<std::string, StoredTensor> const& tensors, std::int64_
   for (Extent const& extent : extents) {
     if (extent.begin != covered) {
       throw DataError(fmt::format("{}: tensor {} {} the bytes before it: it begins at {}, they end at {}", where,
-                                  json_quoted(*extent.name),
-                                  extent.begin < covered ? "overlaps" : "leaves a hole behind", extent.begin, covered));
+                                  json_quoted(*extent.name), extent.begin < covered ? "overlaps" : "leaves a gap after",
+                                  extent.begin, covered));
     }
     covered = extent.end;
   }
   if (covered != data_bytes) {
     throw DataError(
-        fmt::format("{}: has {} bytes behind its header where the tensors need {}", where, data_bytes, covered));
+        fmt::format("{}: has {} bytes after its header where the tensors need {}", where, data_bytes, covered));
   }
 }
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes, std::string const& where) {
+std::map<std::string, StoredTensor> parse_safetensors_header(std::string_view text, std::int64_t data_bytes,
+                                                             std::string const& where) {
   if (!text.starts_with('{')) {
     throw DataError(where + ": is not a safetensors file: its header does not begin with '{'");
   }
   HeaderReader reader(where);
   read_json_items(text, where + ": its header", [&](JsonItem const& item) { reader.take(item); });
-  SafetensorsHeader header{{}, std::move(reader.metadata)};
+  std::map<std::string, StoredTensor> tensors;
   while (!reader.entries.empty()) {
     auto entry = reader.entries.extract(reader.entries.begin());
     StoredTensor stored = checked_entry(entry.key(), entry.mapped(), data_bytes, where);
-    header.tensors.emplace_hint(header.tensors.end(), std::move(entry.key()), std::move(stored));
+    tensors.emplace_hint(tensors.end(), std::move(entry.key()), std::move(stored));
   }
-  check_cover(header.tensors, data_bytes, where);
-  return header;
+  check_cover(tensors, data_bytes, where);
+  return tensors;
 }
 
 std::string safetensors_header_text(std::vector<std::pair<std::string, StoredTensor>> const& tensors) {

@@ -21,14 +21,10 @@ struct StoredTensor {
   std::int64_t begin = 0;
 };
 
-struct SafetensorsHeader {
-  std::map<std::string, StoredTensor> tensors;
-  std::map<std::string, std::string> metadata;
-};
-
-/// Reads the JSON of a header that `data_bytes` follow. Throws DataError, which begins with `where`, unless its tensors
-/// cover them exactly.
-SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_bytes, std::string const& where);
+/// Reads the tensors in the JSON of a header that `data_bytes` follow. Throws DataError, which begins with `where`,
+/// unless its tensors cover them exactly.
+std::map<std::string, StoredTensor> parse_safetensors_header(std::string_view text, std::int64_t data_bytes,
+                                                             std::string const& where);
 
 /// The header as the library writes it, with its length and the padding; `tensors` are in the order of their bytes.
 std::string safetensors_header_text(std::vector<std::pair<std::string, StoredTensor>> const& tensors);

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <optional>
 #include <set>
 
@@ -12,7 +13,6 @@
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"
 #include "safetensors_header.hpp"
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 
@@ -24,7 +24,7 @@ struct WrittenTensor {
   std::size_t shard = 0;
 };
 
-/// A file that is begun with its first tensor and closed behind its last.
+/// A file that is created with its first tensor and closed after its last.
 struct WrittenShard {
   explicit WrittenShard(std::filesystem::path path) : pending(std::move(path)) {}
 
@@ -68,8 +68,8 @@ std::vector<WrittenTensor> checked_tensors(SafetensorsWriter::Tensors tensors, s
   return checked;
 }
 
-/// Chooses each tensor's shard by the rule of huggingface_hub: a tensor that is too large has one of its own, and the
-/// others go on in the one before. Returns the number of shards, at least one.
+/// Chooses each tensor's shard by the rule of huggingface_hub: a tensor that is too large gets a shard of its own, and
+/// the other tensors stay in the current shard. Returns the number of shards, at least one.
 std::size_t choose_shards(std::vector<WrittenTensor>& tensors, std::int64_t max_bytes) {
   std::vector<std::size_t*> open;  // of the tensors in the shard that is filled
   std::int64_t bytes = 0;

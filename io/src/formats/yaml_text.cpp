@@ -7,8 +7,7 @@
 #include <boost/json.hpp>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
-
-#include "text/bounded_json.hpp"
+#include <heddle/io/text/bounded_json.hpp>
 
 namespace heddle {
 
@@ -49,7 +48,7 @@ class YamlReader {
   }
 
  private:
-  /// Whether a list may go on, or a long key waits for its value.
+  /// Whether a list may continue, or a long key waits for its value.
   enum class KeyState : std::uint8_t { none, value_may_follow, long_key };
 
   void require(bool good, std::string_view what) const {
@@ -89,7 +88,8 @@ class YamlReader {
         rest_ = trimmed(rest_.substr(1));
         value.get_array().push_back(scalar());
       } else {
-        require(value.is_null(), "a value where there is one already: maps in maps and long texts are not read");
+        require(value.is_null(),
+                "a value where there is one already: maps in maps and multi-line strings are not read");
         value = this->value();
         key_state_ = KeyState::none;
       }
@@ -124,7 +124,7 @@ class YamlReader {
       key_ = trimmed(rest_.substr(0, colon));
       rest_.remove_prefix(std::min(colon, rest_.size()));
     }
-    require(map_.emplace(key_, nullptr).second, "the key " + json_quoted(key_) + " is there twice");
+    require(map_.emplace(key_, nullptr).second, "duplicate key " + json_quoted(key_));
     key_state_ = state;
     list_ = false;
   }
@@ -237,7 +237,7 @@ class YamlReader {
 
   void finish_line() {
     rest_ = trimmed(rest_);
-    require(rest_.empty() || rest_.front() == '#', "something behind a value");
+    require(rest_.empty() || rest_.front() == '#', "unexpected text after a value");
   }
 
   std::string_view text_;

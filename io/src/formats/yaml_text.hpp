@@ -5,7 +5,7 @@
 #include <string_view>
 
 /// The part of YAML that Marian's files have: one map of scalars and of lists of scalars, in block or flow style, with
-/// plain, single- or double-quoted texts, long keys behind "? ", and comments.
+/// plain, single- or double-quoted strings, long keys after "? ", and comments.
 namespace heddle {
 
 /// The map. Plain scalars are null, bools, integers or numbers where they look so, quoted ones texts; so are all keys.

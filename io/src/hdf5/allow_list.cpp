@@ -96,7 +96,7 @@ void check_dataset(hid_t dataset, Walk const& walk, std::string const& where) {
   if (layout == H5D_CONTIGUOUS && bytes > 0) {
     haddr_t const offset = H5Dget_offset(dataset);
     if (offset == HADDR_UNDEF || offset > static_cast<haddr_t>(walk.file_bytes - bytes)) {
-      throw DataError(where + ": its data would lie behind the end of the file");
+      throw DataError(where + ": its data would extend past the end of the file");
     }
   }
 }

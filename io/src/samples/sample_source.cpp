@@ -67,8 +67,9 @@ std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& data
     return {};
   }
   if (!sources) {
-    throw ConfigError(fmt::format("{} = {}: a tag stands in front of sources, but the model reads none of {}",
-                                  corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name()));
+    throw ConfigError(
+        fmt::format("{} = {}: a tag is prepended to source sentences, but the model reads no source from {}",
+                    corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name()));
   }
   return dataset.source_tokenizer().encode(corpus.tag);
 }
@@ -76,7 +77,7 @@ std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& data
 /// A warning about a tag that has unknown pieces, which another tag may have too, or that is several pieces although it
 /// could be one. Tags with spaces, which are prompts, may be several.
 std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, std::vector<std::int32_t> const& tag) {
-  constexpr char const* start_of_word = "\u2581";  // a piece of its own in front of a tag
+  constexpr char const* start_of_word = "\u2581";  // a piece of its own before a tag
   auto const unknown = std::ranges::count(tag, tokenizer.special_ids().unknown);
   auto const pieces = std::ranges::count_if(tag, [&](std::int32_t id) { return tokenizer.piece(id) != start_of_word; });
   bool const prompt = corpus.tag.find(' ') != std::string::npos;
@@ -227,16 +228,16 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
     auto samples = text_samples(config, task, std::make_unique<DatasetLines>(dataset), dataset.source_tokenizer(), use,
                                 dataset.name());
     if (!samples) {
-      throw ConfigError(
-          fmt::format("{} learns from sentence pairs, but {}; make pairs with `heddle prepare --source … --target …`, "
-                      "set train.task = \"denoising\", or choose one stack, [\"decoder\"] or [\"encoder\"]",
-                      where, data));
+      throw ConfigError(fmt::format(
+          "{} is trained on sentence pairs, but {}; make pairs with `heddle prepare --source … --target …`, "
+          "set train.task = \"denoising\", or choose one stack, [\"decoder\"] or [\"encoder\"]",
+          where, data));
     }
     return samples;
   }
   if (!form) {
     throw ConfigError(fmt::format(
-        "{} learns from lines of text, but {}; make lines with `heddle prepare --text …`, or choose another task",
+        "{} is trained on lines of text, but {}; make lines with `heddle prepare --text …`, or choose another task",
         where, data));
   }
   if ((*form == PairForm::prefixed || *form == PairForm::joined) && !dataset.joint()) {

@@ -206,8 +206,7 @@ std::string TextSamples::describe() const {
   return fmt::format(
       "{} lines of text, joined into sequences of at most {} tokens{}", readable_count(lines_->size()),
       readable_count(rule_.max_length),
-      cut > 0 ? fmt::format("; {} of them are cut into pieces: longer than model.max_length", readable_count(cut))
-              : "");
+      cut > 0 ? fmt::format("; {} of them are split: longer than model.max_length", readable_count(cut)) : "");
 }
 
 }  // namespace

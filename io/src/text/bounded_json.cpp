@@ -1,10 +1,9 @@
-#include "text/bounded_json.hpp"
-
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
 #include <boost/json/basic_parser_impl.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
 #include <new>
 
@@ -115,14 +114,14 @@ void require_utf8(std::string_view text, std::string_view where) {
   }
 }
 
-/// Throws DataError unless `used` bytes of the text are one JSON value and nothing is behind it.
+/// Throws DataError unless `used` bytes of the text are one JSON value and nothing follows it.
 void require_whole(std::string_view text, std::size_t used, boost::json::error_code const& problem,
                    std::string_view where) {
   if (problem) {
     throw DataError(fmt::format("{}: is not JSON at byte {}: {}", where, used, problem.message()));
   }
   if (text.find_first_not_of(" \t\r\n", used) != std::string_view::npos) {
-    throw DataError(fmt::format("{}: goes on behind its JSON, at byte {}", where, used));
+    throw DataError(fmt::format("{}: trailing data after the JSON value, at byte {}", where, used));
   }
 }
 
@@ -141,6 +140,19 @@ boost::json::value parse_bounded_json(std::string_view text, std::string_view wh
   } catch (MemoryEnds const&) {
     throw DataError(fmt::format("{}: it needs more than {} MiB of memory", where, BoundedMemory::limit >> 20U));
   }
+}
+
+boost::json::object json_object_of(std::string_view text, std::string_view where) {
+  boost::json::value const value = parse_bounded_json(text, where);
+  if (!value.is_object()) {
+    throw DataError(fmt::format("{} is not a JSON object", where));
+  }
+  return value.get_object();
+}
+
+boost::json::object json_object_in(std::map<std::string, std::string> const& files, std::string const& name) {
+  auto const found = files.find(name);
+  return found == files.end() ? boost::json::object() : json_object_of(found->second, name);
 }
 
 void read_json_items(std::string_view text, std::string const& where,

@@ -23,7 +23,7 @@ namespace json = boost::json;
 /// The words of GPT-2 (Radford et al. 2019).
 constexpr char const* gpt2_words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// The options of a tokenizer that say how a text is cut into words.
+/// The options of a tokenizer that say how a text is split into words.
 struct Words {
   std::vector<TextSplitter::Pattern> patterns;
   bool space_in_front = false;
@@ -46,7 +46,7 @@ struct Words {
       patterns.push_back({json_flag(options, "individual_digits") ? R"(\p{N})" : R"(\p{N}+)"});
     } else if (type == "ByteLevel") {
       space_in_front = json_flag(options, "add_prefix_space", true);
-      if (space_in_front && !patterns.empty()) {  // a space in front of each word
+      if (space_in_front && !patterns.empty()) {  // a space before each word
         refuse_option("pre_tokenizer", step);
       }
       if (json_flag(options, "use_regex", true)) {

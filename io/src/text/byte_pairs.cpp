@@ -99,7 +99,7 @@ void BytePairs::encode(std::string_view word, std::vector<std::int32_t>& ids) co
   struct Symbol {
     std::int32_t id;
     std::uint32_t before;
-    std::uint32_t behind;
+    std::uint32_t after;
   };
   constexpr std::int32_t merged = -1;  // into the symbol before
   std::vector<Symbol> symbols;
@@ -111,7 +111,7 @@ void BytePairs::encode(std::string_view word, std::vector<std::int32_t>& ids) co
   using Candidate = std::tuple<std::uint32_t, std::uint32_t, std::int32_t>;  // rank, place of the left one, id
   std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
   auto const merge_at = [&](std::uint32_t at) {
-    std::uint32_t const next = symbols[at].behind;
+    std::uint32_t const next = symbols[at].after;
     return next < symbols.size() ? merge_of(symbols[at].id, symbols[next].id) : nullptr;
   };
   auto const add = [&](std::uint32_t at) {
@@ -129,12 +129,12 @@ void BytePairs::encode(std::string_view word, std::vector<std::int32_t>& ids) co
     if (merge == nullptr || merge->rank != rank) {
       continue;  // one of the two was merged with another
     }
-    std::uint32_t const right = symbols[at].behind;
+    std::uint32_t const right = symbols[at].after;
     symbols[at].id = id;
-    symbols[at].behind = symbols[right].behind;
+    symbols[at].after = symbols[right].after;
     symbols[right].id = merged;
-    if (symbols[at].behind < symbols.size()) {
-      symbols[symbols[at].behind].before = at;
+    if (symbols[at].after < symbols.size()) {
+      symbols[symbols[at].after].before = at;
     }
     add(at);
     if (at > 0) {

@@ -15,14 +15,14 @@ std::string in_byte_alphabet(std::string_view bytes);
 /// The way back; nothing if a character is not of the alphabet.
 std::optional<std::string> from_byte_alphabet(std::string_view text);
 
-/// Byte-pair encoding (Sennrich et al. 2016) of the bytes of words: the pair of neighbours whose merge was learned
-/// first is merged, of equal ones the leftmost, until no pair is left that was learned.
+/// Byte-pair encoding (Sennrich et al. 2016) of the bytes of words: the pair of neighbours whose merge is first in the
+/// list of merges is merged, of equal ones the leftmost, until no pair of the list is left.
 class BytePairs {
  public:
   /// `ids` are the pieces' ids by their bytes; each byte is a piece. Throws DataError for a byte that is none.
   explicit BytePairs(std::unordered_map<std::string, std::int32_t> ids);
 
-  /// The next merge, of pieces by their bytes. Throws DataError if they or what they are together is no piece.
+  /// The next merge, of pieces by their bytes. Throws DataError if one of them or both together are not a piece.
   void add_merge(std::string const& left, std::string const& right);
 
   /// The id of a piece by its bytes.

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <initializer_list>
 #include <new>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 namespace {
@@ -50,8 +49,8 @@ void AddedTokens::sort() {
   std::ranges::sort(tokens_);
 }
 
-void AddedTokens::cut(std::string_view text, std::vector<std::int32_t>& ids,
-                      std::function<void(std::string_view)> const& others) const {
+void AddedTokens::split(std::string_view text, std::vector<std::int32_t>& ids,
+                        std::function<void(std::string_view)> const& others) const {
   std::size_t done = 0;
   auto const pass = [&](std::size_t end) {
     if (end > done) {
@@ -163,9 +162,9 @@ void JsonVocabulary::read_special(json::object const& special) {
 void JsonVocabulary::cut_out_added(std::string_view text, Normalizer const& normalize,
                                    std::vector<std::int32_t>& tokens,
                                    std::function<void(std::string_view)> const& others) const {
-  added_.cut(text, tokens, [&](std::string_view rest) {
+  added_.split(text, tokens, [&](std::string_view rest) {
     std::string const normal = normalize ? normalize(rest) : std::string(rest);
-    added_normal_.cut(normal, tokens, others);
+    added_normal_.split(normal, tokens, others);
   });
 }
 

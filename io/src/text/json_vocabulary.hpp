@@ -20,7 +20,7 @@ std::string json_string(boost::json::value const& value);
 /// Throws DataError for an option that a tokenizer does not have here.
 [[noreturn]] void refuse_option(std::string const& key, boost::json::value const& value);
 
-/// Tokens that are found in a text before it is cut into words: the leftmost, of those that start there the longest.
+/// Tokens that are found in a text before it is split into words: the leftmost, of those that start there the longest.
 class AddedTokens {
  public:
   /// Throws DataError for a text of more than 1024 bytes.
@@ -28,8 +28,8 @@ class AddedTokens {
   /// After the last `add`.
   void sort();
   /// Appends the ids of the tokens in the text; calls `others` for what lies between them.
-  void cut(std::string_view text, std::vector<std::int32_t>& ids,
-           std::function<void(std::string_view)> const& others) const;
+  void split(std::string_view text, std::vector<std::int32_t>& ids,
+             std::function<void(std::string_view)> const& others) const;
 
  private:
   using Token = std::pair<std::string, std::int32_t>;

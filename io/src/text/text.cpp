@@ -72,7 +72,7 @@ class TextBytes {
   ~TextBytes() = default;
 
   /// The next bytes, at least one and at most as many as `into` has room for; 0 at the end, again and again. Throws
-  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or cut off, once the
+  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or truncated, once the
   /// bytes before are read.
   std::size_t read(std::span<char> into);
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/text/tokenizer.hpp>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 namespace {
@@ -17,9 +16,9 @@ using Ids = std::vector<std::int32_t>;
 constexpr std::size_t max_suppressed = 10'000;  // each step ranks as many tokens more
 
 std::string_view bare(std::string_view language) {
-  for (auto const& [before, behind] : {std::pair<std::string_view, std::string_view>("__", "__"), {">>", "<<"}}) {
-    if (language.size() > before.size() + behind.size() && language.starts_with(before) && language.ends_with(behind)) {
-      return language.substr(before.size(), language.size() - before.size() - behind.size());
+  for (auto const& [before, after] : {std::pair<std::string_view, std::string_view>("__", "__"), {">>", "<<"}}) {
+    if (language.size() > before.size() + after.size() && language.starts_with(before) && language.ends_with(after)) {
+      return language.substr(before.size(), language.size() - before.size() - after.size());
     }
   }
   return language;
@@ -73,7 +72,7 @@ std::string names_of(Tokenizer const& tokenizer) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Puts the token of a language in front of `tokens`; that of no name is `absent`. `option` names it.
+/// Prepends the token of a language to `tokens`: `absent` for an empty name. `option` is the option that gave the name.
 void put_language(Ids& tokens, Tokenizer const& tokenizer, std::string const& name, std::int32_t absent,
                   char const* option) {
   Ids const& languages = tokenizer.form().languages;

@@ -31,7 +31,7 @@ void check(UErrorCode code, char const* what) {
 
 std::int32_t length_of(std::size_t size) {
   if (size > std::numeric_limits<std::int32_t>::max() / 4) {
-    throw DataError(fmt::format("a text of {} bytes is too long to be cut into words", size));
+    throw DataError(fmt::format("a text of {} bytes is too long to be split into words", size));
   }
   return static_cast<std::int32_t>(size);
 }
@@ -129,9 +129,9 @@ std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16str
   uregex_setText(regex, text.data(), length, &code);
   constexpr std::size_t matches_between_looks = 16;
   std::size_t matches = 0;
-  for (std::int32_t at = 0; at < length && uregex_find(regex, at, &code) != 0;) {  // the time limit begins afresh
+  for (std::int32_t at = 0; at < length && uregex_find(regex, at, &code) != 0;) {  // a call restarts the time limit
     if (++matches % matches_between_looks == 0 && thread_seconds() > deadline) {
-      throw DataError("a text cannot be cut into words by the vocabulary's regular expression: it takes too long");
+      throw DataError("a text cannot be split into words by the vocabulary's regular expression: it takes too long");
     }
     std::int32_t const begin = uregex_start(regex, 0, &code);
     at = uregex_end(regex, 0, &code);
@@ -141,7 +141,7 @@ std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16str
       U16_FWD_1(text.data(), at, length);
     }
   }
-  check(code, "a text cannot be cut into words by the vocabulary's regular expression");
+  check(code, "a text cannot be split into words by the vocabulary's regular expression");
   add(text.size());
   return parts;
 }
@@ -156,7 +156,7 @@ struct TextSplitter::State {
 TextSplitter::TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form) {
   auto state = std::make_unique<State>();
   if (patterns.size() > max_patterns) {
-    throw DataError(fmt::format("{} regular expressions, of which a text would be cut by each; {} at most are read",
+    throw DataError(fmt::format("{} regular expressions, each of which would split the text; {} at most are read",
                                 patterns.size(), max_patterns));
   }
   for (Pattern const& pattern : patterns) {

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// Brings texts into a normal form of Unicode and cuts them into words by regular expressions (ICU's). One object may
+/// Brings texts into a normal form of Unicode and splits them into words by regular expressions (ICU's). One object may
 /// be used by several threads.
 class TextSplitter {
  public:
@@ -18,9 +18,9 @@ class TextSplitter {
     bool literal = false;  ///< not an expression but the text itself
   };
 
-  /// Each pattern cuts the words of the one before it. `normal_form`: "NFC", "NFD", "NFKC", "NFKD" or "" (texts stay as
-  /// they are). Throws DataError for another form, an expression that cannot be used, or one with an escape that means
-  /// something else in the Oniguruma library, for which these expressions are written.
+  /// Each pattern splits the words of the one before it. `normal_form`: "NFC", "NFD", "NFKC", "NFKD" or "" (texts stay
+  /// as they are). Throws DataError for another form, an expression that cannot be used, or one with an escape that
+  /// means something else in the Oniguruma library, for which these expressions are written.
   TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form);
   ~TextSplitter();
 

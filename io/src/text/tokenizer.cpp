@@ -225,7 +225,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
     }
   }
   if (sample.empty()) {
-    throw DataError("the texts to learn a vocabulary from hold no sentence");
+    throw DataError("the corpus to train a vocabulary on has no sentence");
   }
   std::unordered_map<std::string, std::string> settings = {
       {"model_type", training.type},

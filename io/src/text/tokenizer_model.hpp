@@ -37,8 +37,8 @@ inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;
 bool is_json(std::string_view bytes) noexcept;
 
 /// A vocabulary of byte-level BPE or WordPiece: Hugging Face's tokenizer.json and its member "heddle" (see
-/// byte_level_vocabularies.hpp). Throws DataError for a document that is no such vocabulary, and for a tokenizer that
-/// does more than these do.
+/// byte_level_vocabularies.hpp). Throws DataError for a document that is not such a vocabulary, and for a tokenizer
+/// that does more than these do.
 std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes);
 
 }  // namespace heddle

@@ -155,7 +155,7 @@ struct TextHash {
   std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
 };
 
-/// WordPiece (Schuster & Nakajima 2012; Wu et al. 2016) as BERT has it: from its beginning on, each word is cut into
+/// WordPiece (Schuster & Nakajima 2012; Wu et al. 2016) as BERT has it: from its beginning on, each word is split into
 /// the longest pieces that there are; one for which there are none, or that is too long, is unknown as a whole.
 class WordPiece final : public JsonVocabulary {
  public:
@@ -223,7 +223,7 @@ class WordPiece final : public JsonVocabulary {
     }
   }
 
-  /// Special pieces are no part of a text, except that of unknown words.
+  /// Special pieces are not part of a text, except the one for unknown words.
   void read_ids(std::string const& unknown) {
     std::optional<std::int32_t> found;
     for (std::size_t index = 0; index < pieces_.size(); ++index) {
@@ -247,7 +247,7 @@ class WordPiece final : public JsonVocabulary {
     unknown_ = *found;
   }
 
-  /// Cuts normalized text into words at white space and punctuation.
+  /// Splits normalized text into words at white space and punctuation.
   void encode_part(std::string_view part, std::vector<std::int32_t>& found) const {
     std::string word;
     std::int64_t letters = 0;
@@ -329,7 +329,7 @@ class WordPiece final : public JsonVocabulary {
   std::int32_t unknown_ = 0;
   std::size_t longest_ = 0;  ///< bytes of a piece
   Ids whole_;                ///< by their text
-  Ids inner_;                ///< of those with the prefix, by the text behind it
+  Ids inner_;                ///< of pieces with the prefix, by the text after it
 };
 
 }  // namespace

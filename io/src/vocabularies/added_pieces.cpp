@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 
-#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace heddle {
@@ -18,16 +19,9 @@ using Type = SentencePiece::Type;
 constexpr std::string_view space_symbol = "▁";
 constexpr std::string_view filler = "<madeupword";
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
-    text.replace(at, from.size(), to);
-  }
-  return text;
-}
-
 /// A piece of SentencePiece that is always found as a whole. BPE never merges a user-defined symbol with its
 /// neighbours. Unigram models take such a symbol only where no other pieces have a better score (they are meant for
-/// symbols that no other piece contains): there the score is above that of any cut of a few words.
+/// symbols that no other piece contains): there its score is above the score of any other segmentation of a few words.
 SentencePiece whole_piece(std::string text, bool bpe) {
   constexpr float above_all = 100;
   return {std::move(text), bpe ? 0 : above_all, bpe ? Type::user_defined : Type::normal, {}};
@@ -38,9 +32,9 @@ std::string sentencepiece_with(Tokenizer const& vocabulary, std::vector<std::str
   bool const bpe = model.bpe();
   std::vector<SentencePiece> added;
   for (std::string const& piece : pieces) {
-    added.push_back(whole_piece(replaced(piece, " ", space_symbol), bpe));
+    added.push_back(whole_piece(boost::replace_all_copy(piece, " ", space_symbol), bpe));
   }
-  // Behind the last id there may be pieces that only cut: see end_of_ids_piece.
+  // After the last id there may be pieces that only affect the segmentation: see end_of_ids_piece.
   model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
   return model.serialize();
 }
@@ -50,12 +44,8 @@ json::object added_token(std::string const& text, bool special) {
           {"rstrip", false}, {"single_word", false}, {"special", special}};
 }
 
-json::object parsed_object(std::string const& text, char const* name) {
-  return parse_bounded_json(text, name).as_object();
-}
-
 std::string byte_level_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
-  json::object tokenizer = parsed_object(vocabulary.model(), "the vocabulary");
+  json::object tokenizer = json_object_of(vocabulary.model(), "the vocabulary");
   json::value& tokens = tokenizer["added_tokens"];
   std::int64_t id = vocabulary.size();
   for (std::string const& piece : pieces) {
@@ -89,7 +79,7 @@ void add_to_decoder(json::object& settings, std::map<std::string, std::string>& 
   if (!decoder.is_object()) {
     decoder.emplace_object();
     if (older != origin.end()) {
-      for (auto const& [text, id] : parsed_object(older->second, "added_tokens.json")) {
+      for (auto const& [text, id] : json_object_of(older->second, "added_tokens.json")) {
         decoder.get_object()[std::to_string(id.as_int64())] = added_token(std::string(text), false);
       }
       origin.erase(older);
@@ -114,11 +104,11 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     known.emplace(vocabulary.piece(id), id);
   }
   for (std::string const& piece : pieces) {
-    std::string const text = byte_level ? piece : replaced(piece, " ", space_symbol);
+    std::string const text = byte_level ? piece : boost::replace_all_copy(piece, " ", space_symbol);
     auto const [place, added] = known.emplace(text, vocabulary.size());
     if (piece.empty() || text == space_symbol || !added) {
       throw DataError(added || place->second == vocabulary.size()
-                          ? fmt::format("the new piece \"{}\" is empty or there twice", piece)
+                          ? fmt::format("the new piece \"{}\" is empty or given twice", piece)
                           : fmt::format("the vocabulary has the piece \"{}\" already: id {}", piece, place->second));
     }
   }
@@ -126,19 +116,19 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
       Tokenizer::from_model(byte_level ? byte_level_with(vocabulary, pieces) : sentencepiece_with(vocabulary, pieces));
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
-    auto const found = grown.encode(replaced(pieces[index], space_symbol, " "));
+    auto const found = grown.encode(boost::replace_all_copy(pieces[index], space_symbol, " "));
     if (std::ranges::find(found, id) == found.end()) {
-      throw DataError(
-          fmt::format("no text would have the new piece \"{}\": the vocabulary cuts it into \"{}\" (it normalizes "
-                      "texts, or a shorter new piece is a part of it)",
-                      pieces[index], grown.decode(found)));
+      throw DataError(fmt::format(
+          "the new piece \"{}\" can never be produced: the vocabulary tokenizes it as \"{}\" (it normalizes "
+          "text, or a shorter new piece is part of it)",
+          pieces[index], grown.decode(found)));
     }
   }
   return grown;
 }
 
 std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece) {
-  std::string const text = replaced(piece, space_symbol, " ");
+  std::string const text = boost::replace_all_copy(piece, space_symbol, " ");
   std::vector<std::int32_t> parts = vocabulary.encode(text);
   if (parts.size() > 1 && !text.starts_with(' ') && vocabulary.piece(parts.front()) == space_symbol) {
     parts.erase(parts.begin());
@@ -152,16 +142,15 @@ void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& voc
     return;
   }
   std::int32_t const first = vocabulary.size() - count;
-  json::object sizes = parsed_object(config->second, "config.json");
+  json::object sizes = json_object_of(config->second, "config.json");
   set_sizes(sizes, first, vocabulary.size());
   config->second = json::serialize(sizes);
-  std::string& settings = origin["tokenizer_config.json"];
-  json::object changed = settings.empty() ? json::object() : parsed_object(settings, "tokenizer_config.json");
+  json::object changed = json_object_in(origin, "tokenizer_config.json");
   add_to_decoder(changed, origin, vocabulary, first);
-  settings = json::serialize(changed);
+  origin["tokenizer_config.json"] = json::serialize(changed);
   if (auto const whole = origin.find("tokenizer.json"); whole != origin.end()) {
-    json::object tokenizer = parsed_object(whole->second, "tokenizer.json");
-    json::value tokens = parsed_object(vocabulary.model(), "the vocabulary").at("added_tokens");
+    json::object tokenizer = json_object_of(whole->second, "tokenizer.json");
+    json::value tokens = json_object_of(vocabulary.model(), "the vocabulary").at("added_tokens");
     for (std::int32_t id = 0; id < first; ++id) {
       if (std::string const piece = vocabulary.piece(id); piece.starts_with(filler)) {
         json::object token = added_token(piece, true);

@@ -4,11 +4,10 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/family.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <optional>
-
-#include "text/bounded_json.hpp"
 
 namespace heddle {
 namespace {
@@ -19,19 +18,6 @@ using Files = std::map<std::string, std::string>;
 /// The words of Qwen 2 (Qwen Team 2024), whose tokenizer also brings texts into NFC.
 constexpr char const* qwen_words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-json::object object_of(std::string_view text, std::string const& name) {
-  json::value const value = parse_bounded_json(text, name);
-  if (!value.is_object()) {
-    throw DataError(name + " is not a JSON object");
-  }
-  return value.get_object();
-}
-
-json::object object_of(Files const& files, char const* name) {
-  auto const found = files.find(name);
-  return found == files.end() ? json::object() : object_of(found->second, name);
-}
 
 /// An id in the range that the tokenizer checks; "no id" is null or, in some files, -1.
 std::optional<std::int32_t> id_of(json::value const* value) {
@@ -45,7 +31,7 @@ std::optional<std::int32_t> id_of(json::value const* value) {
 class SpecialTokens {
  public:
   explicit SpecialTokens(Files const& files)
-      : settings_{object_of(files, "tokenizer_config.json"), object_of(files, "special_tokens_map.json")} {}
+      : settings_{json_object_in(files, "tokenizer_config.json"), json_object_in(files, "special_tokens_map.json")} {}
 
   /// The text of "eos_token" and so on; `absent` if there is none.
   std::string text(char const* token, char const* absent = "") const {
@@ -80,7 +66,8 @@ std::int32_t first(std::initializer_list<std::optional<std::int32_t>> choices) {
   return found == choices.end() ? SpecialIds::absent : **found;
 }
 
-/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. Its files need not name them.
+/// BERT's (Devlin et al. 2019): [CLS] begins a text, [SEP] ends each of its parts. The files do not have to name these
+/// tokens.
 SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& tokens) {
   return {.begin = first({tokens.id("cls_token", tokenizer, "[CLS]")}),
           .end = first({tokens.id("sep_token", tokenizer, "[SEP]")}),
@@ -149,7 +136,7 @@ json::array added_tokens(Files const& files, SpecialTokens const& tokens, json::
       added.try_emplace(json::value_to<std::string>(entry.at("content")), std::move(entry));
     }
   }
-  for (auto const& [text, id] : object_of(files, "added_tokens.json")) {
+  for (auto const& [text, id] : json_object_in(files, "added_tokens.json")) {
     add(std::string(text), id, false);
   }
   for (char const* const name :
@@ -179,7 +166,7 @@ json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens
                     "tokenizer.json",
                     type));
   }
-  json::object vocabulary = object_of(files, "vocab.json");
+  json::object vocabulary = json_object_in(files, "vocab.json");
   json::value const* const space = find_key(tokens.config(), "add_prefix_space");
   json::object const bytes{{"type", "ByteLevel"},
                            {"add_prefix_space", space == nullptr ? json::value(false) : *space},
@@ -255,12 +242,8 @@ std::string model_of(json::object tokenizer, SpecialIds const& ids, std::int64_t
 
 }  // namespace
 
-std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows) {
-  return model_of(object_of(tokenizer_json, "tokenizer.json"), ids, rows);
-}
-
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
-  json::object tokenizer = object_of(vocabulary.model(), "the vocabulary");
+  json::object tokenizer = json_object_of(vocabulary.model(), "the vocabulary");
   std::int32_t const special = encoder ? vocabulary.special_ids().end : vocabulary.special_ids().begin;
   std::string const text = vocabulary.piece(special);
   tokenizer.erase("heddle");
@@ -278,7 +261,7 @@ std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
 std::string read_byte_level_vocabulary(Files const& files, json::object const& config) {
   SpecialTokens const tokens(files);
   bool const whole = files.contains("tokenizer.json");
-  json::object tokenizer = whole                          ? object_of(files, "tokenizer.json")
+  json::object tokenizer = whole                          ? json_object_in(files, "tokenizer.json")
                            : files.contains("merges.txt") ? tokenizer_of_merges(files, tokens, config)
                                                           : tokenizer_of_word_pieces(files, tokens);
   SpecialIds const ids = ids_of(tokenizer, tokens, config);

@@ -6,12 +6,12 @@
 #include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <optional>
 #include <regex>
 
-#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 
 namespace heddle {
@@ -68,7 +68,7 @@ std::string text_at(json::object const& object, char const* key) {
   return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
 }
 
-/// The tokenizer's class, or that of the models where the files name none.
+/// The tokenizer's class, or the one that is usual for the models where the files name none.
 std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
   for (json::object const& each : {settings_in(files, "tokenizer_config.json"), config}) {
     if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
@@ -83,7 +83,7 @@ std::string tokenizer_class(Family const& family, json::object const& config, Fi
                              : (files.contains("vocab.json") ? "M2M100" : "Nllb");
 }
 
-/// The special tokens that a post-processor of tokenizer.json puts in front of a text.
+/// The special tokens that a post-processor of tokenizer.json prepends to a text.
 Ids prefix_of(json::value const& processor) {
   std::string const type = json::value_to<std::string>(processor.at("type"));
   Ids prefix;
@@ -218,7 +218,7 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
   set_generation(form, generation.empty() ? config : generation);
   json::value const* const padding = find_key(config, "pad_token_id");
   if (family.model_type == "marian" && padding != nullptr && form.suppressed.empty()) {
-    form.suppressed = {{json::value_to<std::int32_t>(*padding)}};  // its embedding was never learned as an output
+    form.suppressed = {{json::value_to<std::int32_t>(*padding)}};  // its embedding was never trained as an output
   }
   return form;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
@@ -19,7 +20,7 @@ using Type = SentencePiece::Type;
 /// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
   if (rows != 0 && (rows < size || rows > max_foreign_ids)) {
-    throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", rows, size));
+    throw DataError(fmt::format("the embedding table has {} rows, but the vocabulary has {} pieces", rows, size));
   }
   std::vector<std::string> texts;
   for (std::int64_t number = 0; size + number < rows; ++number) {
@@ -96,15 +97,11 @@ std::string fairseq_vocabulary(std::string_view bytes, FairseqTokens const& toke
 }
 
 std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
-  boost::system::error_code problem;
-  auto const value = boost::json::parse({json.data(), json.size()}, problem);
-  auto const* const object = value.if_object();
-  if (problem || object == nullptr) {
-    throw DataError("vocab.json is not an object of pieces and their ids");
-  }
-  std::vector<std::string> texts(object->size());
-  std::vector<bool> seen(object->size());
-  for (auto const& [text, number] : *object) {
+  boost::json::object const object = json_object_of(json, "vocab.json");
+  std::vector<std::string> texts(object.size());
+  std::vector<bool> seen(object.size());
+  for (auto const& [text, number] : object) {
+    boost::system::error_code problem;
     auto const id = number.to_number<std::size_t>(problem);
     if (problem || id >= texts.size() || seen[id]) {
       throw DataError(fmt::format("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}",
@@ -168,28 +165,6 @@ std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_jso
     control.push_back(std::move(text));
   }
   return vocabulary_by_text(model, texts, control, {"</s>", "</s>", "<unk>", "<pad>"});
-}
-
-VocabularyFiles files_of_vocabulary_by_text(std::string_view bytes, std::int64_t ids) {
-  auto model = SentencePieceModel::parse(bytes);
-  std::vector<SentencePiece> pieces;
-  boost::json::object texts;
-  bool has_id = true;
-  for (SentencePiece const& piece : model.pieces) {
-    bool const control = piece.type == Type::control;
-    bool const word = control && piece.text.starts_with(word_prefix);
-    bool const end = control && piece.text == end_of_ids_piece;
-    has_id = has_id && !end && (ids == 0 || std::ssize(texts) < ids);
-    if (has_id) {
-      texts.emplace(word ? piece.text.substr(std::string_view(word_prefix).size()) : piece.text, texts.size());
-    }
-    if (!word && !end) {
-      pieces.push_back(piece);
-    }
-  }
-  auto const special = model.special();
-  model.text_form.clear();
-  return {serialize_with_ids(std::move(model), std::move(pieces), special), boost::json::serialize(texts)};
 }
 
 }  // namespace heddle

@@ -278,7 +278,7 @@ void require_sound_map(std::string_view map) {
     bool const good = (next | 0xffU) < units;  // a character is added to it
     bool const ends = (unit >> 8U & 1U) != 0;
     if (!good || (ends && (word_at(trie, next) & ~(1U << 31U)) >= map.size())) {
-      refuse(fmt::format("its map of characters leads out of itself from unit {}", index));
+      refuse(fmt::format("its character map points outside itself at unit {}", index));
     }
   }
 }

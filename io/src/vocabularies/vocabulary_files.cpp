@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
@@ -13,7 +14,6 @@
 #include <optional>
 #include <span>
 
-#include "text/bounded_json.hpp"
 #include "text/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
 
@@ -78,12 +78,6 @@ std::string const& file(std::map<std::string, std::string> const& files, char co
   return found->second;
 }
 
-/// A file that is a JSON object; an empty one if there is no such file.
-json::object object_in(std::map<std::string, std::string> const& files, char const* name) {
-  auto const found = files.find(name);
-  return found == files.end() ? json::object() : json::parse(found->second).as_object();
-}
-
 /// A token's text: a string, or an object that has it.
 std::string token_text(json::value const& token) {
   return json::value_to<std::string>(token.is_object() ? token.at("content") : token);
@@ -92,7 +86,7 @@ std::string token_text(json::value const& token) {
 /// The tokens that a tokenizer has beside its model, by their ids: all, or those that texts have.
 std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::string> const& files, bool all = true) {
   std::map<std::int64_t, std::string> tokens;
-  json::object const config = object_in(files, "tokenizer_config.json");
+  json::object const config = json_object_in(files, "tokenizer_config.json");
   if (json::value const* const added = find_key(config, "added_tokens_decoder")) {
     for (auto const& [id, token] : added->as_object()) {
       json::value const* const special = token.as_object().if_contains("special");
@@ -106,7 +100,7 @@ std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::stri
   return tokens;
 }
 
-/// The tokens of a tokenizer of fairseq behind the `pieces` of its model. Files of earlier versions of transformers (as
+/// The tokens of a tokenizer of fairseq after the `pieces` of its model. Files of earlier versions of transformers (as
 /// mBART-50 was published) have the languages without ids, in the order of the ids.
 FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t pieces) {
   FairseqTokens tokens;
@@ -117,7 +111,7 @@ FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, st
     }
   }
   for (char const* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    json::object const config = object_in(files, name);
+    json::object const config = json_object_in(files, name);
     json::value const* const listed = find_key(config, "additional_special_tokens");
     if (listed == nullptr || !tokens.languages.empty()) {
       continue;
@@ -132,7 +126,7 @@ FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, st
 
 /// The ids before those of Pegasus' SentencePiece model, as its tokenizer counts them.
 std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) {
-  json::object const config = object_in(files, "tokenizer_config.json");
+  json::object const config = json_object_in(files, "tokenizer_config.json");
   json::value const* const offset = find_key(config, "offset");
   return offset == nullptr ? 103 : offset->to_number<std::int64_t>();
 }
@@ -317,7 +311,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   std::map<std::string, std::string> files = origin;
   files.erase(import_record);
   if (auto const theirs = files.find("config.json"); theirs != files.end()) {
-    copy_keys_of_vocabulary(json::parse(theirs->second).as_object(), config);
+    copy_keys_of_vocabulary(json_object_of(theirs->second, "config.json"), config);
     files.erase(theirs);
     return files;
   }

@@ -35,32 +35,7 @@ struct Head : kernels::AttentionHead<Element> {
     return this->at(this->of_keys(rows), key_row + key);
   }
   KOKKOS_INLINE_FUNCTION bool sees(std::int64_t query, std::int64_t key) const {
-    std::int64_t const at = position_of(key);
-    std::int64_t const own = position_of_query(query);
-    AttentionMask const& mask = view.mask;
-    switch (mask.kind) {
-      case MaskKind::bidirectional:
-        return true;
-      case MaskKind::causal:
-        return at <= own;
-      case MaskKind::window:
-        return ((at >= own - mask.left && at <= own + mask.right) || is_global(at, own)) &&
-               (!mask.hides_later || at <= own);
-      case MaskKind::blocks: {
-        auto const block_of = [&](std::int64_t position) {
-          return std::floor(static_cast<double>(position) / static_cast<double>(mask.block));
-        };
-        double const distance = block_of(at) - block_of(own);
-        bool const near = distance >= static_cast<double>(-mask.left) && distance <= static_cast<double>(mask.right);
-        return (near || is_global(at, own)) && (!mask.hides_later || at <= own);
-      }
-      case MaskKind::prefix:
-        return at < this->prefix || at <= own;
-    }
-    return false;
-  }
-  KOKKOS_INLINE_FUNCTION bool is_global(std::int64_t at, std::int64_t own) const {
-    return at < view.mask.global_tokens || own < view.mask.global_tokens;
+    return view.mask.sees(this->prefix, position_of_query(query), position_of(key));
   }
   /// The index of the head's bias that is added to the pair's score.
   KOKKOS_INLINE_FUNCTION std::int64_t bias_index(std::int64_t query, std::int64_t key) const {

@@ -9,7 +9,7 @@
 namespace heddle::simd_attention {
 namespace {
 
-/// `simd` for one element type. Linear attention is that of `kokkos`.
+/// `simd` for one element type. Linear attention is computed by `kokkos`.
 template <class Element>
 class SimdAttention final : public Attention {
  public:

@@ -24,8 +24,8 @@ KOKKOS_INLINE_FUNCTION void add_to_row(ColumnGroup const& at, GroupValues<Real> 
   at.store(value, row);
 }
 
-/// The table's gradient: rows sorted by their token are cut into pieces of equal length, so that a frequent token is
-/// the work of many teams. A piece adds tokens that lie only in it to the table. For a token that it shares with its
+/// The table's gradient: rows sorted by their token are divided into pieces of equal length, so that a frequent token
+/// is the work of many teams. A piece adds tokens that lie only in it to the table. For a token that it shares with its
 /// neighbours it keeps a partial sum: for its first token, which started before it, in `partial` [piece][0]; for its
 /// last one, which starts in it and continues after it, in [piece][1].
 template <class Element>

@@ -5,7 +5,7 @@
 
 #include "avx512_tiles.hpp"
 
-/// The sizes of the blocks into which the avx512 GEMM cuts a product, and of their tiles.
+/// The sizes of the blocks into which the avx512 GEMM divides a product, and of their tiles.
 namespace heddle::avx512 {
 
 /// Rows of a that are packed at once: about 290 KiB, which stay in the L2 cache while the columns of b are used.

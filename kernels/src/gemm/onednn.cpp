@@ -329,7 +329,7 @@ class OneDnnGemm final : public Gemm {
 
   Matmul make_matmul(MatmulKey const& key, dnnl::memory const* packed) const {
     if (onednn::is_unsafe_reduction(key.k)) {
-      throw Error(fmt::format("a reduction over {} elements must not be given to oneDNN: cut or pad it", key.k));
+      throw Error(fmt::format("a reduction over {} elements must not be given to oneDNN: split or pad it", key.k));
     }
     auto const b =
         packed != nullptr ? packed->get_desc() : matrix(key.dtype, key.k, key.n, key.b_stride, key.transpose_b);

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-/// How the `onednn` GEMM cuts a product, so that oneDNN gets few shapes, and none for which its results are wrong.
+/// How the `onednn` GEMM splits a product, so that oneDNN gets few shapes, and none for which its results are wrong.
 namespace heddle::onednn {
 
 /// Rows [begin, begin + count) of a as stored: the part of a product that one primitive computes.

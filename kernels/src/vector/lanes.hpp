@@ -83,7 +83,7 @@ inline Floats exp2_of_negative(Floats x) {
       _mm512_maskz_scalef_ps(normal, reinterpret_cast<__m512>(series), _mm512_sub_ps(number, rest)));
 #else
   Floats const bounded = x < -126.0F ? all(-126.0F) : x;
-  Integers const power = __builtin_convertvector(bounded - 0.5F, Integers);  // cut off towards 0: the nearest integer
+  Integers const power = __builtin_convertvector(bounded - 0.5F, Integers);  // truncated towards 0: the nearest integer
   Floats const series = exp2_series(bounded - __builtin_convertvector(power, Floats));
   Integers const scaled = std::bit_cast<Integers>(series) + (power << 23);
   return x < -126.0F ? Floats{} : std::bit_cast<Floats>(scaled);

@@ -68,7 +68,7 @@ inline Floats rough_exp2_of_negative(Floats x) {
       reinterpret_cast<Floats>(_mm512_maskz_reduce_ps(0xffff, reinterpret_cast<__m512>(x), above_floor));
 #else
   Floats const bounded = x < -126.0F ? all(-126.0F) : x;
-  Integers const power = __builtin_convertvector(bounded - 1.0F, Integers);  // cut off towards 0: at most 1 below x
+  Integers const power = __builtin_convertvector(bounded - 1.0F, Integers);  // truncated towards 0: at most 1 below x
   Floats const rest = bounded - __builtin_convertvector(power, Floats);
 #endif
   Floats const series = rough_exp2_series(rest);

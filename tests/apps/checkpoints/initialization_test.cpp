@@ -153,7 +153,7 @@ TEST_F(InitializationTest, TheFirstRuleForAPlaceCountsAndOneLeavesParametersTher
   EXPECT_THAT(planned.describe(), testing::Contains("left there: a, b"));
   for (std::string const dropped : {"old.* ->", "old.* -> "}) {
     config_.train.initialize_rename = {dropped, "old.c -> b"};
-    EXPECT_THAT(refusal(), HasSubstr("b ([4] there, [5] here)")) << "a rule behind it is not asked";
+    EXPECT_THAT(refusal(), HasSubstr("b ([4] there, [5] here)")) << "a rule after it is not asked";
   }
   config_.train.initialize_rename = {"b ->"};
   EXPECT_THAT(refusal(), HasSubstr("has no values for 1 of this run's 1 parameters: b;"));

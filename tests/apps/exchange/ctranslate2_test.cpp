@@ -110,7 +110,7 @@ class Ctranslate2Test : public testing_support::KernelTest {
     return Ctranslate2Content(options.directory / "model.bin");
   }
 
-  /// Tensors of the golden model, one behind the other.
+  /// Tensors of the golden model, one after the other.
   std::vector<float> joined(std::string const& family, std::vector<std::string> const& names) const {
     SafetensorsFiles const files = SafetensorsFiles::open(golden(family));
     std::vector<float> all;

@@ -70,7 +70,7 @@ std::vector<double> expected_weights(AttentionCall const& call, std::int64_t que
       std::int64_t const distance = std::clamp(key - position, -reach, reach);
       score += bias[static_cast<std::size_t>(head * call.bias.dim(1) + reach + distance)];
     }
-    weights.push_back(is_visible(call.mask, prefix, position, key) ? std::exp(score) : 0);
+    weights.push_back(call.mask.sees(prefix, position, key) ? std::exp(score) : 0);
     sum += weights.back();
   }
   for (double& weight : weights) {

@@ -112,14 +112,14 @@ TEST_F(KernelCheckTest, WritingBetweenRowsIsFound) {
   EXPECT_THAT(faults.front().fault, HasSubstr("it writes to row 0, column"));
 }
 
-TEST_F(KernelCheckTest, WritingBehindATensorOrToAnInputIsFound) {
-  auto const behind = faults_of_gemm([](GemmCall const& call) {
+TEST_F(KernelCheckTest, WritingBeyondATensorOrToAnInputIsFound) {
+  auto const beyond = faults_of_gemm([](GemmCall const& call) {
     if (call.c.contiguous() && call.c.size() > 0) {
       set_element(Tensor::borrow(call.c.raw(), call.c.dtype(), {1, call.c.size() + 3}), 0, call.c.size() + 2, 1);
     }
   });
-  ASSERT_FALSE(behind.empty());
-  EXPECT_THAT(behind.front().fault, HasSubstr("memory outside"));
+  ASSERT_FALSE(beyond.empty());
+  EXPECT_THAT(beyond.front().fault, HasSubstr("memory outside"));
   auto const input = faults_of_gemm([](GemmCall const& call) {
     if (call.a.size() > 0) {
       set_element(call.a, 0, 0, 100);

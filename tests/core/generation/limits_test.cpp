@@ -45,7 +45,7 @@ std::vector<Case> cases() {
           {{{{8}, {7, 6}}, {5}}, {3, 7}}};
 }
 
-/// The tokens behind the start's first one, and the hypothesis's.
+/// The tokens after the start's first one, and the hypothesis's.
 Tokens after(Tokens const& start, Tokens const& tokens) {
   Tokens all(start.begin() + 1, start.end());
   all.insert(all.end(), tokens.begin(), tokens.end());

@@ -362,7 +362,7 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { mask = \"prefix\", window = 2 }"),
               ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.window")));
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { block = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.block belongs to a window")));
+              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.block requires `window`")));
   auto const linear = [&](std::string const& keys, std::string const& others) {
     return built(keys,
                  "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\"" + others + " }");

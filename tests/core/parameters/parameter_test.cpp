@@ -217,7 +217,7 @@ TEST(ParameterSetTest, ValuesAndGradientsAreViewsOfTheTwoBuffers) {
   EXPECT_THAT(to_host<float>(parameters.gradients()), testing::Each(0.0F));
 }
 
-TEST(ParameterSetTest, FrozenParametersLieBehindTheOthersAndHaveNoGradient) {
+TEST(ParameterSetTest, FrozenParametersLieAfterTheOthersAndHaveNoGradient) {
   ParameterSet parameters{Mesh({1, 3, 1, 1}, 0, 3)};
   for (char const* const name : {"a", "b", "c"}) {
     parameters.declare(sharded(name, {5, 5}, -1));

@@ -63,7 +63,7 @@ class DenoisingTest : public testing::Test {
   Config config_;
 };
 
-/// The tokens behind a sentinel of a target, up to the next one.
+/// The tokens after a sentinel of a target, up to the next one.
 Tokens span_of(Tokens const& target, std::int32_t sentinel) {
   auto const begin = std::find(target.begin(), target.end(), sentinel) + 1;
   auto const end =

@@ -35,7 +35,7 @@ TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
   EXPECT_EQ(ids.of(Side::target).end, 3);
 }
 
-TEST(PackTest, ALanguageMayStandBehindTheEndTokenAndBeginATarget) {
+TEST(PackTest, ALanguageMayFollowTheEndTokenAndBeginATarget) {
   SideIds last = ids;
   last.source.language_last = last.target.language_last = true;
   std::vector<SentencePair> const pairs{{0, {9, 5, 6}, {8, 7}}, {1, {9}, {8}}};

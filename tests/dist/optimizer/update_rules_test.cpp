@@ -34,7 +34,7 @@ std::vector<ParameterGroup> matrix_groups() {
 
 class UpdateRulesTest : public DistTest {
  protected:
-  /// Runs two steps, goes on for a third with what the first layout wrote, and expects one rank's bits.
+  /// Runs two steps, continues for a third with what the first layout wrote, and expects one rank's bits.
   void expect_one_ranks_bits(Options options, bool with_tensor) {
     SyntheticModel alone(ParallelState(), options);
     std::vector<WholeTensor> const written = run_steps(alone, 0, 2, false);

@@ -214,7 +214,7 @@ TEST_F(CraftedCheckpointTest, RejectsTensorsThatAreNotWhereTheIndexPlacesThem) {
   EXPECT_THAT(replace(R"("file":"tensors-00000.h5")", R"("file":"tensors-00001.h5")"), HasSubstr("does not name"));
   EXPECT_THAT(replace(R"("file":"tensors-00001.h5")", R"("file":"tensors-00000.h5")"), "");
   EXPECT_THAT(replace(R"("shape":[3,70000])", R"("shape":[6,35000])"), HasSubstr("expected float32 [6, 35000]"));
-  EXPECT_THAT(replace(R"("shape":[6,35000])", R"("shape":[3,99999])"), HasSubstr("behind the end"));
+  EXPECT_THAT(replace(R"("shape":[6,35000])", R"("shape":[3,99999])"), HasSubstr("past the end"));
   EXPECT_THAT(replace(R"("shape":[3,99999])", R"("shape":[3,70000])"), "");
   EXPECT_THAT(replace(R"("name":"big")", R"("name":"bag")"), HasSubstr("is it missing?"));
   EXPECT_THAT(replace(R"("name":"bag")", R"("name":"big")"), "");

@@ -67,7 +67,7 @@ TEST(StateFileTest, TensorsFillTheirFile) {
 TEST(StateFileTest, EachArrayHasAPossibleShape) {
   CheckpointIndex index{{}, {{{"a", {100, 100}, {value_key, "f.rows"}, {{"f.rows", {100}}}}, 0, {4096, 44096}}}};
   EXPECT_EQ(read_error(index, 44496), "");
-  EXPECT_THAT(read_error(index, 44495), HasSubstr("a's f.rows would lie behind the end of its file"));
+  EXPECT_THAT(read_error(index, 44495), HasSubstr("a's f.rows would extend past the end of its file"));
   index.tensors.front().other_shapes["f.rows"] = {-1};
   EXPECT_THAT(read_error(index, 44496), HasSubstr("a has the impossible shape [-1]"));
   index.tensors.front().other_shapes["f.rows"] = {huge, huge};

@@ -105,7 +105,7 @@ TEST(Dataset, TakesSeveralFilesAsOne) {
   other.commit();
   paths.push_back((directory / "other.h5").string());
   EXPECT_THAT(message_of<DataError>([&] { Dataset::open(paths); }),
-              AllOf(HasSubstr("other.h5"), HasSubstr("not that of the files before it")));
+              AllOf(HasSubstr("other.h5"), HasSubstr("not the one of the files before it")));
 }
 
 TEST(Dataset, ADigestStandsForItsContent) {

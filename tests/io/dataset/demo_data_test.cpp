@@ -87,7 +87,7 @@ TEST(DemoData, PartsAreDisjointAndParallelAndCoverShortNumbers) {
     ASSERT_EQ(german.size(), size);
     for (std::size_t i = 0; i < size; ++i) {
       EXPECT_EQ(german_of.at(english[i]), german[i]);
-      EXPECT_TRUE(seen.insert(english[i]).second) << english[i] << " is there twice";
+      EXPECT_TRUE(seen.insert(english[i]).second) << english[i] << " is a duplicate";
     }
   }
   auto const train = read_lines(directory / "new" / "demo" / "train.en");

@@ -72,7 +72,7 @@ void check_conversions(Format format) {
   for (std::uint16_t below = 0; below <= format.max; ++below) {
     auto const above = static_cast<std::uint16_t>(below + 1);
     double const low = value_of_bits(below, format.exponent_bits);
-    // Rounding continues behind the largest number as if there were a next one.
+    // Rounding continues above the largest number as if there were a next one.
     double const step = low - value_of_bits(static_cast<std::uint16_t>(below - 1), format.exponent_bits);
     double const high = below == format.max ? low + step : value_of_bits(above, format.exponent_bits);
     auto const middle = static_cast<float>((low + high) / 2);

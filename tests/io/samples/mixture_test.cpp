@@ -201,7 +201,8 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
   SampleSource const& samples = *mixture.corpora()[1].samples;
   EXPECT_EQ(samples.totals(0, 100).longest, mixture.cost({.corpus = 1, .index = 6}).longer());
   config_.model.stacks = {"decoder"};
-  EXPECT_THAT(message_of<ConfigError>([&] { this->mixture(data); }), HasSubstr("a tag stands in front of sources"));
+  EXPECT_THAT(message_of<ConfigError>([&] { this->mixture(data); }),
+              HasSubstr("a tag is prepended to source sentences"));
 }
 
 TEST_F(CorporaTest, TagsThatAreUnknownOrSeveralPiecesGiveWarnings) {

@@ -148,7 +148,7 @@ TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {
 
 TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("lines.h5"),
-              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] learns from sentence pairs, but "),
+              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] is trained on sentence pairs, but "),
                     HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
   config_.model.stacks = {"encoder"};
   EXPECT_THAT(refusal("pairs.h5"), AllOf(HasSubstr("model.stacks = [\"encoder\"] reads sources and targets as one "),

@@ -87,7 +87,7 @@ TEST(TextSamples, LinesAreJoinedWhileTheyFitAndLongOnesAreCut) {
   EXPECT_THAT(host(pack_of(samples, 0, 3).target_output.id), ElementsAre(25, 26, end_id, 30, end_id))
       << "the rest of a line is continued";
   EXPECT_EQ(samples.describe(),
-            "5 lines of text, joined into sequences of at most 5 tokens; 1 of them are cut into pieces: longer than "
+            "5 lines of text, joined into sequences of at most 5 tokens; 1 of them are split: longer than "
             "model.max_length");
   SampleTotals const totals = samples.totals(0, 5);
   EXPECT_EQ(totals.usable, 4);

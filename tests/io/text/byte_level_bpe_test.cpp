@@ -18,6 +18,7 @@ namespace heddle {
 namespace {
 
 namespace json = boost::json;
+using test::byte_level_vocabulary;
 using test::exchange_file;
 using test::message_of;
 using test::TemporaryDirectory;
@@ -249,7 +250,7 @@ TEST(ByteLevelBpe, AHostileFileTakesNoMoreThanItsShare) {
   Tokenizer const tokenizer = Tokenizer::from_model(byte_level_vocabulary(slow, llama3_ids, 500));
   EXPECT_FALSE(tokenizer.encode("aaabc").empty());
   EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode(std::string(200, 'a') + std::string(200, 'b')); }),
-              HasSubstr("cannot be cut into words"));
+              HasSubstr("cannot be split into words"));
   // Each match is short of its own limit.
   std::string lookaheads;
   for (int number = 0; number < 20; ++number) {
@@ -269,7 +270,7 @@ TEST(ByteLevelBpe, AHostileFileTakesNoMoreThanItsShare) {
   }
   std::string const many = replaced(byte_level_file("llama3.json"), R"({"type":"Split")", steps + R"({"type":"Split")");
   EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(byte_level_vocabulary(many, llama3_ids, 500)); }),
-              HasSubstr("by each; 16 at most are read"));
+              HasSubstr("the text; 16 at most are read"));
 }
 
 class ByteLevelFiles : public ::testing::Test {

@@ -68,7 +68,7 @@ TEST(Tokenizer, ATagIsOnePieceWhereverItStands) {
       EXPECT_EQ(tokenizer.piece(ids.back()), tag);
       std::vector<int32_t> const word = tokenizer.encode("fünf");
       ids.insert(ids.end(), word.begin(), word.end());
-      EXPECT_EQ(tokenizer.encode(tag + " fünf"), ids) << "a tag in front of a source is the tag in front of its text";
+      EXPECT_EQ(tokenizer.encode(tag + " fünf"), ids) << "a tag before a source is the tag before its text";
       EXPECT_EQ(tokenizer.decode(ids), tag + " fünf");
     }
   }

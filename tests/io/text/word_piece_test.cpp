@@ -45,7 +45,8 @@ Tokenizer word_pieces(std::string const& name, std::string const& from = "", std
   std::string file = word_piece_file(name + ".json");
   std::size_t const at = file.find(from);
   EXPECT_NE(at, std::string::npos) << from;
-  return Tokenizer::from_model(byte_level_vocabulary(file.replace(at, from.size(), to), bert_ids, bert_rows));
+  return Tokenizer::from_model(read_byte_level_vocabulary({{"tokenizer.json", file.replace(at, from.size(), to)}},
+                                                          json::object{{"vocab_size", bert_rows}}));
 }
 
 std::vector<std::string> pieces_of(Tokenizer const& tokenizer, std::string const& text) {

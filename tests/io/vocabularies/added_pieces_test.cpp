@@ -16,6 +16,7 @@ namespace heddle {
 namespace {
 
 namespace json = boost::json;
+using test::byte_level_vocabulary;
 using test::message_of;
 using ::testing::Contains;
 using ::testing::ElementsAre;

@@ -92,7 +92,7 @@ TEST(ForeignVocabulary, OfT5StartsFromPaddingAndEndsWithSentinels) {
   EXPECT_EQ(tokenizer.decode(ids), "a man and a dog");
 }
 
-TEST(ForeignVocabulary, OfPegasusIsThatOfItsModelBehindAnOffset) {
+TEST(ForeignVocabulary, OfPegasusIsItsModelsWithAnOffset) {
   auto const plain = Tokenizer::from_model(t5_vocabulary(golden("t5.model"), 0));
   auto const tokenizer = Tokenizer::from_model(pegasus_vocabulary(golden("t5.model")));
   EXPECT_EQ(tokenizer.special_ids(), (SpecialIds{.begin = 0, .end = 1, .unknown = 105, .padding = 0}));
@@ -195,30 +195,6 @@ TEST(ForeignVocabulary, ReadsNoTextAsAControlPiece) {
   EXPECT_EQ(last({"日"}), "<unk>");
 }
 
-TEST(ForeignVocabulary, ByTextIsMadeAgainFromItsFiles) {
-  auto const [source, target] = marian();
-  auto const files = files_of_vocabulary_by_text(source);
-  EXPECT_EQ(pieces_of_vocab_json(files.vocab_json), pieces_of_vocab_json(golden("marian.json")));
-  EXPECT_EQ(marian_vocabulary(files.model, files_of_vocabulary_by_text(target).model, files.vocab_json), marian());
-  auto const plain = Tokenizer::from_model(golden("source.model"));
-  auto const again = Tokenizer::from_model(files.model);
-  auto const texts = [](Tokenizer const& tokenizer, std::string const& line) {
-    std::vector<std::string> pieces;
-    for (std::int32_t const id : tokenizer.encode(line)) {
-      pieces.push_back(tokenizer.piece(id));
-    }
-    return pieces;
-  };
-  for (auto const& line : lines_of(golden("lines.txt"))) {
-    EXPECT_EQ(texts(again, line), texts(plain, line));
-  }
-  auto const ids = std::ssize(pieces_of_vocab_json(golden("m2m100.json")));
-  std::string const m2m100 = m2m100_vocabulary(golden("bpe.model"), golden("m2m100.json"), {"en", "de"}, ids + 4);
-  auto const m2m100_files = files_of_vocabulary_by_text(m2m100, ids);
-  EXPECT_EQ(pieces_of_vocab_json(m2m100_files.vocab_json), pieces_of_vocab_json(golden("m2m100.json")));
-  EXPECT_EQ(m2m100_vocabulary(m2m100_files.model, m2m100_files.vocab_json, {"en", "de"}, ids + 4), m2m100);
-}
-
 TEST(ForeignVocabulary, ReadsPiecesWithoutIdAsUnknown) {
   auto const texts = pieces_of_vocab_json(golden("marian.json"));
   auto const without_id = [&](SentencePiece const& piece) {
@@ -236,11 +212,11 @@ TEST(ForeignVocabulary, ReadsPiecesWithoutIdAsUnknown) {
               ElementsAre(tokenizer.special_ids().unknown, tokenizer.special_ids().unknown));
 }
 
-TEST(ForeignVocabulary, HasNoIdsBehindItsLastOne) {
+TEST(ForeignVocabulary, HasNoIdsAfterItsLastOne) {
   auto model = SentencePieceModel::parse(m2m100_vocabulary(golden("bpe.model"), golden("m2m100.json"), {"en"}));
   auto const marker = std::ranges::find(model.pieces, std::string(end_of_ids_piece), &SentencePiece::text);
   ASSERT_NE(marker, model.pieces.end());
-  std::rotate(model.pieces.begin() + 10, marker, marker + 1);  // a file that lies: words are behind its last id
+  std::rotate(model.pieces.begin() + 10, marker, marker + 1);  // a file that lies: words are after its last id
   auto const tokenizer = Tokenizer::from_model(model.serialize());
   ASSERT_EQ(tokenizer.size(), 10);
   EXPECT_THAT(tokenizer.encode("30"), ElementsAre(::testing::_, tokenizer.special_ids().unknown));
@@ -355,7 +331,7 @@ TEST(SentencePieceModel, SurvivesDamagedBytes) {
   EXPECT_GT(refused, whole.size() / 10);
 }
 
-/// A model whose normalizer has this map of characters: a double array of one block, and texts behind it.
+/// A model whose normalizer has this map of characters: a double array of one block, and texts after it.
 std::string with_map(std::vector<std::uint32_t> const& first_units, std::string const& texts) {
   std::vector<std::uint32_t> units = first_units;
   units.resize(256);
@@ -375,20 +351,20 @@ std::string with_map(std::vector<std::uint32_t> const& first_units, std::string 
   return field('\x1a', field('\x12', map));
 }
 
-TEST(SentencePieceModel, AMapOfCharactersThatLeadsOutOfItselfIsRefused) {
+TEST(SentencePieceModel, ACharacterMapThatPointsOutsideItselfIsRefused) {
   std::uint32_t const ends = 1U << 8U;
   std::uint32_t const place = 1U << 31U;
   auto const message = [](std::vector<std::uint32_t> const& units, std::string const& texts) {
     return message_of<DataError>([&] { require_sound_normalizers(with_map(units, texts)); });
   };
   EXPECT_EQ(message({0, 'a' | ends | 2U << 10U, 0, place | 2}, "xyz"), "");
-  EXPECT_THAT(message({0, 'a' | ends | 2U << 10U, 0, place | 3}, "xyz"), HasSubstr("out of itself from unit 1"));
-  EXPECT_THAT(message({0, 'a' | ends | 256U << 10U}, "xyz"), HasSubstr("out of itself from unit 1"));
-  EXPECT_THAT(message({1U << 9U | 1U << 10U}, "xyz"), HasSubstr("out of itself from unit 0"));
+  EXPECT_THAT(message({0, 'a' | ends | 2U << 10U, 0, place | 3}, "xyz"), HasSubstr("outside itself at unit 1"));
+  EXPECT_THAT(message({0, 'a' | ends | 256U << 10U}, "xyz"), HasSubstr("outside itself at unit 1"));
+  EXPECT_THAT(message({1U << 9U | 1U << 10U}, "xyz"), HasSubstr("outside itself at unit 0"));
   EXPECT_THAT(message_of<DataError>([] { require_sound_normalizers("\x1a\x04\x12\x02\xff\xff"); }),
               HasSubstr("where 2 are left"));
   EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(golden("t5.model") + with_map({1U << 20U}, "xyz")); }),
-              HasSubstr("out of itself"));
+              HasSubstr("outside itself"));
 }
 
 }  // namespace

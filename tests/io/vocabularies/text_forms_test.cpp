@@ -73,7 +73,7 @@ TEST_F(TextFormTest, OfNllbHasLanguagesInFront) {
               HasSubstr("--target-language is \"en\"; the vocabulary's languages are: deu"));
 }
 
-TEST_F(TextFormTest, OfMbartHasLanguagesBehindTheEndToken) {
+TEST_F(TextFormTest, OfMbartHasLanguagesAfterTheEndToken) {
   Vocabulary const vocabulary =
       fairseq("mbart", {"en_XX", "ro_RO"}, {{"tokenizer_class", "MBartTokenizer"}, {"src_lang", "en_XX"}});
   TextFrame const frame = frame_of(vocabulary, {"", "ro_RO"});

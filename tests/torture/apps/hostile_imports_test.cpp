@@ -87,7 +87,7 @@ class HostileImports : public testing_support::KernelTest {
   static fs::path golden(std::string const& model) { return fs::path(HEDDLE_TEST_DATA) / "exchange" / model; }
 
   /// Imports as the command does. Throws another error than Heddle's where the code is not one for bad data, or where
-  /// a refused import leaves anything behind.
+  /// a refused import leaves something.
   bool imported(fs::path const& model) {
     fs::path const run = directory_ / "run";
     fs::remove_all(run);

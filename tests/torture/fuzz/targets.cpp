@@ -102,8 +102,8 @@ void kernel_times(Bytes bytes) {
 void safetensors(Bytes bytes) {
   constexpr std::int64_t data_bytes = 60;
   refused_or([&] {
-    SafetensorsHeader const header = parse_safetensors_header(text_of(bytes), data_bytes, "model");
-    std::vector<std::pair<std::string, StoredTensor>> tensors(header.tensors.begin(), header.tensors.end());
+    auto const header = parse_safetensors_header(text_of(bytes), data_bytes, "model");
+    std::vector<std::pair<std::string, StoredTensor>> tensors(header.begin(), header.end());
     std::int64_t covered = 0;
     for (auto const& [name, stored] : tensors) {
       std::int64_t const size = safetensors_bytes(name, stored.tensor, "model");
@@ -112,13 +112,13 @@ void safetensors(Bytes bytes) {
     }
     require(covered == data_bytes);
     std::string const text = safetensors_header_text(tensors).substr(safetensors_length_bytes);
-    SafetensorsHeader const again = parse_safetensors_header(text, data_bytes, "model");
-    require(std::equal(tensors.begin(), tensors.end(), again.tensors.begin(), again.tensors.end(),
-                       [](auto const& left, auto const& right) {
-                         return left.first == right.first && left.second.begin == right.second.begin &&
-                                left.second.tensor.shape == right.second.tensor.shape &&
-                                left.second.tensor.dtype == right.second.tensor.dtype;
-                       }));
+    auto const again = parse_safetensors_header(text, data_bytes, "model");
+    require(
+        std::equal(tensors.begin(), tensors.end(), again.begin(), again.end(), [](auto const& left, auto const& right) {
+          return left.first == right.first && left.second.begin == right.second.begin &&
+                 left.second.tensor.shape == right.second.tensor.shape &&
+                 left.second.tensor.dtype == right.second.tensor.dtype;
+        }));
   });
 }
 

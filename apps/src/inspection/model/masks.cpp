@@ -28,7 +28,7 @@ boost::json::object to_json(AttentionMask const& mask) {
   std::vector<double> share(static_cast<std::size_t>(cells * cells));
   for (std::int64_t query = 0; query < positions; ++query) {
     for (std::int64_t key = 0; key < positions; ++key) {
-      if (is_visible(mask, prefix, query, key)) {
+      if (mask.sees(prefix, query, key)) {
         share[static_cast<std::size_t>(query / each * cells + key / each)] += 1 / static_cast<double>(each * each);
       }
     }

@@ -126,21 +126,4 @@ std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model
   return sublayers;
 }
 
-bool is_visible(AttentionMask const& mask, std::int64_t prefix_length, std::int64_t position, std::int64_t key) {
-  switch (mask.kind) {
-    case MaskKind::bidirectional:
-      return true;
-    case MaskKind::causal:
-      return key <= position;
-    case MaskKind::prefix:
-      return key < prefix_length || key <= position;
-    case MaskKind::window:
-    case MaskKind::blocks:
-      break;
-  }
-  bool const global = key < mask.global_tokens || position < mask.global_tokens;
-  bool const near = key >= mask.first_key(position) && key < mask.end_key(position);
-  return (near || global) && (!mask.hides_later || key <= position);
-}
-
 }  // namespace heddle

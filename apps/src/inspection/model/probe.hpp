@@ -94,7 +94,4 @@ struct AttentionSublayer {
 /// The model's attention sublayers in the order in which a forward pass calls the kernel.
 std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model);
 
-/// Whether a query at `position` sees the key at `key`, by the rules of AttentionMask.
-bool is_visible(AttentionMask const& mask, std::int64_t prefix_length, std::int64_t position, std::int64_t key);
-
 }  // namespace heddle

@@ -166,7 +166,7 @@ function legend(entries, mark = '') {
   }));
 }
 
-/** A row with a name, a bar of `share` of the width, and a text behind it. */
+/** A row with a name, a bar of `share` of the width, and a text after it. */
 function bar_row(attributes, name, share, text, colour = series_colour(0)) {
   const bar = html('i');
   bar.style.width = `${100 * Math.max(share, 0)}%`;

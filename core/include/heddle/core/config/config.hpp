@@ -47,7 +47,7 @@ struct CorpusConfig {
   std::string name;
   std::vector<std::string> train = {};  ///< one dataset, in one or several files
   double weight = 1;                    ///< its share of the samples, relative to the other corpora's
-  std::string tag = {};                 ///< text in front of each source
+  std::string tag = {};                 ///< text before each source
   KeyPlaces places = {};
 
   bool operator==(CorpusConfig const&) const = default;

@@ -139,8 +139,8 @@ struct DecodeStep {
   /// copied[i]. No row is in both.
   Tensor copied{}, copies{};
   CacheRows encoder_rows{};  ///< for the rows of the stream's encoder output, which only a first step has
-  /// For states, one row a hypothesis: row previous_state[i] (int32; not read in a first step) has that of its earlier
-  /// tokens. Rows are read before others are written.
+  /// For states, one row a hypothesis: row previous_state[i] (int32; not read in a first step) has the state of its
+  /// earlier tokens. Rows are read before others are written.
   CacheRows states{};
   Tensor previous_state{};
 

@@ -23,7 +23,7 @@ class OutputTransform {
   };
   /// x [rows, d_model] → the same shape, from the arena.
   Tensor forward(LayerContext& context, Tensor const& x, Activations& activations) const;
-  /// Overwrites `grad`, the gradient of forward's result, with that of its input; parameter gradients +=. The model
+  /// Overwrites `grad`, the gradient of forward's result, with its input's gradient; parameter gradients +=. The model
   /// part reports when they are done.
   void backward(LayerContext& context, Tensor const& grad, Activations const& activations) const;
 

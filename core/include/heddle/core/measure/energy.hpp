@@ -7,9 +7,9 @@
 
 namespace heddle {
 
-/// The energy that this machine takes. On HPE Cray nodes it is that of the whole node, by the counter of its
-/// controller; elsewhere that of the processors and their memory, by the counters of RAPL (running average power limit)
-/// that Linux shows. Other processes count, too.
+/// The energy that this machine takes: on HPE Cray nodes the whole node's, by the counter of its controller; elsewhere
+/// the processors' and their memory's, by the counters of RAPL (running average power limit) that Linux shows. Other
+/// processes count, too.
 class EnergyMeter {
  public:
   /// The directories of the counters.

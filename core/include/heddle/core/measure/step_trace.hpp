@@ -23,7 +23,7 @@ struct TraceEvent {
   Direction direction = Direction::forward;
 };
 
-/// Records where the time of training steps goes on this rank: the work of the model and its kernels, as their
+/// Records where this rank's time in training steps goes: the work of the model and its kernels, as their
 /// observer, and what others add. With a Kokkos tool, layers and kernels are also its regions, whether it records or
 /// not.
 class StepTrace final : public KernelObserver, public WorkObserver {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/tensor/pack.hpp>
@@ -52,6 +53,20 @@ struct AttentionMask {
     return hides_later ? position : (block_of(position) - right) * block;
   }
   constexpr std::int64_t end_query(std::int64_t position) const { return (block_of(position) + left + 1) * block; }
+  /// Whether a query at `position` sees the key at position `key`; a prefix mask's prefix has `prefix_length` tokens.
+  /// The definition written out, for `reference`: it shares nothing with the bounds above, which other kernels use.
+  constexpr bool sees(std::int64_t prefix_length, std::int64_t position, std::int64_t key) const {
+    bool const earlier = key <= position;
+    if (!is_local()) {
+      return earlier || is(MaskKind::bidirectional) || (is(MaskKind::prefix) && key < prefix_length);
+    }
+    auto const size = static_cast<double>(block);
+    double const distance =
+        std::floor(static_cast<double>(key) / size) - std::floor(static_cast<double>(position) / size);
+    bool const near = distance >= static_cast<double>(-left) && distance <= static_cast<double>(right);
+    bool const global = key < global_tokens || position < global_tokens;
+    return (near || global) && (!hides_later || earlier);
+  }
   bool operator==(AttentionMask const&) const = default;
 
  private:
@@ -69,7 +84,7 @@ enum class ScoreKind : std::uint8_t {
   additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
   linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
 };
-/// The names beside that of a mask.
+/// The names that follow a mask's name.
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<ScoreKind>{"", "additive", "linear"};
 

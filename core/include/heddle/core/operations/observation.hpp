@@ -126,8 +126,8 @@ class ObservedKernel : public Interface {
   /// The kernel that this one replaces; null where it is unknown.
   Interface const* selected() const { return selection_.selected.get(); }
 
-  /// Calls `method` of the selected kernel with these arguments, through the observer. The call's
-  /// problem is that of its first argument if it has one, otherwise that of the selection.
+  /// Calls `method` of the selected kernel with these arguments, through the observer. The call's problem is its first
+  /// argument's if that has one, otherwise the selection's.
   template <auto method, class Description, class... Arguments>
   void pass(Execution& execution, Description const& description, Arguments const&... arguments) {
     auto const call = [&execution, ... arguments = arguments](Interface& kernel) {

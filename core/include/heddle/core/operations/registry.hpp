@@ -97,8 +97,8 @@ class KernelRegistry final : public AnyKernelRegistry {
     add_entry(std::move(name), speed, std::move(kernel), false);
   }
   /// Adds a part of an implementation, for problems that none of its other parts supports: the implementation `kokkos`
-  /// is compiled in several libraries, each for other element types. Throws ConfigError as add() does, except where the
-  /// name is that of another part of the same origin.
+  /// is compiled in several libraries, each for other element types. Throws ConfigError as add() does, except where
+  /// another part of the same origin has the name.
   void add_part(std::string name, int speed, std::shared_ptr<Interface> kernel) {
     add_entry(std::move(name), speed, std::move(kernel), true);
   }

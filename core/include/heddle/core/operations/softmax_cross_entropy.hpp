@@ -70,7 +70,7 @@ class SoftmaxCrossEntropy : public Operation<SoftmaxCrossEntropyProblem> {
 
 /// The front end of implementations: calls the methods' namesakes in `Functions`, static templates. statistics,
 /// gradient and losses_and_gradient, which may be absent, have the logits' element type as their parameter; the others
-/// have that of the statistics.
+/// have the statistics' type.
 template <class Functions, class Types = kernels::FloatingTypes>
 class SoftmaxCrossEntropyFrontEnd final : public SoftmaxCrossEntropy {
   using Call = SoftmaxCrossEntropyCall;

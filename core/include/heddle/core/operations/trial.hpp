@@ -96,7 +96,7 @@ struct TrialGradient {
 template <class Interface>
 struct Trial {
   typename Interface::Problem problem;
-  std::function<void(Interface&, Execution&)> forward = {};   ///< null: there is no such problem of this dtype
+  std::function<void(Interface&, Execution&)> forward = {};   ///< null: the trial does not exist for this dtype
   std::function<void(Interface&, Execution&)> backward = {};  ///< after forward; null: no gradients
   std::vector<TrialOutput> outputs = {};
   std::vector<TrialGradient> gradients = {};

@@ -58,4 +58,15 @@ class TensorStream {
   virtual void wait() = 0;
 };
 
+/// The tensors of a model for one rank: derived classes list them in `tensors_` and read their elements in `receive`.
+class OneRankTensors : public TensorStream {
+ public:
+  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
+  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
+  void wait() override {}
+
+ protected:
+  std::vector<StreamedTensor> tensors_;
+};
+
 }  // namespace heddle

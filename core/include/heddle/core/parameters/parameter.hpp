@@ -95,8 +95,8 @@ struct ParameterBlock {
 
 /// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
 /// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
-/// the same offsets. Parameters that are frozen for good when the set is arranged lie behind all others and have no
-/// gradient; a block is frozen if all of its members are. Behind these are the ones whose values are rounded, in a
+/// the same offsets. Parameters that are frozen for good when the set is arranged lie after all others and have no
+/// gradient; a block is frozen if all of its members are. After these come the ones whose values are rounded, in a
 /// buffer of their own. The buffer of gradients can be divided by the replicas (data × context) in whole cache lines.
 /// So can the part of a parameter that several stages hold or that its rule updates whole, which is alone between its
 /// neighbours: a buffer cut into that many parts is cut in the same way on all stages.

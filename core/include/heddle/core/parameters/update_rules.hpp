@@ -15,7 +15,7 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 /// The rule for the parameter of this name: that of the group which has it, or [optimizer]'s, with its options. A group
 /// that names no rule, or [optimizer]'s, has [optimizer]'s options except for those that it sets. With layer_decay the
 /// factor of the learning rate falls from each layer of a stack to the one below it (ELECTRA: Clark et al. 2020): the
-/// last layer, the stack's last norm and the output keep theirs; embeddings, and all else that is in front of the
+/// last layer, the stack's last norm and the output keep theirs; embeddings, and all else that is before the
 /// layers, are the layer below the first, a table of several stacks that of the highest. Throws ConfigError, with file,
 /// line and key, for a name that two groups have.
 UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);

@@ -102,9 +102,9 @@ class Task {
   virtual std::string meaning() const = 0;
   /// Why a model with these stacks cannot learn it, such as "needs an encoder and a decoder"; empty if it can.
   virtual std::string unsupported_reason(ModelConfig const& model) const = 0;
-  /// The samples that it makes of sentence pairs; none if it learns from text only.
+  /// The samples that it makes of sentence pairs; none if it is trained on text only.
   virtual std::optional<PairForm> pairs(bool /*prefixes*/) const { return std::nullopt; }
-  /// Makes samples of text; null if it learns from pairs only. Throws ConfigError where the vocabulary lacks a token.
+  /// Makes samples of text; null if it is trained on pairs only. Throws ConfigError where the vocabulary lacks a token.
   virtual std::unique_ptr<TextTask> text(TextTaskSpec const& /*spec*/) const { return nullptr; }
   /// The keys of [train] that its samples depend on.
   virtual std::vector<std::string> keys() const { return {}; }

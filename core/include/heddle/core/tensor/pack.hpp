@@ -90,7 +90,7 @@ struct SpecialIds {
   std::int32_t unknown = absent;
   std::int32_t padding = absent;
   std::int32_t mask = absent;
-  /// The first token of every text is its language: it stands behind the end token, and a decoder starts from it in
+  /// The first token of every text is its language: it comes after the end token, and a decoder starts from it in
   /// place of the begin token (mBART, Liu et al. 2020).
   bool language_last = false;
 
@@ -146,7 +146,7 @@ struct PackTokens {
 };
 
 /// Takes sentence pairs: sources get the source's end token; targets begin with the target's start token and end with
-/// its end token. With SpecialIds::language_last a side's first token comes behind its end token instead, and a target
+/// its end token. With SpecialIds::language_last a side's first token comes after its end token instead, and a target
 /// begins with it. Throws Error where one of these tokens is absent.
 void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
 /// Takes sequences of one side, for a decoder-only (target) or encoder-only (source) model.

@@ -30,7 +30,7 @@ std::string launcher_command(int ranks);
 std::string mpi_library();
 
 /// Elements of at most 4 bytes in a message that Open MPI sends over TCP without asking the receiver first (below
-/// 64 KiB): while ranks compute, each question would wait for their next MPI call, behind the bytes of other messages.
+/// 64 KiB): while ranks compute, each question would wait for their next MPI call, queued after other messages' bytes.
 inline constexpr std::int64_t eager_elements = 15'000;
 
 /// Initialises MPI and finalises it on destruction: at most one at a time, made and destroyed by the main thread, on

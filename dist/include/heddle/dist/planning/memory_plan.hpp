@@ -64,7 +64,7 @@ struct MemorySum {
 /// The maximum of the memory that training needs.
 struct MemoryPlan : MemoryNeed {
   PipelineMemory pipeline;              ///< the activations, arena by arena; in a pipeline `use` has some more
-  std::vector<SelectedKernel> kernels;  ///< sorted, each once; those of the model, not of the optimizer
+  std::vector<SelectedKernel> kernels;  ///< the model's, sorted and unique; without the optimizer's
 };
 
 /// Global batches that a plan is made for.

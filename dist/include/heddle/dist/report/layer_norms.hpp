@@ -7,8 +7,8 @@
 
 namespace heddle {
 
-/// Norms of the whole model by layer: those parameters whose names begin with "encoder.layers.0.self_attention", and
-/// others one by one.
+/// Norms of the whole model by layer: the parameters whose names begin with "encoder.layers.0.self_attention" form one
+/// layer; a parameter that belongs to no sublayer is a layer by itself.
 struct LayerNorms {
   std::vector<std::string> layers;  ///< in the model's order
   std::vector<double> parameters;

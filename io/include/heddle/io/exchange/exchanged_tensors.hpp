@@ -18,18 +18,15 @@ struct ExchangedModel {
   boost::json::object const& theirs;  ///< its config.json
 };
 
-/// The parameters of a model of ours, made of another system's tensors as they are asked for. For one rank.
-class ImportedTensors final : public TensorStream {
+/// The parameters of a Heddle model, made of another system's tensors as they are asked for.
+class ImportedTensors final : public OneRankTensors {
  public:
   /// Keeps references to `from` and to what `model` refers to. Throws DataError for a parameter without a tensor, for
   /// one of another shape, and for a tensor that no parameter is made of, unless the family ignores it.
   ImportedTensors(ForeignTensors const& from, ExchangedModel const& model, std::vector<StreamedTensor> tensors);
 
-  std::vector<StreamedTensor> const& tensors() const override { return tensors_; }
-  void send(TensorChunk const& /*chunk*/, int /*receiver*/) override {}
   /// Throws as ForeignTensors::read does.
   void receive(TensorChunk const& chunk, std::span<float> elements) override;
-  void wait() override {}
 
  private:
   void require_shape(StreamedTensor const& tensor, TensorOrigin const& origin) const;
@@ -38,11 +35,10 @@ class ImportedTensors final : public TensorStream {
 
   ForeignTensors const& from_;
   ExchangedModel model_;
-  std::vector<StreamedTensor> tensors_;
   std::vector<TensorOrigin> origins_;  ///< of tensors_
 };
 
-/// A tensor of theirs, made of the parameters of a checkpoint.
+/// A tensor of another system, made of the parameters of a checkpoint.
 struct ExportedTensor {
   struct Part {
     std::string parameter;

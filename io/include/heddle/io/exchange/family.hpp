@@ -48,7 +48,7 @@ struct TensorChange {
   bool transposed = false;        ///< theirs is [columns, rows]
   bool one_row = false;           ///< theirs is [1, n], ours [n]
   std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
-  std::int64_t added_rows = 0;    ///< rows of ours behind theirs, made of `added_value`; an export leaves them out
+  std::int64_t added_rows = 0;    ///< rows of ours after theirs, made of `added_value`; an export leaves them out
   float added_value = 0;          ///< if it is 0, an export needs rows of 0
   int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
   int parts = 1;

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <map>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,7 +16,9 @@ struct ForeignTensor {
   std::vector<std::int64_t> shape;
   std::string dtype;  ///< "float32", "bfloat16" or "float16"
 
-  std::int64_t elements() const;
+  std::int64_t elements() const {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
 };
 
 /// The tensors of a model in another system's files, read piece by piece: no reader holds a whole model.

@@ -14,7 +14,7 @@ struct ZipRecord;
 /// reads the whole file once: lengths, places and checksums are checked, and nothing is extracted.
 class NpzFile final : public ForeignTensors {
  public:
-  /// Throws DataError for all that is not such a file: records that are cut short, overlap or have another checksum, an
+  /// Throws DataError for all that is not such a file: records that are truncated, overlap or have another checksum, an
   /// array of another length than its shape gives, encryption, Zip64, and the order of Fortran; and for a large array
   /// that is deflated to less than a hundredth, or to any length from 1 GiB on: no small file takes much time or
   /// memory.

@@ -20,14 +20,12 @@ class SafetensorsFiles final : public ForeignTensors {
   static SafetensorsFiles open(std::filesystem::path const& place);
 
   /// A tensor that is not of float32, bfloat16 or float16 has the file's name of its dtype in lower case ("i64"), and
-  /// reading it throws DataError: models carry integers that nobody needs.
+  /// reading it throws DataError: integer tensors (position ids) are never imported.
   std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
   void read(std::string const& name, IndexRange const& elements, std::span<float> into) const override;
 
   /// The files that were opened: the index, if there is one, and those with the tensors.
   std::vector<std::filesystem::path> files() const;
-  /// The headers' `__metadata__`; of a key that several files have, the first file's value.
-  std::map<std::string, std::string> const& metadata() const { return metadata_; }
 
  private:
   struct File {
@@ -46,7 +44,6 @@ class SafetensorsFiles final : public ForeignTensors {
 
   std::map<std::string, ForeignTensor> tensors_;
   std::map<std::string, Place> places_;
-  std::map<std::string, std::string> metadata_;
   std::vector<File> files_;
   std::vector<std::filesystem::path> index_;  ///< empty or one
 };

@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-/// The rule that cuts sentences into words before n-grams are counted; the names are sacreBLEU's.
+/// The rule that splits sentences into words before n-grams are counted; the names are sacreBLEU's.
 enum class BleuTokenization {
   mteval_13a,  ///< sacreBLEU's default, for ordinary text
   none,        ///< at white space only, for text that is already tokenised

@@ -61,7 +61,7 @@ class Mixture {
 struct SampleCursor {
   std::string corpus = {};  ///< the source's name
   std::int64_t epoch = 0;
-  std::int64_t position = 0;  ///< 2^32 times the window, plus the usable samples of the window that are behind
+  std::int64_t position = 0;  ///< 2^32 times the window, plus the window's usable samples already drawn
   std::int64_t credit = 0;    ///< samples that its share has earned and not drawn, in parts of a sample
 
   bool operator==(SampleCursor const&) const = default;

@@ -24,7 +24,7 @@ class RunPacks {
     Mixture training;
     SampleSource const* validation = nullptr;  ///< null: nothing is validated
     bool prefixes = false;                     ///< see DataBounds
-    bool sequences = false;                    ///< samples are cut from text: their lengths differ by epoch
+    bool sequences = false;                    ///< samples are joined lines of text: their lengths differ by epoch
     bool listed = true;                        ///< false: the bounds of full_packs, also for a short run
   };
   /// Keeps a reference to the validation samples. Throws as BatchPlanner does.

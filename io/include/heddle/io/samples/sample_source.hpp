@@ -83,7 +83,7 @@ class MemorySamples final : public SampleSource {
 /// the dataset's order. Keeps a reference to the dataset.
 class DatasetSamples final : public SampleSource {
  public:
-  /// `tag` is put in front of each source, which the form must have; `warning` is about it.
+  /// `tag` is prepended to each source, which the form must have; `warning` is about it.
   explicit DatasetSamples(Dataset const& dataset, PairForm form = PairForm::pairs,
                           std::optional<std::uint64_t> seed = std::nullopt, std::vector<std::int32_t> tag = {},
                           std::string warning = "");

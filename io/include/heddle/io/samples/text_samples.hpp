@@ -53,7 +53,7 @@ struct TextRule {
 };
 
 /// Samples of lines. Lines, each with its end token, are joined into sequences within a window: a sequence takes the
-/// next line while it has at most max_length tokens with it. A longer line starts a sequence and is cut into pieces of
+/// next line while it has at most max_length tokens with it. A longer line starts a sequence and is split into parts of
 /// max_length tokens; its rest is continued with the lines that follow. No token is lost, and none is repeated; the
 /// task makes a sample of each sequence. A sample's index is 2^32 times its window, plus its place there. Where there
 /// are several windows, `usable` of the totals is only 1, and `longest` an upper bound.

@@ -14,9 +14,9 @@ namespace heddle {
 /// The place of a text's language token.
 enum class LanguagePlace : std::uint8_t {
   none,
-  first,     ///< in front of the text's tokens (NLLB, mBART-50, M2M100)
-  last,      ///< behind the end token, and a decoder starts from it (mBART)
-  of_target  ///< a source has the target's language in front (OPUS-MT)
+  first,     ///< before the text's tokens (NLLB, mBART-50, M2M100)
+  last,      ///< after the end token, and a decoder starts from it (mBART)
+  of_target  ///< a source starts with the target's language (OPUS-MT)
 };
 template <>
 inline constexpr std::array<std::string_view, 4> value_names<LanguagePlace>{"none", "first", "last", "of_target"};
@@ -28,13 +28,13 @@ struct TextForm {
   struct Side {
     LanguagePlace language = LanguagePlace::none;
     std::int32_t default_language = SpecialIds::absent;  ///< where a user names none
-    std::vector<std::int32_t> prefix = {};               ///< in front of every text (BART: <s>)
+    std::vector<std::int32_t> prefix = {};               ///< before every text (BART: <s>)
 
     bool operator==(Side const&) const = default;
   };
   Side source = {}, target = {};
   std::vector<std::int32_t> languages = {};
-  std::vector<std::int32_t> forced = {};  ///< a target that is generated has them behind its start token
+  std::vector<std::int32_t> forced = {};  ///< a target that is generated has them after its start token
   std::vector<std::vector<std::int32_t>> suppressed = {};  ///< as in GenerationLimits
   std::vector<std::int32_t> suppressed_first = {};
 
@@ -42,7 +42,7 @@ struct TextForm {
   bool operator==(TextForm const&) const = default;
 };
 
-/// A form as JSON, and back. Throws DataError for a text that is no form of a vocabulary of `size` tokens.
+/// A form as JSON, and back. Throws DataError for a text that is not a form of a vocabulary of `size` tokens.
 std::string to_json(TextForm const& form);
 TextForm parse_text_form(std::string_view json, std::int32_t size);
 
@@ -56,9 +56,9 @@ struct Languages {
 
 /// The tokens around texts in these languages.
 struct TextFrame {
-  std::vector<std::int32_t> source = {};  ///< in front of a source's tokens
-  std::vector<std::int32_t> target = {};  ///< in front of those of a target to learn from
-  std::vector<std::int32_t> start = {};   ///< what a target starts with that is generated
+  std::vector<std::int32_t> source = {};  ///< before a source's tokens
+  std::vector<std::int32_t> target = {};  ///< before the tokens of a target in training
+  std::vector<std::int32_t> start = {};   ///< the tokens from which a target is generated
 };
 /// Throws UsageError, which lists the languages, for one that the vocabulary lacks, for one that is missing, and where
 /// the vocabulary has none.

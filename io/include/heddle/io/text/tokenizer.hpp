@@ -20,17 +20,17 @@ struct TokenizerTraining {
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
-  std::vector<std::string> tags = {};            ///< texts that are one piece wherever they stand
+  std::vector<std::string> tags = {};            ///< strings that are one piece wherever they occur
   int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are not learned from
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are left out
   int64_t sample_bytes =
       int64_t{64} << 20;  ///< at most this much text is kept in memory: an even sample of a longer one
 };
 
-/// A control piece behind the last id of a vocabulary that maps pieces to ids by their text, as Marian's does. A text
-/// is cut into pieces by the model, and each piece, also an unknown word, has the id of the piece with its text before
-/// this one, or is unknown: the pieces behind it only cut. Control pieces that start with `word_prefix` are pieces that
-/// the model never cuts, called by the rest of their text.
+/// A control piece after the last id of a vocabulary that maps pieces to ids by their text, as Marian's does. The model
+/// tokenizes a text, and each piece, also an unknown word, has the id of the piece with its text before this one, or is
+/// unknown: the pieces after it only affect the segmentation. Control pieces that start with `word_prefix` are pieces
+/// that the model never produces, named by the rest of their text.
 inline constexpr char const* end_of_ids_piece = "<end_of_ids>";
 inline constexpr char const* word_prefix = "<word>";
 
@@ -41,7 +41,7 @@ struct TokenizerModel;
 /// Llama 3, Qwen; BERT).
 class Tokenizer {
  public:
-  /// The bytes are a SentencePiece model, or what `byte_level_vocabulary` makes of a tokenizer.json. Throws DataError
+  /// The bytes are a SentencePiece model, or one that `read_byte_level_vocabulary` returns. Throws DataError
   /// for others, and for a vocabulary without begin or end piece; a SentencePiece model has an unknown one, too.
   static Tokenizer from_model(std::string model_bytes);
 

@@ -10,13 +10,13 @@
 
 namespace heddle {
 
-/// The vocabulary with more pieces behind its last id, as models for Tokenizer. A text that has one of them is cut
-/// around it, and other texts keep their ids. Of a SentencePiece model a space in a piece is its "▁"; in byte-level BPE
-/// the pieces are added tokens. Throws DataError for a piece that the vocabulary has, that is empty, or that texts
-/// would not have, because they are normalized.
+/// Returns the vocabulary with new pieces appended after the last id. Each occurrence of a new piece becomes one token;
+/// text without new pieces keeps its ids. In a SentencePiece model a space in a piece is its "▁"; in byte-level BPE
+/// the pieces are added tokens. Throws DataError for a piece that the vocabulary has, that is empty, or that cannot
+/// occur because text is normalized.
 Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces);
 
-/// The ids into which the vocabulary cuts a new piece. A space in front of it that is a piece of its own, and not a
+/// The ids that the vocabulary has for a new piece. A space before it that is a piece of its own, and not a
 /// part of the new one, is left out.
 std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece);
 

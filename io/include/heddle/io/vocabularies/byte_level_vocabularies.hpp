@@ -15,18 +15,14 @@
 
 namespace heddle {
 
-/// The model of a tokenizer.json. `rows` is the number of rows of the checkpoint's tables. Throws DataError unless the
-/// text is an object; whether it is a vocabulary that can be used is seen by Tokenizer::from_model.
-std::string byte_level_vocabulary(std::string_view tokenizer_json, SpecialIds const& ids, std::int64_t rows);
-
-/// The tokenizer.json of such a vocabulary for a model that was trained here. As Heddle does, it puts the end piece
-/// behind a text for an encoder, and otherwise the begin piece in front.
+/// The tokenizer.json of such a vocabulary for a model that was trained here. As Heddle does, it appends the end piece
+/// to a text for an encoder, and otherwise prepends the begin piece.
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder);
 
 /// The model of a directory of transformers: its files by their names, tokenizer.json, vocab.json and merges.txt or
 /// BERT's vocab.txt among them, and its config.json. A decoder starts from decoder_start_token_id, else from the begin
 /// token, and where there is none (Qwen) from the end token: it stands between the texts that such models are trained
-/// with. Throws DataError for files that are no such vocabulary.
+/// with. Throws DataError for files that are not such a vocabulary.
 std::string read_byte_level_vocabulary(std::map<std::string, std::string> const& files,
                                        boost::json::object const& config);
 

@@ -53,14 +53,4 @@ std::pair<std::string, std::string> marian_vocabulary(std::string_view source, s
 std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,
                               std::vector<std::string> const& languages, std::int64_t rows = 0);
 
-/// The files that other systems have of a vocabulary.
-struct VocabularyFiles {
-  std::string model;       ///< SentencePiece's, for source.spm or target.spm
-  std::string vocab_json;  ///< {"piece": id}
-};
-
-/// The way back from `vocabulary_by_text`, which makes the same bytes of these files again: the model without what it
-/// was given, and the first `ids` ids (0: all) by text; M2M100's vocab.json has no languages.
-VocabularyFiles files_of_vocabulary_by_text(std::string_view model, std::int64_t ids = 0);
-
 }  // namespace heddle

@@ -30,7 +30,7 @@ struct SpecialPieces {
 /// normalizer, the options of training) is kept byte for byte.
 class SentencePieceModel {
  public:
-  /// Throws DataError for bytes that are not such a model: fields cut short, lengths beyond the end, empty pieces,
+  /// Throws DataError for bytes that are not such a model: truncated fields, lengths beyond the end, empty pieces,
   /// scores that are not finite. Whether the pieces make a whole vocabulary is checked by `serialize_with_ids`.
   static SentencePieceModel parse(std::string_view bytes);
 

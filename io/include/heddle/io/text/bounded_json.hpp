@@ -1,9 +1,11 @@
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,10 @@ namespace heddle {
 /// have as text. Of keys that an object has twice the last one counts. Throws DataError, which begins with `where`, for
 /// a text that needs more or is not JSON in UTF-8.
 boost::json::value parse_bounded_json(std::string_view text, std::string_view where);
+/// The same for an object. Throws DataError also for any other value.
+boost::json::object json_object_of(std::string_view text, std::string_view where);
+/// The object in the file `name`; an empty one if there is no such file.
+boost::json::object json_object_in(std::map<std::string, std::string> const& files, std::string const& name);
 
 /// A value in a JSON text, passed on where it begins.
 struct JsonItem {
