@@ -169,11 +169,10 @@ void convert_text(TextCommandOptions const& options, MessageParts const& parts, 
   text.warn_of_invalid();
 }
 
-LineSource::LineSource(TextOptions const& options, std::string const& reference) {
-  for (std::string const& path : {options.input.empty() ? "/dev/stdin" : options.input, reference}) {
-    if (!path.empty()) {
-      readers_.emplace_back(path, options.invalid_utf8);
-    }
+LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) {
+  readers_.emplace_back(options.input.empty() ? "/dev/stdin" : options.input, options.invalid_utf8);
+  for (std::string const& path : references) {
+    readers_.emplace_back(path, options.invalid_utf8);
   }
   window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : default_window);
 }
@@ -181,40 +180,42 @@ LineSource::LineSource(TextOptions const& options, std::string const& reference)
 bool LineSource::next(SourceLine& line) {
   bool const found = readers_.front().next(line.text);
   line.number = readers_.front().line_number();
-  if (readers_.size() > 1) {
-    if (readers_.back().next(line.reference) != found) {
-      throw_unequal();
+  line.references.resize(readers_.size() - 1);
+  for (std::size_t index = 1; index < readers_.size(); ++index) {
+    if (readers_[index].next(line.references[index - 1]) != found) {
+      throw_unequal(readers_[index]);
     }
-    if (line.number == 0) {
-      throw DataError(fmt::format("{} is empty: expected at least one line", path()));
-    }
+  }
+  if (readers_.size() > 1 && line.number == 0) {
+    throw DataError(fmt::format("{} is empty: expected at least one line", path()));
   }
   return found;
 }
 
-void LineSource::throw_unequal() {
-  for (LineReader& reader : readers_) {
-    for (std::string rest; reader.next(rest);) {
+void LineSource::throw_unequal(LineReader& other) {
+  for (LineReader* reader : {&readers_.front(), &other}) {
+    for (std::string rest; reader->next(rest);) {
     }
   }
   throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
-                              readable_count(readers_.front().line_number()), readers_.back().path().string(),
-                              readable_count(readers_.back().line_number())));
+                              readable_count(readers_.front().line_number()), other.path().string(),
+                              readable_count(other.line_number())));
 }
 
 void LineSource::warn_of_invalid() const {
   std::ranges::for_each(readers_, warn_of_invalid_lines);
 }
 
-void require_equal_lines(TextOptions const& options, std::string const& reference) {
-  for (std::string const& path : {options.input, reference}) {
+void require_equal_lines(TextOptions const& options, std::vector<std::string> const& references) {
+  auto const read_once = [](std::string const& path) {
     std::error_code ignored;
     // A pipe can be read only once. LineSource reports a file that does not exist.
-    if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
-      return;
-    }
+    return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  };
+  if (read_once(options.input) || std::ranges::any_of(references, read_once)) {
+    return;
   }
-  LineSource text(options, reference);
+  LineSource text(options, references);
   for (SourceLine line; text.next(line);) {
   }
 }

@@ -46,8 +46,8 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
 /// The source of lines: a text, or a text and its references, read together.
 class LineSource {
  public:
-  /// Opens the texts; `reference` "" is none. Throws DataError if one cannot be opened.
-  explicit LineSource(TextOptions const& options, std::string const& reference = "");
+  /// Opens the texts. Throws DataError if one cannot be opened.
+  explicit LineSource(TextOptions const& options, std::vector<std::string> const& references = {});
 
   /// Reads the next line; false at the end of the text. Throws DataError as LineReader::next does, and where the text
   /// is empty or one text ends before the other.
@@ -60,14 +60,14 @@ class LineSource {
   void warn_of_invalid() const;
 
  private:
-  [[noreturn]] void throw_unequal();
+  [[noreturn]] void throw_unequal(LineReader& other);
 
   std::vector<LineReader> readers_;
   std::int64_t window_;
 };
 
 /// Throws DataError as LineSource does, before anything is computed; texts that cannot be read twice are skipped.
-void require_equal_lines(TextOptions const& options, std::string const& reference);
+void require_equal_lines(TextOptions const& options, std::vector<std::string> const& references);
 
 /// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
 void warn_of_invalid_lines(LineReader const& reader);

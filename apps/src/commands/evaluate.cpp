@@ -1,12 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <cmath>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/metrics/bleu.hpp>
-#include <heddle/io/metrics/chrf.hpp>
+#include <heddle/io/metrics/metric.hpp>
+#include <heddle/io/metrics/significance.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/text_samples.hpp>
 #include <iostream>
@@ -21,14 +22,29 @@ namespace {
 
 namespace po = boost::program_options;
 
+/// What is translated, or its translations, and the right ones.
+struct TestSet {
+  std::string name;  ///< "": the only one
+  std::string source;
+  std::vector<std::string> references;
+};
+
+/// How translations are judged.
+struct ScoreOptions {
+  std::vector<std::string> metrics{"bleu", "chrf"};
+  std::string tokenize = "13a";
+  bool confidence = false;
+  std::string baseline;  ///< another system's translations; "": none
+};
+
 struct EvaluateOptions {
   TrainedModelOptions model;
   GenerationOptions generation{.beam_size = 5};
-  std::string source;
-  std::string reference;
+  TestSet test;
+  std::vector<std::string> tests;  ///< "NAME=SOURCE,REFERENCE"
   std::string hypotheses;
   std::string text;
-  std::string tokenize = "13a";
+  ScoreOptions scores;
   std::string output;
   TextOptions text_options;
   Languages languages;
@@ -43,21 +59,40 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "evaluate";
   syntax.usage =
-      "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --text TEXT) | --hypotheses TEXT --reference TEXT) "
-      "[options]";
-  syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
+      "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --test SET | --text TEXT) | --hypotheses TEXT "
+      "--reference TEXT) [options]";
+  syntax.summary = R"(Compares translations with reference translations: BLEU, chrF and TER, the same numbers as
 sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
 e to the mean unsmoothed loss per target token, end tokens included. With --text it measures
 a model that learned from text: the perplexity of the text; for an encoder, perplexity and accuracy on its
 masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
-  syntax.options.add_options()                                                                                 //
-      ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
-      ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
+  auto const list = [](std::vector<std::string>& into, char const* value) {
+    return po::value(&into)->value_name(value)->composing();
+  };
+  ScoreOptions& scores = options.scores;
+  syntax.options.add_options()  //
+      ("reference", list(options.test.references, "TEXT"),
+       "reference translations, plain or gzip, one a line; several are alternatives for the same lines")    //
+      ("source", text(options.test.source), "what to translate: line n belongs to the references' line n")  //
+      ("test", list(options.tests, "NAME=SOURCE,REFERENCE"),
+       "a test set, with further references after further commas, in place of --source and --reference; may be "
+       "repeated")                                                                                             //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
       ("text", text(options.text), "measure a model that learned from text on this text")                      //
-      ("tokenize", with_default(options.tokenize, "13a|none"),
+      ("metric",
+       po::value<std::vector<std::string>>()
+           ->value_name("bleu|chrf|chrf++|ter")
+           ->composing()
+           ->notifier([&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
+       "a score to compute; may be repeated; default: bleu and chrf")  //
+      ("tokenize", with_default(scores.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
+      ("confidence", po::bool_switch(&scores.confidence),
+       "add the interval that holds 95 % of the scores of 1,000 samples of the sentences (bootstrap)")  //
+      ("baseline", text(scores.baseline),
+       "another system's translations of the same lines: its scores, and the probability that a difference this "
+       "large is chance (paired bootstrap)")  //
       ("output", text(options.output), "write the model's translations to this file");
   add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
@@ -73,14 +108,45 @@ void check_text_options(EvaluateOptions const& options) {
   if (!options.model.ensemble.empty()) {
     throw UsageError("evaluate: --text measures one model; give one --checkpoint");
   }
-  for (auto const& [name, value] : {std::pair<char const*, std::string const&>{"reference", options.reference},
-                                    {"source", options.source},
-                                    {"hypotheses", options.hypotheses},
-                                    {"output", options.output}}) {
-    if (!value.empty()) {
+  for (auto const& [name, is_given] :
+       {std::pair("reference", !options.test.references.empty()), std::pair("source", !options.test.source.empty()),
+        std::pair("test", !options.tests.empty()), std::pair("hypotheses", !options.hypotheses.empty()),
+        std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
+    if (is_given) {
       throw UsageError(
           fmt::format("evaluate: --{} belongs to translations, and --text to models that learned from text: give only "
                       "one of the two",
+                      name));
+    }
+  }
+}
+
+/// The test set of an option --test.
+TestSet parse_test(std::string const& text) {
+  std::size_t const equals = text.find('=');
+  TestSet test{text.substr(0, equals), "", {}};
+  std::vector<std::string> files;
+  boost::split(files, text.substr(equals == std::string::npos ? text.size() : equals + 1),
+               [](char c) { return c == ','; });
+  if (test.name.empty() || files.size() < 2 || std::ranges::any_of(files, &std::string::empty)) {
+    throw UsageError(fmt::format("evaluate: --test {}: expected NAME=SOURCE,REFERENCE", text));
+  }
+  test.source = files.front();
+  test.references.assign(files.begin() + 1, files.end());
+  return test;
+}
+
+void check_tests(EvaluateOptions const& options) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("evaluate: --test needs --checkpoint: the model to translate with");
+  }
+  for (auto const& [name, is_given] :
+       {std::pair("reference", !options.test.references.empty()), std::pair("source", !options.test.source.empty()),
+        std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
+    if (is_given) {
+      throw UsageError(
+          fmt::format("evaluate: --{} belongs to one source, and --test may name several: give only one "
+                      "of the two",
                       name));
     }
   }
@@ -90,16 +156,19 @@ void check_options(EvaluateOptions const& options) {
   if (!options.text.empty()) {
     return check_text_options(options);
   }
-  if (options.reference.empty()) {
+  bool const model = !options.model.checkpoint.empty();
+  bool const hypotheses = !options.hypotheses.empty();
+  if (!options.tests.empty() && !hypotheses) {
+    return check_tests(options);
+  }
+  if (options.test.references.empty()) {
     throw UsageError(
         "evaluate: --reference is missing: the right translations; or --text for a model that learned from text");
   }
-  bool const model = !options.model.checkpoint.empty();
-  bool const hypotheses = !options.hypotheses.empty();
-  if (model == hypotheses) {
-    throw UsageError("evaluate: expected either --checkpoint with --source, or --hypotheses");
+  if (model == hypotheses || !options.tests.empty()) {
+    throw UsageError("evaluate: expected either --checkpoint with --source or --test, or --hypotheses");
   }
-  if (model == options.source.empty()) {
+  if (model == options.test.source.empty()) {
     throw UsageError(model ? "evaluate: --source is missing: the text that --checkpoint is to translate"
                            : "evaluate: --source goes with --checkpoint; --hypotheses are translated already");
   }
@@ -109,29 +178,86 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
+std::unique_ptr<Metric> metric_named(std::string const& name, std::string const& tokenize) {
+  if (name == "bleu" && tokenize != "13a" && tokenize != "none") {
+    throw UsageError(fmt::format("evaluate: --tokenize {}: expected 13a or none", tokenize));
+  }
+  if (name == "bleu") {
+    return bleu_metric(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none);
+  }
+  if (name == "chrf" || name == "chrf++") {
+    return chrf_metric(name == "chrf" ? 0 : 2);
+  }
+  if (name == "ter") {
+    return ter_metric();
+  }
+  throw UsageError(fmt::format("evaluate: --metric {}: expected bleu, chrf, chrf++ or ter", name));
+}
+
+/// Scores of a system, and of another one that it is compared with.
 class Scores {
  public:
-  explicit Scores(std::string const& tokenize)
-      : tokenize_(tokenize), bleu_(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none) {}
-
-  void add(std::string const& hypothesis, std::string const& reference) {
-    bleu_.add(hypothesis, reference);
-    chrf_.add(hypothesis, reference);
+  Scores(ScoreOptions const& options, std::size_t references)
+      : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
+    for (std::string const& name : options.metrics) {
+      systems_.emplace_back(metric_named(name, options.tokenize), confidence_ || compared_);
+      baselines_.emplace_back(metric_named(name, options.tokenize), compared_);
+    }
+    if (compared_) {
+      baseline_.emplace(options.baseline, InvalidUtf8::replace);
+    }
   }
 
-  void print() const {
-    std::string const bleu = bleu_.score().text();
-    // sacreBLEU's own form: its signature stands in place of the name BLEU.
-    std::cout << fmt::format("BLEU|nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:heddle-{}{}\n", tokenize_,
-                             HEDDLE_VERSION, bleu.substr(bleu.find(' ')));
-    std::cout << fmt::format("chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:heddle-{} = {:.2f}\n",
-                             HEDDLE_VERSION, chrf_.score());
+  /// Adds the next line, and reads the baseline's. Throws DataError if that has no more lines.
+  void add(std::string const& hypothesis, std::span<std::string const> references) {
+    std::string other;
+    if (compared_ && !baseline_->next(other)) {
+      throw DataError(fmt::format("{} has {} lines; there are more translations to compare it with",
+                                  baseline_->path().string(), readable_count(baseline_->line_number())));
+    }
+    for (std::size_t index = 0; index < systems_.size(); ++index) {
+      systems_[index].add(hypothesis, references);
+      if (compared_) {
+        baselines_[index].add(other, references);
+      }
+    }
+  }
+
+  void print() {
+    if (std::string rest; compared_ && baseline_->next(rest)) {
+      throw DataError(
+          fmt::format("{} has more lines than there are translations to compare it with", baseline_->path().string()));
+    }
+    for (std::size_t index = 0; index < systems_.size(); ++index) {
+      if (compared_) {
+        std::cout << line_of(baselines_[index], false, "  # the baseline");
+      }
+      std::string const difference =
+          compared_ ? fmt::format("  # p = {:.4f}", p_value_of(baselines_[index], systems_[index])) : "";
+      std::cout << line_of(systems_[index], confidence_, difference);
+    }
   }
 
  private:
-  std::string tokenize_;
-  BleuCounter bleu_;
-  ChrfCounter chrf_;
+  /// In sacreBLEU's form.
+  std::string line_of(CorpusScore const& corpus, bool confidence, std::string const& end) const {
+    std::string interval;
+    std::string resampling;
+    if (confidence) {
+      auto const [mean, half_width] = confidence_of(corpus);
+      interval = fmt::format(" (μ = {:.2f} ± {:.2f})", mean, half_width);
+      resampling = fmt::format("|bs:{}|seed:{}", Resampling().samples, Resampling().seed);
+    }
+    return fmt::format("{}|nrefs:{}{}|{}|version:heddle-{} = {:.2f}{}{}{}\n", corpus.metric().name(), references_,
+                       resampling, corpus.metric().signature(), HEDDLE_VERSION, corpus.score(), interval,
+                       corpus.details(), end);
+  }
+
+  bool confidence_;
+  bool compared_;
+  std::size_t references_;                        ///< of each line
+  std::vector<CorpusScore> systems_, baselines_;  ///< by metric
+  std::optional<LineReader> baseline_;
 };
 
 void print_perplexity(LossSums const& loss, std::string_view kind) {
@@ -159,7 +285,7 @@ class ReferenceLoss {
     for (SourceLine const& line : lines_) {
       pairs.push_back({static_cast<std::int32_t>(pairs.size()), model_.frame().source, model_.frame().target});
       append(pairs.back().source, vocabulary.source.encode(line.text));
-      append(pairs.back().target, vocabulary.target.encode(line.reference));
+      append(pairs.back().target, vocabulary.target.encode(line.references.front()));
     }
     lines_.clear();
     std::size_t const count = pairs.size();
@@ -195,39 +321,33 @@ class ReferenceLoss {
 };
 
 void evaluate_hypotheses(EvaluateOptions const& options) {
-  LineSource text(options.reading(options.hypotheses), options.reference);
-  Scores scores(options.tokenize);
+  std::vector<std::string> const& references = options.test.references;
+  LineSource text(options.reading(options.hypotheses), references);
+  Scores scores(options.scores, references.size());
   for (SourceLine line; text.next(line);) {
-    scores.add(line.text, line.reference);
+    scores.add(line.text, line.references);
   }
   scores.print();
   text.warn_of_invalid();
 }
 
-void evaluate_model(EvaluateOptions const& options) {
-  TextOptions const reading = options.reading(options.source);
-  require_equal_lines(reading, options.reference);
-  LineSource text(reading, options.reference);
-  auto const require = [](ModelDescription const& description) {
-    require_translation(description, "heddle evaluate --source", commands_for(description));
-  };
-  auto const model = open_model(options.model, require);
-  if (std::string const reason = no_translations(*model); !reason.empty()) {
-    throw ConfigError("heddle evaluate --source measures translations: " + reason);
-  }
-  model->choose_languages(options.languages);
+/// Translates a test set, and prints the scores of the translations and the references' perplexity.
+void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model) {
+  LineSource text(options.reading(test.source), test.references);
   std::optional<TextOutput> output;
   if (!options.output.empty()) {
-    output.emplace(options.output, std::vector{options.source, options.reference});
+    std::vector<std::string> inputs = test.references;
+    inputs.push_back(test.source);
+    output.emplace(options.output, inputs);
   }
   std::exception_ptr not_written;  // reported last: the scores are useful without the translations
-  Scores scores(options.tokenize);
-  ReferenceLoss loss(*model);
+  Scores scores(options.scores, test.references.size());
+  ReferenceLoss loss(model);
   auto const judge = [&](TrainedModel const& judged, std::vector<GeneratedLine> lines) {
     std::string translated;
     for (GeneratedLine& line : lines) {
       std::string const translation = translations_of(judged, line).front().text;
-      scores.add(translation, line.line.reference);
+      scores.add(translation, line.line.references);
       translated += translation + "\n";
       loss.add(std::move(line.line));
     }
@@ -242,13 +362,39 @@ void evaluate_model(EvaluateOptions const& options) {
   auto const encode = [](TrainedModel const& encoder, SourceLine const& line) {
     return encode_source(encoder, line.text);
   };
-  convert_lines(*model, options.generation, text, {encode, judge}, {"evaluate", "first", "translated"});
+  convert_lines(model, options.generation, text, {encode, judge}, {"evaluate", "first", "translated"});
   loss.compute();
+  if (!test.name.empty()) {
+    std::cout << fmt::format("test set {}\n", test.name);
+  }
   scores.print();
   loss.print();
   text.warn_of_invalid();
   if (not_written) {
     std::rethrow_exception(not_written);
+  }
+}
+
+void evaluate_model(EvaluateOptions const& options) {
+  std::vector<TestSet> tests{options.test};
+  if (!options.tests.empty()) {
+    tests.clear();
+    std::ranges::transform(options.tests, std::back_inserter(tests), parse_test);
+  }
+  for (TestSet const& test : tests) {
+    require_equal_lines(options.reading(test.source), test.references);
+    Scores(options.scores, test.references.size());  // throws for what it cannot compute
+  }
+  auto const require = [](ModelDescription const& description) {
+    require_translation(description, "heddle evaluate --source", commands_for(description));
+  };
+  auto const model = open_model(options.model, require);
+  if (std::string const reason = no_translations(*model); !reason.empty()) {
+    throw ConfigError("heddle evaluate --source measures translations: " + reason);
+  }
+  model->choose_languages(options.languages);
+  for (TestSet const& test : tests) {
+    evaluate_test(options, test, *model);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "line_queue.hpp"
 
+#include <numeric>
 #include <utility>
 
 namespace heddle {
@@ -7,7 +8,8 @@ namespace heddle {
 namespace {
 
 std::size_t bytes_of(SourceLine const& line) {
-  return line.text.size() + line.reference.size();
+  return std::accumulate(line.references.begin(), line.references.end(), line.text.size(),
+                         [](std::size_t sum, std::string const& each) { return sum + each.size(); });
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 
 namespace heddle {
 
-/// A line of a text, with its number from 1, and the same line of the reference, if there is one.
+/// A line of a text, with its number from 1, and the same line of each reference.
 struct SourceLine {
   std::string text;
   std::int64_t number = 0;
-  std::string reference = {};
+  std::vector<std::string> references = {};
 };
 
 /// A line as a model takes it.
