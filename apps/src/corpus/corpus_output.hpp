@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corpus/pieces.hpp"
+
+namespace heddle {
+
+/// Where the results of pieces go: the standard output, or a file, compressed if its name ends with ".gz".
+///
+/// A file appears when it is complete. Until then there are FILE.partial, with the pieces so far, and FILE.journal, a
+/// line of JSON for each of them: the digests of its lines and of its bytes. A command that was killed and is given
+/// again goes on after the last piece that both have; so nothing is computed twice but what was not written, and the
+/// file is the same byte for byte.
+class CorpusOutput {
+ public:
+  /// `path` "" is the standard output. `identity` says in one line what decides the output: the model and the options.
+  /// `inputs` are the texts that are read. Throws UsageError if `path` is one of those, under any name, or if there are
+  /// files of a command with another identity; DataError if they are damaged; Error if a file cannot be written.
+  CorpusOutput(std::filesystem::path path, std::string const& identity, std::vector<std::string> const& inputs);
+  ~CorpusOutput();
+  CorpusOutput(CorpusOutput const&) = delete;
+  CorpusOutput& operator=(CorpusOutput const&) = delete;
+
+  /// The number of pieces that are there already.
+  std::int64_t pieces() const { return std::ssize(done_); }
+  /// Throws DataError if a piece that is there was made of other lines.
+  void require_same(Piece const& piece) const;
+  /// Writes the next piece; `lines` is a digest of its lines. Throws Error if not all of it could be written.
+  void write(PieceResult const& result, std::string const& lines);
+  /// Gives a file its name. Throws Error if that fails.
+  void finish();
+
+ private:
+  struct Done {
+    std::int64_t end = 0;  ///< bytes of the file up to the piece's end
+    std::string lines;     ///< digest of its lines
+  };
+
+  std::filesystem::path partial() const { return path_.string() + ".partial"; }
+  std::filesystem::path journal() const { return path_.string() + ".journal"; }
+  void restore(std::string const& identity);
+  void check(std::ostream const& stream, std::filesystem::path const& path) const;
+
+  std::filesystem::path path_;
+  bool compressed_ = false;
+  bool restartable_ = false;  ///< a regular file
+  std::vector<Done> done_;
+  std::ofstream file_, journal_file_;
+};
+
+/// A digest of a piece's lines and references.
+std::string digest_of(Piece const& piece);
+
+/// The text as a member of a gzip file; members may follow one another.
+std::string gzip(std::string const& text);
+
+}  // namespace heddle
