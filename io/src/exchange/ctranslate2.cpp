@@ -309,7 +309,7 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
   } else {
     keys["add_source_bos"] = false;
     keys["add_source_eos"] = true;
-    keys["decoder_start_token"] = keys.at("bos_token");
+    keys["decoder_start_token"] = vocabulary.target.piece(ids.begin);
     write_vocabularies(vocabulary, directory);
   }
   write_json(directory / "config.json", keys);

@@ -145,25 +145,24 @@ class Streaming {
     return moved;
   }
 
-  /// Receives a chunk, which is at `offset` of the file, into the file's buffer, or beside it if it is to be rounded.
-  /// After an error the chunk is received and dropped, for those who send it.
+  /// Receives a chunk, which is at `offset` of the file, into the file's buffer, or beside it if it is to be rounded or
+  /// follows an odd number of rounded elements. After an error the chunk is received and dropped, for those who send
+  /// it.
   void receive(std::optional<FileWriter>& file, TensorChunk const& chunk, std::int64_t offset) {
     StreamedTensor const& tensor = tensors_.tensors()[chunk.tensor];
-    bool const rounded = tensor.dtype != DType::float32;
-    auto const bytes = static_cast<std::size_t>(chunk.elements.count()) * sizeof(float);
+    auto const count = static_cast<std::size_t>(chunk.elements.count());
     error_.attempt([&] { write_image(*file, *planned_.files[*own_].image, offset); });
-    bool const beside = error_.found() || rounded;
-    if (beside) {
-      beside_.resize(bytes);
-    }
-    std::span<std::uint8_t> const memory = beside ? std::span(beside_) : file->buffer(bytes);
-    std::span<float> const numbers(reinterpret_cast<float*>(memory.data()), memory.size() / sizeof(float));
+    bool beside = error_.found() || tensor.dtype != DType::float32;
+    std::uint8_t* const memory = beside ? nullptr : file->buffer(count * sizeof(float)).data();
+    beside = beside || reinterpret_cast<std::uintptr_t>(memory) % alignof(float) != 0;
+    beside_.resize(beside ? count : 0);
+    std::span<float> const numbers(beside ? beside_.data() : reinterpret_cast<float*>(memory), count);
     tensors_.receive(chunk, numbers);
     error_.attempt([&] {
       check_numbers(numbers, tensor, tensor.keys[chunk.key]);
-      if (rounded) {
-        auto const halves = element_bytes(name_of(tensor.dtype), numbers, halves_, tensor.name, chunk.elements.begin);
-        std::ranges::copy(halves, file->buffer(halves.size()).begin());
+      if (beside) {
+        auto const bytes = element_bytes(name_of(tensor.dtype), numbers, halves_, tensor.name, chunk.elements.begin);
+        std::ranges::copy(bytes, file->buffer(bytes.size()).begin());
       }
       file->queue();
     });
@@ -174,7 +173,7 @@ class Streaming {
   TensorStream& tensors_;
   std::vector<Chunks> chunks_;  ///< of each file
   std::optional<std::size_t> own_;
-  std::vector<std::uint8_t> beside_;
+  std::vector<float> beside_;
   std::vector<std::uint16_t> halves_;
   FirstError error_;
   FileDigest digest_;

@@ -160,11 +160,12 @@ void JsonVocabulary::read_special(json::object const& special) {
   }
 }
 
-void JsonVocabulary::cut_out_added(std::string_view text, Normalizer const& normalize, std::vector<std::int32_t>& ids,
+void JsonVocabulary::cut_out_added(std::string_view text, Normalizer const& normalize,
+                                   std::vector<std::int32_t>& tokens,
                                    std::function<void(std::string_view)> const& others) const {
-  added_.cut(text, ids, [&](std::string_view rest) {
+  added_.cut(text, tokens, [&](std::string_view rest) {
     std::string const normal = normalize ? normalize(rest) : std::string(rest);
-    added_normal_.cut(normal, ids, others);
+    added_normal_.cut(normal, tokens, others);
   });
 }
 

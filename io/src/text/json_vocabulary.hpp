@@ -60,7 +60,7 @@ class JsonVocabulary : public TokenizerModel {
   /// Sets `size`, `ids` and `text_form`; the pieces that `ids` name, and those that nothing names, are special.
   void read_special(boost::json::object const& special);
   /// Appends the ids of added tokens; calls `others` for the normalized text between them.
-  void cut_out_added(std::string_view text, Normalizer const& normalize, std::vector<std::int32_t>& ids,
+  void cut_out_added(std::string_view text, Normalizer const& normalize, std::vector<std::int32_t>& tokens,
                      std::function<void(std::string_view)> const& others) const;
 
   std::vector<Piece> pieces_;
