@@ -36,6 +36,37 @@ for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=tru
   grep -q "resuming after step 5" log || fail "it did not resume from $layout"
 done
 
+# Frozen weights that are kept in bfloat16 are stored as such, or read rounded from the base: the same run, which
+# resumes from any layout with the same bits, and the same model.
+rounded=(--set train.frozen_precision=bfloat16 --set run.directory)
+ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded"
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-alone"
+h5diff "$(state first 10)/tensors-00000.h5" "$(state rounded 10)/tensors-00000.h5" > difference && fail "nothing was rounded"
+[ "$(stat -c %s "$(state rounded 10)/tensors-00000.h5")" -lt "$(stat -c %s "$(state whole 10)/tensors-00000.h5")" ] ||
+  fail "the checkpoint with rounded weights is not smaller"
+for parameter in $(awk '{ print $1 }' names); do
+  h5diff "$(state rounded-alone 10)/tensors-00000.h5" "$(state rounded 10)/tensors-00000.h5" "/parameters/$parameter" \
+    > difference || fail "$parameter depends on what is saved"
+done
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-again" --set train.steps=5
+ends 0 "${train[@]}" "${alone[@]}" "${rounded[@]}=rounded-again"
+same rounded-alone rounded-again 10
+for layout in parallel.tensor=2 parallel.pipeline=2 parallel.shard_optimizer=true; do
+  ends 0 "$HEDDLE_MPIRUN" -n 2 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded-$layout" --set "$layout" --set train.steps=5
+  ends 0 "${train[@]}" "${adapted[@]}" "${rounded[@]}=rounded-$layout"
+  grep -q "resuming after step 5" log || fail "it did not resume from $layout"
+  for parameter in $(h5ls "$(state first 10)/tensors-00000.h5/parameters" | awk '{ print $1 }'); do
+    h5diff "$(state rounded 10)/tensors-00000.h5" "$(state "rounded-$layout" 10)/tensors-00000.h5" \
+      "/parameters/$parameter/value" > difference || fail "$layout changed $parameter"
+  done
+done
+ends 78 "${train[@]}" "${alone[@]}" --set run.directory=rounded-alone --set train.steps=11
+grep -q "train.frozen_precision" log || fail "the precision that a run keeps is not named"
+head -n 5 text/test.en > five
+ends 0 "$HEDDLE" translate --checkpoint rounded --input five --output expected
+ends 0 "$HEDDLE" translate --checkpoint rounded-alone --input five --output found
+cmp expected found || fail "the model with rounded weights depends on what is saved"
+
 # Only its own base will do, wherever that is.
 head -n 5 text/test.en > five
 ends 0 "$HEDDLE" translate --checkpoint tuned --input five --output expected
@@ -56,6 +87,34 @@ cmp expected found || fail "the model that was saved whole is another one"
 ends 78 "${train[@]}" --set run.directory=bad "${adapted[@]}" --set 'adapter.targets=["*.gate"]'
 grep -q 'the pattern "\*.gate", which matches no projection' log || fail "a target without projections is not named"
 ends 78 "${train[@]}" --set run.directory=whole "${adapted[@]}" --set train.initialize_from=moved --set adapter.rank=3
+
+# Lines choose between several runs of adapters on one base: each gets what its adapters alone give.
+ends 0 "${train[@]}" --set run.directory=second "${alone[@]}" --set adapter.rank=2 --set train.initialize_from=moved --set train.seed=7
+head -n 12 text/test.en > twelve
+names=(tuned "" second)
+for name in "${names[@]}"; do
+  ends 0 "$HEDDLE" translate --checkpoint moved ${name:+--adapter "$name"} --n-best 2 --input twelve --output "alone.$name"
+done
+cmp -s alone.tuned alone.second && fail "both adapters are one model"
+paste <(for ((line = 0; line < 12; ++line)); do echo "${names[$((line / 2 % 3))]}"; done) twelve > chosen
+several=(--checkpoint moved --adapter tuned=tuned --adapter second=./second)
+ends 0 "$HEDDLE" translate "${several[@]}" --adapter-column --n-best 2 --input chosen --output found
+for ((line = 0; line < 12; ++line)); do
+  grep "^$line |||" "alone.${names[$((line / 2 % 3))]}"
+done > expected
+cmp expected found || fail "a line has not what its adapters alone give"
+ends 0 "$HEDDLE" translate --checkpoint moved --adapter x=second --input twelve --output found
+ends 64 "$HEDDLE" translate "${several[@]}" --input chosen --output found
+ends 64 "$HEDDLE" translate --checkpoint moved --adapter second --adapter-column --input chosen --output found
+ends 64 "$HEDDLE" translate --checkpoint moved --adapter second --adapter tuned --input chosen --output found
+ends 65 "$HEDDLE" translate "${several[@]}" --adapter-column --input twelve --output found
+grep -q "line 1 has no tab" log || fail "a line without a column is not named"
+printf 'third\tA line.\n' > third
+ends 65 "$HEDDLE" translate "${several[@]}" --adapter-column --input third --output found
+grep -q 'line 1: there are no adapters "third"' log || fail "adapters that there are not are not named"
+ends 0 "${train[@]}" --set run.directory=moved --set train.steps=11
+ends 65 "$HEDDLE" translate "${several[@]}" --which last --adapter-column --input chosen --output found
+grep -q "were trained with another checkpoint" log || fail "another checkpoint of the base is not named"
 
 # A model of transformers gets adapters on two ranks: they go out alone and come back, and are merged.
 ends 0 "$HEDDLE" import "$golden/marian" --out marian

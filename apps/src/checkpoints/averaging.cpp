@@ -55,6 +55,12 @@ AveragedModel::AveragedModel(std::vector<Checkpoint> checkpoints, std::vector<do
   }
 }
 
+bool AveragedModel::in_base(std::string const& name) const {
+  return std::ranges::all_of(checkpoints_, [&](Checkpoint const& each) {
+    return each.in_base(name) && each.contents().base == first().contents().base;
+  });
+}
+
 std::vector<float> AveragedModel::read(TensorSlice const& slice) const {
   if (checkpoints_.size() == 1) {
     return first().read(slice);

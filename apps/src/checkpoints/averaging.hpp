@@ -18,6 +18,9 @@ class AveragedModel {
   /// The first one, whose configuration, vocabulary and origin are those of the model.
   Checkpoint const& first() const { return checkpoints_.front(); }
 
+  /// Whether all of them read the parameter from the same base.
+  bool in_base(std::string const& name) const;
+
   /// The mean of these elements of the parameters' values, summed in float64; of one checkpoint its own numbers. Throws
   /// as Checkpoint::read does.
   std::vector<float> read(TensorSlice const& slice) const;

@@ -132,7 +132,11 @@ void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter
   for (IndexRange const& piece : pieces_of({0, flat.size()})) {
     TensorSlice slice = own_slice(parameter, value_key, piece);
     slice.name = name;
-    copy_from_host(flat.rows(piece.begin, piece.count()), checkpoint.read(slice).data());
+    std::vector<float> const numbers = checkpoint.read(slice);
+    std::vector<BFloat16> const halves =
+        parameter.spec.rounded ? std::vector<BFloat16>(numbers.begin(), numbers.end()) : std::vector<BFloat16>();
+    Tensor const rows = flat.rows(piece.begin, piece.count());
+    parameter.spec.rounded ? copy_from_host(rows, halves.data()) : copy_from_host(rows, numbers.data());
   }
 }
 

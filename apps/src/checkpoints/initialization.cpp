@@ -149,7 +149,10 @@ void Initialization::find_sources(Setup const& setup) {
       if (shape == parameter.shape.to_vector()) {
         sources_.insert({parameter.name, found->second});
         if (!parameter.trained) {
-          frozen_.insert({parameter.name, found->second});
+          base_.names.insert({parameter.name, found->second});
+        }
+        if (parameter.rounded) {
+          base_.rounded.insert(parameter.name);
         }
         std::erase(names, found->second);
         return;
@@ -184,7 +187,7 @@ void Initialization::apply(ParameterSet& parameters) const {
 
 CheckpointBase Initialization::base() const {
   std::filesystem::path const directory = std::filesystem::canonical(checkpoint_.directory());
-  return {directory.string(), manifest_digest(directory), frozen_};
+  return {directory.string(), manifest_digest(directory), base_.names, base_.rounded};
 }
 
 std::vector<std::string> Initialization::describe() const {

@@ -44,7 +44,7 @@ class Initialization {
 
   Checkpoint checkpoint_;
   std::map<std::string, std::string> sources_;  ///< names there by names here
-  std::map<std::string, std::string> frozen_;   ///< those of them whose parameters are frozen here
+  CheckpointBase base_;                         ///< its names: those of them whose parameters are frozen here
   std::vector<std::string> new_;
   std::vector<std::string> left_;
   std::vector<std::string> notes_;

@@ -3,26 +3,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
+#include <array>
+#include <boost/json.hpp>
+#include <deque>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/readable.hpp>
-#include <iostream>
-#include <system_error>
 
+#include "command_line/ranks.hpp"
+#include "corpus/corpus_output.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
 
-namespace fs = std::filesystem;
 namespace po = boost::program_options;
+
+namespace {
+
+/// Those with a name before the path, "law=runs/law", and one without.
+void choose_adapters(TrainedModelOptions& options, std::vector<std::string> const& runs) {
+  for (std::string const& run : runs) {
+    std::size_t const end = run.find_first_of("=/");
+    bool const named = end != run.npos && end > 0 && run[end] == '=';
+    if (named ? !options.adapters.emplace(run.substr(0, end), run.substr(end + 1)).second : runs.size() > 1) {
+      throw UsageError(
+          fmt::format("--adapter {}: expected NAME=RUN with another name for each of several runs of adapters", run));
+    }
+    if (!named) {
+      options.adapter = run;
+    }
+  }
+}
+
+}  // namespace
 
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
   auto const choose = [&options](std::vector<std::string> const& places) {
     options.checkpoint = places.front();
     options.ensemble.assign(places.begin() + 1, places.end());
   };
+  auto const adapt = [&options](std::vector<std::string> const& runs) { choose_adapters(options, runs); };
   description.add_options()  //
       ("checkpoint", po::value<std::vector<std::string>>()->value_name("DIRECTORY")->composing()->notifier(choose),
        "a run's directory, its checkpoints directory, or one checkpoint's; several with one vocabulary are an "
@@ -34,8 +52,9 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("which", with_default(options.which, "best|last|auto"),
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
-      ("adapter", po::value(&options.adapter)->value_name("RUN"),
-       "use the adapters of this run on --checkpoint, which must be the base that they were trained with")  //
+      ("adapter", po::value<std::vector<std::string>>()->value_name("[NAME=]RUN")->composing()->notifier(adapt),
+       "use the adapters of this run on --checkpoint, which must be the base that they were trained with; several with "
+       "names, where lines choose one (--adapter-column)")  //
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
@@ -47,9 +66,23 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "load the plug-ins that the checkpoint names, and load all plug-ins without checking their kernels and layers");
 }
 
-std::unique_ptr<TrainedModel> open_model(TrainedModelOptions const& options, ModelRequirement const& require) {
+std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require, bool by_line) {
+  if (by_line && options.adapters.empty()) {
+    throw UsageError("--adapter-column: no --adapter NAME=RUN names adapters");
+  }
+  if (!by_line && options.adapters.size() > 1) {
+    throw UsageError(
+        "--adapter: of several runs, each line names the one that it takes, with `heddle translate` or `generate` "
+        "--adapter-column; give that, or one run");
+  }
+  if (!by_line && !options.adapters.empty()) {
+    options.adapter = options.adapters.begin()->second;
+    options.adapters.clear();
+  }
   auto model = TrainedModel::open(options, require);
-  std::ranges::for_each(model->skipped(), report_on_stderr);
+  if (options.group.rank() == 0) {
+    std::ranges::for_each(model->skipped(), report_on_stderr);
+  }
   return model;
 }
 
@@ -98,9 +131,8 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
     options.window = lines;
   };
   description.add_options()("window", po::value<std::int64_t>()->value_name("LINES")->notifier(choose),
-                            fmt::format("lines that are read before the first of them is {}; default: {}, or 1 "
-                                        "on a terminal",
-                                        done, default_window)
+                            fmt::format("lines that are {} together by one process; default: {}, or 1 on a terminal",
+                                        done, TextOptions::default_window)
                                 .c_str());
   add_invalid_utf8(description, options.invalid_utf8);
 }
@@ -119,140 +151,93 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
   description.add_options()  //
       ("input", po::value(&options.text.input)->value_name("TEXT"),
        "read this text, plain or gzip, instead of the standard input")  //
+      ("adapter-column", po::bool_switch(&options.text.adapter_column),
+       "each line is NAME<TAB>TEXT, with the name of an --adapter, or no name for the model without adapters")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
   add_text_options(description, options.text, done);
+  add_threads(description, options.threads);
 }
 
-void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, MessageParts const& parts) {
-  LineQueue queue(model.generation(options), text.window());
-  SourceLine line;
-  bool more = true;
-  while (more || !queue.empty()) {
-    while (more && queue.has_room() && (more = text.next(line))) {
-      EncodedLine encoded = conversion.encode(model, line);
-      if (encoded.cut_from > 0) {
-        report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
-                                     readable_count(encoded.cut_from), parts.kept,
-                                     readable_count(encoded.tokens->size()), parts.done,
-                                     model.config().model.max_length));
-      }
-      queue.add(std::move(line), std::move(encoded));
+void add_threads(OptionsDescription& description, int& threads) {
+  description.add_options()("threads", with_default(threads, "N"),
+                            "processes that share the work and the model's memory; 0: one for each core; under mpirun "
+                            "or srun the ranks share the work, and this is not read");
+}
+
+namespace {
+
+/// What decides the output of a command: the model, and its options except those that choose files and processes.
+std::string identity_of(TextCommandOptions const& options, std::string const& command, std::string const& digest) {
+  boost::json::array words{command, HEDDLE_VERSION, digest};
+  bool is_value = false;
+  for (std::string const& word : options.arguments) {
+    bool const left_out = std::ranges::any_of(std::array{"--input", "--output", "--threads"}, [&](std::string name) {
+      return word == name || word.starts_with(name + "=");
+    });
+    if (!left_out && !is_value) {
+      words.emplace_back(word);
     }
-    conversion.finish(model, queue.step());
+    is_value = left_out && word.find('=') == word.npos;
   }
+  return boost::json::serialize(words);
 }
 
-void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
-                  TextConversion const& conversion) {
+}  // namespace
+
+void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
+                  TextFormat const& format) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", parts.command));
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", conversion.command));
   }
   require_valid(options.generation);
-  LineSource text(options.text);
-  auto const model = open_model(options.model, require);
-  warn(no_translations(*model));
-  if (model->config().model.is_encoder_decoder()) {
-    model->choose_languages(options.languages);
-  }
-  TextOutput output(options.output, {text.path()});
-  auto const write = [&](TrainedModel const& used, std::vector<GeneratedLine> const& lines) {
-    std::string formatted;
+  conversion.encode = format.encode;
+  conversion.conclude = [&](TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+    PieceResult result;
     for (GeneratedLine const& line : lines) {
-      formatted += conversion.format(used, line);
+      result.text += format.format(model, line);
     }
-    if (!formatted.empty()) {
-      output.write(formatted);
-    }
+    return result;
   };
-  convert_lines(*model, options.generation, text, {conversion.encode, write}, parts);
-  text.warn_of_invalid();
-}
-
-LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) {
-  readers_.emplace_back(options.input.empty() ? "/dev/stdin" : options.input, options.invalid_utf8);
-  for (std::string const& path : references) {
-    readers_.emplace_back(path, options.invalid_utf8);
-  }
-  window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : default_window);
-}
-
-bool LineSource::next(SourceLine& line) {
-  bool const found = readers_.front().next(line.text);
-  line.number = readers_.front().line_number();
-  line.references.resize(readers_.size() - 1);
-  for (std::size_t index = 1; index < readers_.size(); ++index) {
-    if (readers_[index].next(line.references[index - 1]) != found) {
-      throw_unequal(readers_[index]);
+  run_on_ranks([&](MpiSession const* session) {
+    Communicator const world = session == nullptr ? Communicator::self() : session->world();
+    bool const leads = world.rank() == 0;
+    Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+    TextOptions reading = options.text;
+    reading.input = leads ? reading.input : "/dev/null";
+    LineSource text(reading);
+    TrainedModelOptions of_model = options.model;
+    of_model.group = processes.ranks.group;
+    auto const model = open_model(of_model, require, options.text.adapter_column);
+    if (leads) {
+      warn(no_translations(*model));
     }
-  }
-  if (readers_.size() > 1 && line.number == 0) {
-    throw DataError(fmt::format("{} is empty: expected at least one line", path()));
-  }
-  return found;
-}
-
-void LineSource::throw_unequal(LineReader& other) {
-  for (LineReader* reader : {&readers_.front(), &other}) {
-    for (std::string rest; reader->next(rest);) {
+    if (model->config().model.is_encoder_decoder()) {
+      model->choose_languages(options.languages);
     }
-  }
-  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
-                              readable_count(readers_.front().line_number()), other.path().string(),
-                              readable_count(other.line_number())));
-}
-
-void LineSource::warn_of_invalid() const {
-  std::ranges::for_each(readers_, warn_of_invalid_lines);
-}
-
-void require_equal_lines(TextOptions const& options, std::vector<std::string> const& references) {
-  auto const read_once = [](std::string const& path) {
-    std::error_code ignored;
-    // A pipe can be read only once. LineSource reports a file that does not exist.
-    return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-  };
-  if (read_once(options.input) || std::ranges::any_of(references, read_once)) {
-    return;
-  }
-  LineSource text(options, references);
-  for (SourceLine line; text.next(line);) {
-  }
-}
-
-void warn_of_invalid_lines(LineReader const& reader) {
-  auto const [count, first] = reader.invalid_lines();
-  if (count > 0) {
-    warn(fmt::format("{}: {} of {} lines are not valid UTF-8, the first is line {}; U+FFFD replaces what is invalid",
-                     reader.path().string(), readable_count(count), readable_count(reader.line_number()), first));
-  }
-}
-
-TextOutput::TextOutput(std::string const& path, std::vector<std::string> const& inputs)
-    : path_(path.empty() ? "the standard output" : path) {
-  if (path.empty()) {
-    return;
-  }
-  for (std::string const& input : inputs) {
-    std::error_code ignored;  // a file that does not exist is equivalent to nothing
-    if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
-      throw UsageError(fmt::format("--output {} is the text that is read ({}); expected another file", path, input));
-    }
-  }
-  file_.open(path, std::ios::binary | std::ios::trunc);
-  check();
-}
-
-void TextOutput::write(std::string const& text) {
-  std::ostream& stream = file_.is_open() ? file_ : std::cout;
-  stream << text << std::flush;
-  check();
-}
-
-void TextOutput::check() const {
-  if (!file_ || !std::cout) {
-    throw Error(fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
-  }
+    ComputePiece const compute = piece_computation(*model, options.generation, conversion);
+    CorpusOutput output(leads ? options.output : "", identity_of(options, conversion.command, model->digest()),
+                        {text.path()});
+    std::deque<std::string> digests;  // of pieces that are computed
+    std::int64_t read = 0;
+    auto const next = [&] {
+      std::optional<Piece> piece = text.next_piece();
+      for (; piece && read < output.pieces(); piece = text.next_piece()) {
+        piece->number = read++;
+        output.require_same(*piece);
+      }
+      if (piece) {
+        digests.push_back(digest_of(*piece));
+      }
+      return piece;
+    };
+    convert_pieces(processes, text, next, compute, [&](PieceResult const& result) {
+      output.write(result, digests.front());
+      digests.pop_front();
+    });
+    output.finish();
+    text.warn_of_invalid();
+    return ExitCode::done;
+  });
 }
 
 }  // namespace heddle

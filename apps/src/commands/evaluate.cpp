@@ -3,18 +3,24 @@
 #include <algorithm>
 #include <boost/algorithm/string/split.hpp>
 #include <cmath>
-#include <exception>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/metrics/metric.hpp>
-#include <heddle/io/metrics/significance.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/text_samples.hpp>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
+#include "command_line/ranks.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
+#include "corpus/corpus_output.hpp"
+#include "corpus/scores.hpp"
+#include "corpus/text_conversion.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {
@@ -29,14 +35,6 @@ struct TestSet {
   std::vector<std::string> references;
 };
 
-/// How translations are judged.
-struct ScoreOptions {
-  std::vector<std::string> metrics{"bleu", "chrf"};
-  std::string tokenize = "13a";
-  bool confidence = false;
-  std::string baseline;  ///< another system's translations; "": none
-};
-
 struct EvaluateOptions {
   TrainedModelOptions model;
   GenerationOptions generation{.beam_size = 5};
@@ -48,6 +46,7 @@ struct EvaluateOptions {
   std::string output;
   TextOptions text_options;
   Languages languages;
+  int threads = 0;
 
   /// To read this text.
   TextOptions reading(std::string const& input) const {
@@ -98,6 +97,7 @@ masked tokens.)";
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
   add_text_options(syntax.options, options.text_options, "translated");
+  add_threads(syntax.options, options.threads);
   return syntax;
 }
 
@@ -178,147 +178,57 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
-std::unique_ptr<Metric> metric_named(std::string const& name, std::string const& tokenize) {
-  if (name == "bleu" && tokenize != "13a" && tokenize != "none") {
-    throw UsageError(fmt::format("evaluate: --tokenize {}: expected 13a or none", tokenize));
-  }
-  if (name == "bleu") {
-    return bleu_metric(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none);
-  }
-  if (name == "chrf" || name == "chrf++") {
-    return chrf_metric(name == "chrf" ? 0 : 2);
-  }
-  if (name == "ter") {
-    return ter_metric();
-  }
-  throw UsageError(fmt::format("evaluate: --metric {}: expected bleu, chrf, chrf++ or ter", name));
-}
-
-/// Scores of a system, and of another one that it is compared with.
-class Scores {
- public:
-  Scores(ScoreOptions const& options, std::size_t references)
-      : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
-    for (std::string const& name : options.metrics) {
-      systems_.emplace_back(metric_named(name, options.tokenize), confidence_ || compared_);
-      baselines_.emplace_back(metric_named(name, options.tokenize), compared_);
-    }
-    if (compared_) {
-      baseline_.emplace(options.baseline, InvalidUtf8::replace);
-    }
-  }
-
-  /// Adds the next line, and reads the baseline's. Throws DataError if that has no more lines.
-  void add(std::string const& hypothesis, std::span<std::string const> references) {
-    std::string other;
-    if (compared_ && !baseline_->next(other)) {
-      throw DataError(fmt::format("{} has {} lines; there are more translations to compare it with",
-                                  baseline_->path().string(), readable_count(baseline_->line_number())));
-    }
-    for (std::size_t index = 0; index < systems_.size(); ++index) {
-      systems_[index].add(hypothesis, references);
-      if (compared_) {
-        baselines_[index].add(other, references);
-      }
-    }
-  }
-
-  void print() {
-    if (std::string rest; compared_ && baseline_->next(rest)) {
-      throw DataError(
-          fmt::format("{} has more lines than there are translations to compare it with", baseline_->path().string()));
-    }
-    for (std::size_t index = 0; index < systems_.size(); ++index) {
-      if (compared_) {
-        std::cout << line_of(baselines_[index], false, "  # the baseline");
-      }
-      std::string const difference =
-          compared_ ? fmt::format("  # p = {:.4f}", p_value_of(baselines_[index], systems_[index])) : "";
-      std::cout << line_of(systems_[index], confidence_, difference);
-    }
-  }
-
- private:
-  /// In sacreBLEU's form.
-  std::string line_of(CorpusScore const& corpus, bool confidence, std::string const& end) const {
-    std::string interval;
-    std::string resampling;
-    if (confidence) {
-      auto const [mean, half_width] = confidence_of(corpus);
-      interval = fmt::format(" (μ = {:.2f} ± {:.2f})", mean, half_width);
-      resampling = fmt::format("|bs:{}|seed:{}", Resampling().samples, Resampling().seed);
-    }
-    return fmt::format("{}|nrefs:{}{}|{}|version:heddle-{} = {:.2f}{}{}{}\n", corpus.metric().name(), references_,
-                       resampling, corpus.metric().signature(), HEDDLE_VERSION, corpus.score(), interval,
-                       corpus.details(), end);
-  }
-
-  bool confidence_;
-  bool compared_;
-  std::size_t references_;                        ///< of each line
-  std::vector<CorpusScore> systems_, baselines_;  ///< by metric
-  std::optional<LineReader> baseline_;
-};
-
 void print_perplexity(LossSums const& loss, std::string_view kind) {
   double const mean = loss.negative_log_likelihood / loss.weight;
   std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
                            readable_count(loss.tokens), kind);
 }
 
-/// The references' loss given their sources, over all pairs that fit the model, in packs of pairs of similar length.
-class ReferenceLoss {
- public:
-  explicit ReferenceLoss(TrainedModel& model) : model_(model) {}
+/// The loss of references given their sources, and how many pairs were left out because the model does not take them.
+struct ReferenceLoss {
+  LossSums loss = {};
+  double left_out = 0;
 
-  void add(SourceLine line) {
-    lines_.push_back(std::move(line));
-    if (std::ssize(lines_) == default_window) {
-      compute();
-    }
+  std::vector<double> sums() const {
+    return {loss.negative_log_likelihood, loss.weight, static_cast<double>(loss.tokens), left_out};
   }
-
-  /// Computes the loss of the lines that were added since the last time.
-  void compute() {
-    Vocabulary const& vocabulary = model_.vocabulary();
-    std::vector<SentencePair> pairs;
-    for (SourceLine const& line : lines_) {
-      pairs.push_back({static_cast<std::int32_t>(pairs.size()), model_.frame().source, model_.frame().target});
-      append(pairs.back().source, vocabulary.source.encode(line.text));
-      append(pairs.back().target, vocabulary.target.encode(line.references.front()));
-    }
-    lines_.clear();
-    std::size_t const count = pairs.size();
-    MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-    GlobalBatch batch = all_samples(samples, model_.longest_source() + 1, SampleOrder::by_length);
-    left_out_ += count - batch.samples.size();
-    if (batch.samples.empty()) {
-      return;
-    }
-    constexpr std::int64_t pack_tokens = 4096;
-    loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
-  }
-
-  void print() const {
-    if (left_out_ > 0) {
-      std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
-                               readable_count(left_out_));
-    }
-    if (loss_.tokens > 0) {
-      print_perplexity(loss_, "target ");
-    }
-  }
-
- private:
-  static void append(std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
-    tokens.insert(tokens.end(), more.begin(), more.end());
-  }
-
-  TrainedModel& model_;
-  std::vector<SourceLine> lines_;
-  LossSums loss_;
-  std::size_t left_out_ = 0;
 };
+
+/// Computes the loss of the lines' first references, in packs of pairs of similar length.
+ReferenceLoss reference_loss(TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+  Vocabulary const& vocabulary = model.vocabulary();
+  auto const append = [](std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  };
+  std::vector<SentencePair> pairs;
+  for (GeneratedLine const& line : lines) {
+    pairs.push_back({static_cast<std::int32_t>(pairs.size()), model.frame().source, model.frame().target});
+    append(pairs.back().source, vocabulary.source.encode(line.line.text));
+    append(pairs.back().target, vocabulary.target.encode(line.line.references.front()));
+  }
+  std::size_t const count = pairs.size();
+  MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
+  GlobalBatch batch = all_samples(samples, model.longest_source() + 1, SampleOrder::by_length);
+  ReferenceLoss result{.left_out = static_cast<double>(count - batch.samples.size())};
+  if (!batch.samples.empty()) {
+    constexpr std::int64_t pack_tokens = 4096;
+    result.loss = model.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
+  }
+  return result;
+}
+
+/// Prints the sums of ReferenceLoss::sums.
+void print_reference_loss(std::span<double const> sums) {
+  LossSums const loss{
+      .negative_log_likelihood = sums[0], .tokens = static_cast<std::int64_t>(sums[2]), .weight = sums[1]};
+  if (sums[3] > 0) {
+    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
+                             readable_count(static_cast<std::int64_t>(sums[3])));
+  }
+  if (loss.tokens > 0) {
+    print_perplexity(loss, "target ");
+  }
+}
 
 void evaluate_hypotheses(EvaluateOptions const& options) {
   std::vector<std::string> const& references = options.test.references;
@@ -331,51 +241,71 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
   text.warn_of_invalid();
 }
 
-/// Translates a test set, and prints the scores of the translations and the references' perplexity.
-void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model) {
+/// Translates a test set on all ranks; rank 0 prints the scores of the translations and the references' perplexity.
+void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model,
+                   Processes const& processes) {
   LineSource text(options.reading(test.source), test.references);
-  std::optional<TextOutput> output;
-  if (!options.output.empty()) {
+  bool const leads = processes.ranks.world.rank() == 0;
+  std::optional<std::ofstream> file;
+  if (leads && !options.output.empty()) {
     std::vector<std::string> inputs = test.references;
     inputs.push_back(test.source);
-    output.emplace(options.output, inputs);
+    require_other_file(options.output, inputs);
+    file.emplace(options.output, std::ios::binary);
   }
-  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
   Scores scores(options.scores, test.references.size());
-  ReferenceLoss loss(model);
-  auto const judge = [&](TrainedModel const& judged, std::vector<GeneratedLine> lines) {
-    std::string translated;
-    for (GeneratedLine& line : lines) {
-      std::string const translation = translations_of(judged, line).front().text;
-      scores.add(translation, line.line.references);
-      translated += translation + "\n";
-      loss.add(std::move(line.line));
+  std::vector<double> sums = ReferenceLoss().sums();
+  TextConversion const conversion{
+      .command = "evaluate",
+      .kept = "first",
+      .done = "translated",
+      .encode = [](TrainedModel const& encoder, SourceLine const& line) { return encode_source(encoder, line.text); },
+      .conclude =
+          [](TrainedModel& computed, std::vector<GeneratedLine> const& lines) {
+            PieceResult result;
+            for (GeneratedLine const& line : lines) {
+              result.text += translations_of(computed, line).front().text + "\n";
+            }
+            result.sums = reference_loss(computed, lines).sums();
+            return result;
+          }};
+  std::deque<Piece> pieces;  // that are computed
+  auto const next = [&] {
+    std::optional<Piece> piece = text.next_piece();
+    if (piece) {
+      pieces.push_back(*piece);
     }
-    try {
-      if (output && !not_written) {
-        output->write(translated);
-      }
-    } catch (Error const&) {
-      not_written = std::current_exception();
+    return piece;
+  };
+  auto const finish = [&](PieceResult const& result) {
+    std::istringstream translations(result.text);
+    for (SourceLine const& line : pieces.front().lines) {
+      std::string translation;
+      std::getline(translations, translation);
+      scores.add(translation, line.references);
+    }
+    pieces.pop_front();
+    std::ranges::transform(sums, result.sums, sums.begin(), std::plus());
+    if (file) {
+      *file << result.text << std::flush;
     }
   };
-  auto const encode = [](TrainedModel const& encoder, SourceLine const& line) {
-    return encode_source(encoder, line.text);
-  };
-  convert_lines(model, options.generation, text, {encode, judge}, {"evaluate", "first", "translated"});
-  loss.compute();
+  convert_pieces(processes, text, next, piece_computation(model, options.generation, conversion), finish);
+  if (!leads) {
+    return;
+  }
   if (!test.name.empty()) {
     std::cout << fmt::format("test set {}\n", test.name);
   }
   scores.print();
-  loss.print();
+  print_reference_loss(sums);
   text.warn_of_invalid();
-  if (not_written) {
-    std::rethrow_exception(not_written);
+  if (file && !*file) {  // reported last: the scores are useful without the translations
+    throw Error(fmt::format("{}: cannot write: {}", options.output, std::strerror(errno)));
   }
 }
 
-void evaluate_model(EvaluateOptions const& options) {
+ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* session) {
   std::vector<TestSet> tests{options.test};
   if (!options.tests.empty()) {
     tests.clear();
@@ -385,17 +315,31 @@ void evaluate_model(EvaluateOptions const& options) {
     require_equal_lines(options.reading(test.source), test.references);
     Scores(options.scores, test.references.size());  // throws for what it cannot compute
   }
+  Communicator const world = session == nullptr ? Communicator::self() : session->world();
+  Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle evaluate --source", commands_for(description));
   };
-  auto const model = open_model(options.model, require);
+  TrainedModelOptions of_model = options.model;
+  of_model.group = processes.ranks.group;
+  auto const model = open_model(of_model, require);
   if (std::string const reason = no_translations(*model); !reason.empty()) {
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
   model->choose_languages(options.languages);
   for (TestSet const& test : tests) {
-    evaluate_test(options, test, *model);
+    evaluate_test(options, test, *model, processes);
   }
+  return ExitCode::done;
+}
+
+/// Runs a command that only one process can do.
+ExitCode alone(MpiSession const* session, std::function<void()> const& work) {
+  if (session != nullptr && session->world().size() > 1) {
+    throw UsageError("evaluate: --hypotheses and --text are for one process, without mpirun or srun");
+  }
+  work();
+  return ExitCode::done;
 }
 
 /// The next lines as tokens, as many as fit into a part of a text; none at its end. Lines without a token are left out.
@@ -455,14 +399,15 @@ ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
   parse_options(evaluate_syntax(options), arguments);
   check_options(options);
-  if (!options.text.empty()) {
-    evaluate_text(options);
-  } else if (!options.hypotheses.empty()) {
-    evaluate_hypotheses(options);
-  } else {
-    evaluate_model(options);
-  }
-  return ExitCode::done;
+  return run_on_ranks([&](MpiSession const* session) {
+    if (!options.text.empty()) {
+      return alone(session, [&] { evaluate_text(options); });
+    }
+    if (!options.hypotheses.empty()) {
+      return alone(session, [&] { evaluate_hypotheses(options); });
+    }
+    return evaluate_model(options, session);
+  });
 }
 
 }  // namespace heddle

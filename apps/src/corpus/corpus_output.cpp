@@ -53,13 +53,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   if (path_.empty()) {
     return;
   }
-  for (std::string const& input : inputs) {
-    std::error_code ignored;  // a file that does not exist is equivalent to nothing
-    if (fs::is_regular_file(path_, ignored) && fs::equivalent(path_, input, ignored)) {
-      throw UsageError(
-          fmt::format("--output {} is the text that is read ({}); expected another file", path_.string(), input));
-    }
-  }
+  require_other_file(path_, inputs);
   compressed_ = path_.extension() == ".gz";
   restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
   if (!restartable_) {
@@ -168,6 +162,16 @@ void CorpusOutput::finish() {
 void CorpusOutput::check(std::ostream const& stream, fs::path const& path) const {
   if (!stream) {
     throw Error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  }
+}
+
+void require_other_file(fs::path const& path, std::vector<std::string> const& inputs) {
+  for (std::string const& input : inputs) {
+    std::error_code ignored;  // a file that does not exist is equivalent to nothing
+    if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
+      throw UsageError(
+          fmt::format("--output {} is the text that is read ({}); expected another file", path.string(), input));
+    }
   }
 }
 

@@ -55,6 +55,9 @@ class CorpusOutput {
   std::ofstream file_, journal_file_;
 };
 
+/// Throws UsageError if `path` is one of the texts that are still to be read, under any name.
+void require_other_file(std::filesystem::path const& path, std::vector<std::string> const& inputs);
+
 /// A digest of a piece's lines and references.
 std::string digest_of(Piece const& piece);
 

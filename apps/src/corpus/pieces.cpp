@@ -29,6 +29,7 @@ class Writer {
     add(line.number);
     add(line.text);
     add(line.references);
+    add(line.adapter);
   }
 
   std::string bytes() && { return std::move(bytes_); }
@@ -57,6 +58,7 @@ class Reader {
     take(line.number);
     take(line.text);
     take(line.references);
+    take(line.adapter);
   }
   void finish() const {
     if (!rest_.empty()) {
@@ -112,6 +114,7 @@ std::string to_bytes(PieceResult const& result) {
   writer.add(result.text);
   writer.add(result.messages);
   writer.add(result.sums);
+  writer.add(result.lines);
   writer.add(result.tokens);
   return std::move(writer).bytes();
 }
@@ -123,6 +126,7 @@ PieceResult result_of(std::string const& bytes) {
   reader.take(result.text);
   reader.take(result.messages);
   reader.take(result.sums);
+  reader.take(result.lines);
   reader.take(result.tokens);
   reader.finish();
   return result;

@@ -6,14 +6,9 @@
 #include <string>
 #include <vector>
 
-namespace heddle {
+#include "inference/piece_generator.hpp"
 
-/// A line of a text, with its number from 1, and the same line of each reference.
-struct SourceLine {
-  std::string text;
-  std::int64_t number = 0;
-  std::vector<std::string> references = {};
-};
+namespace heddle {
 
 /// Consecutive lines that are computed together, by one process. Its result does not depend on other pieces, so that
 /// any number of processes make the same text of all pieces.
@@ -27,7 +22,8 @@ struct PieceResult {
   std::string text = {};                   ///< what is written for the piece
   std::vector<std::string> messages = {};  ///< for standard error
   std::vector<double> sums = {};           ///< added up over all pieces
-  std::int64_t tokens = 0;                 ///< that were generated
+  std::int64_t lines = 0;
+  std::int64_t tokens = 0;  ///< that were generated
 };
 
 std::string to_bytes(Piece const& piece);

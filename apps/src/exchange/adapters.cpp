@@ -323,12 +323,16 @@ class AdaptedTensors final : public ReadTensors {
   PeftNames const& names_;
 };
 
-CheckpointBase base_of(Checkpoint const& checkpoint) {
+/// The checkpoint as the base of a run with these parameters.
+CheckpointBase base_of(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& parameters) {
   fs::path const directory = fs::canonical(checkpoint.directory());
   CheckpointBase base{directory.string(), manifest_digest(directory), {}};
-  for (TensorInfo const& tensor : checkpoint.tensors()) {
-    if (!is_of_adapter(tensor.name)) {
-      base.names[tensor.name] = tensor.name;
+  for (StreamedTensor const& parameter : parameters) {
+    if (checkpoint.contains(parameter.name) && !is_of_adapter(parameter.name)) {
+      base.names[parameter.name] = parameter.name;
+      if (parameter.dtype == DType::bfloat16) {
+        base.rounded.insert(parameter.name);
+      }
     }
   }
   return base;
@@ -339,7 +343,7 @@ CheckpointBase base_of(Checkpoint const& checkpoint) {
 fs::path merge_adapters(Checkpoint const& checkpoint, fs::path const& run) {
   MergedTensors stream(checkpoint, stored_config(checkpoint).model.adapter);
   CheckpointContents contents = checkpoint.contents();
-  contents.config = to_toml(stored_config(checkpoint, {"adapter.rank=0"}));
+  contents.config = to_toml(stored_config(checkpoint, {"adapter.rank=0", "train.frozen_precision=float32"}));
   contents.base = {};
   contents.state_begins.clear();
   return CheckpointStore(run / "checkpoints", 2).commit(Communicator::self(), contents, stream, 1).directory;
@@ -402,9 +406,9 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.source_model = base.contents().source_model;
   contents.target_model = base.contents().target_model;
   contents.origin = base.contents().origin;
-  contents.base = base_of(base);
-  AdaptedTensors stream(base, files, names, parameters_of(execution, config, contents.vocabulary()),
-                        config.model.adapter.save_base);
+  std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
+  contents.base = base_of(base, parameters);
+  AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
   ImportedModel imported = write_imported(run, contents, stream, std::string(family->model_type) + " with adapters");
   if (options.probe) {
     imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);

@@ -7,6 +7,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <map>
 #include <numeric>
 
@@ -98,7 +100,9 @@ Tensor memory_for(ParameterSet const& parameters) {
   Tensor values = Tensor::allocate_on_host(DType::float32, {parameters.size()});
   std::map<std::int64_t, std::int64_t> filled;  // ends by begins
   for (Parameter const& parameter : parameters.all()) {
-    filled[parameter.place.begin] = parameter.place.begin + parameter.local_shape.size();
+    if (!parameter.shared) {
+      filled[parameter.place.begin] = parameter.place.begin + parameter.local_shape.size();
+    }
   }
   filled[parameters.size()] = parameters.size();
   std::int64_t end = 0;
@@ -164,25 +168,83 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys
 }
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
-  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, Communicator::self(), Verification::at_reading);
+  if (!options.adapters.empty() && (!options.ensemble.empty() || !options.adapter.empty())) {
+    throw UsageError("--adapter NAME=RUN beside another model or adapters without a name: expected one base");
+  }
+  TrainedModelOptions of_base = options;
+  of_base.average = options.adapters.empty() ? options.average : 1;
+  std::unique_ptr<TrainedModel> model = open(of_base, require, nullptr);
+  model->open_others(options, require);
+  model->open_adapters(options, require);
+  return model;
+}
+
+std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require,
+                                                 TrainedModel const* base) {
+  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, options.group, Verification::at_reading);
+  std::string digests;
+  for (Checkpoint const& checkpoint : checkpoints) {
+    digests += manifest_digest(checkpoint.directory()) + " ";
+  }
   AveragedModel const average(std::move(checkpoints));
   Checkpoint const& first = average.first();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
-  std::unique_ptr<TrainedModel> model(
-      new TrainedModel(std::move(config), first.contents().vocabulary(), options.execution));
-  bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
-  PluginsConfig const plugins = trusted_plugins(
-      model->config_.plugins, {options.plugins, options.trust_plugins || own_paths}, first.directory().string());
-  model->build({.plugins = read_plugins(plugins), .trust_plugins = options.trust_plugins}, options,
-               [&](ModelDescription const& description) {
-                 check_description(first, description);
-                 require(description);
-               });
-  model->load(average);
+  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), first.contents().vocabulary(), options));
+  model->digests_ = digests;
+  if (base == nullptr) {
+    model->register_all(first, options);
+  } else {
+    model->registries_ = base->registries_;
+    model->arena_ = base->arena_;
+  }
+  model->build([&](ModelDescription const& description) {
+    check_description(first, description);
+    require(description);
+  });
+  model->load(average, base);
   model->skipped_ = std::move(skipped);
-  model->open_others(options, require);
   return model;
+}
+
+void TrainedModel::open_adapters(TrainedModelOptions const& options, ModelRequirement const& require) {
+  TrainedModelOptions of_adapter = options;
+  of_adapter.execution = execution_;
+  of_adapter.adapters.clear();
+  for (auto const& [name, run] : options.adapters) {
+    of_adapter.adapter = run;
+    std::unique_ptr<TrainedModel> adapted = open(of_adapter, require, this);
+    if (adapted->digest_ != digest_ || adapted->vocabulary_.digest() != vocabulary_.digest()) {
+      throw DataError(
+          fmt::format("{}: its adapters were trained with another checkpoint in {} than the one that is "
+                      "opened; name that one with --checkpoint",
+                      run, options.checkpoint));
+    }
+    skipped_.insert(skipped_.end(), adapted->skipped_.begin(), adapted->skipped_.end());
+    adapted_[name] = std::move(adapted);
+  }
+}
+
+TrainedModel& TrainedModel::with_adapter(std::string const& name) {
+  auto const found = adapted_.find(name);
+  if (found == adapted_.end() && !name.empty()) {
+    throw UsageError(
+        fmt::format("there are no adapters \"{}\"; expected one of: {}", name, fmt::join(adapters(), ", ")));
+  }
+  return name.empty() ? *this : *found->second;
+}
+
+std::vector<std::string> TrainedModel::adapters() const {
+  std::vector<std::string> names;
+  std::ranges::transform(adapted_, std::back_inserter(names), [](auto const& each) { return each.first; });
+  return names;
+}
+
+void TrainedModel::choose_languages(Languages const& languages) {
+  frame_ = frame_of(vocabulary_, languages);
+  for (auto const& [name, adapted] : adapted_) {
+    adapted->frame_ = frame_;
+  }
 }
 
 void TrainedModel::open_others(TrainedModelOptions const& options, ModelRequirement const& require) {
@@ -201,7 +263,7 @@ void TrainedModel::open_others(TrainedModelOptions const& options, ModelRequirem
   of_other.weights.clear();
   for (std::size_t index = 0; index < options.ensemble.size(); ++index) {
     of_other.checkpoint = options.ensemble[index];
-    auto other = open(of_other, require);
+    auto other = open(of_other, require, nullptr);
     if (other->vocabulary_.digest() != vocabulary_.digest()) {
       throw DataError(fmt::format("{} and {} have different vocabularies; an ensemble needs one", options.checkpoint,
                                   of_other.checkpoint));
@@ -216,38 +278,93 @@ std::int64_t TrainedModel::longest_source() const {
   return generation_model().max_length - 1;
 }
 
-TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, Execution* execution)
+TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, TrainedModelOptions const& options)
     : config_(std::move(config)),
       vocabulary_(std::move(vocabulary)),
-      own_runtime_(execution == nullptr ? std::make_unique<Runtime>() : nullptr),
-      execution_(execution == nullptr ? &own_runtime_->execution() : execution) {}
-
-void TrainedModel::build(Registration const& registration, TrainedModelOptions const& options,
-                         ModelRequirement const& require) {
-  register_everything(registration, registries_, *execution_);
-  if (options.add_kernels) {
-    options.add_kernels(registries_.kernels, config_.kernels);
+      own_runtime_(options.execution == nullptr ? std::make_unique<Runtime>() : nullptr),
+      execution_(options.execution == nullptr ? &own_runtime_->execution() : options.execution) {
+  if (int const ranks = options.group.size(); ranks > 1) {
+    parallel_ = make_parallel_state(options.group, Mesh(MeshShape(1, 1, 1, ranks), options.group.rank(), ranks));
+    parameters_ = ParameterSet(parallel_.mesh);
   }
-  registries_.kernels.require_known(config_.kernels);
-  require(describe_model(config_.model, registries_.layers));
+}
+
+std::string TrainedModel::digest() const {
+  std::string all = digests_;
+  for (auto const& other : others_) {
+    all += other->digest();
+  }
+  for (auto const& [name, adapted] : adapted_) {
+    all += adapted->digest();
+  }
+  return sha256(all);
+}
+
+void TrainedModel::register_all(Checkpoint const& checkpoint, TrainedModelOptions const& options) {
+  bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
+  PluginsConfig const plugins = trusted_plugins(config_.plugins, {options.plugins, options.trust_plugins || own_paths},
+                                                checkpoint.directory().string());
+  registries_ = std::make_shared<Registries>();
+  arena_ = std::make_shared<Arena>();
+  register_everything({.plugins = read_plugins(plugins), .trust_plugins = options.trust_plugins}, *registries_,
+                      *execution_);
+  if (options.add_kernels) {
+    options.add_kernels(registries_->kernels, config_.kernels);
+  }
+}
+
+void TrainedModel::build(ModelRequirement const& require) {
+  registries_->kernels.require_known(config_.kernels);
+  config_.model.frozen.rounded = false;  // values that were rounded are read as float32, of which kernels keep copies
+  require(describe_model(config_.model, registries_->layers));
   VocabularySizes const sizes{vocabulary_.source.size(), vocabulary_.target.size(), vocabulary_.joint()};
   model_ = std::make_unique<Model>(LayerSpec{.name = "",
                                              .side = Side::source,
                                              .model = config_.model,
                                              .dtype = dtype_of(config_.train.precision),
-                                             .kernels = {registries_.kernels, config_.kernels},
+                                             .kernels = {registries_->kernels, config_.kernels},
                                              .parallel = parallel_,
                                              .parameters = parameters_},
-                                   registries_.layers, sizes);
+                                   registries_->layers, sizes);
 }
 
-void TrainedModel::load(AveragedModel const& model) {
+void TrainedModel::share_values(AveragedModel const& model, TrainedModel const* base) {
+  CheckpointBase const& of_base = model.first().contents().base;
+  digest_ = base == nullptr ? manifest_digest(model.first().directory()) : of_base.digest;
+  for (Parameter const& parameter : parameters_.all()) {
+    std::string const& name = parameter.spec.name;
+    if (base == nullptr) {
+      origins_[name] = {digest_, name};
+    } else if (model.in_base(name)) {
+      origins_[name] = {digest_, of_base.names.at(name), of_base.rounded.contains(name)};
+    }
+  }
+  auto const share = [&](TrainedModel const& other) {
+    parameters_.share_values(other.parameters_, [&](std::string const& name) {
+      auto const mine = origins_.find(name);
+      auto const its = other.origins_.find(name);
+      return mine != origins_.end() && its != other.origins_.end() && mine->second == its->second;
+    });
+  };
+  if (base != nullptr) {
+    share(*base);
+    std::ranges::for_each(base->adapted_, [&](auto const& each) { share(*each.second); });
+  }
+}
+
+void TrainedModel::load(AveragedModel const& model, TrainedModel const* base) {
   check_parameters(model.first(), parameters_);
+  share_values(model, base);
   parameters_.arrange();
   parameters_.bind(memory_for(parameters_), Tensor());  // inference needs no gradients
   std::vector<Tensor> on_host;
   std::vector<SliceInto> wanted;
+  std::vector<Tensor> values;
   for (Parameter const& parameter : parameters_.all()) {
+    if (parameter.shared) {
+      continue;
+    }
+    values.push_back(parameter.value);
     bool const direct = parameter.value.space() == MemorySpace::host;
     on_host.push_back(direct ? parameter.value : Tensor::allocate_on_host(DType::float32, parameter.local_shape));
     Tensor const& memory = on_host.back();
@@ -256,8 +373,8 @@ void TrainedModel::load(AveragedModel const& model) {
   }
   model.read(wanted);
   for (std::size_t index = 0; index < on_host.size(); ++index) {
-    if (Tensor const& value = parameters_.all()[index].value; value.space() != MemorySpace::host) {
-      copy_from_host(value, on_host[index].raw());
+    if (values[index].space() != MemorySpace::host) {
+      copy_from_host(values[index], on_host[index].raw());
     }
   }
   parameters_.bump_versions();
@@ -265,11 +382,11 @@ void TrainedModel::load(AveragedModel const& model) {
 
 std::vector<std::vector<Hypothesis>> TrainedModel::generate(std::span<std::vector<std::int32_t> const> sources,
                                                             GenerationOptions const& options) {
-  return heddle::generate(*execution_, arena_, generation_model(), sources, options);
+  return heddle::generate(*execution_, *arena_, generation_model(), sources, options);
 }
 
 std::unique_ptr<Generation> TrainedModel::generation(GenerationOptions const& options) {
-  return std::make_unique<Generation>(*execution_, arena_, generation_model(), options);
+  return std::make_unique<Generation>(*execution_, *arena_, generation_model(), options);
 }
 
 GenerationModel TrainedModel::generation_model() const {
@@ -288,7 +405,7 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   LossSums total;
   for (std::int64_t index = 0; index < micro_batches.count(); ++index) {
     Pack const pack = micro_batches.micro_batch(index);
-    LayerContext context{*execution_, arena_, pack};
+    LayerContext context{*execution_, *arena_, pack};
     LossSums sums = model_->forward(context, 0);
     sums.negative_log_likelihood *= weight_;
     for (auto const& other : others_) {
@@ -300,8 +417,8 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
 }
 
 std::vector<float> TrainedModel::logits(Pack const& pack) {
-  ArenaScope const scope(arena_);
-  LayerContext context{*execution_, arena_, pack};
+  ArenaScope const scope(*arena_);
+  LayerContext context{*execution_, *arena_, pack};
   Tensor const logits = model_->logits(context);
   std::vector<float> values;
   for (double const value : to_doubles(logits)) {

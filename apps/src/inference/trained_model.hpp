@@ -10,6 +10,7 @@
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,18 +24,22 @@ class AveragedModel;
 
 /// The user's choice of a trained model.
 struct TrainedModelOptions {
-  std::string checkpoint;              ///< a run's directory, its checkpoints directory, or one checkpoint's
-  std::vector<std::string> ensemble;   ///< such places of further models, with which `checkpoint` generates together
-  std::vector<double> weights;         ///< of all models in the ensemble's log-probabilities; empty: equal ones
-  std::string which = "auto";          ///< "best", "last", or "auto": the best where there is one, else the last
-  std::string adapter;                 ///< a run whose adapters are used on `checkpoint`, which must be its base
+  std::string checkpoint;             ///< a run's directory, its checkpoints directory, or one checkpoint's
+  std::vector<std::string> ensemble;  ///< such places of further models, with which `checkpoint` generates together
+  std::vector<double> weights;        ///< of all models in the ensemble's log-probabilities; empty: equal ones
+  std::string which = "auto";         ///< "best", "last", or "auto": the best where there is one, else the last
+  std::string adapter;                ///< a run whose adapters are used on `checkpoint`, which must be its base
+  /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
+  std::map<std::string, std::string> adapters = {};
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
-  bool attach_base = true;         ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
+  bool attach_base = true;  ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
+  /// The ranks that compute with one model: its tensor group. All of them open it together.
+  Communicator group = Communicator::self();
   Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 
@@ -53,29 +58,41 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKey
                                    Communicator const& world = Communicator::self(),
                                    Verification verification = Verification::at_opening);
 
-/// A model loaded from its checkpoint, ready to compute. Without MPI: one rank. It
-/// reads no options of a command line and prints nothing: errors are exceptions.
+/// A model loaded from its checkpoint, ready to compute: on one rank, or split over a tensor group, over which opening
+/// it, generation and loss are collective. It reads no options of a command line and prints nothing: errors are
+/// exceptions.
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
   /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
   /// would run, ConfigError if this build lacks a kernel, layer or plug-in that the model was trained with, DataError
-  /// if a parameter is missing, superfluous or of another shape, and for an ensemble of models with different
-  /// vocabularies. The other options are for each model of an ensemble.
+  /// if a parameter is missing, superfluous or of another shape, for an ensemble of models with different vocabularies,
+  /// and for adapters of another base than the checkpoint that is opened. The other options are for each model of an
+  /// ensemble, and for the runs of adapters.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require);
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
   Execution& execution() { return *execution_; }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
-  Task const& task() const { return registries_.tasks.of(config_); }
+  Task const& task() const { return registries_->tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;
   /// Sets the languages of sources and targets. Throws UsageError as frame_of does.
-  void choose_languages(Languages const& languages) { frame_ = frame_of(vocabulary_, languages); }
+  void choose_languages(Languages const& languages);
   /// The tokens around texts of the languages; empty before they are chosen.
   TextFrame const& frame() const { return frame_; }
 
+  /// The model with the adapters of that name, and the same base; "": this one. One generation of all of them at a time
+  /// may be in a step. Throws UsageError for a name that options.adapters did not have.
+  TrainedModel& with_adapter(std::string const& name);
+  /// The names of options.adapters, ascending.
+  std::vector<std::string> adapters() const;
+  /// The memory of its parameters, in bytes; with adapters only of what others do not have.
+  std::int64_t value_bytes() const { return parameters_.values().bytes(); }
+
+  /// The digest of its checkpoint's manifest; of an ensemble or a mean, of all of them.
+  std::string digest() const;
   /// OpenedCheckpoints::skipped.
   std::vector<std::string> const& skipped() const { return skipped_; }
 
@@ -90,25 +107,45 @@ class TrainedModel {
   std::vector<float> logits(Pack const& pack);
 
  private:
-  TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
-  void build(Registration const& registration, TrainedModelOptions const& options, ModelRequirement const& require);
-  void load(AveragedModel const& model);
+  /// The checkpoint that a parameter's values are read from: equal ones have equal values.
+  struct Origin {
+    std::string checkpoint;  ///< the digest of its manifest
+    std::string name;
+    bool rounded = false;
+
+    bool operator==(Origin const&) const = default;
+  };
+
+  TrainedModel(Config config, Vocabulary vocabulary, TrainedModelOptions const& options);
+  /// `base`, if it is not null, is an open model whose kernels, memory and parameters this one uses, too.
+  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
+                                            TrainedModel const* base);
+  void build(ModelRequirement const& require);
+  void register_all(Checkpoint const& checkpoint, TrainedModelOptions const& options);
+  void load(AveragedModel const& model, TrainedModel const* base);
+  /// Takes the values that the base has, or adapters on it, from there.
+  void share_values(AveragedModel const& model, TrainedModel const* base);
   void open_others(TrainedModelOptions const& options, ModelRequirement const& require);
+  void open_adapters(TrainedModelOptions const& options, ModelRequirement const& require);
   GenerationModel generation_model() const;
 
   Config config_;
   Vocabulary vocabulary_;
   std::unique_ptr<Runtime> own_runtime_;
   Execution* execution_;
-  Registries registries_;
+  std::shared_ptr<Registries> registries_;
   ParallelState parallel_;
   ParameterSet parameters_{parallel_.mesh};
   std::unique_ptr<Model> model_;
-  Arena arena_;
+  std::shared_ptr<Arena> arena_;
+  std::string digest_;                     ///< of the base's manifest or, without adapters, of the checkpoint's
+  std::map<std::string, Origin> origins_;  ///< of parameters that other models may have, too
+  std::string digests_;                    ///< of the checkpoints' manifests
   std::vector<std::string> skipped_;
   TextFrame frame_;
   double weight_ = 1;
   std::vector<std::unique_ptr<TrainedModel>> others_;  ///< of an ensemble
+  std::map<std::string, std::unique_ptr<TrainedModel>> adapted_;
 };
 
 }  // namespace heddle

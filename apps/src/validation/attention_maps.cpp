@@ -15,19 +15,6 @@ namespace heddle {
 
 namespace {
 
-/// Gives the parameters of a second model the values of the first one, in the same memory. Kernels know a parameter by
-/// its id, so that a packed copy serves both models.
-void share_values(ParameterSet& parameters, ParameterSet const& owner) {
-  parameters.arrange();
-  parameters.bind(owner.values(), Tensor());
-  auto original = owner.all().begin();
-  for (Parameter& parameter : parameters.all()) {
-    parameter.id = original->id;
-    parameter.version = original->version;
-    ++original;
-  }
-}
-
 /// Whether the system grants the arena's block.
 bool is_granted(Arena& arena) {
   try {
@@ -57,7 +44,7 @@ std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack cons
                               .parallel = setup.parallel,
                               .parameters = parameters},
                     setup.registries.layers, setup.vocabulary);
-  share_values(parameters, setup.engine.parameters());
+  parameters.share_values(setup.engine.parameters(), [](std::string const&) { return true; });
   LayerContext context{setup.execution, arena, pack};
   probe->start();
   model.forward(context, 0);

@@ -55,9 +55,12 @@ Cost cost_under(AttentionMask const& mask, ModelConfig const& keys, LayerOptions
                                  .score = attention_scores(keys, options, sizes.head_dim).kind};
   AttentionExtents const extents{
       .queries = load.tokens, .keys = load.tokens, .pairs = load.tokens * seen_keys(mask, load.sequence)};
-  return linear_cost(load, keys.d_model, sizes.query_columns()) +
-         2 * linear_cost(load, keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
-         linear_cost(load, sizes.query_columns(), keys.d_model);
+  auto const projection = [&](char const* name, std::int64_t inputs, std::int64_t outputs) {
+    return projection_cost(keys, load, load.path + name, inputs, outputs);
+  };
+  return projection(".q", keys.d_model, sizes.query_columns()) + projection(".k", keys.d_model, sizes.key_columns()) +
+         projection(".v", keys.d_model, sizes.key_columns()) + forward_cost(problem, extents) +
+         projection(".out", sizes.query_columns(), keys.d_model);
 }
 
 /// The reason why the context group's ranks cannot share the heads of a tensor rank evenly; null where they do.

@@ -315,6 +315,20 @@ void complete_adapter(Config& config) {
   }
 }
 
+/// ModelConfig::frozen, by the rules of update_rule.
+void find_frozen(Config& config) {
+  FrozenParameters& all = config.model.frozen;
+  bool const adapters = !config.optimizer.trained.empty();
+  all = {.trained = config.optimizer.trained, .rounded = config.train.frozen_precision == Precision::bfloat16};
+  for (ParameterGroup const& group : config.optimizer.groups) {
+    bool const decided_by_adapters = adapters && group.rule.zero_last_row;
+    if (!decided_by_adapters && (group.rule.frozen || adapters)) {
+      std::vector<std::string>& patterns = group.rule.frozen ? all.frozen : all.trained;
+      patterns.insert(patterns.end(), group.parameters.begin(), group.parameters.end());
+    }
+  }
+}
+
 /// Digests, one for each path.
 void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document) {
   auto const is_digest = [](std::string const& text) {
@@ -350,6 +364,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
     }
   }
   complete_adapter(config);
+  find_frozen(config);
   check_plugins(config.plugins, document);
 }
 

@@ -321,6 +321,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("micro_batch_tokens", train.micro_batch_tokens, between(1, max_tokens),
             "tokens computed at once; default: at most batch_tokens");
   keys.key("precision", train.precision, "dtype of activations; parameters stay float32");
+  keys.identity("frozen_precision", train.frozen_precision, "dtype of weights and tables that no step changes");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
   keys.key("task", train.task, any(), "registered name (see usage.md); default: the task of model.stacks");

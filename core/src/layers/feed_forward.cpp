@@ -108,8 +108,11 @@ class FeedForward final : public Layer {
 LayerTraits feed_forward_traits() {
   auto const cost = [](ModelConfig const& keys, LayerOptions const&, LayerLoad const& load) {
     ActivationProblem const activation = activation_problem(load.dtype, keys.activation);
-    std::int64_t const hidden = activation.gated ? 2 * keys.d_ff : keys.d_ff;
-    return linear_cost(load, keys.d_model, hidden) + linear_cost(load, keys.d_ff, keys.d_model) +
+    auto const projection = [&](char const* name, std::int64_t inputs, std::int64_t outputs) {
+      return projection_cost(keys, load, load.path + name, inputs, outputs);
+    };
+    Cost const gate = activation.gated ? projection(".gate", keys.d_model, keys.d_ff) : Cost();
+    return gate + projection(".up", keys.d_model, keys.d_ff) + projection(".down", keys.d_ff, keys.d_model) +
            forward_cost(activation, load.tokens * static_cast<double>(keys.d_ff));
   };
   auto const unsupported_reason = [](ModelConfig const& keys, LayerOptions const&, LayerUse const& use) {

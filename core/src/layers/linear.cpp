@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/linear.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 
 namespace heddle {
 
@@ -79,7 +80,11 @@ int split_axis(Linear::Split split) {
 ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std::vector<Linear::Part> const& parts,
                                 Linear::Split split) {
   std::vector<ParameterSpec> specs;
-  for (NamedPart const& part : named_parts(spec, parts)) {
+  std::vector<NamedPart> const named = named_parts(spec, parts);
+  bool const rounded = spec.model.frozen.rounded && std::ranges::all_of(named, [&](NamedPart const& part) {
+                         return is_frozen(spec.model.frozen, part.name + ".weight");
+                       });
+  for (NamedPart const& part : named) {
     require_divisible(spec, by_outputs(split) ? part.outputs : inputs, split);
     specs.push_back({.name = part.name + ".weight",
                      .shape = {part.outputs, inputs},
@@ -87,7 +92,8 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
                      .shard = {split_axis(split)},
                      .gradient_partial_over = partial_over(spec, split),
                      .initializer_key = part.start_name + ".weight",
-                     .initializer_offset = part.first_row * inputs});
+                     .initializer_offset = part.first_row * inputs,
+                     .rounded = rounded});
   }
   return spec.parameters.declare_block(std::move(specs));
 }
@@ -136,7 +142,7 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
       outputs_(weight_.size() / inputs_),
       adapters_(declare_adapters(spec, parts, weight_, split)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
-                                       .b_dtype = parameter_dtype(spec.dtype),
+                                       .b_dtype = weight_.members.front()->value_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,
                                        .m = 64,
                                        .n = outputs_,
@@ -156,7 +162,7 @@ void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) c
                                       .c = y,
                                       .bias = adds_bias ? bias_->value : Tensor(),
                                       .transpose_b = true,
-                                      .b_weight = {weight_.id(), weight_.version()}});
+                                      .b_weight = weight_.weight_version()});
   if (adapters_) {
     adapters_->forward(context, x, y);
   }
@@ -238,7 +244,7 @@ void Linear::grad_input(LayerContext& context, Tensor const& grad_y, Tensor cons
                                         .c = grad_x.rows(part.begin, part.count()),
                                         .bias = {},
                                         .accumulate = accumulate,
-                                        .b_weight = {weight_.id(), weight_.version()}});
+                                        .b_weight = weight_.weight_version()});
   });
 }
 

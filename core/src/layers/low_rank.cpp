@@ -11,11 +11,6 @@ namespace heddle {
 
 namespace {
 
-bool is_target(AdapterConfig const& adapter, std::string const& projection) {
-  return std::ranges::any_of(adapter.targets,
-                             [&](std::string const& pattern) { return matches_pattern(pattern, projection); });
-}
-
 /// The matrix that is not split with the weights has the gradients of its ranks' outputs or inputs.
 std::vector<MeshAxis> partial_over(LowRank::Weights const& weights, int axis) {
   return weights.split_axis == axis ? std::vector{MeshAxis::tensor} : weights.partial_over;
@@ -56,9 +51,8 @@ std::shared_ptr<Gemm> select_gemm(LayerSpec const& spec, std::int64_t outputs, s
 
 std::optional<LowRank> LowRank::declare(LayerSpec const& spec, Weights const& weights, std::vector<Part> const& parts) {
   std::vector<Part> targets;
-  std::ranges::copy_if(parts, std::back_inserter(targets), [&](Part const& part) {
-    return spec.model.adapter.rank > 0 && is_target(spec.model.adapter, part.name);
-  });
+  std::ranges::copy_if(parts, std::back_inserter(targets),
+                       [&](Part const& part) { return has_adapter(spec.model.adapter, part.name); });
   return targets.empty() ? std::nullopt : std::optional(LowRank(spec, weights, targets));
 }
 
@@ -105,7 +99,7 @@ Tensor LowRank::projected(LayerContext& context, Tensor const& x) const {
   Tensor const u = context.arena.allocate(x.dtype(), {x.dim(0), std::ssize(outputs_) * rank_});
   gemm_->multiply(
       context.execution,
-      {.a = x, .b = matrix(a_.value), .c = u, .bias = {}, .transpose_b = true, .b_weight = {a_.id(), a_.version()}});
+      {.a = x, .b = matrix(a_.value), .c = u, .bias = {}, .transpose_b = true, .b_weight = a_.weight_version()});
   tensor_ops_->scale(context.execution, u, scale_);
   return u;
 }
@@ -121,7 +115,7 @@ void LowRank::forward(LayerContext& context, Tensor const& x, Tensor const& y) c
                                        .bias = {},
                                        .transpose_b = true,
                                        .accumulate = true,
-                                       .b_weight = {b.id, b.version}});
+                                       .b_weight = b.weight_version()});
   }
 }
 
@@ -143,7 +137,7 @@ void LowRank::backward(LayerContext& context, Tensor const& grad_y, Tensor const
     }
     gemm->multiply(
         context.execution,
-        {.a = grad_part, .b = b.value, .c = of_part(grad_u, index), .bias = {}, .b_weight = {b.id, b.version}});
+        {.a = grad_part, .b = b.value, .c = of_part(grad_u, index), .bias = {}, .b_weight = b.weight_version()});
   }
   tensor_ops_->scale(context.execution, grad_u, scale_);
   if (!a_.gradient.empty()) {
@@ -157,12 +151,8 @@ void LowRank::backward(LayerContext& context, Tensor const& grad_y, Tensor const
 
 void LowRank::add_grad_input(LayerContext& context, Tensor const& grad, Tensor const& grad_x) const {
   Dropout const dropout = this->dropout(context);
-  GemmCall call{.a = grad,
-                .b = matrix(a_.value),
-                .c = grad_x,
-                .bias = {},
-                .accumulate = true,
-                .b_weight = {a_.id(), a_.version()}};
+  GemmCall call{
+      .a = grad, .b = matrix(a_.value), .c = grad_x, .bias = {}, .accumulate = true, .b_weight = a_.weight_version()};
   if (!dropout.active()) {
     gemm_->multiply(context.execution, call);
     return;
@@ -177,6 +167,11 @@ void LowRank::add_grad_input(LayerContext& context, Tensor const& grad, Tensor c
                  {.sum = undropped, .normalized = {}, .mean = {}, .reciprocal_deviation = {}}, {}, undropped,
                  {.residual = undropped, .branch = kept, .weight = {}, .bias = {}});
   tensor_ops_->add(context.execution, grad_x, kept);
+}
+
+bool has_adapter(AdapterConfig const& adapter, std::string const& projection) {
+  auto const matches = [&](std::string const& pattern) { return matches_pattern(pattern, projection); };
+  return adapter.rank > 0 && std::ranges::any_of(adapter.targets, matches);
 }
 
 bool is_of_adapter(std::string_view parameter) {

@@ -48,7 +48,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       cap_(spec.model.logit_cap),
       chunk_tokens_(chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
-                                       .b_dtype = parameter_dtype(spec.dtype),
+                                       .b_dtype = table.value_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,
                                        .m = chunk_tokens_,
                                        .n = table.local_shape[0],
@@ -81,7 +81,7 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dty
                                       .c = logits,
                                       .bias = bias_ != nullptr ? bias_->value : Tensor(),
                                       .transpose_b = true,
-                                      .b_weight = {table_.id, table_.version}});
+                                      .b_weight = table_.weight_version()});
   if (cap_ > 0) {
     tensor_ops_->cap(context.execution, logits, cap_);
   }
@@ -160,7 +160,7 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
                                           .b = table_.value,
                                           .c = grad_whole.rows(begin, count),
                                           .bias = {},
-                                          .b_weight = {table_.id, table_.version}});
+                                          .b_weight = table_.weight_version()});
       add_parameter_gradients(context, chunk_logits, chunk);
     }
   }

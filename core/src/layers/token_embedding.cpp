@@ -57,7 +57,7 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
       scale_(spec.model.scale_embedding ? std::sqrt(static_cast<double>(spec.model.d_model)) : 1),
       region_(spec.parallel, spec.side),
       table_(table_of(spec)),
-      embedding_(spec.kernels.select<Embedding>({spec.dtype, statistics_dtype(spec.dtype), spec.model.d_model})),
+      embedding_(spec.kernels.select<Embedding>({spec.dtype, table_.value_dtype(spec.dtype), spec.model.d_model})),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   spec.parameters.add_use(table_);
   Shape const shape{spec.model.max_length, spec.model.d_model};

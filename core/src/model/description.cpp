@@ -111,6 +111,7 @@ Cost SublayerDescription::cost(LayerLoad const& load) const {
   if (traits.cost) {
     LayerLoad own = load;
     own.side = side;
+    own.path = path;
     return traits.cost(*keys, options, own);
   }
   return linear_cost(load, keys->d_model, keys->d_ff) + linear_cost(load, keys->d_ff, keys->d_model);

@@ -181,6 +181,8 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   };
   note_start(config.train.initialize_missing, "initialize_missing");
   note_start(config.train.initialize_rename, "initialize_rename");
+  note(model.frozen.rounded && model.frozen.frozen.empty() && model.frozen.trained.empty(), config.train.places,
+       "frozen_precision", "nothing is frozen in all steps");
   std::ranges::move(keys_of_frozen_groups(config.optimizer), std::back_inserter(notes));
   note_axis(parallel.sequence_parallel, MeshAxis::tensor, "sequence_parallel");
   note_axis(parallel.context_mode == ContextMode::ulysses, MeshAxis::context, "context_mode");

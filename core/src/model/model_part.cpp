@@ -4,6 +4,7 @@
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model_part.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 
 namespace heddle {
 
@@ -96,7 +97,8 @@ class SharedParameters {
          .shape = {table.size, spec_.model.d_model},
          .initializer = Initializer::normal(deviation),
          .shard = {0},
-         .stages = sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); })});
+         .stages = sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); }),
+         .rounded = spec_.model.frozen.rounded && is_frozen(spec_.model.frozen, table.name)});
   }
 
   LayerSpec const& spec_;

@@ -5,6 +5,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
 #include <limits>
 #include <numeric>
 
@@ -154,10 +155,22 @@ PipelinePlan plan_pipeline(ModelDescription const& model, ParallelConfig const& 
 
 namespace {
 
+/// The name of the output's table, without .weight, by which it can be told whether it is frozen. A tied one has one of
+/// two names, which the vocabularies decide, and patterns match the one that it has.
+std::string output_table(ModelDescription const& model) {
+  FrozenParameters const& frozen = model.keys.frozen;
+  std::string const of_stack = model.stacks.back().name + ".embedding";
+  bool const is_exception = is_frozen(frozen, of_stack + ".weight") == frozen.trained.empty();
+  return !model.keys.tie_embeddings ? "output" : is_exception ? of_stack : "embedding";
+}
+
 /// The products of the output: the transform before it, where there is one, and the projection.
-Cost output_cost(ModelConfig const& keys, std::int64_t vocabulary, LayerLoad const& load) {
-  Cost const projection = linear_cost(load, keys.d_model, vocabulary);
-  return keys.output_transform ? projection + linear_cost(load, keys.d_model, keys.d_model) : projection;
+Cost output_cost(ModelDescription const& model, std::int64_t vocabulary, LayerLoad const& load) {
+  ModelConfig const& keys = model.keys;
+  Cost const projection = projection_cost(keys, load, output_table(model), keys.d_model, vocabulary);
+  return keys.output_transform
+             ? projection + projection_cost(keys, load, "output.transform", keys.d_model, keys.d_model)
+             : projection;
 }
 
 }  // namespace
@@ -168,7 +181,7 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
   if (layers.end == model.layers()) {
     SoftmaxCrossEntropyProblem const loss{
         .dtype = load.dtype, .local_vocabulary = vocabulary, .global_vocabulary = vocabulary};
-    sum += output_cost(model.keys, vocabulary, load) + cost(loss, load.tokens);
+    sum += output_cost(model, vocabulary, load) + cost(loss, load.tokens);
   }
   for (std::int64_t layer = layers.begin; layer < layers.end; ++layer) {
     sum += model.layer(layer).cost(load);
@@ -178,7 +191,7 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
 
 double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
                            double sequence) {
-  double forward = output_cost(model.keys, vocabulary, {.tokens = tokens.back()}).operations;
+  double forward = output_cost(model, vocabulary, {.tokens = tokens.back()}).operations;
   for (std::size_t stack = 0; stack < model.stacks.size(); ++stack) {
     LayerLoad const load{.tokens = tokens[stack], .sequence = sequence};
     for (LayerDescription const& layer : model.stacks[stack].layers) {

@@ -57,8 +57,9 @@ GemmProblem GemmCall::problem() const {
     return transposed ? Shape{columns, rows} : Shape{rows, columns};
   };
   a.require(problem.dtype, oriented(transpose_a, problem.m, problem.k), "a GEMM's a");
-  bool const rounded = problem.dtype == DType::bfloat16 && problem.b_dtype == DType::float32;
-  b.require(rounded ? DType::float32 : problem.dtype, oriented(transpose_b, problem.k, problem.n), "a GEMM's b");
+  auto const fits = [](DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float32; };
+  bool const converted = fits(problem.dtype) && fits(problem.b_dtype);
+  b.require(converted ? problem.b_dtype : problem.dtype, oriented(transpose_b, problem.k, problem.n), "a GEMM's b");
   if (problem.bias) {
     bias.require(parameter_dtype(problem.output_dtype), Shape{problem.n}, "a GEMM's bias");
   }

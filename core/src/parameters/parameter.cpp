@@ -9,6 +9,7 @@
 #include <heddle/core/operations/dispatch.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <iterator>
+#include <map>
 #include <numbers>
 #include <numeric>
 
@@ -80,11 +81,13 @@ void for_each_element(Parameter const& parameter, Visitor const& visit) {
 
 template <class Element>
 void initialize_value(Parameter const& parameter, std::uint64_t seed) {
+  using Real = kernels::ArithmeticType<Element>;
   std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
   std::uint64_t const key = random_key(seed, parameter.spec.key());
   for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
     auto const index = static_cast<std::uint64_t>(parameter.spec.initializer_offset + global);
-    host[static_cast<std::size_t>(local)] = static_cast<Element>(initial_value(parameter.spec.initializer, key, index));
+    host[static_cast<std::size_t>(local)] =
+        static_cast<Element>(static_cast<Real>(initial_value(parameter.spec.initializer, key, index)));
   });
   copy_from_host(parameter.value, host.data());
 }
@@ -106,9 +109,11 @@ std::int64_t ParameterBlock::size() const {
                          [](std::int64_t sum, Parameter const* member) { return sum + member->local_shape.size(); });
 }
 
-std::uint64_t ParameterBlock::version() const {
-  return std::accumulate(members.begin(), members.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
+WeightVersion ParameterBlock::weight_version() const {
+  WeightVersion all = members.front()->weight_version();
+  all.version = std::accumulate(members.begin(), members.end(), std::uint64_t{0},
+                                [](std::uint64_t sum, Parameter const* member) { return sum + member->version; });
+  return all;
 }
 
 Parameter& ParameterSet::declare(ParameterSpec spec) {
@@ -146,12 +151,14 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
 
 ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   ParameterBlock block;
+  bool const rounded = specs.front().rounded;
   for (ParameterSpec& spec : specs) {
     int const axis = spec.shard.axis;
     bool const uneven = axis >= 0 && spec.shape[axis] % mesh_.size(spec.shard.mesh_axis) != 0;
-    if (specs.size() > 1 && (uneven || !spec.stages.empty())) {
-      throw Error(
-          fmt::format("parameter {}: a member of a block has the same size on every rank, and one stage", spec.name));
+    if (specs.size() > 1 && (uneven || !spec.stages.empty() || spec.rounded != rounded)) {
+      throw Error(fmt::format(
+          "parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",
+          spec.name));
     }
     Parameter& parameter = declare(std::move(spec));
     parameter.follows = !block.members.empty();
@@ -160,10 +167,45 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   return blocks_.emplace_back(std::move(block));
 }
 
+void ParameterSet::share_values(ParameterSet const& owner, std::function<bool(std::string const& name)> const& chosen) {
+  auto const original_of = [&](Parameter const& parameter) -> Parameter const* {
+    Parameter const* const found = parameter.shared ? nullptr : owner.find(parameter.spec.name);
+    bool const alike = found != nullptr && found->local_shape == parameter.local_shape &&
+                       found->spec.rounded == parameter.spec.rounded;
+    return alike && chosen(parameter.spec.name) ? found : nullptr;
+  };
+  std::map<Parameter*, Parameter const*> originals;
+  for (Parameter& parameter : parameters_) {
+    if (Parameter const* const original = original_of(parameter)) {
+      originals[&parameter] = original;
+    }
+  }
+  auto const is_of = [&](Parameter* mine, Parameter const* its) {
+    auto const found = originals.find(mine);
+    return found != originals.end() && found->second == its;
+  };
+  for (ParameterBlock& block : blocks_) {
+    auto const original = std::ranges::find_if(owner.blocks_, [&](ParameterBlock const& other) {
+      return std::ranges::equal(block.members, other.members, is_of);
+    });
+    if (original != owner.blocks_.end()) {
+      block.value = original->value;
+    } else {
+      std::ranges::for_each(block.members, [&](Parameter* member) { originals.erase(member); });
+    }
+  }
+  for (auto const& [parameter, original] : originals) {
+    parameter->shared = true;
+    parameter->value = original->value;
+    parameter->id = original->id;
+    parameter->version = original->version;
+  }
+}
+
 std::vector<Parameter const*> ParameterSet::trained() const {
   std::vector<Parameter const*> trained;
   for (Parameter const& parameter : parameters_) {
-    if (parameter.place.end <= gradient_size_) {
+    if (!parameter.shared && parameter.place.end <= gradient_size_) {
       trained.push_back(&parameter);
     }
   }
@@ -173,16 +215,25 @@ std::vector<Parameter const*> ParameterSet::trained() const {
 void ParameterSet::arrange() {
   std::vector<Group> groups;
   for (Parameter& parameter : parameters_) {
-    parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
+    if (!parameter.shared) {
+      parameter.follows ? groups.back().push_back(&parameter) : groups.push_back({&parameter});
+    }
   }
-  auto const is_frozen = [](Group const& group) {
-    return std::ranges::all_of(group, [](Parameter const* each) { return each->rule.frozen; });
+  auto const is_rounded = [](Group const& group) { return group.front()->spec.rounded; };
+  auto const is_frozen = [&](Group const& group) {
+    return is_rounded(group) || std::ranges::all_of(group, [](Parameter const* each) { return each->rule.frozen; });
   };
   auto const frozen = std::ranges::stable_partition(groups, std::not_fn(is_frozen));
+  auto const rounded = std::ranges::stable_partition(frozen, std::not_fn(is_rounded));
+  auto const place_all = [this](auto begin, auto end) {
+    std::for_each(begin, end, [this](Group const& group) { place(group); });
+  };
   size_ = 0;
-  std::for_each(groups.begin(), frozen.begin(), [this](Group const& group) { place(group); });
+  place_all(groups.begin(), frozen.begin());
   size_ = gradient_size_ = rounded_up(size_, divisible());
-  std::ranges::for_each(frozen, [this](Group const& group) { place(group); });
+  place_all(frozen.begin(), rounded.begin());
+  value_size_ = size_;
+  place_all(rounded.begin(), rounded.end());
 }
 
 std::int64_t ParameterSet::divisible() const {
@@ -207,18 +258,34 @@ void ParameterSet::place(Group const& group) {
 
 void ParameterSet::allocate(DType dtype) {
   arrange();
-  bind(Tensor::allocate(dtype, {size_}), Tensor::allocate(dtype, {gradient_size_}));
+  std::int64_t const rounded = size_ - value_size_;
+  bind(Tensor::allocate(dtype, {value_size_}), Tensor::allocate(dtype, {gradient_size_}),
+       rounded > 0 ? Tensor::allocate(DType::bfloat16, {rounded}) : Tensor());
 }
 
-void ParameterSet::bind(Tensor const& values, Tensor const& gradients) {
+Tensor ParameterSet::values_in(IndexRange const& places) const {
+  bool const rounded = places.begin >= value_size_ && value_size_ < size_;
+  return rounded ? rounded_.rows(places.begin - value_size_, places.count())
+                 : values_.rows(places.begin, places.count());
+}
+
+void ParameterSet::bind(Tensor const& values, Tensor const& gradients, Tensor const& rounded) {
   values_ = values;
   gradients_ = gradients;
+  rounded_ = rounded;
+  auto const elements = [this](IndexRange const& place, std::int64_t count) {
+    return values_in({place.begin, place.begin + count});
+  };
   for (Parameter& parameter : parameters_) {
     Shape const& shape = parameter.local_shape;
-    parameter.value = values_.rows(parameter.place.begin, shape.size()).reshaped(shape);
+    if (!parameter.shared) {
+      parameter.value = elements(parameter.place, shape.size()).reshaped(shape);
+    }
   }
   for (ParameterBlock& block : blocks_) {
-    block.value = values_.rows(block.members.front()->place.begin, block.size());
+    if (!block.members.front()->shared) {
+      block.value = elements(block.members.front()->place, block.size());
+    }
   }
   bind_gradients();
 }
@@ -229,14 +296,16 @@ void ParameterSet::bind_gradients() {
     return has_place ? gradients_.rows(begin, count) : Tensor();
   };
   auto const bind_parameter = [&](Parameter& parameter, bool frozen) {
-    Tensor const flat = frozen ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
+    Tensor const flat =
+        frozen || parameter.shared ? Tensor() : gradient(parameter.place.begin, parameter.local_shape.size());
     parameter.gradient = flat.empty() ? flat : flat.reshaped(parameter.local_shape);
   };
   for (Parameter& parameter : parameters_) {
     bind_parameter(parameter, parameter.waits);
   }
   for (ParameterBlock& block : blocks_) {
-    bool const waits = std::ranges::all_of(block.members, [](Parameter const* each) { return each->frozen(); });
+    bool const waits =
+        std::ranges::all_of(block.members, [](Parameter const* each) { return each->shared || each->frozen(); });
     for (Parameter* const member : block.members) {
       bind_parameter(*member, waits);
     }
@@ -246,8 +315,8 @@ void ParameterSet::bind_gradients() {
 
 void ParameterSet::initialize(std::uint64_t seed) {
   for (Parameter const& parameter : parameters_) {
-    kernels::FloatingTypes::with_real(parameter.value.dtype(),
-                                      [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
+    kernels::with_floating(parameter.value.dtype(),
+                           [&]<class Element>(Element) { initialize_value<Element>(parameter, seed); });
   }
   bump_versions();
 }
@@ -262,7 +331,7 @@ Parameter const* ParameterSet::find(std::string const& name) const {
 
 void ParameterSet::bump_versions() {
   for (Parameter& parameter : parameters_) {
-    ++parameter.version;
+    parameter.version += parameter.shared ? 0 : 1;
   }
 }
 

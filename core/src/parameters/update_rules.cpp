@@ -99,6 +99,12 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
   return rule;
 }
 
+bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
+  auto const has_it = [&](std::string const& pattern) { return matches_pattern(pattern, name); };
+  return std::ranges::any_of(frozen.frozen, has_it) ||
+         (!frozen.trained.empty() && std::ranges::none_of(frozen.trained, has_it));
+}
+
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
   auto const resolve = [&](std::string const& name, std::string const& place, Settings& options) {
     RuleDefinition const rule = rule_definition(registries, name, place);
@@ -130,6 +136,9 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
   std::map<std::string, RuleDefinition> rules;
   for (Parameter& parameter : parameters.all()) {
     parameter.rule = update_rule(config, parameter.spec.name);
+    if (parameter.spec.rounded && !parameter.rule.frozen) {
+      throw Error(fmt::format("parameter {}: a value in bfloat16 cannot be trained", parameter.spec.name));
+    }
     std::string const& name = parameter.rule.name;
     if (!rules.contains(name)) {
       rules[name] = rule_definition(registries, name, config.places.of("name"));

@@ -13,7 +13,8 @@ struct Variant {
   std::int64_t columns;
   bool positions;
   double dropout;
-  bool frozen = false;  ///< the table, so that only the positions have a gradient
+  bool frozen = false;   ///< the table, so that only the positions have a gradient
+  bool rounded = false;  ///< the frozen table is in bfloat16
 };
 
 constexpr std::int64_t vocabulary = 13;
@@ -39,7 +40,8 @@ EmbeddingCall make_call(Variant const& variant, TrialTensors& tensors, DType dty
     return ids[static_cast<std::size_t>(left)] < ids[static_cast<std::size_t>(right)];
   });
   EmbeddingCall call;
-  call.table = tensors.input(parameter_dtype(dtype), {vocabulary, variant.columns});
+  DType const rounded = dtype == DType::float64 ? dtype : DType::bfloat16;
+  call.table = tensors.input(variant.rounded ? rounded : parameter_dtype(dtype), {vocabulary, variant.columns});
   call.positions = variant.positions ? tensors.input(parameter_dtype(dtype), {max_length, variant.columns}) : Tensor();
   call.tokens = {tensors.integers(ids), tensors.integers(order)};
   call.rows.sequences = tensors.sequences({lengths.begin(), lengths.end()});
@@ -85,7 +87,9 @@ void add_embedding_trials(KernelRegistries& registries) {
   auto const add = [&](Variant const& variant) {
     std::string const name = fmt::format("{} columns{}{}{}", variant.columns, variant.positions ? ", positions" : "",
                                          variant.dropout > 0 ? fmt::format(", dropout {}", variant.dropout) : "",
-                                         variant.frozen ? ", frozen table" : "");
+                                         variant.rounded  ? ", table in bfloat16"
+                                         : variant.frozen ? ", frozen table"
+                                                          : "");
     registries.of<Embedding>().add_trial(
         name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
   };
@@ -97,6 +101,7 @@ void add_embedding_trials(KernelRegistries& registries) {
     }
   }
   add({67, true, 0.3, true});
+  add({67, true, 0.3, true, true});
 }
 
 }  // namespace heddle

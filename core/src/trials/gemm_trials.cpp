@@ -20,11 +20,13 @@ struct Variant {
   Sizes size;
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false, strided = false;
   bool float32_b = false, float32_c = false;  ///< beside a bfloat16 a
+  bool bfloat16_b = false;                    ///< beside a float32 a
 
   std::string name() const {
-    return fmt::format("{} x {} x {}{}{}{}{}{}{}{}", size.m, size.n, size.k, transpose_a ? ", aᵀ" : "",
+    return fmt::format("{} x {} x {}{}{}{}{}{}{}{}{}", size.m, size.n, size.k, transpose_a ? ", aᵀ" : "",
                        transpose_b ? ", bᵀ" : "", accumulate ? ", +=" : "", bias ? ", bias" : "",
-                       strided ? ", strided" : "", float32_b ? ", b float32" : "", float32_c ? ", c float32" : "");
+                       strided ? ", strided" : "", float32_b ? ", b float32" : "", float32_c ? ", c float32" : "",
+                       bfloat16_b ? ", b bfloat16" : "");
   }
 };
 
@@ -37,7 +39,10 @@ GemmCall make_call(Variant const& variant, TrialTensors& tensors, DType dtype) {
   };
   GemmCall call;
   call.a = strided(3).input(dtype, variant.transpose_a ? Shape{k, m} : Shape{m, k});
-  call.b = strided(5).input(variant.float32_b ? real : dtype, variant.transpose_b ? Shape{n, k} : Shape{k, n});
+  DType const b_dtype = variant.float32_b                               ? real
+                        : variant.bfloat16_b && dtype == DType::float32 ? DType::bfloat16
+                                                                        : dtype;
+  call.b = strided(5).input(b_dtype, variant.transpose_b ? Shape{n, k} : Shape{k, n});
   std::vector<double> const before = to_doubles(tensors.input(c_dtype, {m, n}));
   call.c = variant.accumulate ? strided(7).updated(c_dtype, {m, n}, before) : strided(7).output(c_dtype, {m, n});
   call.bias = variant.bias ? tensors.input(parameter_dtype(c_dtype), {n}) : Tensor();
@@ -50,7 +55,8 @@ GemmCall make_call(Variant const& variant, TrialTensors& tensors, DType dtype) {
 Trial<Gemm> make_trial(Variant const& variant, TrialTensors& tensors, DType dtype) {
   GemmCall const call = make_call(variant, tensors, dtype);
   Trial<Gemm> trial{.problem = call.problem()};
-  if ((variant.float32_b || variant.float32_c) && dtype == DType::float32) {
+  bool const mixes = variant.bfloat16_b ? dtype != DType::bfloat16 : dtype != DType::float32;
+  if ((variant.float32_b || variant.float32_c || variant.bfloat16_b) && !mixes) {
     return trial;  // no other problem than without
   }
   trial.forward = [call](Gemm& kernel, Execution& execution) { kernel.multiply(execution, call); };
@@ -78,6 +84,10 @@ std::vector<Variant> variants() {
   for (auto const& [b, c] : {std::pair{false, true}, std::pair{true, false}, std::pair{true, true}}) {
     all.push_back({.size = small, .transpose_b = true, .bias = true, .float32_b = b, .float32_c = c});
     all.push_back({.size = small, .transpose_a = true, .accumulate = true, .float32_b = b, .float32_c = c});
+  }
+  for (Sizes const& size : {small, sizes[3], sizes[4]}) {
+    all.push_back({.size = size, .bias = true, .bfloat16_b = true});
+    all.push_back({.size = size, .transpose_b = true, .accumulate = true, .strided = true, .bfloat16_b = true});
   }
   // A rest of 31 elements after a block of 32, and rows that no tile of 16 divides: a library's code for the matrix
   // registers of CPUs failed here.

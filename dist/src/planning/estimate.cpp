@@ -247,7 +247,7 @@ class Planner::Estimate {
 
   MemoryUse memory(RankWork const& work, int stage) const {
     auto const element = work.element_bytes();
-    MemoryUse use{.parameters = work.parameters * element,
+    MemoryUse use{.parameters = work.parameter_bytes(),
                   .gradients = work.trained() * element,
                   .state = 0,
                   .kernels = work.kept_by_kernels};

@@ -77,7 +77,7 @@ class Rehearsal {
       rehearse_training(packs);
       rank_.unfreeze_all(registries_);
     }
-    MemoryUse use{.parameters = rank_.parameters.size() * element_,
+    MemoryUse use{.parameters = rank_.parameters.values().bytes() + rank_.parameters.rounded().bytes(),
                   .gradients = rank_.parameters.gradient_size() * element_,
                   .state = state_elements() * element_};
     std::int64_t const in_flight = rehearse_training(packs);
@@ -246,7 +246,7 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {
-  return {.parameters = engine.parameters().values().bytes(),
+  return {.parameters = engine.parameters().values().bytes() + engine.parameters().rounded().bytes(),
           .gradients = engine.parameters().gradients().bytes(),
           .state = engine.optimizer().local().state_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),

@@ -103,10 +103,12 @@ RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularyS
   assign_rules(config.optimizer, registries.kernels, parameters);
   parameters.arrange();
   std::size_t const bytes = static_cast<std::size_t>(parameters.size()) * size_of(parameter_dtype(dtype));
-  values.emplace(2 * (bytes + 64), arenas);
+  values.emplace(2 * (bytes + 128), arenas);
   try {
-    parameters.bind(values->allocate(parameter_dtype(dtype), {parameters.size()}),
-                    values->allocate(parameter_dtype(dtype), {parameters.gradient_size()}));
+    std::int64_t const rounded = parameters.size() - parameters.value_size();
+    parameters.bind(values->allocate(parameter_dtype(dtype), {parameters.value_size()}),
+                    values->allocate(parameter_dtype(dtype), {parameters.gradient_size()}),
+                    rounded > 0 ? values->allocate(DType::bfloat16, {rounded}) : Tensor());
   } catch (Error const& error) {  // training would take twice as much, and touch it
     throw ConfigError(fmt::format(
         "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
@@ -177,6 +179,7 @@ class StageRehearsal {
   void count_parameters(RankWork& work) const {
     ParameterSet const& parameters = rank_.parameters;
     work.parameters = parameters.size();
+    work.rounded = parameters.size() - parameters.value_size();
     work.parameter_dtype = parameter_dtype(dtype_of(config_.train.precision));
     for (auto const& [range, first] : rule_ranges(parameters)) {
       if (!first->frozen()) {
@@ -260,6 +263,7 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
       sum.temporary = std::max(sum.temporary, layer->temporary);
       sum.kept_by_kernels += count * layer->kept_by_kernels;
       sum.parameters += count * layer->parameters;
+      sum.rounded += count * layer->rounded;
       sum.partial_elements += count * layer->partial_elements;
       shared += count * layer->shared_elements;
       sum.shared_elements = std::max(sum.shared_elements, layer->shared_elements);

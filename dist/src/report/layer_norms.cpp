@@ -37,17 +37,16 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     }
     std::size_t const layer = index.at(layer_of(parameter.spec.name));
     IndexRange const elements = elements_of(parameter);
-    auto const add_squares = [&](Tensor const& buffer, IndexRange const& range, std::size_t place) {
-      operations.add_sum_of_squares(execution, buffer.rows(range.begin, range.count()),
-                                    own_sums.rows(static_cast<std::int64_t>(place), 1));
+    auto const add_squares = [&](Tensor const& values, std::size_t place) {
+      operations.add_sum_of_squares(execution, values, own_sums.rows(static_cast<std::int64_t>(place), 1));
     };
     if (!sharded || parallel.replicas.rank() == 0) {
-      add_squares(parameters.values(), elements, layer);
+      add_squares(parameters.values_in(elements), layer);
     }
     if (!parameter.frozen()) {
       // Where the optimizer is sharded each replica has its part of the sum.
       for (IndexRange const& range : intersection({elements}, optimizer.local().parts())) {
-        add_squares(parameters.gradients(), range, count + layer);
+        add_squares(parameters.gradients().rows(range.begin, range.count()), count + layer);
       }
     }
   }

@@ -94,6 +94,7 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
   for (Source const& source : sources_) {
     StreamedTensor& tensor =
         tensors_.emplace_back(StreamedTensor{source.parameter->name, source.parameter->shape.to_vector()});
+    tensor.dtype = source.parameter->rounded ? DType::bfloat16 : DType::float32;
     for (StateTensor const& state : source.parameter->state) {
       tensor.keys.push_back(state.key);
       if (has_other_shape(&state)) {
@@ -153,7 +154,7 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
 
 Tensor ModelStream::own(TensorChunk const& chunk, Piece const& piece) const {
   if (chunk.key == 0) {
-    return parameters_.values().rows(piece.elements.begin, piece.elements.count());
+    return parameters_.values_in(piece.elements);
   }
   StateTensor const* const state = state_of(chunk);
   if (has_other_shape(state)) {
@@ -180,13 +181,20 @@ void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
     if (piece.rank == rank) {
       source = own(chunk, piece);
     } else {
-      if (received_.size() < count) {
-        received_ = Tensor::allocate_on_host(DType::float32, {count});
+      DType const dtype = tensors_[chunk.tensor].dtype;
+      Tensor& received = dtype == DType::bfloat16 ? received_rounded_ : received_;
+      if (received.size() < count) {
+        received = Tensor::allocate_on_host(dtype, {count});
       }
-      source = received_.rows(0, count);
+      source = received.rows(0, count);
       parallel_.world.receive(source, piece.rank);
     }
-    if (source.space() == MemorySpace::host) {
+    if (source.dtype() == DType::bfloat16) {
+      auto const halves = to_host<BFloat16>(source);
+      staged_.resize(halves.size());
+      std::ranges::transform(halves, staged_.begin(), [](BFloat16 half) { return static_cast<float>(half); });
+      piece.place(staged_, chunk.elements.begin, elements);
+    } else if (source.space() == MemorySpace::host) {
       piece.place({source.data<float>(), static_cast<std::size_t>(count)}, chunk.elements.begin, elements);
     } else {
       staged_.resize(static_cast<std::size_t>(count));

@@ -18,6 +18,7 @@ struct SentDescription {
   ShardSpec shard;
   IndexRange place;
   std::int64_t trained = 0;
+  std::int64_t rounded = 0;
   std::int64_t whole = 0;
   std::int64_t keys = 0;
   std::int64_t stages = 0;
@@ -54,7 +55,7 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     }
     bool const trained = sent.size() < placed.size();
     bool const whole = trained && placed[sent.size()].whole;
-    sent.push_back({spec.shape, spec.shard, parameter->place, trained ? 1 : 0, whole ? 1 : 0,
+    sent.push_back({spec.shape, spec.shard, parameter->place, trained ? 1 : 0, spec.rounded ? 1 : 0, whole ? 1 : 0,
                     std::ssize(parameter->state), static_cast<std::int64_t>(stages.size() - before)});
   }
   auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
@@ -66,8 +67,15 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     auto holder = all_stages[stage].begin();
     for (SentDescription const& each : all_sent[stage]) {
       auto const holder_end = holder + each.stages;
-      ParameterDescription& described = gathered[stage].emplace_back(ParameterDescription{
-          "", each.shape, each.shard, {holder, holder_end}, each.place, each.trained != 0, each.whole != 0});
+      ParameterDescription& described =
+          gathered[stage].emplace_back(ParameterDescription{.name = "",
+                                                            .shape = each.shape,
+                                                            .shard = each.shard,
+                                                            .stages = {holder, holder_end},
+                                                            .place = each.place,
+                                                            .trained = each.trained != 0,
+                                                            .rounded = each.rounded != 0,
+                                                            .whole = each.whole != 0});
       std::getline(lines, described.name);
       for (std::int64_t number = 0; number < each.keys; ++number) {
         std::string line;

@@ -331,7 +331,9 @@ std::vector<float> Checkpoint::read(TensorSlice const& slice) const {
   if (auto const found = in_base_.find(slice.name); found != in_base_.end()) {
     TensorSlice there = slice;
     there.name = found->second;
-    return base_->read(there);
+    std::vector<float> numbers = base_->read(there);
+    round_of_base(slice.name, numbers);
+    return numbers;
   }
   TensorInfo const& info = tensor(slice.name);
   auto const& file = files_[info.file];
@@ -362,6 +364,15 @@ void Checkpoint::read(std::span<SliceInto const> wanted) const {
   read_blocks(here);
   if (!in_base.empty()) {
     base_->read(in_base);
+  }
+  for (SliceInto const& each : wanted) {
+    round_of_base(each.slice.name, each.into);
+  }
+}
+
+void Checkpoint::round_of_base(std::string const& name, std::span<float> numbers) const {
+  if (in_base(name) && contents().base.rounded.contains(name)) {
+    std::ranges::transform(numbers, numbers.begin(), [](float number) { return static_cast<float>(BFloat16(number)); });
   }
 }
 

@@ -248,9 +248,12 @@ void read_origin(Reading const& from, CheckpointIndex& index) {
 bool write_base(hdf5::File& file, CheckpointIndex const& index) {
   CheckpointBase const& base = index.contents.base;
   if (!base.digest.empty()) {
-    file.write_bytes("base", json::serialize(json::object{{"checkpoint", base.checkpoint},
-                                                          {"digest", base.digest},
-                                                          {"names", json::value_from(base.names)}}));
+    json::object written{
+        {"checkpoint", base.checkpoint}, {"digest", base.digest}, {"names", json::value_from(base.names)}};
+    if (!base.rounded.empty()) {
+      written["rounded"] = json::value_from(base.rounded);
+    }
+    file.write_bytes("base", json::serialize(written));
   }
   return !base.digest.empty();
 }
@@ -262,6 +265,9 @@ void read_base(Reading const& from, CheckpointIndex& index) {
     index.contents.base = {json::value_to<std::string>(parsed.at("checkpoint")),
                            json::value_to<std::string>(parsed.at("digest")),
                            json::value_to<std::map<std::string, std::string>>(parsed.at("names"))};
+    if (parsed.as_object().contains("rounded")) {
+      index.contents.base.rounded = json::value_to<std::set<std::string>>(parsed.at("rounded"));
+    }
   });
 }
 
@@ -310,7 +316,8 @@ std::vector<Field> const& known_fields() {
       string_field("valid_dataset", &CheckpointContents::valid_dataset),
       string_field("cursor", &CheckpointContents::cursor, max_cursor_bytes),
       Field{"origin", 1, true, true, write_origin, read_origin},
-      Field{"base", 1, true, false, write_base, read_base}};
+      Field{"base", 2, true, false, write_base, read_base,
+            [](CheckpointIndex const& index) { return index.contents.base.rounded.empty() ? 1 : 2; }}};
   return fields;
 }
 

@@ -57,26 +57,27 @@ void add_to_positions(Execution& execution, EmbeddingRows<Element> const& grads)
 }
 
 struct KokkosEmbedding {
-  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  template <class Element, class TableElement, class Real = kernels::ArithmeticType<Element>>
   static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-    EmbeddingRows<Element> const of(call, output, call.table, call.positions);
+    EmbeddingRows<Element, TableElement> const of(call, output, call.table, call.positions);
     auto const scale = static_cast<Real>(of.scale);
     kernels::for_each(
         execution, "heddle::embedding", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
           Element* const y = of.output[row];
           bool const here = of.has(of.id[row]);
-          Real const* const embedding = here ? of.of_token(of.id[row]) : of.table[0];
+          TableElement const* const embedding = here ? of.of_token(of.id[row]) : of.table[0];
           Real const* const place = of.place(row);
           of.dropout.template for_each_chunk<Real>(
               row, of.columns, [=](std::int64_t begin, std::int64_t end, auto const& kept) {
                 if (place != nullptr) {
                   for (std::int64_t j = begin; j < end; ++j) {
-                    y[j] = kernels::narrow<Element>(((here ? scale * embedding[j] : Real{0}) + place[j]) *
-                                                    kept[j - begin]);
+                    y[j] = kernels::narrow<Element>(
+                        ((here ? scale * kernels::wide<Real>(embedding[j]) : Real{0}) + place[j]) * kept[j - begin]);
                   }
                 } else {
                   for (std::int64_t j = begin; j < end; ++j) {
-                    y[j] = kernels::narrow<Element>(here ? scale * embedding[j] * kept[j - begin] : Real{0});
+                    y[j] = kernels::narrow<Element>(here ? scale * kernels::wide<Real>(embedding[j]) * kept[j - begin]
+                                                         : Real{0});
                   }
                 }
               });

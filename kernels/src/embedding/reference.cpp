@@ -7,15 +7,15 @@ namespace {
 
 /// The definition, element by element.
 struct ReferenceEmbedding {
-  template <class Element>
+  template <class Element, class TableElement>
   static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-    kernels::EmbeddingRows<Element> const of(call, output, call.table, call.positions);
+    kernels::EmbeddingRows<Element, TableElement> const of(call, output, call.table, call.positions);
     kernels::for_each(
         execution, "heddle::reference_embedding", of.rows, KOKKOS_LAMBDA(std::int64_t row) {
           auto const* const embedding = of.of_token(of.id[row]);
           auto const* const place = of.place(row);
           for (std::int64_t j = 0; j < of.columns; ++j) {
-            double const embedded = embedding != nullptr ? of.scale * static_cast<double>(embedding[j]) : 0.0;
+            double const embedded = embedding != nullptr ? of.scale * kernels::wide<double>(embedding[j]) : 0.0;
             double const placed = place != nullptr ? static_cast<double>(place[j]) : 0.0;
             of.output[row][j] = kernels::narrow<Element>((embedded + placed) * of.dropout.multiplier(row, j));
           }

@@ -6,12 +6,13 @@
 namespace heddle::kernels {
 
 /// The tensors of a call: forward's output and tables, or their gradients.
-template <class Element>
+template <class Element, class TableElement = ArithmeticType<Element>>
 struct EmbeddingRows {
   using Real = ArithmeticType<Element>;
 
   Rows<Element> output;
-  Rows<Real> table, positions;
+  Rows<TableElement> table;
+  Rows<Real> positions;
   std::int32_t const *id, *position, *order;  ///< of each row; rows in the order of their tokens
   DropoutRule dropout;
   std::int64_t rows, columns, vocabulary, first_token;
@@ -19,7 +20,7 @@ struct EmbeddingRows {
 
   EmbeddingRows(EmbeddingCall const& call, Tensor const& of_output, Tensor const& of_table, Tensor const& of_positions)
       : output(rows_of<Element>(of_output)),
-        table(rows_of<Real>(of_table)),
+        table(rows_of<TableElement>(of_table)),
         positions(rows_of<Real>(of_positions)),
         id(call.tokens.id.data<std::int32_t>()),
         position(rows_of<std::int32_t>(call.rows.position).data),
@@ -36,7 +37,7 @@ struct EmbeddingRows {
     return token >= first_token && token < first_token + vocabulary;
   }
   /// The token's row of the table; null where another rank has it.
-  KOKKOS_INLINE_FUNCTION Real* of_token(std::int64_t token) const {
+  KOKKOS_INLINE_FUNCTION TableElement* of_token(std::int64_t token) const {
     return has(token) ? table[token - first_token] : nullptr;
   }
   /// The row of the table of positions that belongs to a row; null without a table.

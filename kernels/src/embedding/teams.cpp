@@ -150,9 +150,9 @@ void add_to_positions(Execution& execution, EmbeddingRows<Element> const& grads,
 }
 
 struct TeamEmbedding {
-  template <class Element, class Real = kernels::ArithmeticType<Element>>
+  template <class Element, class TableElement, class Real = kernels::ArithmeticType<Element>>
   static void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) {
-    EmbeddingRows<Element> const of(call, output, call.table, call.positions);
+    EmbeddingRows<Element, TableElement> const of(call, output, call.table, call.positions);
     auto const scale = static_cast<Real>(of.scale);
     kernels::for_each_row(
         execution, "embedding", of.rows, of.columns, KOKKOS_LAMBDA(std::int64_t row, RowLanes const& lanes) {

@@ -94,11 +94,12 @@ struct Upcoming {
   std::int64_t strips = 0;
 };
 
-Upcoming upcoming(Tensor const& matrix, std::int64_t row, std::int64_t column, std::int64_t columns) {
+Upcoming upcoming(Tiles const& tiles, Tensor const& matrix, std::int64_t row, std::int64_t column,
+                  std::int64_t columns) {
   auto const size = static_cast<std::int64_t>(size_of(matrix.dtype()));
   std::int64_t const lines = quotient_up(columns * size, cache_line);
   return {static_cast<std::byte const*>(address(matrix, row, column)), matrix.row_stride() * size,
-          size == 2 ? 2 * lines : lines};
+          size == 2 ? tiles.elements_per_word * lines : lines};
 }
 
 /// The strip that the next tile prefetches; none after the last.
@@ -158,10 +159,10 @@ void multiply_slice(Product const& product, std::int64_t begin, std::int64_t end
     Upcoming left;
     Upcoming right;
     if (problem.transpose_a && next_k < problem.k) {
-      left = upcoming(call.a, next_k, next_row, std::min(block_rows, end - next_row));
+      left = upcoming(product.tiles, call.a, next_k, next_row, std::min(block_rows, end - next_row));
     }
     if (!product.right_is_packed && !problem.transpose_b && last_rows && !steps.last) {
-      right = upcoming(call.b, next_k, 0, problem.n);
+      right = upcoming(product.tiles, call.b, next_k, 0, problem.n);
     }
     multiply_block(product, row, std::min(block_rows, end - row), steps, Ahead(product.tiles, left, right));
   }

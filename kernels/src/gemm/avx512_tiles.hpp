@@ -28,7 +28,7 @@ struct Factor {
   std::int64_t stride;  ///< elements between rows as stored
   std::int64_t extent, k;
   bool k_contiguous;  ///< a plain, or b transposed
-  bool float32;       ///< its elements; rounded to bfloat16 where the words hold bfloat16
+  bool float32;       ///< its elements, or bfloat16; converted to those of the words
 };
 
 /// Where and how a tile's sums are written: destination = or += sums + bias + partial.

@@ -219,7 +219,7 @@ class OneDnnGemm final : public Gemm {
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
     bool const pack = call.b_weight.id != 0 && !problem.transpose_a;
     if (!pack && problem.b_dtype != problem.dtype) {
-      multiply_rounded(execution, call);
+      multiply_converted(execution, call);
       return;
     }
     dnnl::memory const* const packed = pack ? &packed_weight(call, problem) : nullptr;
@@ -231,19 +231,25 @@ class OneDnnGemm final : public Gemm {
     }
   }
 
-  /// Multiplies bfloat16 a by float32 b, where no packed copy of b is worth keeping: rounds b first.
-  void multiply_rounded(Execution& execution, GemmCall const& call) {
-    ArenaScope const scope(execution.scratch);
-    GemmCall rounded = call;
-    rounded.b = execution.scratch.allocate(DType::bfloat16, call.b.shape());
-    rounded.b_weight = {};
-    auto const from = kernels::rows_of<float>(call.b);
-    auto const to = kernels::rows_of<BFloat16>(rounded.b);
-    std::int64_t const columns = call.b.dim(1);
-    for (std::int64_t row = 0; row < call.b.dim(0); ++row) {
-      std::transform(from[row], from[row] + columns, to[row], [](float element) { return BFloat16(element); });
+  template <class From, class To>
+  static void convert(Tensor const& from, Tensor const& to) {
+    auto const rows = kernels::rows_of<From>(from);
+    auto const converted = kernels::rows_of<To>(to);
+    for (std::int64_t row = 0; row < from.dim(0); ++row) {
+      std::transform(rows[row], rows[row] + from.dim(1), converted[row],
+                     [](From element) { return static_cast<To>(element); });
     }
-    multiply_chunks(execution, rounded, rounded.problem());
+  }
+
+  /// Multiplies by a b of another dtype than a's, of which no packed copy is kept: converts b first.
+  void multiply_converted(Execution& execution, GemmCall const& call) {
+    ArenaScope const scope(execution.scratch);
+    GemmCall converted = call;
+    converted.b = execution.scratch.allocate(call.a.dtype(), call.b.shape());
+    converted.b_weight = {};
+    call.a.dtype() == DType::bfloat16 ? convert<float, BFloat16>(call.b, converted.b)
+                                      : convert<BFloat16, float>(call.b, converted.b);
+    multiply_chunks(execution, converted, converted.problem());
   }
 
   void multiply_chunk(Execution& execution, GemmCall const& call, GemmProblem const& problem, Chunk const& chunk,

@@ -8,12 +8,12 @@
 namespace heddle::kernels {
 
 inline bool has_gemm_types(GemmProblem const& problem) {
-  if (problem.dtype == DType::bfloat16) {
-    auto const fits = [](DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float32; };
-    return fits(problem.b_dtype) && fits(problem.output_dtype);
+  auto const fits = [](DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float32; };
+  if (problem.dtype == DType::float64) {
+    return problem.b_dtype == problem.dtype && problem.output_dtype == problem.dtype;
   }
-  return (problem.dtype == DType::float32 || problem.dtype == DType::float64) && problem.b_dtype == problem.dtype &&
-         problem.output_dtype == problem.dtype;
+  return fits(problem.dtype) && fits(problem.b_dtype) && fits(problem.output_dtype) &&
+         (problem.dtype == DType::bfloat16 || problem.output_dtype == DType::float32);
 }
 
 /// Calls `work(A{}, B{}, C{})` with the problem's element types, where A is one of Types.
@@ -25,6 +25,8 @@ void with_gemm_types(GemmProblem const& problem, Work&& work) {
         problem.output_dtype == DType::bfloat16 ? work(A{}, B{}, BFloat16{}) : work(A{}, B{}, float{});
       };
       problem.b_dtype == DType::bfloat16 ? with_output(BFloat16{}) : with_output(float{});
+    } else if constexpr (std::is_same_v<A, float>) {
+      problem.b_dtype == DType::bfloat16 ? work(A{}, BFloat16{}, A{}) : work(A{}, A{}, A{});
     } else {
       work(A{}, A{}, A{});
     }

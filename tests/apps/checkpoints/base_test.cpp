@@ -62,6 +62,22 @@ TEST_F(BaseTest, GivesWhatACheckpointLeftToIt) {
   EXPECT_FALSE(checkpoint.in_base("x"));
 }
 
+TEST_F(BaseTest, ItsNumbersAreRoundedWhereTheyWereInTraining) {
+  float const number = 1.2345678F;
+  fs::path const base = commit("exact", {"b", "c"}, number);
+  Checkpoint checkpoint = Checkpoint::open(
+      commit("adapted", {"x"}, number, {base.string(), manifest_digest(base), {{"b", "b"}, {"c", "c"}}, {"c", "x"}}));
+  attach_base(checkpoint, "", Communicator::self());
+  auto const rounded = static_cast<float>(BFloat16(number));
+  EXPECT_EQ(checkpoint.read("b"), std::vector<float>(3, number));
+  EXPECT_EQ(checkpoint.read("c"), std::vector<float>(3, rounded));
+  EXPECT_EQ(checkpoint.read("x"), std::vector<float>(3, number)) << "its own";
+  std::vector<float> all(6);
+  std::vector<SliceInto> const wanted{{{"b"}, std::span(all).first(3)}, {{"c"}, std::span(all).last(3)}};
+  checkpoint.read(wanted);
+  EXPECT_THAT(all, testing::ElementsAre(number, number, number, rounded, rounded, rounded));
+}
+
 TEST_F(BaseTest, MayHaveABaseItself) {
   fs::path const first = adapted().directory();
   Checkpoint second =

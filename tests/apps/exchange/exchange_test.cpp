@@ -54,13 +54,16 @@ class ExchangeTest : public testing_support::KernelTest, public testing::WithPar
     TrainedModelOptions options;
     options.checkpoint = run.string();
     options.execution = &execution_;
-    auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
+    return logits_of(*TrainedModel::open(options, [](ModelDescription const&) {}), golden);
+  }
+
+  static std::vector<float> logits_of(TrainedModel& model, Golden const& golden) {
     SentencePair const pair{0, golden.source, golden.target};
     TokenSequence const sequence{0, golden.target, golden.target};
-    ModelConfig const& config = model->config().model;
+    ModelConfig const& config = model.config().model;
     Side const side = config.is_decoder_only() ? Side::target : Side::source;
-    return model->logits(config.is_encoder_decoder() ? make_pack(std::span(&pair, 1), model->vocabulary().special_ids())
-                                                     : make_sequence_pack(std::span(&sequence, 1), side));
+    return model.logits(config.is_encoder_decoder() ? make_pack(std::span(&pair, 1), model.vocabulary().special_ids())
+                                                    : make_sequence_pack(std::span(&sequence, 1), side));
   }
 
   /// A copy of a golden model in which a key of config.json has another value.
@@ -182,6 +185,37 @@ TEST_P(AdapterExchangeTest, AnImportedAdapterHasTheLogitsOfPEFT) {
     moved = std::max(moved, std::abs(static_cast<double>(plain.logits[index]) - adapted.logits[index]));
   }
   EXPECT_GT(moved, 0.1);
+}
+
+TEST_P(AdapterExchangeTest, SeveralOnOneBaseComputeAsEachAloneAndShareTheBase) {
+  import_adapter(false);
+  TrainedModelOptions options;
+  options.checkpoint = (directory_ / "base").string();
+  options.execution = &execution_;
+  options.adapters = {{"run", (directory_ / "run").string()}};
+  for (auto const& [name, setting] : {std::pair{"stronger", "adapter.alpha=40"},
+                                      {"rounded", "train.frozen_precision=bfloat16"},
+                                      {"rounded_too", "train.frozen_precision=bfloat16"}}) {
+    options.adapters[name] = (directory_ / name).string();
+    import_peft(execution_, adapter(), options.checkpoint, directory_ / name,
+                {.overrides = {"adapter.save_base=false", setting}});
+  }
+  auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
+  EXPECT_THAT(model->adapters(), testing::ElementsAre("rounded", "rounded_too", "run", "stronger"));
+  Golden const probe(adapter());
+  std::vector<std::vector<float>> found{logits_of(*model, probe)};
+  EXPECT_EQ(found.front(), logits(options.checkpoint, probe));
+  for (auto const& [name, run] : options.adapters) {
+    EXPECT_EQ(logits_of(model->with_adapter(name), probe), logits(run, probe)) << name;
+    found.push_back(logits_of(model->with_adapter(name), probe));
+    EXPECT_EQ(model->with_adapter(name).value_bytes() < model->value_bytes() / 2, name != "rounded") << name;
+  }
+  EXPECT_EQ(found[1], found[2]);
+  EXPECT_NE(found[1], found[3]);
+  EXPECT_NE(found[3], found[4]);
+  EXPECT_NE(found[3], found[0]);
+  EXPECT_EQ(found.front(), logits_of(model->with_adapter(""), probe)) << "after the others have computed";
+  EXPECT_THROW(model->with_adapter("other"), UsageError);
 }
 
 TEST_P(AdapterExchangeTest, AnExportHasTheAdapterThatWasImported) {

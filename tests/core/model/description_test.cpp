@@ -230,6 +230,27 @@ TEST(Description, CostsAreTheLayersOwn) {
   EXPECT_EQ(model.layer(2).cost(load).operations, 10 * 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12) + 4 * 10 * (3 + 5) * 8);
 }
 
+// Of each product's three in training, a frozen weight has two; an adapter adds products with its two matrices.
+TEST(Description, CostsKnowFrozenWeightsAndAdapters) {
+  auto const cost = [](std::string const& keys, std::int64_t layer) {
+    Config const config = parse_config(
+        "[model]\nencoder_layers = 1\ndecoder_layers = 1\nd_model = 8\nd_ff = 12\nheads = 2\n" + keys, "test");
+    return description_of(config.model).layer(layer).cost({}).operations;
+  };
+  double const attention = 2 * 4 * 8 * 8;
+  double const feed_forward = 2 * 2 * 8 * 12;
+  std::string const still = "[optimizer.group.still]\nfrozen = true\nparameters = ";
+  EXPECT_EQ(cost("", 0), attention + feed_forward);
+  EXPECT_DOUBLE_EQ(cost(still + "[\"encoder.*\"]", 0), (attention + feed_forward) * 2 / 3);
+  EXPECT_EQ(cost(still + "[\"encoder.*\"]", 1), 2 * attention + feed_forward);
+  EXPECT_DOUBLE_EQ(cost(still + "[\"*.up.*\", \"*.k.weight\"]", 0), attention * 11 / 12 + feed_forward * 5 / 6);
+  double const adapters = 2 * (2 * (8 * 3 + 3 * 8) + (8 * 3 + 3 * 12));
+  EXPECT_DOUBLE_EQ(cost("[adapter]\nrank = 3\ntargets = [\"*.q\", \"*.out\", \"*.up\"]", 0),
+                   (attention + feed_forward) * 2 / 3 + adapters);
+  EXPECT_DOUBLE_EQ(cost("activation = \"swiglu\"\n[adapter]\nrank = 3\ntargets = [\"*.gate\"]", 0),
+                   (attention + feed_forward * 3 / 2) * 2 / 3 + 2 * (8 * 3 + 3 * 12));
+}
+
 // The pairs that a mask's definition gives, counted one by one.
 TEST(Description, TheCostOfAttentionIsThatOfThePairsThatSeeEachOther) {
   constexpr int length = 9;

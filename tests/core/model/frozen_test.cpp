@@ -56,6 +56,51 @@ TEST_P(FrozenTest, OtherGradientsKeepTheirBits) {
   }
 }
 
+/// Losses and the adapters' gradients with and without values in bfloat16; the others have been rounded to them.
+void expect_rounded_values_compute_as_their_numbers(DType dtype, KernelChoices const& choices, double tolerance) {
+  GoldenFile const golden("family_adapters");
+  ModelConfig config = golden.model();
+  config.frozen.trained = {"*.lora_a", "*.lora_b"};
+  Patterns const frozen{"*.weight", "*.bias"};
+  TestModel plain(config, golden.vocabulary(), dtype, choices, frozen);
+  config.frozen.rounded = true;
+  TestModel rounded(config, golden.vocabulary(), dtype, choices, frozen);
+  int matrices = 0;
+  for (Parameter const& parameter : rounded.bench.parameters().all()) {
+    matrices += parameter.spec.rounded ? 1 : 0;
+    EXPECT_EQ(parameter.spec.rounded, parameter.value.shape().rank() == 2 && parameter.spec.name.ends_with(".weight") &&
+                                          parameter.spec.name.find("positions") == std::string::npos)
+        << parameter.spec.name;
+    copy_from_doubles(plain.bench.parameters().find(parameter.spec.name)->value,
+                      testing_support::values(parameter.value));
+  }
+  EXPECT_GT(matrices, 10);
+  EXPECT_LT(rounded.bench.parameters().values().bytes() + rounded.bench.parameters().rounded().bytes(),
+            plain.bench.parameters().values().bytes() * 2 / 3);
+  plain.bench.parameters().bump_versions();
+  Pack const pack = golden.pack();
+  std::vector<double> losses;
+  for (TestModel* const test : {&plain, &rounded}) {
+    LayerContext context = test->bench.context(pack);
+    losses.push_back(test->model.forward_backward(context, {0.1, 1}).smoothed);
+  }
+  EXPECT_NEAR(losses[1], losses[0], tolerance * losses[0]);
+  for (Parameter const& parameter : rounded.bench.parameters().all()) {
+    Parameter const& other = *plain.bench.parameters().find(parameter.spec.name);
+    EXPECT_EQ(parameter.gradient.empty(), other.gradient.empty()) << parameter.spec.name;
+    EXPECT_LE(relative_error(testing_support::values(parameter.gradient), testing_support::values(other.gradient)),
+              tolerance)
+        << parameter.spec.name;
+  }
+}
+
+TEST(FrozenPrecisionTest, RoundedValuesComputeAsTheirNumbers) {
+  expect_rounded_values_compute_as_their_numbers(DType::float32, reference_kernels(), 0);
+  expect_rounded_values_compute_as_their_numbers(DType::bfloat16, reference_kernels(), 0);
+  expect_rounded_values_compute_as_their_numbers(DType::float32, KernelChoices(), 1e-5);
+  expect_rounded_values_compute_as_their_numbers(DType::float32, KernelChoices("kokkos"), 1e-5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, FrozenTest,
                          testing::Values("model_post_relu_sinusoidal_tied", "model_pre_gelu_learned_untied",
                                          "family_relative_buckets", "family_additive", "family_rms_norm"),

@@ -143,6 +143,19 @@ TEST(PipelinePlan, ACutMayLieInsideEitherStack) {
   EXPECT_EQ(ranges_of(planned(model_of(1, 5), stages_of(2), 1)), (std::vector<IndexRange>{{0, 3}, {3, 6}}));
 }
 
+TEST(PipelinePlan, FrozenLayersCostLess) {
+  ModelConfig model = model_of(6, 2);
+  double const before = part_cost({7, 8}, description_of(model), 100).operations;
+  EXPECT_EQ(ranges_of(planned(model, stages_of(2), 1)), (std::vector<IndexRange>{{0, 4}, {4, 8}}));
+  model.frozen.frozen = {"encoder.*"};
+  EXPECT_EQ(ranges_of(planned(model, stages_of(2), 1)), (std::vector<IndexRange>{{0, 5}, {5, 8}}));
+  EXPECT_EQ(part_cost({7, 8}, description_of(model), 100).operations, before);
+  model.frozen.frozen = {model.tie_embeddings ? "embedding.weight" : "output.weight"};
+  EXPECT_NEAR(part_cost({7, 8}, description_of(model), 100).operations, before - 800.0 / 3, 1e-9);
+  model.frozen = {.trained = {"*.lora_*"}};
+  EXPECT_NEAR(part_cost({7, 8}, description_of(model), 100).operations, before * 2 / 3, 1e-9);
+}
+
 TEST(PipelinePlan, StageLayersAreFollowed) {
   EXPECT_EQ(ranges_of(planned(model_of(3, 4), stages_of(3, {1, 4, 2}), 100)),
             (std::vector<IndexRange>{{0, 1}, {1, 5}, {5, 7}}));

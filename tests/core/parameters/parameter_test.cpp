@@ -137,9 +137,9 @@ TEST(ParameterSetTest, MembersOfABlockStandSideBySideAndStartAsOneMatrix) {
       auto const begin = whole.begin() + (first_row + rank * rows / 2) * 5;
       EXPECT_EQ(to_host<float>(parameters.find(name)->value), std::vector<float>(begin, begin + rows / 2 * 5)) << name;
     }
-    std::uint64_t const version = block.version();
+    std::uint64_t const version = block.weight_version().version;
     ++parameters.find("k")->version;
-    EXPECT_GT(block.version(), version);
+    EXPECT_GT(block.weight_version().version, version);
   }
   ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
   EXPECT_THROW(parameters.declare_block({part("q", 6, 0), part("k", 3, 6)}), Error) << "ranks hold 2 and 1 rows";
@@ -244,6 +244,42 @@ TEST(ParameterSetTest, FrozenParametersLieBehindTheOthersAndHaveNoGradient) {
   EXPECT_EQ(still.value.size(), 10);
 }
 
+TEST(ParameterSetTest, RoundedValuesAreBehindAllOthersInABufferOfTheirOwn) {
+  ParameterSet parameters{Mesh()};
+  ParameterSet exact{Mesh()};
+  auto const rounded = [](std::string name, int axis) {
+    ParameterSpec spec = sharded(std::move(name), {2, 5}, axis);
+    spec.rounded = true;
+    return spec;
+  };
+  Parameter const& first = parameters.declare(rounded("first", -1));
+  Parameter const& trained = parameters.declare(sharded("trained", {5}, -1));
+  ParameterBlock const& block = parameters.declare_block({rounded("q", 0), rounded("k", 0)});
+  Parameter const& original = exact.declare(sharded("first", {2, 5}, -1));
+  EXPECT_THROW(parameters.declare_block({rounded("v", 0), sharded("w", {2, 5}, 0)}), Error) << "two dtypes";
+  for (ParameterSet* const set : {&parameters, &exact}) {
+    set->allocate(DType::float32);
+    set->initialize(seed);
+  }
+  EXPECT_EQ(parameters.values().size(), 16);
+  EXPECT_EQ(parameters.gradients().size(), 16);
+  EXPECT_GE(parameters.rounded().size(), 16 + 20);
+  EXPECT_TRUE(exact.rounded().empty());
+  EXPECT_EQ(trained.value.dtype(), DType::float32);
+  EXPECT_TRUE(first.gradient.empty());
+  EXPECT_TRUE(block.gradient.empty());
+  EXPECT_EQ(first.weight_version().id, 0U) << "kernels keep no copies";
+  EXPECT_NE(trained.weight_version().id, 0U);
+  EXPECT_EQ(block.value.size(), 20);
+  EXPECT_EQ(block.value.raw(), parameters.find("q")->value.raw());
+  EXPECT_EQ(parameters.values_in(first.place).raw(), first.value.raw());
+  auto const halves = to_host<BFloat16>(first.value);
+  auto const numbers = to_host<float>(original.value);
+  for (std::size_t element = 0; element < numbers.size(); ++element) {
+    EXPECT_EQ(halves[element].bits, BFloat16(numbers[element]).bits);
+  }
+}
+
 TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
   ParameterSet parameters{Mesh()};
   Parameter const& alone = parameters.declare(sharded("alone", {3, 5}, -1));
@@ -256,6 +292,39 @@ TEST(ParameterSetTest, WithoutGradientsThereAreValuesAlone) {
   EXPECT_TRUE(block.gradient.empty());
   EXPECT_EQ(alone.value.shape(), Shape({3, 5}));
   EXPECT_EQ(block.value.size(), 20);
+}
+
+TEST(ParameterSetTest, TakesValuesOfAnotherSetWhereTheyAre) {
+  auto const declare = [](ParameterSet& parameters, std::int64_t rows) {
+    parameters.declare(sharded("alone", {3, 5}, -1));
+    parameters.declare(sharded("other", {rows, 5}, -1));
+    parameters.declare_block({sharded("q", {2, 5}, 0), sharded("k", {2, 5}, 0)});
+    return &parameters.declare_block({sharded("up", {2, 5}, 0), sharded("gate", {2, 5}, 0)});
+  };
+  ParameterSet owner{Mesh()};
+  ParameterSet set{Mesh()};
+  ParameterBlock const& half = *declare(owner, 4);
+  ParameterBlock const& own_half = *declare(set, 3);
+  owner.allocate(DType::float32);
+  owner.initialize(seed);
+  set.share_values(owner, [](std::string const& name) { return name != "gate"; });
+  set.share_values(owner, [](std::string const& name) { return name == "alone"; });
+  set.allocate(DType::float32);
+  set.initialize(seed + 1);
+  for (char const* const name : {"alone", "q", "k"}) {
+    Parameter const& parameter = *set.find(name);
+    EXPECT_TRUE(parameter.shared) << name;
+    EXPECT_EQ(parameter.value.raw(), owner.find(name)->value.raw()) << name;
+    EXPECT_EQ(parameter.weight_version().id, owner.find(name)->weight_version().id) << name;
+    EXPECT_EQ(parameter.weight_version().version, owner.find(name)->weight_version().version) << name;
+    EXPECT_TRUE(parameter.gradient.empty()) << name;
+  }
+  EXPECT_FALSE(set.find("other")->shared) << "another shape";
+  EXPECT_FALSE(set.find("up")->shared) << "a part of a block";
+  EXPECT_NE(own_half.value.raw(), half.value.raw());
+  EXPECT_EQ(set.size(), 16 + 32) << "other, and up with gate";
+  EXPECT_EQ(set.trained().size(), 3U);
+  EXPECT_NE(set.find("other")->weight_version().id, owner.find("other")->weight_version().id);
 }
 
 TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {

@@ -138,6 +138,33 @@ TEST(UpdateRules, AGroupIsFrozenUpToAStepOrForGood) {
   EXPECT_THAT(warnings_about(parsed("unfreeze_at = 99\n")), testing::Not(testing::Contains(HasSubstr("never trains"))));
 }
 
+TEST(UpdateRules, AModelKnowsWhichParametersNoStepChanges) {
+  std::string const groups =
+      "[optimizer.group.still]\nparameters = [\"encoder.*\"]\nfrozen = true\n"
+      "[optimizer.group.slow]\nparameters = [\"decoder.norm.*\"]\nlearning_rate_factor = 0.1\n"
+      "[optimizer.group.late]\nparameters = [\"output.*\"]\nunfreeze_at = 3\n";
+  for (std::string const adapter : {"", "[adapter]\nrank = 2\n"}) {
+    Config const config = parse_config(adapter + groups, "run.toml");
+    int frozen = 0;
+    for (char const* const name : {"encoder.x.weight", "decoder.norm.weight", "decoder.x.q.weight", "output.weight",
+                                   "embedding.weight", "decoder.x.q.lora_a", "encoder.x.q.lora_b"}) {
+      EXPECT_EQ(is_frozen(config.model.frozen, name), update_rule(config.optimizer, name).frozen) << adapter << name;
+      frozen += is_frozen(config.model.frozen, name) ? 1 : 0;
+    }
+    EXPECT_EQ(frozen, adapter.empty() ? 2 : 4);
+  }
+  EXPECT_FALSE(parse_config(groups, "run.toml").model.frozen.rounded);
+  EXPECT_TRUE(parse_config("[train]\nfrozen_precision = \"bfloat16\"\n", "run.toml").model.frozen.rounded);
+}
+
+TEST(UpdateRules, AValueInBfloat16CannotBeTrained) {
+  ParameterSet parameters{Mesh()};
+  ParameterSpec spec{"a", {5}, Initializer::zeros(), {}, {}};
+  spec.rounded = true;
+  parameters.declare(spec);
+  EXPECT_THROW(assign_rules({}, KernelRegistries(), parameters), Error);
+}
+
 TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
   OptimizerConfig config;
   config.groups = {{"late", {"b.*", "q", "k"}, {.unfreeze_at = 3}}, {"still", {"v"}, {.frozen = true}}};

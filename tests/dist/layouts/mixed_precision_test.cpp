@@ -37,9 +37,9 @@ struct Trajectory {
 };
 
 /// This rank's part of the gradients.
-Trajectory train(Layout const& layout, Communicator const& world, DType dtype,
+Trajectory train(Variant const& variant, Layout const& layout, Communicator const& world, DType dtype,
                  std::function<void(Parameter const&)> const& visit) {
-  LayoutRun run({}, layout, world, dtype);
+  LayoutRun run(variant, layout, world, dtype);
   Trajectory result;
   for (int step = 0; step < steps; ++step) {
     result.losses.push_back(run.accumulate(step));
@@ -70,8 +70,8 @@ std::vector<Layout> layouts_of_two(int ranks) {
 
 class MixedPrecisionTest : public DistTest {
  protected:
-  void compare(DType dtype) {
-    Trajectory const expected = train({}, Communicator::self(), dtype, [](Parameter const&) {});
+  void compare(DType dtype, Variant const& variant = {}) {
+    Trajectory const expected = train(variant, {}, Communicator::self(), dtype, [](Parameter const&) {});
     double largest = 0;
     for (auto const& [name, gradient] : expected.gradients) {
       largest = std::max(largest, length(gradient));
@@ -80,7 +80,7 @@ class MixedPrecisionTest : public DistTest {
     EXPECT_FALSE(layouts.empty());
     for (Layout const& layout : layouts) {
       SCOPED_TRACE(describe(layout));
-      auto const actual = train(layout, world_, dtype, [&](Parameter const& parameter) {
+      auto const actual = train(variant, layout, world_, dtype, [&](Parameter const& parameter) {
         auto difference = local_part(expected.gradients.at(parameter.spec.name), parameter);
         // A gradient that is almost nothing beside the others (a key's bias has none at all) is compared with their
         // size.
@@ -103,6 +103,10 @@ TEST_F(MixedPrecisionTest, LayoutsTrainAsOneRankInBfloat16) {
 
 TEST_F(MixedPrecisionTest, LayoutsTrainAsOneRankInFloat32) {
   compare(DType::float32);
+}
+
+TEST_F(MixedPrecisionTest, LayoutsTrainBesideFrozenWeightsInBfloat16) {
+  compare(DType::float32, {.keys = "[adapter]\nrank = 3\ntargets = [\"*\"]\n[train]\nfrozen_precision = \"bfloat16\""});
 }
 
 }  // namespace

@@ -144,6 +144,23 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
   }
 }
 
+TEST_F(MemoryPlanTest, FrozenWeightsInBfloat16TakeLittle) {
+  Layout const layout{.shape = {1, 1, 1, world_.size()}};
+  Config config = config_of(layout);
+  config.model.adapter.rank = 4;
+  config.optimizer.trained = config.model.frozen.trained = {"*.lora_*"};
+  MemoryReport const plain = compare(config, layout);
+  config.model.frozen.rounded = true;
+  MemoryReport const rounded = compare(config, layout);
+  EXPECT_EQ(rounded.predicted.parameters, rounded.measured.parameters);
+  EXPECT_EQ(rounded.predicted.kernels, rounded.measured.kernels);
+  EXPECT_EQ(rounded.predicted.gradients, plain.predicted.gradients);
+  EXPECT_LT(rounded.measured.parameters, plain.measured.parameters * 6 / 10);
+  if (kernel_memory_space() == MemorySpace::host) {
+    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels / 4) << "packed copies of adapters only";
+  }
+}
+
 TEST_F(MemoryPlanTest, PredictsDeterministicSteps) {
   Layout const layout{.shape = {1, world_.size(), 1, 1}};
   Config config = config_of(layout);

@@ -67,6 +67,7 @@ struct TrainConfig {
   std::int64_t batch_tokens = 4096;
   std::int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::float32;
+  Precision frozen_precision = Precision::float32;  ///< of the weights and tables that no step changes
   double label_smoothing = 0.1;
   double z_loss = 0.0;      ///< coefficient of log²Z, Z being the sum of a token's exponentiated logits
   std::string task = {};    ///< registered name; empty: by the model's stacks

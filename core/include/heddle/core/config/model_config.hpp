@@ -93,6 +93,15 @@ struct AdapterConfig {
   bool operator==(AdapterConfig const&) const = default;
 };
 
+/// The parameters that no step of a run changes. parse_config takes them from the optimizer's groups and [adapter].
+struct FrozenParameters {
+  std::vector<std::string> frozen = {};   ///< patterns of the groups that are frozen in all steps
+  std::vector<std::string> trained = {};  ///< patterns of the others that are trained; empty: all of them are
+  bool rounded = false;                   ///< weights and tables among them are kept in bfloat16
+
+  bool operator==(FrozenParameters const&) const = default;
+};
+
 struct ModelConfig {
   StackConfig encoder{.sublayers = {"self_attention", "feed_forward"}};
   StackConfig decoder{.sublayers = {"self_attention", "cross_attention", "feed_forward"}};
@@ -132,6 +141,7 @@ struct ModelConfig {
   Recompute recompute = Recompute::none;
   std::int64_t max_length = 1024;  ///< tokens, with the end token
   AdapterConfig adapter;           ///< a section of its own
+  FrozenParameters frozen;         ///< follows from other sections
   KeyPlaces places{.section = "model"};
 
   /// The place of a key for messages, as KeyPlaces::of gives it; in layer_config's result the place of that layer's key

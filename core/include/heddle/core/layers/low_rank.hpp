@@ -79,6 +79,9 @@ class LowRank {
   std::shared_ptr<TensorOps> tensor_ops_;
 };
 
+/// Whether the projection NAME, of the parameter NAME.weight, has an adapter.
+bool has_adapter(AdapterConfig const& adapter, std::string const& projection);
+
 /// Whether the name is that of an adapter's parameter.
 bool is_of_adapter(std::string_view parameter);
 

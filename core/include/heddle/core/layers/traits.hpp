@@ -39,6 +39,7 @@ struct LayerLoad {
   double sequence = 0;  ///< tokens of a sentence; 0: they are not known, and attention scores count as nothing
   DType dtype = DType::float32;
   Side side = Side::source;  ///< the stack's side, whatever the caller says; the target's tokens are causal by default
+  std::string path = {};     ///< the sublayer's, whatever the caller says: "decoder.layers.0.self_attention"
 };
 
 /// A configuration by which a layer is checked (checks/check.hpp).
@@ -56,8 +57,9 @@ struct LayerTraits {
   bool takes_positions = false;
   /// The sublayer is attention, which recompute = "attention" computes again in the backward pass.
   bool attends = false;
-  /// The cost of a forward pass on all ranks together, by the cost functions of the operations that it calls. Not
-  /// given: two products with a parameter of [d_model, d_ff].
+  /// The cost of a forward pass on all ranks together, by the cost functions of the operations that it calls. A
+  /// backward pass counts as twice that; where it has less to do, as for frozen weights, the cost is a third of both
+  /// passes (projection_cost). Not given: two products with a parameter of [d_model, d_ff].
   std::function<Cost(ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load)> cost = {};
   /// The reason, with the key, why a layer with these keys and options does not support a use that its capabilities
   /// allow; null where it does. Not given: it supports every such use.
@@ -68,6 +70,12 @@ struct LayerTraits {
 
 /// The cost of y = x Wᵀ with W [outputs, inputs].
 Cost linear_cost(LayerLoad const& load, std::int64_t inputs, std::int64_t outputs);
+
+/// The cost of a Linear with the parameter NAME.weight [outputs, inputs], "decoder.layers.0.self_attention.q.weight",
+/// and of its adapter, where it has one: a third of what training computes, which for a frozen weight lacks the product
+/// for its gradient.
+Cost projection_cost(ModelConfig const& keys, LayerLoad const& load, std::string const& name, std::int64_t inputs,
+                     std::int64_t outputs);
 
 /// The reason why the tensor group's ranks cannot share a key's value evenly, with the sizes of the group that can;
 /// null where they share it evenly.

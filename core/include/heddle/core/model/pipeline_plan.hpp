@@ -38,8 +38,8 @@ Cost part_cost(IndexRange const& layers, ModelDescription const& model, std::int
                LayerLoad const& load = {});
 
 /// The operations of a training step's matrix products by the model's definition: a forward pass, and twice that for
-/// the backward pass; activations that are computed again do not count. `tokens` are those of each stack, in sentences
-/// of `sequence` tokens.
+/// the backward pass, except for gradients of frozen weights; activations that are computed again do not count.
+/// `tokens` are those of each stack, in sentences of `sequence` tokens.
 double training_operations(ModelDescription const& model, std::int64_t vocabulary, std::vector<double> const& tokens,
                            double sequence);
 

@@ -6,12 +6,15 @@
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 namespace heddle {
 
 struct EmbeddingProblem {
-  DType dtype = DType::float32;        ///< dtype of the output
-  DType table_dtype = DType::float32;  ///< dtype of the tables and their gradients
+  DType dtype = DType::float32;  ///< dtype of the output
+  /// statistics_dtype, as that of positions and of gradients; or, if that is float32, bfloat16, of a table without a
+  /// gradient.
+  DType table_dtype = DType::float32;
   std::int64_t d_model = 0;
 };
 /// Describes the problem, for messages.
@@ -46,17 +49,26 @@ class Embedding : public Operation<EmbeddingProblem> {
 };
 
 /// The front end of implementations: calls `Functions`, a class with these members.
-///   template <class Element> static void forward(execution, call, output);
+///   template <class Element, class TableElement> static void forward(execution, call, output);
 ///   template <class Element> static void backward(execution, call, grad_output, grad_table, grad_positions);
 template <class Functions>
 class EmbeddingFrontEnd final : public Embedding {
  public:
   bool supports(EmbeddingProblem const& problem) const override {
-    return problem.dtype != DType::int32 && problem.table_dtype == statistics_dtype(problem.dtype);
+    DType const real = statistics_dtype(problem.dtype);
+    bool const rounded = problem.table_dtype == DType::bfloat16 && real == DType::float32;
+    return problem.dtype != DType::int32 && (problem.table_dtype == real || rounded);
   }
   void forward(Execution& execution, EmbeddingCall const& call, Tensor const& output) override {
-    kernels::with_floating(
-        output.dtype(), [&]<class Element>(Element) { Functions::template forward<Element>(execution, call, output); });
+    kernels::with_floating(output.dtype(), [&]<class Element>(Element) {
+      using Real = kernels::ArithmeticType<Element>;
+      if constexpr (std::is_same_v<Real, float>) {
+        if (call.table.dtype() == DType::bfloat16) {
+          return Functions::template forward<Element, BFloat16>(execution, call, output);
+        }
+      }
+      return Functions::template forward<Element, Real>(execution, call, output);
+    });
   }
   void backward(Execution& execution, EmbeddingCall const& call, Tensor const& grad_output, Tensor const& grad_table,
                 Tensor const& grad_positions) override {

@@ -7,8 +7,10 @@
 namespace heddle {
 
 struct GemmProblem {
-  DType dtype = DType::float32;         ///< dtype of a
-  DType b_dtype = DType::float32;       ///< a's, or float32 where a is bfloat16: b's elements are rounded to it first
+  DType dtype = DType::float32;  ///< dtype of a
+  /// a's; or float32 where a is bfloat16, to which b's elements are rounded first; or bfloat16 where a is float32, b
+  /// being a weight that is kept so.
+  DType b_dtype = DType::float32;
   DType output_dtype = DType::float32;  ///< dtype of c
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/update_rule.hpp>
+#include <heddle/core/operations/kernel.hpp>
 #include <heddle/core/operations/update_state.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tensor/tensor.hpp>
@@ -48,6 +50,7 @@ struct ParameterSpec {
   /// its own name. Parts of one matrix start with that matrix's values.
   std::string initializer_key = {};
   std::int64_t initializer_offset = 0;
+  bool rounded = false;  ///< its value is kept in bfloat16; no rule may train it
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -61,15 +64,20 @@ struct Parameter {
   UpdateRule rule;                      ///< by its group; see assign_rules
   bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<StateTensor> state = {};  ///< the tensors that its rule keeps for it; none if it is frozen
+  bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
   bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
   std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;            ///< incremented by code that changes `value`
-  Tensor value;                         ///< master copy, [local_shape]
+  Tensor value;                         ///< master copy, [local_shape]; the only one, in bfloat16 too
   Tensor gradient;  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
 
   /// Whether the next update leaves it as it is.
   bool frozen() const { return rule.frozen || waits; }
+  /// The dtype of its value beside activations of `dtype`.
+  DType value_dtype(DType dtype) const { return spec.rounded ? DType::bfloat16 : parameter_dtype(dtype); }
+  /// The key of packed copies; none are kept of a value in bfloat16, which is to take little memory.
+  WeightVersion weight_version() const { return spec.rounded ? WeightVersion{} : WeightVersion{id, version}; }
 };
 
 /// Parameters that are adjacent in the buffers without padding between them, so that one product computes with all:
@@ -81,18 +89,17 @@ struct ParameterBlock {
 
   /// The number of elements that this rank holds.
   std::int64_t size() const;
-  /// For kernels that keep packed copies: unique in the process, and larger after any member's value has changed.
-  std::uint64_t id() const { return members.front()->id; }
-  std::uint64_t version() const;
+  /// As Parameter::weight_version. The version is larger after any member's value has changed.
+  WeightVersion weight_version() const;
 };
 
 /// A model's parameters, with their values and gradients each in one contiguous buffer. Layers declare theirs in their
 /// constructors and keep the reference; `allocate` then makes the buffers. Every rank of a stage has its parameters at
 /// the same offsets. Parameters that are frozen for good when the set is arranged lie behind all others and have no
-/// gradient; a block is frozen if all of its members are. The buffer of gradients can be divided by the replicas (data
-/// × context) in whole cache lines. So can the part of a parameter that several stages hold or that its rule updates
-/// whole, which is alone between its neighbours: a buffer cut into that many parts is cut in the same way on all
-/// stages.
+/// gradient; a block is frozen if all of its members are. Behind these are the ones whose values are rounded, in a
+/// buffer of their own. The buffer of gradients can be divided by the replicas (data × context) in whole cache lines.
+/// So can the part of a parameter that several stages hold or that its rule updates whole, which is alone between its
+/// neighbours: a buffer cut into that many parts is cut in the same way on all stages.
 class ParameterSet {
  public:
   explicit ParameterSet(Mesh const& mesh) : mesh_(mesh) {}
@@ -107,13 +114,17 @@ class ParameterSet {
   Parameter& reserve(ParameterSpec spec);
   /// Adds a use: another layer adds to the parameter's gradient, once in a backward pass.
   void add_use(Parameter const& parameter) { uses_.push_back(&parameter); }
+  /// Takes the values of another set's parameters with the same names, of which `chosen` is true, where they are, and
+  /// with their ids, so that a packed copy serves both sets: they have no place and no gradient here. A block is taken
+  /// whole or not at all, and nothing twice. Called before `arrange`; the owner's values do not change afterwards.
+  void share_values(ParameterSet const& owner, std::function<bool(std::string const& name)> const& chosen);
   /// Computes every parameter's place and the set's size, without allocating memory.
   void arrange();
   /// Arranges and makes the buffers (values uninitialised, gradients zero); no parameter can be declared afterwards.
   void allocate(DType dtype);
-  /// Puts the parameters into given buffers [size()] and [gradient_size()] after `arrange`, and is otherwise as
-  /// allocate; the caller clears the gradients, which may be empty.
-  void bind(Tensor const& values, Tensor const& gradients);
+  /// Puts the parameters into given buffers [value_size()], [gradient_size()] and, in bfloat16, [size() - value_size()]
+  /// after `arrange`, and is otherwise as allocate; the caller clears the gradients, which may be empty.
+  void bind(Tensor const& values, Tensor const& gradients, Tensor const& rounded = Tensor());
   /// Gives the parameters and blocks that are not frozen their places in the buffer of gradients, and takes them from
   /// the others: called when that has changed.
   void bind_gradients();
@@ -133,12 +144,17 @@ class ParameterSet {
   }
   /// The parameters with a gradient in the order of their places.
   std::vector<Parameter const*> trained() const;
-  /// The elements of a buffer, padding included; padding is and stays zero.
+  /// The elements of all values, padding included; padding is and stays zero.
   std::int64_t size() const { return size_; }
+  /// The elements before the rounded parameters.
+  std::int64_t value_size() const { return value_size_; }
   /// The elements of the gradients' buffer: those of the values' buffer before the frozen parameters.
   std::int64_t gradient_size() const { return gradient_size_; }
-  Tensor const& values() const { return values_; }        ///< [size]
+  Tensor const& values() const { return values_; }        ///< [value_size]
+  Tensor const& rounded() const { return rounded_; }      ///< [size - value_size] in bfloat16; empty if there are none
   Tensor const& gradients() const { return gradients_; }  ///< [gradient_size]
+  /// Elements of one parameter or block, by their places.
+  Tensor values_in(IndexRange const& places) const;
   /// Must be called after the values were changed.
   void bump_versions();
 
@@ -155,7 +171,9 @@ class ParameterSet {
   std::vector<Parameter const*> uses_;
   std::int64_t size_ = 0;
   std::int64_t gradient_size_ = 0;
+  std::int64_t value_size_ = 0;
   Tensor values_;
+  Tensor rounded_;
   Tensor gradients_;
 };
 

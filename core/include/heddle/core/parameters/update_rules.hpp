@@ -20,13 +20,16 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 /// line and key, for a name that two groups have.
 UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
+/// Whether no step of the run changes the parameter of this name: the `frozen` of its update_rule.
+bool is_frozen(FrozenParameters const& frozen, std::string_view name);
+
 /// Checks that the configured rules are registered and have the options that are set, and sets the options that are
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
 /// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run; those
 /// that their rule unfreezes later wait without any. Called before the set is arranged, so that frozen parameters get
-/// no gradient. Throws as update_rule and rule_definition do.
+/// no gradient. Throws as update_rule and rule_definition do, and Error for a rounded parameter that would be trained.
 void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters);
 
 /// Lets the parameters wait that their rule unfreezes after more than `updates` of the run's updates, and no others:

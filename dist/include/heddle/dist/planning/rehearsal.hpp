@@ -115,6 +115,7 @@ struct RankWork {
   std::int64_t temporary = 0;                      ///< bytes that only a backward pass needs
   std::int64_t kept_by_kernels = 0;                ///< bytes of packed weights
   std::int64_t parameters = 0;                     ///< elements
+  std::int64_t rounded = 0;                        ///< of them: kept in bfloat16
   std::int64_t shared_elements = 0;                ///< elements that other stages hold, too
   int max_holders = 1;                             ///< stages that hold one of these
   std::int64_t partial_elements = 0;               ///< elements whose gradient is a sum over the tensor group
@@ -124,6 +125,9 @@ struct RankWork {
   /// The elements that have a gradient.
   std::int64_t trained() const;
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(parameter_dtype)); }
+  std::int64_t parameter_bytes() const {
+    return (parameters - rounded) * element_bytes() + rounded * static_cast<std::int64_t>(sizeof(BFloat16));
+  }
 };
 
 /// The ranks of one stage of a layout, seen by the last of its tensor and context groups, which has the largest share.

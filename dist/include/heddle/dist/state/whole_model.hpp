@@ -16,6 +16,7 @@ struct ParameterDescription {
   std::vector<int> stages;              ///< the stages that hold it, ascending; at least one
   IndexRange place;                     ///< in the stage's buffers
   bool trained = true;                  ///< it has a gradient
+  bool rounded = false;                 ///< its value is kept in bfloat16
   bool whole = false;                   ///< one replica owns its state: PlacedParameter::whole
   std::vector<StateTensor> state = {};  ///< Parameter::state
 };

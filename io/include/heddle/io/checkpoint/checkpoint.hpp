@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +53,7 @@ struct CheckpointBase {
   std::string checkpoint;                    ///< its directory, an absolute path
   std::string digest;                        ///< manifest_digest; empty: there is no base
   std::map<std::string, std::string> names;  ///< those parameters' names there, by their names here
+  std::set<std::string> rounded = {};        ///< names here of those whose values are rounded to bfloat16 when read
 
   bool operator==(CheckpointBase const&) const = default;
 };
@@ -201,6 +203,8 @@ class Checkpoint {
   std::vector<IndexRange> bytes_of(TensorSlice const& slice) const;
   /// Reads slices of tensors that are in files of this checkpoint, as `read` does.
   void read_blocks(std::span<SliceInto const> wanted) const;
+  /// Rounds numbers that were read from the base as CheckpointBase::rounded says.
+  void round_of_base(std::string const& name, std::span<float> numbers) const;
   /// Makes numbers of a slice's bytes, which are at the end of `numbers`. Throws as read does.
   void finish(TensorSlice const& slice, std::span<float> numbers) const;
 
