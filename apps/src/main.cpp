@@ -42,6 +42,7 @@ constexpr std::array commands = {
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several},
     Command{"translate", "translate text with a trained model", run_translate, Processes::several},
+    Command{"score", "the log-probabilities of given translations", run_score, Processes::several},
     Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::several},
     Command{"evaluate", "BLEU, chrF, perplexity and masked accuracy on a test set", run_evaluate, Processes::several},
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,

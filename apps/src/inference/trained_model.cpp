@@ -416,6 +416,45 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   return total;
 }
 
+std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePair const> pairs) {
+  constexpr std::size_t pack_tokens = 4096;
+  auto const longer = [&](std::size_t index) {
+    return std::max(pairs[index].source.size(), pairs[index].target.size()) + 1;
+  };
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; index < pairs.size(); ++index) {
+    if (static_cast<std::int64_t>(longer(index)) <= longest_source() + 1) {
+      order.push_back(index);
+    }
+  }
+  std::ranges::stable_sort(order, {}, longer);
+  std::vector<std::vector<double>> losses(pairs.size());
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    std::vector<SentencePair> packed;
+    for (std::size_t tokens = 0; end < order.size() && (end == begin || tokens + longer(order[end]) <= pack_tokens);
+         ++end) {
+      packed.push_back(pairs[order[end]]);
+      tokens += longer(order[end]);
+    }
+    Pack const pack = make_pack(packed, vocabulary_.special_ids());
+    LayerContext context{*execution_, *arena_, pack};
+    std::vector<double> rows = model_->token_losses(context);
+    std::ranges::transform(rows, rows.begin(), [&](double loss) { return weight_ * loss; });
+    for (auto const& other : others_) {
+      std::vector<double> const more = other->model_->token_losses(context);
+      std::ranges::transform(rows, more, rows.begin(),
+                             [&](double sum, double loss) { return sum + other->weight_ * loss; });
+    }
+    auto row = rows.begin();
+    for (std::size_t index = begin; index < end; ++index) {
+      auto const count = static_cast<std::ptrdiff_t>(pairs[order[index]].target.size()) + 1;
+      losses[order[index]].assign(row, row + count);
+      row += count;
+    }
+  }
+  return losses;
+}
+
 std::vector<float> TrainedModel::logits(Pack const& pack) {
   ArenaScope const scope(*arena_);
   LayerContext context{*execution_, *arena_, pack};

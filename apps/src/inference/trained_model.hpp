@@ -103,6 +103,9 @@ class TrainedModel {
   /// The unsmoothed loss of the tokens to predict over all micro-batches, of an ensemble the weighted sum of its
   /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
+  /// The negative log-likelihood of each of a pair's target tokens and its end; of an ensemble the weighted sums. Empty
+  /// for a pair that is too long for the model.
+  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs);
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
 
