@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <boost/json.hpp>
-#include <deque>
 #include <heddle/core/base/error.hpp>
 
 #include "command_line/ranks.hpp"
@@ -164,26 +161,6 @@ void add_threads(OptionsDescription& description, int& threads) {
                             "or srun the ranks share the work, and this is not read");
 }
 
-namespace {
-
-/// What decides the output of a command: the model, and its options except those that choose files and processes.
-std::string identity_of(TextCommandOptions const& options, std::string const& command, std::string const& digest) {
-  boost::json::array words{command, HEDDLE_VERSION, digest};
-  bool is_value = false;
-  for (std::string const& word : options.arguments) {
-    bool const left_out = std::ranges::any_of(std::array{"--input", "--output", "--threads"}, [&](std::string name) {
-      return word == name || word.starts_with(name + "=");
-    });
-    if (!left_out && !is_value) {
-      words.emplace_back(word);
-    }
-    is_value = left_out && word.find('=') == word.npos;
-  }
-  return boost::json::serialize(words);
-}
-
-}  // namespace
-
 void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
                   TextFormat const& format) {
   if (options.model.checkpoint.empty()) {
@@ -215,25 +192,10 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
       model->choose_languages(options.languages);
     }
     ComputePiece const compute = piece_computation(*model, options.generation, conversion);
-    CorpusOutput output(leads ? options.output : "", identity_of(options, conversion.command, model->digest()),
-                        {text.path()});
-    std::deque<std::string> digests;  // of pieces that are computed
-    std::int64_t read = 0;
-    auto const next = [&] {
-      std::optional<Piece> piece = text.next_piece();
-      for (; piece && read < output.pieces(); piece = text.next_piece()) {
-        piece->number = read++;
-        output.require_same(*piece);
-      }
-      if (piece) {
-        digests.push_back(digest_of(*piece));
-      }
-      return piece;
-    };
-    convert_pieces(processes, text, next, compute, [&](PieceResult const& result) {
-      output.write(result, digests.front());
-      digests.pop_front();
-    });
+    CorpusOutput output(leads ? options.output : "",
+                        output_identity(conversion.command, options.arguments, model->digest()), {text.path()});
+    auto const next = [&] { return output.next([&] { return text.next_piece(); }); };
+    convert_pieces(processes, text, next, compute, [&](PieceResult const& result) { output.write(result); });
     output.finish();
     text.warn_of_invalid();
     return ExitCode::done;

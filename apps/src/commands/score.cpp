@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <charconv>
 #include <cmath>
-#include <deque>
 #include <heddle/core/base/error.hpp>
 #include <limits>
 #include <numeric>
@@ -29,6 +29,7 @@ struct ScoreOptions {
   double length_penalty = 1;
   Languages languages;
   int threads = 0;
+  Arguments arguments = {};
 };
 
 CommandSyntax score_syntax(ScoreOptions& options) {
@@ -198,14 +199,15 @@ ExitCode score(ScoreOptions const& options, MpiSession const* session) {
   of_model.group = processes.ranks.group;
   auto const model = open_model(of_model, require);
   model->choose_languages(options.languages);
-  CorpusOutput output(world.rank() == 0 ? options.output : "", "", {options.source.input, options.target});
+  CorpusOutput output(world.rank() == 0 ? options.output : "",
+                      output_identity("score", options.arguments, model->digest()),
+                      {options.source.input, options.target});
   auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
     pause();
     return score_piece(options, *model, piece);
   };
-  convert_pieces(
-      processes, lines.text(), [&] { return lines.next_piece(); }, compute,
-      [&](PieceResult const& result) { output.write(result, ""); });
+  auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
+  convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });
   output.finish();
   lines.text().warn_of_invalid();
   return ExitCode::done;
@@ -215,6 +217,7 @@ ExitCode score(ScoreOptions const& options, MpiSession const* session) {
 
 ExitCode run_score(Arguments const& arguments) {
   ScoreOptions options;
+  options.arguments = arguments;
   parse_options(score_syntax(options), arguments);
   check_options(options);
   return run_on_ranks([&](MpiSession const* session) { return score(options, session); });

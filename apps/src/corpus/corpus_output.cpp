@@ -21,6 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
+std::string digest_of(Piece const& piece) {
+  Piece numbered = piece;
+  numbered.number = 0;
+  return sha256(to_bytes(numbered));
+}
+
 /// The start of the file up to `end`, read in parts, with the digest of each piece.
 class PartialFile {
  public:
@@ -115,16 +121,26 @@ void CorpusOutput::restore(std::string const& identity) {
   replace_file(journal(), valid);
 }
 
-void CorpusOutput::require_same(Piece const& piece) const {
-  if (done_.at(static_cast<std::size_t>(piece.number)).lines != digest_of(piece)) {
-    throw DataError(
-        fmt::format("{}: lines {} to {} of the text are others than those that were translated; give the same text to "
-                    "go on, or delete the file to start over",
-                    journal().string(), piece.lines.front().number, piece.lines.back().number));
+std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read) {
+  while (std::optional<Piece> piece = read()) {
+    std::string digest = digest_of(*piece);
+    if (read_ == done_.size() || !digests_.empty()) {
+      digests_.push_back(std::move(digest));
+      return piece;
+    }
+    if (done_[read_++].lines != digest) {
+      throw DataError(fmt::format(
+          "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
+          "text to go on, or delete the file to start over",
+          journal().string(), piece->lines.front().number, piece->lines.back().number));
+    }
   }
+  return std::nullopt;
 }
 
-void CorpusOutput::write(PieceResult const& result, std::string const& lines) {
+void CorpusOutput::write(PieceResult const& result) {
+  std::string const lines = std::move(digests_.front());
+  digests_.pop_front();
   if (path_.empty()) {
     std::cout << result.text << std::flush;
     if (!std::cout) {
@@ -175,10 +191,20 @@ void require_other_file(fs::path const& path, std::vector<std::string> const& in
   }
 }
 
-std::string digest_of(Piece const& piece) {
-  Piece numbered = piece;
-  numbered.number = 0;
-  return sha256(to_bytes(numbered));
+std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
+                            std::string const& model_digest) {
+  json::array words{command, HEDDLE_VERSION, model_digest};
+  bool is_value = false;
+  for (std::string const& word : arguments) {
+    bool const left_out = std::ranges::any_of(std::array{"--input", "--output", "--threads"}, [&](std::string name) {
+      return word == name || word.starts_with(name + "=");
+    });
+    if (!left_out && !is_value) {
+      words.emplace_back(word);
+    }
+    is_value = left_out && word.find('=') == word.npos;
+  }
+  return json::serialize(words);
 }
 
 std::string gzip(std::string const& text) {

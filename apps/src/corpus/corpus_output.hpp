@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -28,12 +30,11 @@ class CorpusOutput {
   CorpusOutput(CorpusOutput const&) = delete;
   CorpusOutput& operator=(CorpusOutput const&) = delete;
 
-  /// The number of pieces that are there already.
-  std::int64_t pieces() const { return std::ssize(done_); }
-  /// Throws DataError if a piece that is there was made of other lines.
-  void require_same(Piece const& piece) const;
-  /// Writes the next piece; `lines` is a digest of its lines. Throws Error if not all of it could be written.
-  void write(PieceResult const& result, std::string const& lines);
+  /// The next piece of `read` that is not there yet. Throws DataError if one that is there was made of other lines.
+  std::optional<Piece> next(std::function<std::optional<Piece>()> const& read);
+  /// Writes the result of the piece that follows the one that was written last. Throws Error if not all of it could be
+  /// written.
+  void write(PieceResult const& result);
   /// Gives a file its name. Throws Error if that fails.
   void finish();
 
@@ -52,14 +53,17 @@ class CorpusOutput {
   bool compressed_ = false;
   bool restartable_ = false;  ///< a regular file
   std::vector<Done> done_;
+  std::size_t read_ = 0;             ///< pieces
+  std::deque<std::string> digests_;  ///< of the lines of pieces that are computed
   std::ofstream file_, journal_file_;
 };
 
 /// Throws UsageError if `path` is one of the texts that are still to be read, under any name.
 void require_other_file(std::filesystem::path const& path, std::vector<std::string> const& inputs);
 
-/// A digest of a piece's lines and references.
-std::string digest_of(Piece const& piece);
+/// What decides the output of a command: the model and the arguments, except those that choose files and processes.
+std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
+                            std::string const& model_digest);
 
 /// The text as a member of a gzip file; members may follow one another.
 std::string gzip(std::string const& text);
