@@ -70,6 +70,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   bool const resumes = fs::exists(journal());
   if (resumes) {
     restore(identity);
+    restored_ = done_.size();
   }
   auto const mode = std::ios::binary | (resumes ? std::ios::app : std::ios::trunc);
   file_.open(partial(), mode);
@@ -124,7 +125,7 @@ void CorpusOutput::restore(std::string const& identity) {
 std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read) {
   while (std::optional<Piece> piece = read()) {
     std::string digest = digest_of(*piece);
-    if (read_ == done_.size() || !digests_.empty()) {
+    if (read_ == restored_) {
       digests_.push_back(std::move(digest));
       return piece;
     }
