@@ -252,6 +252,7 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
     inputs.push_back(test.source);
     require_other_file(options.output, inputs);
     file.emplace(options.output, std::ios::binary);
+    require_written(*file, options.output);
   }
   Scores scores(options.scores, test.references.size());
   std::vector<double> sums = ReferenceLoss().sums();
@@ -300,8 +301,8 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
   scores.print();
   print_reference_loss(sums);
   text.warn_of_invalid();
-  if (file && !*file) {  // reported last: the scores are useful without the translations
-    throw Error(fmt::format("{}: cannot write: {}", options.output, std::strerror(errno)));
+  if (file) {  // last: the scores are useful without the translations
+    require_written(*file, options.output);
   }
 }
 

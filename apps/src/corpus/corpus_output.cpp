@@ -64,7 +64,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
   if (!restartable_) {
     file_.open(path_, std::ios::binary);
-    check(file_, path_);
+    require_written(file_, path_);
     return;
   }
   bool const resumes = fs::exists(journal());
@@ -74,12 +74,12 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   }
   auto const mode = std::ios::binary | (resumes ? std::ios::app : std::ios::trunc);
   file_.open(partial(), mode);
-  check(file_, partial());
+  require_written(file_, partial());
   journal_file_.open(journal(), mode);
   if (!resumes) {
     journal_file_ << identity << '\n' << std::flush;
   }
-  check(journal_file_, journal());
+  require_written(journal_file_, journal());
 }
 
 CorpusOutput::~CorpusOutput() = default;
@@ -151,13 +151,13 @@ void CorpusOutput::write(PieceResult const& result) {
   }
   std::string const bytes = compressed_ ? gzip(result.text) : result.text;
   file_ << bytes << std::flush;
-  check(file_, restartable_ ? partial() : path_);
+  require_written(file_, restartable_ ? partial() : path_);
   if (restartable_) {
     std::int64_t const before = done_.empty() ? 0 : done_.back().end;
     done_.push_back({before + std::ssize(bytes), lines});
     json::object const entry{{"end", done_.back().end}, {"lines", lines}, {"bytes", sha256(bytes)}};
     journal_file_ << json::serialize(entry) << '\n' << std::flush;
-    check(journal_file_, journal());
+    require_written(journal_file_, journal());
   }
 }
 
@@ -176,7 +176,7 @@ void CorpusOutput::finish() {
   fs::remove(journal(), error);
 }
 
-void CorpusOutput::check(std::ostream const& stream, fs::path const& path) const {
+void require_written(std::ostream const& stream, fs::path const& path) {
   if (!stream) {
     throw Error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
   }

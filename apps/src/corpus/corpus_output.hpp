@@ -47,7 +47,6 @@ class CorpusOutput {
   std::filesystem::path partial() const { return path_.string() + ".partial"; }
   std::filesystem::path journal() const { return path_.string() + ".journal"; }
   void restore(std::string const& identity);
-  void check(std::ostream const& stream, std::filesystem::path const& path) const;
 
   std::filesystem::path path_;
   bool compressed_ = false;
@@ -60,6 +59,9 @@ class CorpusOutput {
 
 /// Throws UsageError if `path` is one of the texts that are still to be read, under any name.
 void require_other_file(std::filesystem::path const& path, std::vector<std::string> const& inputs);
+
+/// Throws Error if something could not be written to the file, or it could not be opened.
+void require_written(std::ostream const& stream, std::filesystem::path const& path);
 
 /// What decides the output of a command: the model and the arguments, except those that choose files and processes.
 std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,

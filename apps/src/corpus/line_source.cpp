@@ -19,7 +19,7 @@ LineSource::LineSource(TextOptions const& options, std::vector<std::string> cons
   for (std::string const& path : references) {
     readers_.emplace_back(path, options.invalid_utf8);
   }
-  window_ = options.window.value_or(is_terminal() ? 1 : TextOptions::default_window);
+  window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : TextOptions::default_window);
   adapter_column_ = options.adapter_column;
 }
 

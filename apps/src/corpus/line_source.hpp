@@ -35,8 +35,8 @@ class LineSource {
   std::optional<Piece> next_piece();
 
   std::string path() const { return readers_.front().path().string(); }
-  /// Whether somebody types the text.
-  bool is_terminal() const { return readers_.front().is_terminal(); }
+  /// Whether each line is answered before the next one is read, as where somebody types them.
+  bool answers_each_line() const { return window_ == 1; }
   /// The share of the text that has been read, 0 to 1; nothing if its length is not known.
   std::optional<double> progress() const;
   /// Warns of lines that were not UTF-8, once for each text that has them.

@@ -68,7 +68,7 @@ int own_processes(int threads, LineSource const& text) {
   if (threads < 0) {
     throw UsageError(fmt::format("--threads {}: expected at least 1, or 0 for one for each core", threads));
   }
-  bool const one = text.is_terminal() || Runtime::execution_space() != "Serial";
+  bool const one = Runtime::execution_space() != "Serial" || (threads == 0 && text.answers_each_line());
   return one ? 1 : threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
