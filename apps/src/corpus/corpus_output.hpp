@@ -52,7 +52,8 @@ class CorpusOutput {
   bool compressed_ = false;
   bool restartable_ = false;  ///< a regular file
   std::vector<Done> done_;
-  std::size_t read_ = 0;             ///< pieces
+  std::size_t restored_ = 0;  ///< pieces that were there at the start
+  std::size_t read_ = 0;      ///< of these
   std::deque<std::string> digests_;  ///< of the lines of pieces that are computed
   std::ofstream file_, journal_file_;
 };
