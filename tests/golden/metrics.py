@@ -3,11 +3,15 @@
 Lines, tab-separated, "\\n" and "\\t" inside a field written as \\n and \\t:
   token  SENTENCE  TOKENIZED-13A
   pair   CORPUS  HYPOTHESIS  REFERENCE
-  score  CORPUS  BLEU-13A-TEXT  BLEU-NONE-TEXT  CHRF
+  score  CORPUS  BLEU-13A-TEXT  BLEU-NONE-TEXT  CHRF  CHRF++  TER
+  two    CORPUS  BLEU  CHRF  CHRF++  TER: with a second reference, that of the next pair
+  baseline  CORPUS  HYPOTHESIS
+  resampled  CORPUS  METRIC  MEAN  HALF-WIDTH  P: by bootstrap, and beside the baseline
 """
 import random
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.significance import PairedTest
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 SENTENCES = [
@@ -53,7 +57,28 @@ def main():
         for hypothesis, reference in zip(hypotheses, references):
             print("pair", name, field(hypothesis), field(reference), sep="\t")
         scores = [str(BLEU(tokenize=tokenization).corpus_score(hypotheses, [references])) for tokenization in ("13a", "none")]
-        print("score", name, *scores, f"{CHRF().corpus_score(hypotheses, [references]).score:.10f}", sep="\t")
+        others = [f"{metric.corpus_score(hypotheses, [references]).score:.10f}" for metric in metrics()[1:]]
+        print("score", name, *scores, *others, sep="\t")
+        two = [references, references[1:] + references[:1]]
+        print("two", name, *(f"{metric.corpus_score(hypotheses, two).score:.10f}" for metric in metrics()), sep="\t")
+        if name in ("close", "middling"):
+            resample(name, hypotheses, references)
+
+
+def metrics():
+    return [BLEU(), CHRF(), CHRF(word_order=2), TER()]
+
+
+def resample(name, hypotheses, references):
+    baseline = [" ".join(reversed(text.split())) if number % 5 == 0 else text for number, text in enumerate(hypotheses)]
+    for hypothesis in baseline:
+        print("baseline", name, field(hypothesis), sep="\t")
+    for metric in metrics():
+        score = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
+        pair = [("baseline", baseline), ("system", hypotheses)]
+        found = PairedTest(pair, {"metric": metric}, [references], "bs")()[1]
+        p = next(results[1].p_value for key, results in found.items() if key != "System")
+        print("resampled", name, score.name, f"{score._mean:.3f}", f"{score._ci:.3f}", f"{p:.6f}", sep="\t")
 
 
 if __name__ == "__main__":

@@ -3,19 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/readable.hpp>
-#include <iostream>
-#include <system_error>
 
+#include "command_line/ranks.hpp"
+#include "corpus/corpus_output.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
 
-namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 namespace {
@@ -87,7 +82,9 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequi
     options.adapters.clear();
   }
   auto model = TrainedModel::open(options, require);
-  std::ranges::for_each(model->skipped(), report_on_stderr);
+  if (options.group.rank() == 0) {
+    std::ranges::for_each(model->skipped(), report_on_stderr);
+  }
   return model;
 }
 
@@ -136,9 +133,8 @@ void add_text_options(OptionsDescription& description, TextOptions& options, std
     options.window = lines;
   };
   description.add_options()("window", po::value<std::int64_t>()->value_name("LINES")->notifier(choose),
-                            fmt::format("lines that are read before the first of them is {}; default: {}, or 1 "
-                                        "on a terminal",
-                                        done, default_window)
+                            fmt::format("lines that are {} together by one process; default: {}, or 1 on a terminal",
+                                        done, TextOptions::default_window)
                                 .c_str());
   add_invalid_utf8(description, options.invalid_utf8);
 }
@@ -161,161 +157,54 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
        "each line is NAME<TAB>TEXT, with the name of an --adapter, or no name for the model without adapters")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
   add_text_options(description, options.text, done);
+  add_threads(description, options.threads);
 }
 
-void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, MessageParts const& parts) {
-  std::vector<std::string> names{""};
-  if (text.has_adapters()) {
-    std::ranges::copy(model.adapters(), std::back_inserter(names));
-  }
-  std::vector<std::unique_ptr<Generation>> generations;
-  for (std::string const& name : names) {
-    generations.push_back(model.with_adapter(name).generation(options));
-  }
-  LineQueue queue(std::move(generations), text.window());
-  SourceLine line;
-  bool more = true;
-  while (more || !queue.empty()) {
-    while (more && queue.has_room() && (more = text.next(line))) {
-      auto const name = std::ranges::find(names, line.adapter);
-      if (name == names.end()) {
-        throw DataError(fmt::format("line {}: there are no adapters \"{}\"; --adapter names {}", line.number,
-                                    line.adapter, fmt::join(model.adapters(), ", ")));
-      }
-      EncodedLine encoded = conversion.encode(model.with_adapter(line.adapter), line);
-      encoded.generation = static_cast<std::size_t>(name - names.begin());
-      if (encoded.cut_from > 0) {
-        report_on_stderr(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
-                                     readable_count(encoded.cut_from), parts.kept,
-                                     readable_count(encoded.tokens->size()), parts.done,
-                                     model.config().model.max_length));
-      }
-      queue.add(std::move(line), std::move(encoded));
-    }
-    conversion.finish(model, queue.step());
-  }
+void add_threads(OptionsDescription& description, int& threads) {
+  description.add_options()("threads", with_default(threads, "N"),
+                            "processes that share the work and the model's memory; 0: one for each core; under mpirun "
+                            "or srun the ranks share the work, and this is not read");
 }
 
-void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
-                  TextConversion const& conversion) {
+void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
+                  TextFormat const& format) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", parts.command));
+    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", conversion.command));
   }
   require_valid(options.generation);
-  LineSource text(options.text);
-  auto const model = open_model(options.model, require, options.text.adapter_column);
-  warn(no_translations(*model));
-  if (model->config().model.is_encoder_decoder()) {
-    model->choose_languages(options.languages);
-  }
-  TextOutput output(options.output, {text.path()});
-  auto const write = [&](TrainedModel const& used, std::vector<GeneratedLine> const& lines) {
-    std::string formatted;
+  conversion.encode = format.encode;
+  conversion.conclude = [&](TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+    PieceResult result;
     for (GeneratedLine const& line : lines) {
-      formatted += conversion.format(used, line);
+      result.text += format.format(model, line);
     }
-    if (!formatted.empty()) {
-      output.write(formatted);
-    }
+    return result;
   };
-  convert_lines(*model, options.generation, text, {conversion.encode, write}, parts);
-  text.warn_of_invalid();
-}
-
-LineSource::LineSource(TextOptions const& options, std::string const& reference) {
-  for (std::string const& path : {options.input.empty() ? "/dev/stdin" : options.input, reference}) {
-    if (!path.empty()) {
-      readers_.emplace_back(path, options.invalid_utf8);
+  run_on_ranks([&](MpiSession const* session) {
+    Communicator const world = session == nullptr ? Communicator::self() : session->world();
+    bool const leads = world.rank() == 0;
+    Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+    TextOptions reading = options.text;
+    reading.input = leads ? reading.input : "/dev/null";
+    LineSource text(reading);
+    TrainedModelOptions of_model = options.model;
+    of_model.group = processes.ranks.group;
+    auto const model = open_model(of_model, require, options.text.adapter_column);
+    if (leads) {
+      warn(no_translations(*model));
     }
-  }
-  window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : default_window);
-  adapter_column_ = options.adapter_column;
-}
-
-bool LineSource::next(SourceLine& line) {
-  bool const found = readers_.front().next(line.text);
-  line.number = readers_.front().line_number();
-  if (readers_.size() > 1) {
-    if (readers_.back().next(line.reference) != found) {
-      throw_unequal();
+    if (model->config().model.is_encoder_decoder()) {
+      model->choose_languages(options.languages);
     }
-    if (line.number == 0) {
-      throw DataError(fmt::format("{} is empty: expected at least one line", path()));
-    }
-  }
-  if (found && adapter_column_) {
-    std::size_t const tab = line.text.find('\t');
-    if (tab == std::string::npos) {
-      throw DataError(
-          fmt::format("{}: line {} has no tab; expected NAME<TAB>TEXT (--adapter-column)", path(), line.number));
-    }
-    line.adapter = line.text.substr(0, tab);
-    line.text.erase(0, tab + 1);
-  }
-  return found;
-}
-
-void LineSource::throw_unequal() {
-  for (LineReader& reader : readers_) {
-    for (std::string rest; reader.next(rest);) {
-    }
-  }
-  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
-                              readable_count(readers_.front().line_number()), readers_.back().path().string(),
-                              readable_count(readers_.back().line_number())));
-}
-
-void LineSource::warn_of_invalid() const {
-  std::ranges::for_each(readers_, warn_of_invalid_lines);
-}
-
-void require_equal_lines(TextOptions const& options, std::string const& reference) {
-  for (std::string const& path : {options.input, reference}) {
-    std::error_code ignored;
-    // A pipe can be read only once. LineSource reports a file that does not exist.
-    if (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)) {
-      return;
-    }
-  }
-  LineSource text(options, reference);
-  for (SourceLine line; text.next(line);) {
-  }
-}
-
-void warn_of_invalid_lines(LineReader const& reader) {
-  auto const [count, first] = reader.invalid_lines();
-  if (count > 0) {
-    warn(fmt::format("{}: {} of {} lines are not valid UTF-8, the first is line {}; U+FFFD replaces what is invalid",
-                     reader.path().string(), readable_count(count), readable_count(reader.line_number()), first));
-  }
-}
-
-TextOutput::TextOutput(std::string const& path, std::vector<std::string> const& inputs)
-    : path_(path.empty() ? "the standard output" : path) {
-  if (path.empty()) {
-    return;
-  }
-  for (std::string const& input : inputs) {
-    std::error_code ignored;  // a file that does not exist is equivalent to nothing
-    if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
-      throw UsageError(fmt::format("--output {} is the text that is read ({}); expected another file", path, input));
-    }
-  }
-  file_.open(path, std::ios::binary | std::ios::trunc);
-  check();
-}
-
-void TextOutput::write(std::string const& text) {
-  std::ostream& stream = file_.is_open() ? file_ : std::cout;
-  stream << text << std::flush;
-  check();
-}
-
-void TextOutput::check() const {
-  if (!file_ || !std::cout) {
-    throw Error(fmt::format("{}: cannot write: {}", path_, std::strerror(errno)));
-  }
+    ComputePiece const compute = piece_computation(*model, options.generation, conversion);
+    CorpusOutput output(leads ? options.output : "",
+                        output_identity(conversion.command, options.arguments, model->digest()), {text.path()});
+    auto const next = [&] { return output.next([&] { return text.next_piece(); }); };
+    convert_pieces(processes, text, next, compute, [&](PieceResult const& result) { output.write(result); });
+    output.finish();
+    text.warn_of_invalid();
+    return ExitCode::done;
+  });
 }
 
 }  // namespace heddle

@@ -1,16 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <heddle/core/generation/generation.hpp>
-#include <heddle/io/text/text.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "command_line/options.hpp"
-#include "inference/line_queue.hpp"
+#include "corpus/line_source.hpp"
+#include "corpus/text_conversion.hpp"
 #include "inference/trained_model.hpp"
 
 namespace heddle {
@@ -36,49 +34,8 @@ std::string no_translations(TrainedModel const& model);
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output);
 
-inline constexpr std::int64_t default_window = 2000;
-
-/// A text that is read line by line.
-struct TextOptions {
-  std::string input = {};                   ///< "": the standard input
-  std::optional<std::int64_t> window = {};  ///< lines; none: default_window, or 1 on a terminal
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
-  bool adapter_column = false;  ///< a line is NAME<TAB>TEXT
-};
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
-
-/// The source of lines: a text, or a text and its references, read together.
-class LineSource {
- public:
-  /// Opens the texts; `reference` "" is none. Throws DataError if one cannot be opened.
-  explicit LineSource(TextOptions const& options, std::string const& reference = "");
-
-  /// Reads the next line; false at the end of the text. Throws DataError as LineReader::next does, and where the text
-  /// is empty, one text ends before the other or a line has no column of adapters.
-  bool next(SourceLine& line);
-  /// The number of lines that may be read before the first of them is answered.
-  std::size_t window() const { return static_cast<std::size_t>(window_); }
-  /// Whether lines name adapters.
-  bool has_adapters() const { return adapter_column_; }
-
-  std::string path() const { return readers_.front().path().string(); }
-  /// Warns of lines that were not UTF-8, once for each text that has them.
-  void warn_of_invalid() const;
-
- private:
-  [[noreturn]] void throw_unequal();
-
-  std::vector<LineReader> readers_;
-  std::int64_t window_;
-  bool adapter_column_;
-};
-
-/// Throws DataError as LineSource does, before anything is computed; texts that cannot be read twice are skipped.
-void require_equal_lines(TextOptions const& options, std::string const& reference);
-
-/// Warns if lines of a text that was read were not UTF-8: how many, and the first one.
-void warn_of_invalid_lines(LineReader const& reader);
 
 /// A command that turns each line of a text into one or more lines, with a model.
 struct TextCommandOptions {
@@ -87,6 +44,8 @@ struct TextCommandOptions {
   TextOptions text;
   std::string output = {};  ///< "": the standard output
   Languages languages = {};
+  int threads = 0;                          ///< Processes::threads
+  std::vector<std::string> arguments = {};  ///< of the command line
 };
 /// The options --source-language and --target-language.
 void add_language_options(OptionsDescription& description, Languages& languages);
@@ -95,47 +54,16 @@ void add_language_options(OptionsDescription& description, Languages& languages)
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done);
 
-/// The parts of a command's messages that differ: "line 3: 40 tokens; only the KEPT 24 are DONE".
-struct MessageParts {
-  std::string command;
-  std::string kept;  ///< "first", "last"
-  std::string done;  ///< "translated", "continued"
-};
-using EncodeLine = std::function<EncodedLine(TrainedModel const&, SourceLine const&)>;
+/// The option --threads.
+void add_threads(OptionsDescription& description, int& threads);
 
-struct LineConversion {
-  EncodeLine encode;
-  std::function<void(TrainedModel const&, std::vector<GeneratedLine>)> finish;  ///< takes the next lines, in order
-};
-/// Generates for the lines of a text, of which new ones are read while others are being computed. Standard error names
-/// each line that the model could not take whole.
-void convert_lines(TrainedModel& model, GenerationOptions const& options, LineSource& text,
-                   LineConversion const& conversion, MessageParts const& parts);
-
-struct TextConversion {
-  EncodeLine encode;
+struct TextFormat {
+  PieceGenerator::Encode encode;
   std::function<std::string(TrainedModel const&, GeneratedLine const&)> format;  ///< one line or more
 };
-/// Generates from the command's input to its output. Throws UsageError, and what opening the model throws, before the
-/// output is opened.
-void convert_text(TextCommandOptions const& options, MessageParts const& parts, ModelRequirement const& require,
-                  TextConversion const& conversion);
-
-/// The standard output, or a file that is replaced.
-class TextOutput {
- public:
-  /// `path` "" is the standard output. Throws UsageError if it is one of the texts that are still to be read, under
-  /// any name, and Error if it cannot be opened.
-  TextOutput(std::string const& path, std::vector<std::string> const& inputs);
-
-  /// Writes and flushes. Throws Error if not all of it could be written.
-  void write(std::string const& text);
-
- private:
-  void check() const;
-
-  std::string path_;
-  std::ofstream file_;
-};
+/// Generates from the command's input to its output, on all ranks. `conversion` has the command's words; its functions
+/// are those of `format`. Throws UsageError, and what opening the model throws, before the output is opened.
+void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
+                  TextFormat const& format);
 
 }  // namespace heddle

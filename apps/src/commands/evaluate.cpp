@@ -1,20 +1,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <cmath>
+#include <cstring>
 #include <deque>
-#include <exception>
+#include <fstream>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/metrics/bleu.hpp>
-#include <heddle/io/metrics/chrf.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/text_samples.hpp>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
+#include "command_line/ranks.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
+#include "corpus/corpus_output.hpp"
+#include "corpus/scores.hpp"
+#include "corpus/text_conversion.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {
@@ -22,18 +28,26 @@ namespace {
 
 namespace po = boost::program_options;
 
+/// What is translated, or its translations, and the right ones.
+struct TestSet {
+  std::string name;  ///< "": the only one
+  std::string source;
+  std::vector<std::string> references;
+};
+
 struct EvaluateOptions {
   TrainedModelOptions model;
   GenerationOptions generation{.beam_size = 5};
-  std::string source;
-  std::string reference;
+  TestSet test;
+  std::vector<std::string> tests;  ///< "NAME=SOURCE,REFERENCE"
   std::string hypotheses;
   std::string text;
   std::string pair;
-  std::string tokenize = "13a";
+  ScoreOptions scores;
   std::string output;
   TextOptions text_options;
   Languages languages;
+  int threads = 0;
 
   /// To read this text.
   TextOptions reading(std::string const& input) const {
@@ -45,28 +59,48 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   CommandSyntax syntax;
   syntax.name = "evaluate";
   syntax.usage =
-      "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --text TEXT) | --hypotheses TEXT --reference TEXT) "
-      "[options]";
-  syntax.summary = R"(Compares translations with reference translations: BLEU and chrF, the same numbers as
+      "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --test SET | --text TEXT) | --hypotheses TEXT "
+      "--reference TEXT) [options]";
+  syntax.summary = R"(Compares translations with reference translations: BLEU, chrF and TER, the same numbers as
 sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
 e to the mean unsmoothed loss per target token, end tokens included. With --text it measures
 a model that was trained on text: the perplexity of the text; for an encoder, perplexity and accuracy on its
 masked tokens.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
-  syntax.options.add_options()                                                                                 //
-      ("reference", text(options.reference), "reference translations, plain or gzip, one a line")              //
-      ("source", text(options.source), "what to translate: line n belongs to the reference's line n")          //
+  auto const list = [](std::vector<std::string>& into, char const* value) {
+    return po::value(&into)->value_name(value)->composing();
+  };
+  ScoreOptions& scores = options.scores;
+  syntax.options.add_options()  //
+      ("reference", list(options.test.references, "TEXT"),
+       "reference translations, plain or gzip, one a line; several are alternatives for the same lines")    //
+      ("source", text(options.test.source), "what to translate: line n belongs to the references' line n")  //
+      ("test", list(options.tests, "NAME=SOURCE,REFERENCE"),
+       "a test set, with further references after further commas, in place of --source and --reference; may be "
+       "repeated")                                                                                             //
       ("hypotheses", text(options.hypotheses), "translations to judge, instead of a checkpoint and a source")  //
       ("text", text(options.text),
        "compute the perplexity of a language model (or the masked accuracy of an encoder) on this text")   //
       ("pair", text(options.pair), "of an encoder: the second texts; line n belongs to line n of --text")  //
-      ("tokenize", with_default(options.tokenize, "13a|none"),
+      ("metric",
+       po::value<std::vector<std::string>>()
+           ->value_name("bleu|chrf|chrf++|ter")
+           ->composing()
+           ->notifier([&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
+       "a score to compute; may be repeated; default: bleu and chrf")  //
+      ("tokenize", with_default(scores.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
+      ("confidence", po::bool_switch(&scores.confidence),
+       "add the interval that holds 95 % of the scores of 1,000 samples of the sentences (bootstrap)")  //
+      ("baseline", text(scores.baseline),
+       "another system's translations of the same lines: its scores, and the probability that a difference this "
+       "large is chance (paired bootstrap)")  //
       ("output", text(options.output), "write the model's translations to this file");
   add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
   add_text_options(syntax.options, options.text_options, "translated");
+  add_threads(syntax.options, options.threads);
   return syntax;
 }
 
@@ -78,17 +112,48 @@ void check_text_options(EvaluateOptions const& options) {
     throw UsageError("evaluate: --text measures one model; give one --checkpoint");
   }
   if (!options.pair.empty()) {
-    require_equal_lines(options.reading(options.text), options.pair);
+    require_equal_lines(options.reading(options.text), {options.pair});
   }
-  for (auto const& [name, value] : {std::pair<char const*, std::string const&>{"reference", options.reference},
-                                    {"source", options.source},
-                                    {"hypotheses", options.hypotheses},
-                                    {"output", options.output}}) {
-    if (!value.empty()) {
+  for (auto const& [name, is_given] :
+       {std::pair("reference", !options.test.references.empty()), std::pair("source", !options.test.source.empty()),
+        std::pair("test", !options.tests.empty()), std::pair("hypotheses", !options.hypotheses.empty()),
+        std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
+    if (is_given) {
       throw UsageError(fmt::format(
           "evaluate: --{} belongs to translations, and --text to models that were trained on text: give only "
           "one of the two",
           name));
+    }
+  }
+}
+
+/// The test set of an option --test.
+TestSet parse_test(std::string const& text) {
+  std::size_t const equals = text.find('=');
+  TestSet test{text.substr(0, equals), "", {}};
+  std::vector<std::string> files;
+  boost::split(files, text.substr(equals == std::string::npos ? text.size() : equals + 1),
+               [](char c) { return c == ','; });
+  if (test.name.empty() || files.size() < 2 || std::ranges::any_of(files, &std::string::empty)) {
+    throw UsageError(fmt::format("evaluate: --test {}: expected NAME=SOURCE,REFERENCE", text));
+  }
+  test.source = files.front();
+  test.references.assign(files.begin() + 1, files.end());
+  return test;
+}
+
+void check_tests(EvaluateOptions const& options) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("evaluate: --test needs --checkpoint: the model to translate with");
+  }
+  for (auto const& [name, is_given] :
+       {std::pair("reference", !options.test.references.empty()), std::pair("source", !options.test.source.empty()),
+        std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
+    if (is_given) {
+      throw UsageError(
+          fmt::format("evaluate: --{} belongs to one source, and --test may name several: give only one "
+                      "of the two",
+                      name));
     }
   }
 }
@@ -100,16 +165,19 @@ void check_options(EvaluateOptions const& options) {
   if (!options.pair.empty()) {
     throw UsageError("evaluate: --pair goes with --text: line n of both is one sample");
   }
-  if (options.reference.empty()) {
+  bool const model = !options.model.checkpoint.empty();
+  bool const hypotheses = !options.hypotheses.empty();
+  if (!options.tests.empty() && !hypotheses) {
+    return check_tests(options);
+  }
+  if (options.test.references.empty()) {
     throw UsageError(
         "evaluate: --reference is missing: the right translations; or --text for a model that was trained on text");
   }
-  bool const model = !options.model.checkpoint.empty();
-  bool const hypotheses = !options.hypotheses.empty();
-  if (model == hypotheses) {
-    throw UsageError("evaluate: expected either --checkpoint with --source, or --hypotheses");
+  if (model == hypotheses || !options.tests.empty()) {
+    throw UsageError("evaluate: expected either --checkpoint with --source or --test, or --hypotheses");
   }
-  if (model == options.source.empty()) {
+  if (model == options.test.source.empty()) {
     throw UsageError(model ? "evaluate: --source is missing: the text that --checkpoint is to translate"
                            : "evaluate: --source goes with --checkpoint; --hypotheses are translated already");
   }
@@ -119,147 +187,169 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
-class Scores {
- public:
-  explicit Scores(std::string const& tokenize)
-      : tokenize_(tokenize), bleu_(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none) {}
-
-  void add(std::string const& hypothesis, std::string const& reference) {
-    bleu_.add(hypothesis, reference);
-    chrf_.add(hypothesis, reference);
-  }
-
-  void print() const {
-    std::string const bleu = bleu_.score().text();
-    // sacreBLEU's own form: its signature stands in place of the name BLEU.
-    std::cout << fmt::format("BLEU|nrefs:1|case:mixed|eff:no|tok:{}|smooth:exp|version:heddle-{}{}\n", tokenize_,
-                             HEDDLE_VERSION, bleu.substr(bleu.find(' ')));
-    std::cout << fmt::format("chrF2|nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:heddle-{} = {:.2f}\n",
-                             HEDDLE_VERSION, chrf_.score());
-  }
-
- private:
-  std::string tokenize_;
-  BleuCounter bleu_;
-  ChrfCounter chrf_;
-};
-
 void print_perplexity(LossSums const& loss, std::string_view kind) {
   double const mean = loss.negative_log_likelihood / loss.weight;
   std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
                            readable_count(loss.tokens), kind);
 }
 
-/// The references' loss given their sources, over all pairs that fit the model, in packs of pairs of similar length.
-class ReferenceLoss {
- public:
-  explicit ReferenceLoss(TrainedModel& model) : model_(model) {}
+/// The loss of references given their sources, and how many pairs were left out because the model does not take them.
+struct ReferenceLoss {
+  LossSums loss = {};
+  double left_out = 0;
 
-  void add(SourceLine line) {
-    lines_.push_back(std::move(line));
-    if (std::ssize(lines_) == default_window) {
-      compute();
-    }
+  std::vector<double> sums() const {
+    return {loss.negative_log_likelihood, loss.weight, static_cast<double>(loss.tokens), left_out};
   }
-
-  /// Computes the loss of the lines that were added since the last time.
-  void compute() {
-    Vocabulary const& vocabulary = model_.vocabulary();
-    std::vector<SentencePair> pairs;
-    for (SourceLine const& line : lines_) {
-      pairs.push_back({static_cast<std::int32_t>(pairs.size()), model_.frame().source, model_.frame().target});
-      append(pairs.back().source, vocabulary.source.encode(line.text));
-      append(pairs.back().target, vocabulary.target.encode(line.reference));
-    }
-    lines_.clear();
-    std::size_t const count = pairs.size();
-    MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-    GlobalBatch batch = all_samples(samples, model_.longest_source() + 1, SampleOrder::by_length);
-    left_out_ += count - batch.samples.size();
-    if (batch.samples.empty()) {
-      return;
-    }
-    constexpr std::int64_t pack_tokens = 4096;
-    loss_ += model_.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
-  }
-
-  void print() const {
-    if (left_out_ > 0) {
-      std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
-                               readable_count(left_out_));
-    }
-    if (loss_.tokens > 0) {
-      print_perplexity(loss_, "target ");
-    }
-  }
-
- private:
-  static void append(std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
-    tokens.insert(tokens.end(), more.begin(), more.end());
-  }
-
-  TrainedModel& model_;
-  std::vector<SourceLine> lines_;
-  LossSums loss_;
-  std::size_t left_out_ = 0;
 };
 
+/// Computes the loss of the lines' first references, in packs of pairs of similar length.
+ReferenceLoss reference_loss(TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+  Vocabulary const& vocabulary = model.vocabulary();
+  auto const append = [](std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  };
+  std::vector<SentencePair> pairs;
+  for (GeneratedLine const& line : lines) {
+    pairs.push_back({static_cast<std::int32_t>(pairs.size()), model.frame().source, model.frame().target});
+    append(pairs.back().source, vocabulary.source.encode(line.line.text));
+    append(pairs.back().target, vocabulary.target.encode(line.line.references.front()));
+  }
+  std::size_t const count = pairs.size();
+  MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
+  GlobalBatch batch = all_samples(samples, model.longest_source() + 1, SampleOrder::by_length);
+  ReferenceLoss result{.left_out = static_cast<double>(count - batch.samples.size())};
+  if (!batch.samples.empty()) {
+    constexpr std::int64_t pack_tokens = 4096;
+    result.loss = model.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
+  }
+  return result;
+}
+
+/// Prints the sums of ReferenceLoss::sums.
+void print_reference_loss(std::span<double const> sums) {
+  LossSums const loss{
+      .negative_log_likelihood = sums[0], .tokens = static_cast<std::int64_t>(sums[2]), .weight = sums[1]};
+  if (sums[3] > 0) {
+    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
+                             readable_count(static_cast<std::int64_t>(sums[3])));
+  }
+  if (loss.tokens > 0) {
+    print_perplexity(loss, "target ");
+  }
+}
+
 void evaluate_hypotheses(EvaluateOptions const& options) {
-  LineSource text(options.reading(options.hypotheses), options.reference);
-  Scores scores(options.tokenize);
+  std::vector<std::string> const& references = options.test.references;
+  LineSource text(options.reading(options.hypotheses), references);
+  Scores scores(options.scores, references.size());
   for (SourceLine line; text.next(line);) {
-    scores.add(line.text, line.reference);
+    scores.add(line.text, line.references);
   }
   scores.print();
   text.warn_of_invalid();
 }
 
-void evaluate_model(EvaluateOptions const& options) {
-  TextOptions const reading = options.reading(options.source);
-  require_equal_lines(reading, options.reference);
-  LineSource text(reading, options.reference);
+/// Translates a test set on all ranks; rank 0 prints the scores of the translations and the references' perplexity.
+void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model,
+                   Processes const& processes) {
+  LineSource text(options.reading(test.source), test.references);
+  bool const leads = processes.ranks.world.rank() == 0;
+  std::optional<std::ofstream> file;
+  if (leads && !options.output.empty()) {
+    std::vector<std::string> inputs = test.references;
+    inputs.push_back(test.source);
+    require_other_file(options.output, inputs);
+    file.emplace(options.output, std::ios::binary);
+    require_written(*file, options.output);
+  }
+  Scores scores(options.scores, test.references.size());
+  std::vector<double> sums = ReferenceLoss().sums();
+  TextConversion const conversion{
+      .command = "evaluate",
+      .kept = "first",
+      .done = "translated",
+      .encode = [](TrainedModel const& encoder, SourceLine const& line) { return encode_source(encoder, line.text); },
+      .conclude =
+          [](TrainedModel& computed, std::vector<GeneratedLine> const& lines) {
+            PieceResult result;
+            for (GeneratedLine const& line : lines) {
+              result.text += translations_of(computed, line).front().text + "\n";
+            }
+            result.sums = reference_loss(computed, lines).sums();
+            return result;
+          }};
+  std::deque<Piece> pieces;  // that are computed
+  auto const next = [&] {
+    std::optional<Piece> piece = text.next_piece();
+    if (piece) {
+      pieces.push_back(*piece);
+    }
+    return piece;
+  };
+  auto const finish = [&](PieceResult const& result) {
+    std::istringstream translations(result.text);
+    for (SourceLine const& line : pieces.front().lines) {
+      std::string translation;
+      std::getline(translations, translation);
+      scores.add(translation, line.references);
+    }
+    pieces.pop_front();
+    std::ranges::transform(sums, result.sums, sums.begin(), std::plus());
+    if (file) {
+      *file << result.text << std::flush;
+    }
+  };
+  convert_pieces(processes, text, next, piece_computation(model, options.generation, conversion), finish);
+  if (!leads) {
+    return;
+  }
+  if (!test.name.empty()) {
+    std::cout << fmt::format("test set {}\n", test.name);
+  }
+  scores.print();
+  print_reference_loss(sums);
+  text.warn_of_invalid();
+  if (file) {  // last: the scores are useful without the translations
+    require_written(*file, options.output);
+  }
+}
+
+ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* session) {
+  std::vector<TestSet> tests{options.test};
+  if (!options.tests.empty()) {
+    tests.clear();
+    std::ranges::transform(options.tests, std::back_inserter(tests), parse_test);
+  }
+  for (TestSet const& test : tests) {
+    require_equal_lines(options.reading(test.source), test.references);
+    Scores(options.scores, test.references.size());  // throws for what it cannot compute
+  }
+  Communicator const world = session == nullptr ? Communicator::self() : session->world();
+  Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle evaluate --source", commands_for(description));
   };
-  auto const model = open_model(options.model, require);
+  TrainedModelOptions of_model = options.model;
+  of_model.group = processes.ranks.group;
+  auto const model = open_model(of_model, require);
   if (std::string const reason = no_translations(*model); !reason.empty()) {
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
   model->choose_languages(options.languages);
-  std::optional<TextOutput> output;
-  if (!options.output.empty()) {
-    output.emplace(options.output, std::vector{options.source, options.reference});
+  for (TestSet const& test : tests) {
+    evaluate_test(options, test, *model, processes);
   }
-  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
-  Scores scores(options.tokenize);
-  ReferenceLoss loss(*model);
-  auto const judge = [&](TrainedModel const& judged, std::vector<GeneratedLine> lines) {
-    std::string translated;
-    for (GeneratedLine& line : lines) {
-      std::string const translation = translations_of(judged, line).front().text;
-      scores.add(translation, line.line.reference);
-      translated += translation + "\n";
-      loss.add(std::move(line.line));
-    }
-    try {
-      if (output && !not_written) {
-        output->write(translated);
-      }
-    } catch (Error const&) {
-      not_written = std::current_exception();
-    }
-  };
-  auto const encode = [](TrainedModel const& encoder, SourceLine const& line) {
-    return encode_source(encoder, line.text);
-  };
-  convert_lines(*model, options.generation, text, {encode, judge}, {"evaluate", "first", "translated"});
-  loss.compute();
-  scores.print();
-  loss.print();
-  text.warn_of_invalid();
-  if (not_written) {
-    std::rethrow_exception(not_written);
+  return ExitCode::done;
+}
+
+/// Runs a command that only one process can do.
+ExitCode alone(MpiSession const* session, std::function<void()> const& work) {
+  if (session != nullptr && session->world().size() > 1) {
+    throw UsageError("evaluate: --hypotheses and --text are for one process, without mpirun or srun");
   }
+  work();
+  return ExitCode::done;
 }
 
 /// Lines as tokens, of one text, or of two texts of which line n belongs to line n.
@@ -363,14 +453,15 @@ ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
   parse_options(evaluate_syntax(options), arguments);
   check_options(options);
-  if (!options.text.empty()) {
-    evaluate_text(options);
-  } else if (!options.hypotheses.empty()) {
-    evaluate_hypotheses(options);
-  } else {
-    evaluate_model(options);
-  }
-  return ExitCode::done;
+  return run_on_ranks([&](MpiSession const* session) {
+    if (!options.text.empty()) {
+      return alone(session, [&] { evaluate_text(options); });
+    }
+    if (!options.hypotheses.empty()) {
+      return alone(session, [&] { evaluate_hypotheses(options); });
+    }
+    return evaluate_model(options, session);
+  });
 }
 
 }  // namespace heddle

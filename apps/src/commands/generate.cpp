@@ -60,9 +60,10 @@ void require_continuation(ModelDescription const& model) {
 ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
   options.generation.length_penalty = 0;
+  options.arguments = arguments;
   parse_options(generate_syntax(options), arguments);
   bool const end = options.end_prompt;
-  convert_text(options, {"generate", "last", "continued"}, require_continuation,
+  convert_text(options, {.command = "generate", .kept = "last", .done = "continued"}, require_continuation,
                {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },
                 [&](TrainedModel const& model, GeneratedLine const& line) {
                   std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";

@@ -37,13 +37,13 @@ std::string format_line(TrainedModel const& model, GeneratedLine const& line, bo
 }  // namespace
 
 ExitCode run_translate(Arguments const& arguments) {
-  TextCommandOptions options{.model = {}, .generation = {.beam_size = 5}, .text = {}};
+  TextCommandOptions options{.model = {}, .generation = {.beam_size = 5}, .text = {}, .arguments = arguments};
   bool const n_best = parse_options(translate_syntax(options), arguments).count("n-best") > 0;
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", commands_for(description));
   };
   convert_text(
-      options, {"translate", "first", "translated"}, require,
+      options, {.command = "translate", .kept = "first", .done = "translated"}, require,
       {[](TrainedModel const& model, SourceLine const& line) { return encode_source(model, line.text); },
        [&](TrainedModel const& model, GeneratedLine const& line) { return format_line(model, line, n_best); }});
   return ExitCode::done;

@@ -8,6 +8,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <map>
 #include <numeric>
 
@@ -180,13 +181,17 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require,
                                                  TrainedModel const* base) {
-  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, Communicator::self(), Verification::at_reading);
+  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, options.group, Verification::at_reading);
+  std::string digests;
+  for (Checkpoint const& checkpoint : checkpoints) {
+    digests += manifest_digest(checkpoint.directory()) + " ";
+  }
   AveragedModel const average(std::move(checkpoints));
   Checkpoint const& first = average.first();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
-  std::unique_ptr<TrainedModel> model(
-      new TrainedModel(std::move(config), first.contents().vocabulary(), options.execution));
+  std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), first.contents().vocabulary(), options));
+  model->digests_ = digests;
   if (base == nullptr) {
     model->register_all(first, options);
   } else {
@@ -273,11 +278,27 @@ std::int64_t TrainedModel::longest_source() const {
   return generation_model().max_length - 1;
 }
 
-TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, Execution* execution)
+TrainedModel::TrainedModel(Config config, Vocabulary vocabulary, TrainedModelOptions const& options)
     : config_(std::move(config)),
       vocabulary_(std::move(vocabulary)),
-      own_runtime_(execution == nullptr ? std::make_unique<Runtime>() : nullptr),
-      execution_(execution == nullptr ? &own_runtime_->execution() : execution) {}
+      own_runtime_(options.execution == nullptr ? std::make_unique<Runtime>() : nullptr),
+      execution_(options.execution == nullptr ? &own_runtime_->execution() : options.execution) {
+  if (int const ranks = options.group.size(); ranks > 1) {
+    parallel_ = make_parallel_state(options.group, Mesh(MeshShape(1, 1, 1, ranks), options.group.rank(), ranks));
+    parameters_ = ParameterSet(parallel_.mesh);
+  }
+}
+
+std::string TrainedModel::digest() const {
+  std::string all = digests_;
+  for (auto const& other : others_) {
+    all += other->digest();
+  }
+  for (auto const& [name, adapted] : adapted_) {
+    all += adapted->digest();
+  }
+  return sha256(all);
+}
 
 void TrainedModel::register_all(Checkpoint const& checkpoint, TrainedModelOptions const& options) {
   bool const own_paths = std::ranges::any_of(options.overrides, names_plugins);
@@ -394,6 +415,45 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
     total += sums;
   }
   return total;
+}
+
+std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePair const> pairs) {
+  constexpr std::size_t pack_tokens = 4096;
+  auto const longer = [&](std::size_t index) {
+    return std::max(pairs[index].source.size(), pairs[index].target.size()) + 1;
+  };
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; index < pairs.size(); ++index) {
+    if (static_cast<std::int64_t>(longer(index)) <= longest_source() + 1) {
+      order.push_back(index);
+    }
+  }
+  std::ranges::stable_sort(order, {}, longer);
+  std::vector<std::vector<double>> losses(pairs.size());
+  for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+    std::vector<SentencePair> packed;
+    for (std::size_t tokens = 0; end < order.size() && (end == begin || tokens + longer(order[end]) <= pack_tokens);
+         ++end) {
+      packed.push_back(pairs[order[end]]);
+      tokens += longer(order[end]);
+    }
+    Pack const pack = make_pack(packed, vocabulary_.special_ids());
+    LayerContext context{*execution_, *arena_, pack};
+    std::vector<double> rows = model_->token_losses(context);
+    std::ranges::transform(rows, rows.begin(), [&](double loss) { return weight_ * loss; });
+    for (auto const& other : others_) {
+      std::vector<double> const more = other->model_->token_losses(context);
+      std::ranges::transform(rows, more, rows.begin(),
+                             [&](double sum, double loss) { return sum + other->weight_ * loss; });
+    }
+    auto row = rows.begin();
+    for (std::size_t index = begin; index < end; ++index) {
+      auto const count = static_cast<std::ptrdiff_t>(pairs[order[index]].target.size()) + 1;
+      losses[order[index]].assign(row, row + count);
+      row += count;
+    }
+  }
+  return losses;
 }
 
 std::vector<float> TrainedModel::logits(Pack const& pack) {

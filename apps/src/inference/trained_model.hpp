@@ -37,7 +37,9 @@ struct TrainedModelOptions {
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
-  bool attach_base = true;         ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
+  bool attach_base = true;  ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
+  /// The ranks that compute with one model: its tensor group. All of them open it together.
+  Communicator group = Communicator::self();
   Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 
@@ -56,8 +58,9 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKey
                                    Communicator const& world = Communicator::self(),
                                    Verification verification = Verification::at_opening);
 
-/// A model loaded from its checkpoint, ready to compute. Without MPI: one rank. It
-/// reads no options of a command line and prints nothing: errors are exceptions.
+/// A model loaded from its checkpoint, ready to compute: on one rank, or split over a tensor group, over which opening
+/// it, generation and loss are collective. It reads no options of a command line and prints nothing: errors are
+/// exceptions.
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
@@ -88,6 +91,8 @@ class TrainedModel {
   /// The memory of its parameters, in bytes; with adapters only of what others do not have.
   std::int64_t value_bytes() const { return parameters_.values().bytes(); }
 
+  /// The digest of its checkpoint's manifest; of an ensemble or a mean, of all of them.
+  std::string digest() const;
   /// OpenedCheckpoints::skipped.
   std::vector<std::string> const& skipped() const { return skipped_; }
 
@@ -100,6 +105,9 @@ class TrainedModel {
   /// The unsmoothed loss of the tokens to predict over all micro-batches, of an ensemble the weighted sum of its
   /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
+  /// The negative log-likelihood of each of a pair's target tokens and its end; of an ensemble the weighted sums. Empty
+  /// for a pair that is too long for the model.
+  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs);
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
 
@@ -113,7 +121,7 @@ class TrainedModel {
     bool operator==(Origin const&) const = default;
   };
 
-  TrainedModel(Config config, Vocabulary vocabulary, Execution* execution);
+  TrainedModel(Config config, Vocabulary vocabulary, TrainedModelOptions const& options);
   /// `base`, if it is not null, is an open model whose kernels, memory and parameters this one uses, too.
   static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require,
                                             TrainedModel const* base);
@@ -137,6 +145,7 @@ class TrainedModel {
   std::shared_ptr<Arena> arena_;
   std::string digest_;                     ///< of the base's manifest or, without adapters, of the checkpoint's
   std::map<std::string, Origin> origins_;  ///< of parameters that other models may have, too
+  std::string digests_;                    ///< of the checkpoints' manifests
   std::vector<std::string> skipped_;
   TextFrame frame_;
   double weight_ = 1;

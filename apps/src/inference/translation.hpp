@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "inference/line_queue.hpp"
-#include "inference/trained_model.hpp"
+#include "inference/piece_generator.hpp"
 
 namespace heddle {
 

@@ -8,7 +8,7 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/metrics/bleu.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <string>
 #include <vector>
@@ -85,12 +85,12 @@ void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs,
     }
   }
   std::vector<std::string> references;
-  BleuCounter bleu;
+  CorpusScore bleu(bleu_metric());
   for (SampleId const& pair : pairs) {
     references.push_back(tokenizer.decode(setup.dataset.target(pair.index)));
-    bleu.add(hypotheses.at(references.size() - 1), references.back());
+    bleu.add(hypotheses.at(references.size() - 1), {&references.back(), 1});
   }
-  result.bleu = bleu.score().score;
+  result.bleu = bleu.score();
   result.translations = table(setup, pairs, hypotheses, references);
 }
 

@@ -152,7 +152,9 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
     Tensor const chunk_logits = logits(context, chunk, chunk.dtype());
     RowTargets const chunk_targets{rows.id.rows(begin, count),
                                    rows.weight.empty() ? Tensor() : rows.weight.rows(begin, count)};
-    evaluate_chunk(context, call(chunk_logits, chunk_targets, training), training, with_gradient);
+    Training of_chunk = training;
+    of_chunk.row_losses = training.row_losses.empty() ? Tensor() : training.row_losses.rows(begin, count);
+    evaluate_chunk(context, call(chunk_logits, chunk_targets, training), of_chunk, with_gradient);
     if (with_gradient) {
       gemm_->multiply(context.execution, {.a = chunk_logits,
                                           .b = table_.value,
@@ -170,7 +172,9 @@ void OutputLoss::evaluate_transformed(LayerContext& context, Tensor const& hidde
 void OutputLoss::evaluate_chunk(LayerContext& context, SoftmaxCrossEntropyCall const& call, Training const& training,
                                 bool with_gradient) const {
   Tensor const& logits = call.logits;
-  Tensor const losses = context.arena.allocate(statistics_dtype(logits.dtype()), {logits.dim(0), 2});
+  Tensor const losses = training.row_losses.empty()
+                            ? context.arena.allocate(statistics_dtype(logits.dtype()), {logits.dim(0), 2})
+                            : training.row_losses;
   Tensor capped;
   if (cap_ > 0 && with_gradient) {
     capped = context.arena.allocate(logits.dtype(), logits.shape());

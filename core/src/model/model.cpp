@@ -4,6 +4,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/model/model.hpp>
+#include <heddle/core/tensor/doubles.hpp>
 
 namespace heddle {
 
@@ -109,6 +110,19 @@ LossSums Model::forward(LayerContext& context, double label_smoothing, double z_
   Saved saved;
   only_part().forward(context, {}, saved, {label_smoothing, 0, sums, z_loss});
   return fetch_loss_sums(sums).front();
+}
+
+std::vector<double> Model::token_losses(LayerContext& context) const {
+  ArenaScope const scope(context.arena);
+  Tensor const losses = context.arena.allocate(statistics_dtype(dtype_), {only_part().output_rows(context.pack), 2});
+  Saved saved;
+  only_part().forward(context, {}, saved, {.scale = 0, .row_losses = losses});
+  std::vector<double> const both = to_doubles(losses);
+  std::vector<double> plain;
+  for (std::size_t row = 1; row < both.size(); row += 2) {
+    plain.push_back(both[row]);
+  }
+  return plain;
 }
 
 Tensor Model::logits(LayerContext& context) const {

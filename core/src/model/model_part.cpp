@@ -242,6 +242,10 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
+std::int64_t ModelPart::output_rows(Pack const& pack) const {
+  return output_tokens(pack, extents_.back().side).id.dim(0);
+}
+
 HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
   LayerContext of_layers = context;

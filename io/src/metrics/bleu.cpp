@@ -1,8 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <heddle/io/metrics/bleu.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <heddle/io/text/text.hpp>
 #include <unordered_map>
 #include <vector>
@@ -76,13 +77,6 @@ Counts count_ngrams(std::vector<std::string_view> const& words, std::size_t orde
 
 }  // namespace
 
-std::string BleuScore::text() const {
-  double const ratio =
-      reference_length > 0 ? static_cast<double>(hypothesis_length) / static_cast<double>(reference_length) : 0.0;
-  return fmt::format("BLEU = {:.2f} {:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {} ref_len = {})", score,
-                     fmt::join(precisions, "/"), brevity_penalty, ratio, hypothesis_length, reference_length);
-}
-
 std::string tokenize_13a(std::string_view sentence) {
   std::string text = strip_right(sentence);
   replace_all(text, "<skipped>", "");
@@ -117,52 +111,110 @@ std::string tokenize_13a(std::string_view sentence) {
   return join(split_words(spaced));
 }
 
-void BleuCounter::add(std::string const& hypothesis, std::string const& reference) {
-  auto const tokenize = [&](std::string const& sentence) {
+namespace {
+
+/// Counts: words of the hypothesis, words of the reference, matches by order, n-grams of the hypothesis by order.
+class Bleu final : public Metric {
+ public:
+  explicit Bleu(BleuTokenization tokenization) : tokenization_(tokenization) {}
+
+  std::string name() const override { return "BLEU"; }
+  std::string signature() const override {
+    return fmt::format("case:mixed|eff:no|tok:{}|smooth:exp",
+                       tokenization_ == BleuTokenization::mteval_13a ? "13a" : "none");
+  }
+  std::vector<double> count(std::string const& hypothesis, std::span<std::string const> references) const override;
+  double score(std::span<double const> sums) const override;
+  std::string details(std::span<double const> sums) const override;
+
+ private:
+  static constexpr std::size_t matches = 2, totals = matches + max_order;
+
+  std::string tokenized(std::string const& sentence) const {
     return tokenization_ == BleuTokenization::mteval_13a ? tokenize_13a(sentence) : join(split_words(sentence));
-  };
-  std::string const hypothesis_text = tokenize(hypothesis);
-  std::string const reference_text = tokenize(reference);
-  std::vector<std::string_view> const hypothesis_words = split_words(hypothesis_text);
-  std::vector<std::string_view> const reference_words = split_words(reference_text);
-  counts_.hypothesis_length += static_cast<int64_t>(hypothesis_words.size());
-  counts_.reference_length += static_cast<int64_t>(reference_words.size());
-  for (std::size_t n = 0; n < max_order; ++n) {
-    Counts const expected = count_ngrams(reference_words, n + 1);
-    for (auto const& [ngram, count] : count_ngrams(hypothesis_words, n + 1)) {
-      counts_.totals[n] += count;
-      auto const found = expected.find(ngram);
-      counts_.matches[n] += found == expected.end() ? 0 : std::min(count, found->second);
+  }
+  static double brevity_penalty(std::span<double const> sums) {
+    return sums[0] >= sums[1] ? 1.0 : sums[0] > 0 ? std::exp(1.0 - sums[1] / sums[0]) : 0.0;
+  }
+  /// Per cent, by order, after smoothing.
+  static std::array<double, max_order> precisions(std::span<double const> sums);
+
+  BleuTokenization tokenization_;
+};
+
+std::vector<double> Bleu::count(std::string const& hypothesis, std::span<std::string const> references) const {
+  std::string const text = tokenized(hypothesis);
+  std::vector<std::string_view> const words = split_words(text);
+  auto const length = static_cast<double>(words.size());
+  std::vector<double> counts(totals + max_order);
+  counts[0] = length;
+  std::vector<std::string> texts;
+  std::ranges::transform(references, std::back_inserter(texts),
+                         [&](std::string const& each) { return tokenized(each); });
+  std::array<Counts, max_order> expected;
+  for (std::size_t index = 0; index < texts.size(); ++index) {
+    std::vector<std::string_view> const reference = split_words(texts[index]);
+    auto const other = static_cast<double>(reference.size());
+    if (auto const key = [&](double of) { return std::pair(std::abs(of - length), of); };
+        index == 0 || key(other) < key(counts[1])) {
+      counts[1] = other;
+    }
+    for (std::size_t n = 0; n < max_order; ++n) {
+      for (auto const& [ngram, number] : count_ngrams(reference, n + 1)) {
+        expected[n][ngram] = std::max(expected[n][ngram], number);
+      }
     }
   }
+  for (std::size_t n = 0; n < max_order; ++n) {
+    for (auto const& [ngram, number] : count_ngrams(words, n + 1)) {
+      counts[totals + n] += static_cast<double>(number);
+      auto const found = expected[n].find(ngram);
+      counts[matches + n] += found == expected[n].end() ? 0 : static_cast<double>(std::min(number, found->second));
+    }
+  }
+  return counts;
 }
 
-BleuScore BleuCounter::score() const {
-  BleuScore result = counts_;
-  auto const hypothesis_length = static_cast<double>(result.hypothesis_length);
-  auto const reference_length = static_cast<double>(result.reference_length);
-  if (result.hypothesis_length < result.reference_length) {
-    result.brevity_penalty = result.hypothesis_length > 0 ? std::exp(1.0 - reference_length / hypothesis_length) : 0.0;
-  }
-  if (std::all_of(result.matches.begin(), result.matches.end(), [](int64_t count) { return count == 0; })) {
-    return result;
+std::array<double, max_order> Bleu::precisions(std::span<double const> sums) {
+  std::array<double, max_order> found{};
+  auto const by_order = sums.subspan(matches, max_order);
+  if (std::ranges::all_of(by_order, [](double count) { return count == 0; })) {
+    return found;
   }
   double smoothing = 1.0;
-  for (std::size_t n = 0; n < max_order && result.totals[n] > 0; ++n) {
-    auto const total = static_cast<double>(result.totals[n]);
-    if (result.matches[n] == 0) {
+  for (std::size_t n = 0; n < max_order && sums[totals + n] > 0; ++n) {
+    if (by_order[n] == 0) {
       smoothing *= 2.0;
-      result.precisions[n] = 100.0 / (smoothing * total);
+      found[n] = 100.0 / (smoothing * sums[totals + n]);
     } else {
-      result.precisions[n] = 100.0 * static_cast<double>(result.matches[n]) / total;
+      found[n] = 100.0 * by_order[n] / sums[totals + n];
     }
   }
+  return found;
+}
+
+double Bleu::score(std::span<double const> sums) const {
+  std::array<double, max_order> const found = precisions(sums);
+  if (std::ranges::all_of(found, [](double precision) { return precision == 0; })) {
+    return 0;
+  }
   double log_sum = 0.0;
-  for (double const precision : result.precisions) {
+  for (double const precision : found) {
     log_sum += precision > 0.0 ? std::log(precision) : -9999999999.0;
   }
-  result.score = result.brevity_penalty * std::exp(log_sum / static_cast<double>(max_order));
-  return result;
+  return brevity_penalty(sums) * std::exp(log_sum / static_cast<double>(max_order));
+}
+
+std::string Bleu::details(std::span<double const> sums) const {
+  return fmt::format(" {:.1f} (BP = {:.3f} ratio = {:.3f} hyp_len = {:.0f} ref_len = {:.0f})",
+                     fmt::join(precisions(sums), "/"), brevity_penalty(sums), sums[1] > 0 ? sums[0] / sums[1] : 0.0,
+                     sums[0], sums[1]);
+}
+
+}  // namespace
+
+std::unique_ptr<Metric> bleu_metric(BleuTokenization tokenization) {
+  return std::make_unique<Bleu>(tokenization);
 }
 
 }  // namespace heddle

@@ -43,11 +43,12 @@ TEST(LineSource, AreAnsweredOneByOneWhereSomebodyTypesThem) {
 
 TEST(LineSource, PairLinesWithTheirReferences) {
   test::TemporaryDirectory const directory;
-  LineSource pairs({.input = directory.write("text", "a\nb\nc\n")}, directory.write("reference", "1\n2\n3\n"));
+  LineSource pairs({.input = directory.write("text", "a\nb\nc\n")},
+                   {directory.write("reference", "1\n2\n3\n").string()});
   SourceLine line;
   for (std::string const expected : {"a 1", "b 2", "c 3"}) {
     ASSERT_TRUE(pairs.next(line));
-    EXPECT_EQ(line.text + " " + line.reference, expected);
+    EXPECT_EQ(line.text + " " + line.references.front(), expected);
   }
   EXPECT_FALSE(pairs.next(line));
 }
@@ -58,7 +59,7 @@ TEST(LineSource, NeedAReferenceForEachLine) {
   std::string const shorter = directory.write("shorter", "1\n");
   std::string const empty = directory.write("empty", "");
   auto const error = [](std::string const& one, std::string const& other) {
-    return test::message_of<DataError>([&] { require_equal_lines({.input = one}, other); });
+    return test::message_of<DataError>([&] { require_equal_lines({.input = one}, {other}); });
   };
   EXPECT_EQ(error(text, text), "");
   EXPECT_THAT(error(text, shorter), AllOf(HasSubstr("text has 3 lines"), HasSubstr("shorter has 1")));

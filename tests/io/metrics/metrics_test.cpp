@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/metrics/bleu.hpp>
-#include <heddle/io/metrics/chrf.hpp>
+#include <heddle/io/metrics/metric.hpp>
+#include <heddle/io/metrics/significance.hpp>
 #include <map>
 #include <string>
 #include <vector>
@@ -35,12 +35,50 @@ std::vector<std::vector<std::string>> golden_rows() {
   return rows;
 }
 
-template <class Counter>
-auto score_of(Counter counter, std::vector<std::string> const& hypotheses, std::vector<std::string> const& references) {
-  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    counter.add(hypotheses[i], references.at(i));
+/// Texts of golden_rows.
+struct Corpus {
+  std::vector<std::string> hypotheses, references, baseline;
+};
+
+std::map<std::string, Corpus> golden_corpora() {
+  std::map<std::string, Corpus> corpora;
+  for (auto const& row : golden_rows()) {
+    if (row.at(0) == "pair") {
+      corpora[row.at(1)].hypotheses.push_back(row.at(2));
+      corpora[row.at(1)].references.push_back(row.at(3));
+    } else if (row.at(0) == "baseline") {
+      corpora[row.at(1)].baseline.push_back(row.at(2));
+    }
   }
-  return counter.score();
+  return corpora;
+}
+
+/// The score of a corpus, with a second reference if `two`: that of the next pair.
+CorpusScore scored(std::unique_ptr<Metric> metric, std::vector<std::string> const& hypotheses,
+                   std::vector<std::string> const& references, bool two = false) {
+  CorpusScore corpus(std::move(metric), true);
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    std::vector<std::string> all{references.at(i)};
+    if (two) {
+      all.push_back(references.at((i + 1) % references.size()));
+    }
+    corpus.add(hypotheses[i], all);
+  }
+  return corpus;
+}
+
+std::string digits(double number) {
+  return fmt::format("{:.10f}", number);
+}
+
+/// BLEU, chrF, chrF++, TER.
+std::vector<std::unique_ptr<Metric>> all_metrics() {
+  std::vector<std::unique_ptr<Metric>> metrics;
+  metrics.push_back(bleu_metric());
+  metrics.push_back(chrf_metric());
+  metrics.push_back(chrf_metric(2));
+  metrics.push_back(ter_metric());
+  return metrics;
 }
 
 TEST(Metrics, TokenizesAsSacreBleu13a) {
@@ -55,25 +93,66 @@ TEST(Metrics, TokenizesAsSacreBleu13a) {
 }
 
 TEST(Metrics, ScoresEqualSacreBleuToThePrintedDigit) {
-  std::map<std::string, std::pair<std::vector<std::string>, std::vector<std::string>>> corpora;
+  std::map<std::string, Corpus> const corpora = golden_corpora();
   int compared = 0;
+  auto const text = [](CorpusScore const& corpus) {
+    return fmt::format("BLEU = {:.2f}{}", corpus.score(), corpus.details());
+  };
   for (auto const& row : golden_rows()) {
-    if (row.at(0) == "pair") {
-      corpora[row.at(1)].first.push_back(row.at(2));
-      corpora[row.at(1)].second.push_back(row.at(3));
-    } else if (row.at(0) == "score") {
-      auto const& [hypotheses, references] = corpora.at(row.at(1));
-      EXPECT_EQ(score_of(BleuCounter(), hypotheses, references).text(), row.at(2)) << row.at(1);
-      EXPECT_EQ(score_of(BleuCounter(BleuTokenization::none), hypotheses, references).text(), row.at(3)) << row.at(1);
-      EXPECT_EQ(fmt::format("{:.10f}", score_of(ChrfCounter(), hypotheses, references)), row.at(4)) << row.at(1);
+    if (row.at(0) != "score" && row.at(0) != "two") {
+      continue;
+    }
+    bool const two = row.at(0) == "two";
+    auto const& [hypotheses, references, baseline] = corpora.at(row.at(1));
+    if (!two) {
+      EXPECT_EQ(text(scored(bleu_metric(), hypotheses, references)), row.at(2)) << row.at(1);
+      EXPECT_EQ(text(scored(bleu_metric(BleuTokenization::none), hypotheses, references)), row.at(3)) << row.at(1);
+    }
+    auto metrics = all_metrics();
+    for (std::size_t metric = two ? 0 : 1; metric < metrics.size(); ++metric) {
+      EXPECT_EQ(digits(scored(std::move(metrics[metric]), hypotheses, references, two).score()),
+                row.at(metric + (two ? 2 : 3)))
+          << row.at(1) << " " << row.at(0) << " " << metric;
       ++compared;
     }
   }
-  EXPECT_GT(compared, 8);
+  EXPECT_GT(compared, 50);
+}
+
+TEST(Metrics, ResamplingDrawsWhatSacreBleuDraws) {
+  std::map<std::string, Corpus> const corpora = golden_corpora();
+  int compared = 0;
+  for (auto const& row : golden_rows()) {
+    if (row.at(0) != "resampled") {
+      continue;
+    }
+    auto const& [hypotheses, references, baseline] = corpora.at(row.at(1));
+    auto metrics = all_metrics();
+    auto others = all_metrics();
+    std::size_t const metric = compared % metrics.size();
+    CorpusScore const system = scored(std::move(metrics[metric]), hypotheses, references);
+    CorpusScore const other = scored(std::move(others[metric]), baseline, references);
+    ASSERT_EQ(system.metric().name(), row.at(2));
+    auto const [mean, half_width] = confidence_of(system);
+    // sacreBLEU computes chrF and TER of samples in float32.
+    EXPECT_NEAR(mean, std::stod(row.at(3)), 1e-3);
+    EXPECT_NEAR(half_width, std::stod(row.at(4)), 1e-3);
+    EXPECT_EQ(fmt::format("{:.6f}", p_value_of(other, system)), row.at(5)) << row.at(1) << " " << row.at(2);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 8);
+}
+
+TEST(Metrics, ResamplingNeedsSentencesAndEqualCorpora) {
+  CorpusScore const none(bleu_metric(), true);
+  EXPECT_THROW(confidence_of(none), DataError);
+  CorpusScore const one = scored(bleu_metric(), {"a"}, {"a"});
+  EXPECT_THROW(p_value_of(none, one), Error);
+  EXPECT_THROW(p_value_of(scored(ter_metric(), {"a"}, {"a"}), one), Error);
 }
 
 TEST(Metrics, ChrfRefusesTextThatIsNotUtf8) {
-  EXPECT_THROW(ChrfCounter().add("\xFF", "a"), DataError);
+  EXPECT_THROW(chrf_metric()->count("\xFF", std::vector<std::string>{"a"}), DataError);
 }
 
 }  // namespace

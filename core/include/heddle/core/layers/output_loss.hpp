@@ -41,6 +41,8 @@ class OutputLoss {
     /// not wanted.
     Tensor sums{};
     double z_loss = 0;  ///< coefficient of log²Z (SoftmaxCrossEntropyCall)
+    /// = [the stream's rows, 2] in statistics_dtype: each row's smoothed and plain loss. Empty: not wanted.
+    Tensor row_losses{};
   };
   /// The loss of hidden [stream rows, d_model] and, in the same pass, grad_hidden = scale * d(smoothed
   /// loss + z-loss)/d(hidden); the gradients of table and bias are added (+=). With an empty grad_hidden only the loss.

@@ -38,6 +38,9 @@ class Model {
   LossSums forward_backward(LayerContext& context, OutputLoss::Training training) const;
   /// The loss without gradients; otherwise as forward_backward.
   LossSums forward(LayerContext& context, double label_smoothing, double z_loss = 0) const;
+  /// The negative log-likelihood of each row's target token, 0 where there is none, in the order of the pack's target
+  /// rows. Otherwise as forward.
+  std::vector<double> token_losses(LayerContext& context) const;
   /// logits [target tokens, this rank's part of the vocabulary] of the whole pack, from the arena: for tests and small
   /// inputs. Otherwise as forward_backward.
   Tensor logits(LayerContext& context) const;

@@ -87,6 +87,8 @@ class ModelPart {
     return output_->logits(context, hidden);
   }
   std::int64_t first_logit() const { return output_->first_token(); }
+  /// The rows of the last stack. Throws Error if the pack has no tokens for them to predict.
+  std::int64_t output_rows(Pack const& pack) const;
 
  private:
   struct Extent {

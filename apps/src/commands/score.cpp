@@ -1,0 +1,226 @@
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <charconv>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <limits>
+#include <numeric>
+
+#include "command_line/ranks.hpp"
+#include "command_line/text_command.hpp"
+#include "commands.hpp"
+#include "corpus/corpus_output.hpp"
+#include "corpus/text_conversion.hpp"
+#include "inference/translation.hpp"
+
+namespace heddle {
+namespace {
+
+namespace po = boost::program_options;
+
+struct ScoreOptions {
+  TrainedModelOptions model;
+  TextOptions source;
+  std::string target;
+  std::string output;
+  bool n_best = false;
+  bool tokens = false;
+  double length_penalty = 1;
+  Languages languages;
+  int threads = 0;
+  Arguments arguments = {};
+};
+
+CommandSyntax score_syntax(ScoreOptions& options) {
+  CommandSyntax syntax;
+  syntax.name = "score";
+  syntax.usage = "--checkpoint DIRECTORY --source TEXT --target TEXT [options]";
+  syntax.summary = R"(Scores given translations with a trained model (forced decoding), one a line: the
+log-probability of the translation and its end, divided by its tokens to the power of --length-penalty, which
+is also the score of `heddle translate --n-best`. With --n-best the translations are such a list,
+"INDEX ||| TRANSLATION ||| …", and each line is written again with " ||| SCORE" at its end.)";
+  auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
+  add_model_options(syntax.options, options.model);
+  add_language_options(syntax.options, options.languages);
+  syntax.options.add_options()                                                                                   //
+      ("source", text(options.source.input), "the sources, plain or gzip")                                       //
+      ("target", text(options.target), "their translations: line n belongs to line n")                           //
+      ("n-best", po::bool_switch(&options.n_best), "--target is a list of several translations of each source")  //
+      ("tokens", po::bool_switch(&options.tokens),
+       "write JSON lines with the pieces and the log-probability of each")  //
+      ("length-penalty", with_default(options.length_penalty, "X"),
+       "the log-probability is divided by the tokens (and the end) to this power; 0: not at all")  //
+      ("output", text(options.output), "write to this file instead of the standard output");
+  add_text_options(syntax.options, options.source, "scored");
+  add_threads(syntax.options, options.threads);
+  return syntax;
+}
+
+/// The sources and translations to score, in pieces; of a list of several translations, a source for each.
+class ScoredLines {
+ public:
+  ScoredLines(ScoreOptions const& options)
+      : n_best_(options.n_best),
+        target_(options.target, options.source.invalid_utf8),
+        text_(options.source, n_best_ ? std::vector<std::string>() : std::vector{options.target}) {}
+
+  LineSource const& text() const { return text_; }
+
+  std::optional<Piece> next_piece() {
+    if (!n_best_) {
+      return text_.next_piece();
+    }
+    Piece piece;
+    for (std::string line; std::ssize(piece.lines) < TextOptions::default_window && target_.next(line);) {
+      piece.lines.push_back(of_list(line));
+    }
+    return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
+  }
+
+ private:
+  /// A line "INDEX ||| TRANSLATION ||| …", with the source of that index.
+  SourceLine of_list(std::string const& line) {
+    constexpr std::string_view bar = " ||| ";
+    std::size_t const first = line.find(bar);
+    std::size_t const second = first == line.npos ? line.npos : line.find(bar, first + bar.size());
+    std::int64_t index = -1;
+    std::string const number = line.substr(0, first);
+    auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    if (first == line.npos || error != std::errc() || end != number.data() + number.size() ||
+        index < source_.number - 1) {
+      throw DataError(
+          fmt::format("{}: line {}: expected INDEX ||| TRANSLATION, with an index from 0 on that is not less "
+                      "than the one before",
+                      target_.path().string(), target_.line_number()));
+    }
+    while (source_.number <= index) {
+      if (!text_.next(source_)) {
+        throw DataError(fmt::format("{}: line {}: there is no line {} of {}", target_.path().string(),
+                                    target_.line_number(), index + 1, text_.path()));
+      }
+    }
+    SourceLine pair = source_;
+    pair.number = target_.line_number();
+    std::size_t const begin = first + bar.size();
+    pair.references = {line.substr(begin, second == line.npos ? line.npos : second - begin), line};
+    return pair;
+  }
+
+  bool n_best_;
+  LineReader target_;
+  LineSource text_;
+  SourceLine source_;
+};
+
+std::string format_score(ScoreOptions const& options, TrainedModel const& model, SourceLine const& line,
+                         std::vector<std::int32_t> const& tokens, std::vector<double> const& losses) {
+  double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
+  double const score = losses.empty()
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : log_probability / std::pow(static_cast<double>(losses.size()), options.length_penalty);
+  if (options.n_best) {
+    return fmt::format("{} ||| {:.6f}\n", line.references.back(), score);
+  }
+  if (!options.tokens || losses.empty()) {
+    return options.tokens ? "null\n" : fmt::format("{:.6f}\n", score);
+  }
+  boost::json::array pieces;
+  boost::json::array log_probabilities;
+  for (std::size_t index = 0; index < losses.size(); ++index) {
+    Tokenizer const& tokenizer = model.vocabulary().target;
+    pieces.emplace_back(tokenizer.piece(index < tokens.size() ? tokens[index] : tokenizer.special_ids().end));
+    log_probabilities.emplace_back(-losses[index]);
+  }
+  boost::json::object const object{{"score", score},
+                                   {"log_probability", log_probability},
+                                   {"tokens", std::move(pieces)},
+                                   {"log_probabilities", std::move(log_probabilities)}};
+  return boost::json::serialize(object) + "\n";
+}
+
+PieceResult score_piece(ScoreOptions const& options, TrainedModel& model, Piece const& piece) {
+  PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
+  TextFrame const& frame = model.frame();
+  std::vector<SentencePair> pairs;
+  std::vector<std::vector<std::int32_t>> targets;
+  for (SourceLine const& line : piece.lines) {
+    auto const framed = [](std::vector<std::int32_t> tokens, std::vector<std::int32_t> const& more) {
+      tokens.insert(tokens.end(), more.begin(), more.end());
+      return tokens;
+    };
+    targets.push_back(model.vocabulary().target.encode(line.references.front()));
+    pairs.push_back({static_cast<std::int32_t>(pairs.size()),
+                     framed(frame.source, model.vocabulary().source.encode(line.text)),
+                     framed(frame.target, targets.back())});
+    result.tokens += std::ssize(targets.back()) + 1;
+  }
+  auto const all = model.token_losses(pairs);
+  for (std::size_t index = 0; index < pairs.size(); ++index) {
+    if (all[index].empty()) {
+      result.messages.push_back(fmt::format("line {}: longer than the model takes (model.max_length = {}): no score",
+                                            piece.lines[index].number, model.config().model.max_length));
+    }
+    std::vector<double> own;
+    if (!all[index].empty()) {
+      // Without the tokens that every translation into the language starts with: `translate` is given them, too.
+      std::size_t const forced = frame.start.empty() ? 0 : frame.start.size() - 1;
+      auto const first = all[index].begin() + static_cast<std::ptrdiff_t>(forced);
+      own.assign(first, first + std::ssize(targets[index]) + 1);
+    }
+    result.text += format_score(options, model, piece.lines[index], targets[index], own);
+  }
+  return result;
+}
+
+void check_options(ScoreOptions const& options) {
+  if (options.model.checkpoint.empty()) {
+    throw UsageError("score: --checkpoint is missing: the model to score with");
+  }
+  if (options.source.input.empty() || options.target.empty()) {
+    throw UsageError("score: --source and --target are needed: the texts, and the translations to score");
+  }
+  if (options.n_best && options.tokens) {
+    throw UsageError("score: --n-best writes a list, and --tokens JSON lines: give only one of the two");
+  }
+  if (!std::isfinite(options.length_penalty)) {
+    throw UsageError(fmt::format("score: --length-penalty {}: expected a finite number", options.length_penalty));
+  }
+}
+
+ExitCode score(ScoreOptions const& options, MpiSession const* session) {
+  Communicator const world = session == nullptr ? Communicator::self() : session->world();
+  Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+  ScoredLines lines(options);
+  auto const require = [](ModelDescription const& description) {
+    require_translation(description, "heddle score", commands_for(description));
+  };
+  TrainedModelOptions of_model = options.model;
+  of_model.group = processes.ranks.group;
+  auto const model = open_model(of_model, require);
+  model->choose_languages(options.languages);
+  CorpusOutput output(world.rank() == 0 ? options.output : "",
+                      output_identity("score", options.arguments, model->digest()),
+                      {options.source.input, options.target});
+  auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
+    pause();
+    return score_piece(options, *model, piece);
+  };
+  auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
+  convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });
+  output.finish();
+  lines.text().warn_of_invalid();
+  return ExitCode::done;
+}
+
+}  // namespace
+
+ExitCode run_score(Arguments const& arguments) {
+  ScoreOptions options;
+  options.arguments = arguments;
+  parse_options(score_syntax(options), arguments);
+  check_options(options);
+  return run_on_ranks([&](MpiSession const* session) { return score(options, session); });
+}
+
+}  // namespace heddle

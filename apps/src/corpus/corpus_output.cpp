@@ -1,0 +1,231 @@
+#include "corpus/corpus_output.hpp"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <cerrno>
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/files/sha256.hpp>
+#include <iostream>
+#include <system_error>
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace json = boost::json;
+
+std::string digest_of(Piece const& piece) {
+  Piece numbered = piece;
+  numbered.number = 0;
+  return sha256(to_bytes(numbered));
+}
+
+/// The start of the file up to `end`, read in parts, with the digest of each piece.
+class PartialFile {
+ public:
+  explicit PartialFile(fs::path const& path) : file_(path, std::ios::binary) {}
+
+  /// The digest of the bytes up to `end`, from where the last call stopped; "" if the file is shorter.
+  std::string digest_to(std::int64_t end) {
+    Sha256 digest;
+    std::string bytes;
+    while (at_ < end) {
+      bytes.resize(static_cast<std::size_t>(std::min<std::int64_t>(end - at_, std::int64_t{1} << 20)));
+      if (!file_.read(bytes.data(), std::ssize(bytes))) {
+        return "";
+      }
+      digest.update(text_bytes(bytes));
+      at_ += std::ssize(bytes);
+    }
+    return digest.finish();
+  }
+
+ private:
+  std::ifstream file_;
+  std::int64_t at_ = 0;
+};
+
+}  // namespace
+
+CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vector<std::string> const& inputs)
+    : path_(std::move(path)) {
+  if (path_.empty()) {
+    return;
+  }
+  require_other_file(path_, inputs);
+  compressed_ = path_.extension() == ".gz";
+  restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
+  if (!restartable_) {
+    file_.open(path_, std::ios::binary);
+    require_written(file_, path_);
+    return;
+  }
+  bool const resumes = fs::exists(journal());
+  if (resumes) {
+    restore(identity);
+    restored_ = done_.size();
+  }
+  auto const mode = std::ios::binary | (resumes ? std::ios::app : std::ios::trunc);
+  file_.open(partial(), mode);
+  require_written(file_, partial());
+  journal_file_.open(journal(), mode);
+  if (!resumes) {
+    journal_file_ << identity << '\n' << std::flush;
+  }
+  require_written(journal_file_, journal());
+}
+
+CorpusOutput::~CorpusOutput() = default;
+
+void CorpusOutput::restore(std::string const& identity) {
+  std::ifstream stream(journal(), std::ios::binary);
+  std::string line;
+  if (std::getline(stream, line) && line != identity) {
+    throw UsageError(
+        fmt::format("{} was made by a command with another model or other options; give the same ones to go on, or "
+                    "delete it to start over:\n  there: {}\n  here:  {}",
+                    journal().string(), line, identity));
+  }
+  PartialFile written(partial());
+  std::string valid = identity + '\n';
+  while (std::getline(stream, line)) {
+    try {
+      json::value const entry = json::parse(line);
+      std::int64_t const end = entry.at("end").as_int64();
+      // A line that was not written whole, or before its piece was on the disk, is the first of those to be repeated.
+      if (stream.eof() || end < (done_.empty() ? 0 : done_.back().end) ||
+          written.digest_to(end) != std::string_view(entry.at("bytes").as_string())) {
+        break;
+      }
+      done_.push_back({end, std::string(entry.at("lines").as_string())});
+    } catch (boost::system::system_error const&) {
+      break;
+    } catch (std::exception const&) {  // a value of another type
+      break;
+    }
+    valid += line + '\n';
+  }
+  std::error_code error;
+  if (fs::exists(partial(), error)) {
+    fs::resize_file(partial(), done_.empty() ? 0 : static_cast<std::uintmax_t>(done_.back().end), error);
+  }
+  if (error) {
+    throw Error(fmt::format("{}: cannot shorten the file: {}", partial().string(), error.message()));
+  }
+  replace_file(journal(), valid);
+}
+
+std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read) {
+  while (std::optional<Piece> piece = read()) {
+    std::string digest = digest_of(*piece);
+    if (read_ == restored_) {
+      digests_.push_back(std::move(digest));
+      return piece;
+    }
+    if (done_[read_++].lines != digest) {
+      throw DataError(fmt::format(
+          "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
+          "text to go on, or delete the file to start over",
+          journal().string(), piece->lines.front().number, piece->lines.back().number));
+    }
+  }
+  return std::nullopt;
+}
+
+void CorpusOutput::write(PieceResult const& result) {
+  std::string const lines = std::move(digests_.front());
+  digests_.pop_front();
+  if (path_.empty()) {
+    std::cout << result.text << std::flush;
+    if (!std::cout) {
+      throw Error(fmt::format("the standard output: cannot write: {}", std::strerror(errno)));
+    }
+    return;
+  }
+  std::string const bytes = compressed_ ? gzip(result.text) : result.text;
+  file_ << bytes << std::flush;
+  require_written(file_, restartable_ ? partial() : path_);
+  if (restartable_) {
+    std::int64_t const before = done_.empty() ? 0 : done_.back().end;
+    done_.push_back({before + std::ssize(bytes), lines});
+    json::object const entry{{"end", done_.back().end}, {"lines", lines}, {"bytes", sha256(bytes)}};
+    journal_file_ << json::serialize(entry) << '\n' << std::flush;
+    require_written(journal_file_, journal());
+  }
+}
+
+void CorpusOutput::finish() {
+  if (path_.empty() || !restartable_) {
+    return;
+  }
+  file_.close();
+  journal_file_.close();
+  sync_to_disk(partial());
+  std::error_code error;
+  fs::rename(partial(), path_, error);
+  if (error) {
+    throw Error(fmt::format("cannot rename {} to {}: {}", partial().string(), path_.string(), error.message()));
+  }
+  fs::remove(journal(), error);
+}
+
+void require_written(std::ostream const& stream, fs::path const& path) {
+  if (!stream) {
+    throw Error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+  }
+}
+
+void require_other_file(fs::path const& path, std::vector<std::string> const& inputs) {
+  for (std::string const& input : inputs) {
+    std::error_code ignored;  // a file that does not exist is equivalent to nothing
+    if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
+      throw UsageError(
+          fmt::format("--output {} is the text that is read ({}); expected another file", path.string(), input));
+    }
+  }
+}
+
+std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
+                            std::string const& model_digest) {
+  json::array words{command, HEDDLE_VERSION, model_digest};
+  bool is_value = false;
+  for (std::string const& word : arguments) {
+    bool const left_out = std::ranges::any_of(std::array{"--input", "--output", "--threads"}, [&](std::string name) {
+      return word == name || word.starts_with(name + "=");
+    });
+    if (!left_out && !is_value) {
+      words.emplace_back(word);
+    }
+    is_value = left_out && word.find('=') == word.npos;
+  }
+  return json::serialize(words);
+}
+
+std::string gzip(std::string const& text) {
+  z_stream stream{};
+  constexpr int with_gzip_header = 16 + MAX_WBITS;
+  if (::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, with_gzip_header, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw Error("zlib could not be initialised");
+  }
+  std::string bytes(::deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib reads it only
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+  stream.avail_out = static_cast<uInt>(bytes.size());
+  int const result = ::deflate(&stream, Z_FINISH);
+  bytes.resize(stream.total_out);
+  ::deflateEnd(&stream);
+  if (result != Z_STREAM_END) {
+    throw Error("zlib could not compress a piece of the output");
+  }
+  return bytes;
+}
+
+}  // namespace heddle

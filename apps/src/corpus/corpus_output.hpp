@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corpus/pieces.hpp"
+
+namespace heddle {
+
+/// Where the results of pieces go: the standard output, or a file, compressed if its name ends with ".gz".
+///
+/// A file appears when it is complete. Until then there are FILE.partial, with the pieces so far, and FILE.journal, a
+/// line of JSON for each of them: the digests of its lines and of its bytes. A command that was killed and is given
+/// again goes on after the last piece that both have; so nothing is computed twice but what was not written, and the
+/// file is the same byte for byte.
+class CorpusOutput {
+ public:
+  /// `path` "" is the standard output. `identity` says in one line what decides the output: the model and the options.
+  /// `inputs` are the texts that are read. Throws UsageError if `path` is one of those, under any name, or if there are
+  /// files of a command with another identity; DataError if they are damaged; Error if a file cannot be written.
+  CorpusOutput(std::filesystem::path path, std::string const& identity, std::vector<std::string> const& inputs);
+  ~CorpusOutput();
+  CorpusOutput(CorpusOutput const&) = delete;
+  CorpusOutput& operator=(CorpusOutput const&) = delete;
+
+  /// The next piece of `read` that is not there yet. Throws DataError if one that is there was made of other lines.
+  std::optional<Piece> next(std::function<std::optional<Piece>()> const& read);
+  /// Writes the result of the piece that follows the one that was written last. Throws Error if not all of it could be
+  /// written.
+  void write(PieceResult const& result);
+  /// Gives a file its name. Throws Error if that fails.
+  void finish();
+
+ private:
+  struct Done {
+    std::int64_t end = 0;  ///< bytes of the file up to the piece's end
+    std::string lines;     ///< digest of its lines
+  };
+
+  std::filesystem::path partial() const { return path_.string() + ".partial"; }
+  std::filesystem::path journal() const { return path_.string() + ".journal"; }
+  void restore(std::string const& identity);
+
+  std::filesystem::path path_;
+  bool compressed_ = false;
+  bool restartable_ = false;  ///< a regular file
+  std::vector<Done> done_;
+  std::size_t restored_ = 0;         ///< pieces that were there at the start
+  std::size_t read_ = 0;             ///< of these
+  std::deque<std::string> digests_;  ///< of the lines of pieces that are computed
+  std::ofstream file_, journal_file_;
+};
+
+/// Throws UsageError if `path` is one of the texts that are still to be read, under any name.
+void require_other_file(std::filesystem::path const& path, std::vector<std::string> const& inputs);
+
+/// Throws Error if something could not be written to the file, or it could not be opened.
+void require_written(std::ostream const& stream, std::filesystem::path const& path);
+
+/// What decides the output of a command: the model and the arguments, except those that choose files and processes.
+std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
+                            std::string const& model_digest);
+
+/// The text as a member of a gzip file; members may follow one another.
+std::string gzip(std::string const& text);
+
+}  // namespace heddle

@@ -1,0 +1,203 @@
+#include "corpus/forked_workers.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <heddle/core/base/error.hpp>
+#include <iostream>
+#include <system_error>
+
+namespace heddle {
+namespace {
+
+/// Before each message: its length, and the exit code of the error whose text it is; 0: none.
+struct Header {
+  std::int64_t bytes = 0;
+  std::int64_t code = 0;
+};
+
+constexpr std::size_t max_pieces = 2;  // one that is computed, and the next one
+
+std::string message(std::string const& bytes, ExitCode code = ExitCode::done) {
+  Header const header{std::ssize(bytes), static_cast<std::int64_t>(code)};
+  return std::string(reinterpret_cast<char const*>(&header), sizeof header) + bytes;
+}
+
+[[noreturn]] void fail(char const* what) {
+  throw Error(fmt::format("cannot {}: {}", what, std::generic_category().message(errno)));
+}
+
+/// Reads all bytes, and returns true; false at the end of the stream.
+bool read_whole(int socket, char* bytes, std::size_t count) {
+  while (count > 0) {
+    ssize_t const read = ::recv(socket, bytes, count, 0);
+    if (read <= 0 && !(read < 0 && errno == EINTR)) {
+      return false;
+    }
+    bytes += std::max<ssize_t>(read, 0);
+    count -= static_cast<std::size_t>(std::max<ssize_t>(read, 0));
+  }
+  return true;
+}
+
+void write_whole(int socket, std::string const& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    ssize_t const written = ::send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
+    if (written < 0 && errno != EINTR) {
+      ::_exit(1);  // the parent has ended
+    }
+    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
+  }
+}
+
+/// A child's life: computes pieces until the parent closes the socket.
+[[noreturn]] void serve(int socket, ComputePiece const& compute) {
+  Header header;
+  while (read_whole(socket, reinterpret_cast<char*>(&header), sizeof header)) {
+    std::string bytes(static_cast<std::size_t>(header.bytes), '\0');
+    if (!read_whole(socket, bytes.data(), bytes.size())) {
+      break;
+    }
+    try {
+      write_whole(socket, message(to_bytes(compute(piece_of(bytes), [] {}))));
+    } catch (std::exception const& error) {
+      auto const* const known = dynamic_cast<Error const*>(&error);
+      write_whole(socket, message(error.what(), known == nullptr ? ExitCode::failure : known->code()));
+      break;
+    }
+  }
+  ::_exit(0);  // without destructors: what they would end belongs to the parent
+}
+
+}  // namespace
+
+ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
+  std::cout << std::flush;
+  std::cerr << std::flush;
+  for (int number = 0; number < count; ++number) {
+    start(compute);
+  }
+}
+
+void ForkedWorkers::start(ComputePiece const& compute) {
+  std::array<int, 2> sockets{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
+    fail("connect processes");
+  }
+  pid_t const parent = ::getpid();
+  pid_t const process = ::fork();
+  if (process < 0) {
+    fail("start a process");
+  }
+  if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(sockets[0]);
+    for (Child const& other : children_) {
+      ::close(other.socket);
+    }
+    if (::getppid() != parent) {
+      ::_exit(1);  // the parent ended before it could be asked to end this process, too
+    }
+    serve(sockets[1], compute);
+  }
+  ::close(sockets[1]);
+  children_.push_back({process, sockets[0]});
+}
+
+ForkedWorkers::~ForkedWorkers() {
+  for (Child const& child : children_) {
+    ::close(child.socket);
+    if (child.pieces > 0) {
+      ::kill(child.process, SIGKILL);
+    }
+    while (::waitpid(child.process, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+bool ForkedWorkers::wants_piece() const {
+  return std::ranges::any_of(children_, [](Child const& child) { return child.pieces < max_pieces; });
+}
+
+void ForkedWorkers::give(Piece piece) {
+  Child& child = *std::ranges::min_element(children_, {}, &Child::pieces);
+  child.to_send += message(to_bytes(piece));
+  ++child.pieces;
+  send_to(child);
+}
+
+PieceResult ForkedWorkers::take(std::function<void()> const&) {
+  while (true) {
+    for (Child& child : children_) {
+      Header header;
+      if (child.received.size() < sizeof header) {
+        continue;
+      }
+      std::memcpy(&header, child.received.data(), sizeof header);
+      if (auto const bytes = static_cast<std::size_t>(header.bytes); child.received.size() >= sizeof header + bytes) {
+        std::string const text = child.received.substr(sizeof header, bytes);
+        child.received.erase(0, sizeof header + bytes);
+        --child.pieces;
+        if (header.code != 0) {
+          throw Error(text, static_cast<ExitCode>(header.code));
+        }
+        return result_of(text);
+      }
+    }
+    std::vector<pollfd> waiting;
+    for (Child const& child : children_) {
+      waiting.push_back({child.socket, static_cast<short>(child.to_send.empty() ? POLLIN : POLLIN | POLLOUT), 0});
+    }
+    if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+      fail("wait for processes");
+    }
+    for (std::size_t index = 0; index < children_.size(); ++index) {
+      if ((waiting[index].revents & POLLOUT) != 0) {
+        send_to(children_[index]);
+      }
+      if ((waiting[index].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+        receive_from(children_[index]);
+      }
+    }
+  }
+}
+
+void ForkedWorkers::send_to(Child& child) {
+  ssize_t const sent = ::send(child.socket, child.to_send.data(), child.to_send.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+    report_end(child);
+  }
+  child.to_send.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+}
+
+void ForkedWorkers::receive_from(Child& child) {
+  std::array<char, std::size_t{1} << 16> bytes{};
+  ssize_t const read = ::recv(child.socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (read == 0 || (read < 0 && errno != EAGAIN && errno != EINTR)) {
+    report_end(child);
+  }
+  child.received.append(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
+}
+
+void ForkedWorkers::report_end(Child& child) {
+  int status = 0;
+  while (::waitpid(child.process, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::string const how = WIFSIGNALED(status) ? fmt::format("was killed by signal {}", WTERMSIG(status))
+                                              : fmt::format("ended with {}", WEXITSTATUS(status));
+  ::close(child.socket);
+  children_.erase(children_.begin() + (&child - children_.data()));
+  throw Error("a process that translated with this one " + how + "; --threads 1 needs the least memory");
+}
+
+}  // namespace heddle

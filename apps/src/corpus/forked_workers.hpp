@@ -1,0 +1,46 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "corpus/pieces.hpp"
+
+namespace heddle {
+
+/// Copies of this process, which share its memory until they write: one copy of a model's weights serves all. They
+/// compute on one thread each, so that there may be one for each core.
+class ForkedWorkers final : public PieceWorkers {
+ public:
+  /// Starts the processes. This process must have one thread, and must not use MPI. Throws Error if that fails.
+  ForkedWorkers(int count, ComputePiece const& compute);
+  /// Ends them, at once if they still compute.
+  ~ForkedWorkers() override;
+  ForkedWorkers(ForkedWorkers const&) = delete;
+  ForkedWorkers& operator=(ForkedWorkers const&) = delete;
+
+  bool wants_piece() const override;
+  void give(Piece piece) override;
+  PieceResult take(std::function<void()> const& refill) override;
+
+ private:
+  struct Child {
+    pid_t process = -1;
+    int socket = -1;
+    std::size_t pieces = 0;  ///< that it has and has not returned
+    std::string to_send = {};
+    std::string received = {};
+  };
+
+  void start(ComputePiece const& compute);
+  /// Moves bytes to and from a child. Throws Error if it has ended.
+  void send_to(Child& child);
+  void receive_from(Child& child);
+  [[noreturn]] void report_end(Child& child);
+
+  std::vector<Child> children_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,108 @@
+#include "corpus/line_source.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <system_error>
+
+#include "report/warning.hpp"
+
+namespace heddle {
+
+namespace fs = std::filesystem;
+
+LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) {
+  readers_.emplace_back(options.input.empty() ? "/dev/stdin" : options.input, options.invalid_utf8);
+  for (std::string const& path : references) {
+    readers_.emplace_back(path, options.invalid_utf8);
+  }
+  window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : TextOptions::default_window);
+  adapter_column_ = options.adapter_column;
+}
+
+bool LineSource::next(SourceLine& line) {
+  bool const found = readers_.front().next(line.text);
+  line.number = readers_.front().line_number();
+  line.references.resize(readers_.size() - 1);
+  for (std::size_t index = 1; index < readers_.size(); ++index) {
+    if (readers_[index].next(line.references[index - 1]) != found) {
+      throw_unequal(readers_[index]);
+    }
+  }
+  if (readers_.size() > 1 && line.number == 0) {
+    throw DataError(fmt::format("{} is empty: expected at least one line", path()));
+  }
+  if (found && adapter_column_) {
+    std::size_t const tab = line.text.find('\t');
+    if (tab == std::string::npos) {
+      throw DataError(
+          fmt::format("{}: line {} has no tab; expected NAME<TAB>TEXT (--adapter-column)", path(), line.number));
+    }
+    line.adapter = line.text.substr(0, tab);
+    line.text.erase(0, tab + 1);
+  }
+  return found;
+}
+
+std::optional<Piece> LineSource::next_piece() {
+  constexpr std::size_t max_bytes = std::size_t{16} << 20;
+  Piece piece;
+  std::size_t bytes = 0;
+  for (SourceLine line; std::ssize(piece.lines) < window_ && bytes < max_bytes && next(line);) {
+    bytes += line.text.size();
+    for (std::string const& reference : line.references) {
+      bytes += reference.size();
+    }
+    piece.lines.push_back(line);
+  }
+  return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
+}
+
+std::optional<double> LineSource::progress() const {
+  std::error_code error;
+  auto const size = fs::file_size(readers_.front().path(), error);  // an error for what is not a regular file
+  return error || size == 0
+             ? std::nullopt
+             : std::optional(static_cast<double>(readers_.front().file_position()) / static_cast<double>(size));
+}
+
+void LineSource::throw_unequal(LineReader& other) {
+  for (LineReader* const reader : {&readers_.front(), &other}) {
+    for (std::string rest; reader->next(rest);) {
+    }
+  }
+  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
+                              readable_count(readers_.front().line_number()), other.path().string(),
+                              readable_count(other.line_number())));
+}
+
+void LineSource::warn_of_invalid() const {
+  std::ranges::for_each(readers_, warn_of_invalid_lines);
+}
+
+void require_equal_lines(TextOptions const& options, std::vector<std::string> const& references) {
+  auto const read_once = [](std::string const& path) {
+    std::error_code ignored;
+    // A pipe can be read only once. LineSource reports a file that does not exist.
+    return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  };
+  if (read_once(options.input) || std::ranges::any_of(references, read_once)) {
+    return;
+  }
+  LineSource text(options, references);
+  for (SourceLine line; text.next(line);) {
+  }
+}
+
+void warn_of_invalid_lines(LineReader const& reader) {
+  auto const [count, first] = reader.invalid_lines();
+  if (count > 0) {
+    warn(fmt::format("{}: {} of {} lines are not valid UTF-8, the first is line {}; U+FFFD replaces what is invalid",
+                     reader.path().string(), readable_count(count), readable_count(reader.line_number()), first));
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,171 @@
+#include "corpus/pieces.hpp"
+
+#include <cstring>
+#include <heddle/core/base/error.hpp>
+#include <map>
+#include <type_traits>
+
+namespace heddle {
+namespace {
+
+/// Appends values to bytes.
+class Writer {
+ public:
+  void add(std::string const& text) {
+    add(std::ssize(text));
+    bytes_ += text;
+  }
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void add(Number number) { bytes_.append(reinterpret_cast<char const*>(&number), sizeof number); }
+  template <class Value>
+  void add(std::vector<Value> const& values) {
+    add(std::ssize(values));
+    for (Value const& value : values) {
+      add(value);
+    }
+  }
+  void add(SourceLine const& line) {
+    add(line.number);
+    add(line.text);
+    add(line.references);
+    add(line.adapter);
+  }
+
+  std::string bytes() && { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Takes them back.
+class Reader {
+ public:
+  explicit Reader(std::string const& bytes) : rest_(bytes) {}
+
+  void take(std::string& text) { text = part(take_count(1)); }
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  void take(Number& number) { std::memcpy(&number, part(sizeof number).data(), sizeof number); }
+  template <class Value>
+  void take(std::vector<Value>& values) {
+    values.resize(take_count(sizeof(std::int64_t)));  // the least that a value takes
+    for (Value& value : values) {
+      take(value);
+    }
+  }
+  void take(SourceLine& line) {
+    take(line.number);
+    take(line.text);
+    take(line.references);
+    take(line.adapter);
+  }
+  void finish() const {
+    if (!rest_.empty()) {
+      fail();
+    }
+  }
+
+ private:
+  [[noreturn]] static void fail() { throw Error("a message between processes is damaged"); }
+
+  /// A number of values of at least that many bytes.
+  std::size_t take_count(std::size_t bytes) {
+    std::int64_t count = 0;
+    take(count);
+    if (count < 0 || static_cast<std::size_t>(count) > rest_.size() / bytes) {
+      fail();
+    }
+    return static_cast<std::size_t>(count);
+  }
+  std::string_view part(std::size_t count) {
+    if (count > rest_.size()) {
+      fail();
+    }
+    std::string_view const taken = rest_.substr(0, count);
+    rest_.remove_prefix(count);
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::string to_bytes(Piece const& piece) {
+  Writer writer;
+  writer.add(piece.number);
+  writer.add(piece.lines);
+  return std::move(writer).bytes();
+}
+
+Piece piece_of(std::string const& bytes) {
+  Piece piece;
+  Reader reader(bytes);
+  reader.take(piece.number);
+  reader.take(piece.lines);
+  reader.finish();
+  return piece;
+}
+
+std::string to_bytes(PieceResult const& result) {
+  Writer writer;
+  writer.add(result.number);
+  writer.add(result.text);
+  writer.add(result.messages);
+  writer.add(result.sums);
+  writer.add(result.lines);
+  writer.add(result.tokens);
+  return std::move(writer).bytes();
+}
+
+PieceResult result_of(std::string const& bytes) {
+  PieceResult result;
+  Reader reader(bytes);
+  reader.take(result.number);
+  reader.take(result.text);
+  reader.take(result.messages);
+  reader.take(result.sums);
+  reader.take(result.lines);
+  reader.take(result.tokens);
+  reader.finish();
+  return result;
+}
+
+PieceResult OwnWorker::take(std::function<void()> const&) {
+  PieceResult result = compute_(*piece_, [] {});
+  piece_.reset();
+  return result;
+}
+
+void process_pieces(std::function<std::optional<Piece>()> const& next, PieceWorkers& workers,
+                    std::function<void(PieceResult)> const& finish) {
+  constexpr std::size_t max_waiting = 1024;  // results in memory while an earlier piece is computed
+  std::map<std::int64_t, PieceResult> waiting;
+  std::int64_t given = 0;
+  std::int64_t taken = 0;
+  std::int64_t finished = 0;
+  bool more = true;
+  auto const refill = [&] {
+    while (more && workers.wants_piece() && waiting.size() < max_waiting) {
+      std::optional<Piece> piece = next();
+      more = piece.has_value();
+      if (piece) {
+        piece->number = given++;
+        workers.give(std::move(*piece));
+      }
+    }
+  };
+  for (refill(); taken < given; refill()) {
+    PieceResult result = workers.take(refill);
+    ++taken;
+    waiting.emplace(result.number, std::move(result));
+    for (auto first = waiting.begin(); first != waiting.end() && first->first == finished; first = waiting.begin()) {
+      finish(std::move(first->second));
+      waiting.erase(first);
+      ++finished;
+    }
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,227 @@
+#include "corpus/rank_workers.hpp"
+
+#include <algorithm>
+#include <heddle/core/parallel/host_values.hpp>
+#include <optional>
+#include <span>
+
+namespace heddle {
+namespace {
+
+constexpr int piece_tag = 1;
+constexpr int result_tag = 2;
+constexpr std::size_t max_pieces = 2;  // one that is computed, and the next one
+
+/// The element type that every communicator moves.
+using Words = std::vector<std::int32_t>;
+
+Tensor tensor_of(Words& words) {
+  return Tensor::borrow(words.data(), DType::int32, {std::ssize(words)}, MemorySpace::host);
+}
+
+/// A text on its way to a rank: a message with its number of bytes, and one with its bytes.
+class OutgoingText {
+ public:
+  OutgoingText(Communicator const& world, std::string const& text, int to, int tag)
+      : length_{static_cast<std::int32_t>(text.size())}, words_((text.size() + 3) / 4 + 1) {
+    std::ranges::copy(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(words_)).begin());
+    header_ = world.start_send(tensor_of(length_), to, tag);
+    body_ = world.start_send(tensor_of(words_), to, tag);
+  }
+
+  bool progress() { return header_.progress() && body_.progress(); }
+  void wait() {
+    header_.wait();
+    body_.wait();
+  }
+
+ private:
+  Words length_, words_;
+  Transfer header_, body_;  // after what they send: they are destroyed first
+};
+
+/// Texts that come from a rank, one after the other.
+class IncomingTexts {
+ public:
+  IncomingTexts(Communicator const& world, int from, int tag) : world_(world), from_(from), tag_(tag) { start(); }
+
+  /// Returns true if a text is complete.
+  bool progress() {
+    if (!transfer_.progress()) {
+      return false;
+    }
+    if (words_.empty()) {
+      start_body();
+      return transfer_.progress();
+    }
+    return true;
+  }
+
+  /// Waits for the next text.
+  std::string take() {
+    transfer_.wait();
+    if (words_.empty()) {
+      start_body();
+      transfer_.wait();
+    }
+    std::string text(static_cast<std::size_t>(length_.front()), '\0');
+    std::copy_n(std::as_bytes(std::span(words_)).begin(), text.size(), std::as_writable_bytes(std::span(text)).begin());
+    words_.clear();
+    return text;
+  }
+  /// Starts to receive the next text, after take().
+  void start() { transfer_ = world_.start_receive(tensor_of(length_), from_, tag_); }
+
+ private:
+  void start_body() {
+    words_.resize((static_cast<std::size_t>(length_.front()) + 3) / 4 + 1);
+    transfer_ = world_.start_receive(tensor_of(words_), from_, tag_);
+  }
+
+  Communicator world_;
+  int from_;
+  int tag_;
+  Words length_{0}, words_;
+  Transfer transfer_;
+};
+
+/// Computes a piece with the ranks of a group, whose other ranks are in serve_pieces.
+PieceResult compute_in_group(RankGroups const& groups, ComputePiece const& compute, std::string const& piece,
+                             std::function<void()> const& pause) {
+  return compute(piece_of(broadcast_text(groups.group, piece)), pause);
+}
+
+}  // namespace
+
+/// The first rank of another group.
+class RankWorkers::Leader {
+ public:
+  Leader(Communicator const& world, int rank) : world_(world), rank_(rank) {}
+
+  std::size_t pieces() const { return pieces_; }
+  void give(std::string const& piece) {
+    sent_.push_back(std::make_unique<OutgoingText>(world_, piece, rank_, piece_tag));
+    if (++pieces_ == 1) {
+      results_ = std::make_unique<IncomingTexts>(world_, rank_, result_tag);
+    }
+  }
+  /// Moves messages; returns a result that is complete.
+  std::optional<PieceResult> progress() {
+    while (!sent_.empty() && sent_.front()->progress()) {
+      sent_.pop_front();
+    }
+    if (pieces_ == 0 || !results_->progress()) {
+      return std::nullopt;
+    }
+    std::optional<PieceResult> result = result_of(results_->take());
+    if (--pieces_ > 0) {
+      results_->start();
+    }
+    return result;
+  }
+  /// Sends a last piece, of nothing.
+  void finish() {
+    sent_.push_back(std::make_unique<OutgoingText>(world_, "", rank_, piece_tag));
+    for (auto const& text : sent_) {
+      text->wait();
+    }
+  }
+
+ private:
+  Communicator world_;
+  int rank_;
+  std::size_t pieces_ = 0;  ///< that it has and has not returned
+  std::deque<std::unique_ptr<OutgoingText>> sent_;
+  std::unique_ptr<IncomingTexts> results_;
+};
+
+RankWorkers::RankWorkers(RankGroups groups, ComputePiece compute)
+    : groups_(std::move(groups)), compute_(std::move(compute)) {
+  for (int rank = groups_.group.size(); rank < groups_.world.size(); rank += groups_.group.size()) {
+    others_.push_back(std::make_unique<Leader>(groups_.world, rank));
+  }
+}
+
+RankWorkers::~RankWorkers() = default;
+
+bool RankWorkers::wants_piece() const {
+  return own_.empty() || std::ranges::any_of(others_, [](auto const& each) { return each->pieces() < max_pieces; });
+}
+
+void RankWorkers::give(Piece piece) {
+  auto const other = std::ranges::min_element(others_, {}, [](auto const& each) { return each->pieces(); });
+  if (other == others_.end() || (own_.empty() && (*other)->pieces() > 0)) {
+    own_.push_back(std::move(piece));
+  } else {
+    (*other)->give(to_bytes(piece));
+  }
+}
+
+void RankWorkers::progress() {
+  for (auto const& other : others_) {
+    while (std::optional<PieceResult> result = other->progress()) {
+      results_.push_back(std::move(*result));
+    }
+  }
+}
+
+PieceResult RankWorkers::take(std::function<void()> const& refill) {
+  for (progress(); results_.empty(); progress()) {
+    refill();
+    if (!own_.empty()) {
+      std::string const piece = to_bytes(own_.front());
+      results_.push_back(compute_in_group(groups_, compute_, piece, [&] {
+        progress();
+        refill();
+      }));
+      own_.pop_front();
+    }
+  }
+  PieceResult result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+void RankWorkers::finish() {
+  for (auto const& other : others_) {
+    other->finish();
+  }
+  broadcast_text(groups_.group, "");
+}
+
+void serve_pieces(RankGroups const& groups, ComputePiece const& compute) {
+  std::unique_ptr<IncomingTexts> pieces;
+  std::unique_ptr<OutgoingText> sent;
+  if (groups.leads()) {
+    pieces = std::make_unique<IncomingTexts>(groups.world, 0, piece_tag);
+  }
+  while (true) {
+    std::string const piece = broadcast_text(groups.group, groups.leads() ? pieces->take() : "");
+    if (piece.empty()) {
+      break;
+    }
+    if (groups.leads()) {
+      pieces->start();
+    }
+    auto const pause = [&] {
+      if (groups.leads()) {
+        pieces->progress();
+      }
+      if (sent) {
+        sent->progress();
+      }
+    };
+    PieceResult const result = compute(piece_of(piece), pause);
+    if (groups.leads()) {
+      if (sent) {
+        sent->wait();
+      }
+      sent = std::make_unique<OutgoingText>(groups.world, to_bytes(result), 0, result_tag);
+    }
+  }
+  if (sent) {
+    sent->wait();
+  }
+}
+
+}  // namespace heddle

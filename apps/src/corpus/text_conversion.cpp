@@ -1,0 +1,158 @@
+#include "corpus/text_conversion.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <iostream>
+#include <memory>
+#include <thread>
+
+#include "corpus/forked_workers.hpp"
+#include "report/warning.hpp"
+
+namespace heddle {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A line about the progress, which is written over where standard error is a terminal.
+class ProgressLine {
+ public:
+  explicit ProgressLine(LineSource const& text) : text_(text) {}
+  ~ProgressLine() { clear(); }
+
+  void add(std::int64_t lines, std::int64_t tokens) {
+    lines_ += lines;
+    tokens_ += tokens;
+    auto const now = Clock::now();
+    if (now - shown_ < (terminal_ ? std::chrono::seconds(1) : std::chrono::seconds(60))) {
+      return;
+    }
+    shown_ = now;
+    double const seconds = std::chrono::duration<double>(now - began_).count();
+    std::string line = fmt::format("heddle: {} lines, {:.1f} lines/s, {} tokens/s", readable_count(lines_),
+                                   static_cast<double>(lines_) / seconds,
+                                   readable_count(static_cast<std::int64_t>(static_cast<double>(tokens_) / seconds)));
+    if (auto const share = text_.progress(); share && *share > 0) {
+      line += fmt::format(", {:.0f} s left", seconds * (1 - *share) / *share);
+    }
+    clear();
+    std::cerr << line << (terminal_ ? "" : "\n") << std::flush;
+    is_shown_ = terminal_;
+  }
+  void clear() {
+    if (is_shown_) {
+      std::cerr << "\r\x1b[K" << std::flush;
+    }
+    is_shown_ = false;
+  }
+
+ private:
+  LineSource const& text_;
+  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  bool is_shown_ = false;
+  std::int64_t lines_ = 0;
+  std::int64_t tokens_ = 0;
+  Clock::time_point began_ = Clock::now();
+  Clock::time_point shown_ = began_;
+};
+
+/// The processes of one that no launcher started. Kernels with threads of their own need no others.
+int own_processes(int threads, LineSource const& text) {
+  if (threads < 0) {
+    throw UsageError(fmt::format("--threads {}: expected at least 1, or 0 for one for each core", threads));
+  }
+  bool const one = Runtime::execution_space() != "Serial" || (threads == 0 && text.answers_each_line());
+  return one ? 1 : threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+}  // namespace
+
+ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& options,
+                               TextConversion const& conversion) {
+  auto const generator = std::make_shared<PieceGenerator>(model, options, conversion.encode);
+  return [&model, conversion, generator](Piece const& piece, std::function<void()> const& pause) {
+    std::vector<GeneratedLine> lines = generator->generate(piece.lines, pause);
+    std::vector<std::string> messages;
+    std::int64_t tokens = 0;
+    for (auto const& [line, encoded, hypotheses] : lines) {
+      if (encoded.cut_from > 0) {
+        messages.push_back(fmt::format("line {}: {} tokens; only the {} {} are {} (model.max_length = {})", line.number,
+                                       readable_count(encoded.cut_from), conversion.kept,
+                                       readable_count(encoded.tokens->size()), conversion.done,
+                                       model.config().model.max_length));
+      }
+      tokens += hypotheses.empty() ? 0 : std::ssize(hypotheses.front().tokens) + 1;
+    }
+    PieceResult result = conversion.conclude(model, std::move(lines));
+    result.number = piece.number;
+    result.lines = std::ssize(piece.lines);
+    result.tokens = tokens;
+    std::ranges::move(messages, std::back_inserter(result.messages));
+    return result;
+  };
+}
+
+RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> const& overrides) {
+  constexpr std::string_view key = "parallel.tensor=";
+  int tensor = 1;
+  for (std::string text : overrides) {
+    std::erase(text, ' ');
+    if (text.starts_with(key)) {
+      std::from_chars(text.data() + key.size(), text.data() + text.size(), tensor);
+    }
+  }
+  if (tensor < 1 || world.size() % tensor != 0) {
+    throw ConfigError(fmt::format(
+        "parallel.tensor = {}: {} rank{} {} not divided into groups of that size; start a multiple of it with mpirun",
+        tensor, world.size(), world.size() == 1 ? "" : "s", world.size() == 1 ? "is" : "are"));
+  }
+  return {world, tensor == 1 ? Communicator::self() : world.split(world.rank() / tensor, world.rank(), "tensor")};
+}
+
+void convert_pieces(Processes const& processes, LineSource const& text,
+                    std::function<std::optional<Piece>()> const& next, ComputePiece const& compute,
+                    std::function<void(PieceResult)> const& finish) {
+  RankGroups const& ranks = processes.ranks;
+  if (ranks.world.rank() > 0) {
+    serve_pieces(ranks, compute);
+    return;
+  }
+  ProgressLine progress(text);
+  auto const report = [&](PieceResult result) {
+    if (!result.messages.empty()) {
+      progress.clear();
+    }
+    std::ranges::for_each(result.messages, report_on_stderr);
+    progress.add(result.lines, result.tokens);
+    finish(std::move(result));
+  };
+  if (ranks.world.size() > 1) {
+    RankWorkers workers(ranks, compute);
+    process_pieces(next, workers, report);
+    workers.finish();
+    return;
+  }
+  int count = own_processes(processes.threads, text);
+  std::vector<Piece> first;
+  if (count > 1) {  // two pieces show whether other processes would have anything to do
+    for (std::optional<Piece> piece; first.size() < 2 && (piece = next());) {
+      first.push_back(std::move(*piece));
+    }
+    count = first.size() < 2 ? 1 : count;
+  }
+  std::unique_ptr<PieceWorkers> const workers =
+      count == 1 ? std::unique_ptr<PieceWorkers>(std::make_unique<OwnWorker>(compute))
+                 : std::make_unique<ForkedWorkers>(count, compute);
+  std::size_t taken = 0;
+  process_pieces([&] { return taken < first.size() ? std::optional(std::move(first[taken++])) : next(); }, *workers,
+                 report);
+}
+
+}  // namespace heddle

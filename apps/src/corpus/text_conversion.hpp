@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <heddle/core/parallel/communicator.hpp>
+#include <string>
+#include <vector>
+
+#include "corpus/line_source.hpp"
+#include "corpus/pieces.hpp"
+#include "corpus/rank_workers.hpp"
+#include "inference/piece_generator.hpp"
+
+namespace heddle {
+
+/// How a command turns the lines of a text into results, with a model.
+struct TextConversion {
+  std::string command = {};  ///< "translate"
+  std::string kept = {};     ///< of a line that is too long: "first", "last" …
+  std::string done = {};     ///< … tokens are "translated", "continued"
+  PieceGenerator::Encode encode = {};
+  /// Makes the text and the sums of a piece's result, in the process that computed it.
+  std::function<PieceResult(TrainedModel& model, std::vector<GeneratedLine> lines)> conclude = {};
+};
+
+/// Computes pieces with a model.
+ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& options, TextConversion const& conversion);
+
+/// The processes of a command.
+struct Processes {
+  RankGroups ranks = {};  ///< those that a launcher started
+  int threads = 0;        ///< of a process that no launcher started; 0: one for each core that it may use
+};
+
+/// The ranks of `world` in groups that have a model each, as `overrides` ask for with parallel.tensor=N. Throws
+/// ConfigError if the ranks do not make whole groups. Collective over `world`.
+RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> const& overrides);
+
+/// Computes all pieces of a text, in all processes; `finish` gets the results in the order of the pieces, on rank 0.
+/// `next` is called on rank 0 only. Writes the results' messages to standard error, and the progress: where that is a
+/// terminal each second, otherwise each minute. Collective over the ranks.
+void convert_pieces(Processes const& processes, LineSource const& text,
+                    std::function<std::optional<Piece>()> const& next, ComputePiece const& compute,
+                    std::function<void(PieceResult)> const& finish);
+
+}  // namespace heddle

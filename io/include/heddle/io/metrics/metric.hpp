@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// The rule that splits sentences into words for BLEU; the names are sacreBLEU's.
+enum class BleuTokenization : std::uint8_t {
+  mteval_13a,  ///< sacreBLEU's default, for ordinary text
+  none,        ///< at white space only, for text that is already tokenised
+};
+
+/// A measure of translations of a corpus, with sacreBLEU 2.x's rules and digits. It counts segment by segment; the
+/// score is a function of the sums of the counts.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+
+  /// "BLEU", "chrF2", "chrF2++", "TER".
+  virtual std::string name() const = 0;
+  /// The metric's part of sacreBLEU's signature: "case:mixed|eff:no|tok:13a|smooth:exp".
+  virtual std::string signature() const = 0;
+  /// The counts of a translation compared with one or more references. Throws DataError for text that is not UTF-8.
+  virtual std::vector<double> count(std::string const& hypothesis, std::span<std::string const> references) const = 0;
+  /// In per cent. 100 is perfect; for TER, which counts errors, 0 is.
+  virtual double score(std::span<double const> sums) const = 0;
+  /// What sacreBLEU prints after the score: " 61.0/35.8/22.3/14.0 (BP = 0.984 …)", or nothing.
+  virtual std::string details(std::span<double const>) const { return ""; }
+};
+
+/// BLEU up to 4-grams with exponential smoothing (Papineni et al. 2002). With several references, n-grams match any of
+/// them, and the length is that of the closest one.
+std::unique_ptr<Metric> bleu_metric(BleuTokenization tokenization = BleuTokenization::mteval_13a);
+/// chrF2 (Popović 2015): character n-grams up to order 6, beta 2, white space left out; with `word_order` 2 chrF2++.
+/// Of several references the one with the best score counts.
+std::unique_ptr<Metric> chrf_metric(std::size_t word_order = 0);
+/// Translation edit rate (Snover et al. 2006), as Tercom computes it: edits and shifts of lower-cased words for each
+/// word of the reference. Of several references the fewest edits and the mean length count.
+std::unique_ptr<Metric> ter_metric();
+
+/// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
+std::string tokenize_13a(std::string_view sentence);
+
+/// A metric of a corpus whose text is not kept.
+class CorpusScore {
+ public:
+  /// With `keep_counts` each segment's counts are kept, for resampling.
+  explicit CorpusScore(std::unique_ptr<Metric> metric, bool keep_counts = false)
+      : metric_(std::move(metric)), keep_counts_(keep_counts) {}
+
+  /// Throws as Metric::count does.
+  void add(std::string const& hypothesis, std::span<std::string const> references);
+
+  Metric const& metric() const { return *metric_; }
+  double score() const { return metric_->score(sums_); }
+  std::string details() const { return metric_->details(sums_); }
+  std::int64_t segments() const { return segments_; }
+  /// The counts of a segment, in the order in which they were added, where they are kept.
+  std::span<double const> counts(std::int64_t segment) const {
+    return std::span(counts_).subspan(static_cast<std::size_t>(segment) * sums_.size(), sums_.size());
+  }
+
+ private:
+  std::unique_ptr<Metric> metric_;
+  bool keep_counts_;
+  std::int64_t segments_ = 0;
+  std::vector<double> sums_ = metric_->count("", std::vector<std::string>{""});  ///< of nothing: zeros
+  std::vector<double> counts_;
+};
+
+}  // namespace heddle

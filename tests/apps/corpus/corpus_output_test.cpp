@@ -1,0 +1,111 @@
+#include "corpus/corpus_output.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text.hpp>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class CorpusOutputTest : public testing::Test {
+ protected:
+  /// A command that ends after it has written `pieces` of the eight of a text. Returns how many it computed.
+  int run(int pieces, std::string const& identity = "same", std::string const& first = "0") {
+    CorpusOutput output(path_, identity, {});
+    int read = 0;
+    int computed = 0;
+    auto const source = [&]() -> std::optional<Piece> {
+      int const number = read++;
+      return number == 8 ? std::nullopt
+                         : std::optional(Piece{0, {{number == 0 ? first : std::to_string(number), number + 1}}});
+    };
+    while (auto const piece = output.next(source)) {
+      if (piece->lines.front().number > pieces) {
+        return computed;
+      }
+      ++computed;
+      output.write({.text = "line " + piece->lines.front().text + "\n"});
+    }
+    output.finish();
+    return computed;
+  }
+
+  std::string text() const {
+    std::string all;
+    LineReader reader(path_);
+    for (std::string line; reader.next(line);) {
+      all += line + "\n";
+    }
+    return all;
+  }
+  fs::path beside(std::string const& end) const { return path_.string() + end; }
+
+  test::TemporaryDirectory directory_;
+  fs::path path_ = directory_ / "out.txt";
+  std::string const expected_ = "line 0\nline 1\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7\n";
+};
+
+TEST_F(CorpusOutputTest, AppearsWhenItIsComplete) {
+  EXPECT_EQ(run(5), 5);
+  EXPECT_FALSE(fs::exists(path_));
+  EXPECT_EQ(run(8), 3) << "five pieces are there";
+  EXPECT_EQ(text(), expected_);
+  EXPECT_FALSE(fs::exists(beside(".partial")));
+  EXPECT_FALSE(fs::exists(beside(".journal")));
+  EXPECT_EQ(run(8), 8) << "a complete file is replaced";
+}
+
+TEST_F(CorpusOutputTest, GoesOnAfterTheLastPieceThatBothFilesHave) {
+  for (bool const compressed : {false, true}) {
+    path_ = directory_ / (compressed ? "out.gz" : "out");
+    run(6);
+    std::ofstream(beside(".partial"), std::ios::app) << "half of a pie";
+    EXPECT_EQ(run(8), 2) << "bytes without an entry";
+    EXPECT_EQ(text(), expected_);
+    run(6);
+    fs::resize_file(beside(".partial"), fs::file_size(beside(".partial")) - 3);
+    EXPECT_EQ(run(8), 3) << "an entry without all bytes";
+    EXPECT_EQ(text(), expected_);
+    run(6);
+    fs::resize_file(beside(".journal"), fs::file_size(beside(".journal")) - 1);
+    EXPECT_EQ(run(8), 3) << "an entry without its end";
+    EXPECT_EQ(text(), expected_);
+    run(6);
+    fs::remove(beside(".partial"));
+    EXPECT_EQ(run(8), 8);
+    EXPECT_EQ(text(), expected_);
+  }
+}
+
+TEST_F(CorpusOutputTest, BelongsToItsModelOptionsAndText) {
+  run(3);
+  EXPECT_THAT(test::message_of<UsageError>([&] { run(8, "other"); }), HasSubstr("another model or other options"));
+  EXPECT_THAT(test::message_of<DataError>([&] { run(8, "same", "changed"); }), HasSubstr("lines 1 to 1"));
+  EXPECT_EQ(run(8), 5) << "neither changed anything";
+  EXPECT_EQ(text(), expected_);
+}
+
+TEST_F(CorpusOutputTest, IsNotTheTextThatIsRead) {
+  std::ofstream(path_) << "a\n";
+  EXPECT_THROW(CorpusOutput(path_, "", {path_.string()}), UsageError);
+  EXPECT_EQ(text(), "a\n");
+}
+
+TEST_F(CorpusOutputTest, IdentityLeavesOutFilesAndProcesses) {
+  std::string const all =
+      output_identity("translate", {"--beam", "5", "--input", "a", "--threads=3", "--output=b"}, "d");
+  EXPECT_EQ(all, output_identity("translate", {"--output", "c", "--beam", "5"}, "d"));
+  EXPECT_NE(all, output_identity("translate", {"--beam", "4"}, "d"));
+  EXPECT_NE(all, output_identity("translate", {"--beam", "5"}, "e"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,116 @@
+#include "corpus/pieces.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <heddle/core/base/error.hpp>
+#include <numeric>
+
+#include "corpus/forked_workers.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Pieces, TravelBetweenProcesses) {
+  Piece const piece{7, {{"a\nb", 3, {"", "x y"}, "law"}, {"", 4, {}, ""}}};
+  Piece const same = piece_of(to_bytes(piece));
+  EXPECT_EQ(same.number, 7);
+  ASSERT_EQ(same.lines.size(), 2U);
+  EXPECT_EQ(same.lines[0].text, "a\nb");
+  EXPECT_EQ(same.lines[0].number, 3);
+  EXPECT_EQ(same.lines[0].references, (std::vector<std::string>{"", "x y"}));
+  EXPECT_EQ(same.lines[0].adapter, "law");
+
+  PieceResult const result{2, "text", {"one", "two"}, {0.1, -3}, 5, 6};
+  PieceResult const back = result_of(to_bytes(result));
+  EXPECT_EQ(back.number, 2);
+  EXPECT_EQ(back.text, "text");
+  EXPECT_EQ(back.messages, result.messages);
+  EXPECT_EQ(back.sums, result.sums);
+  EXPECT_EQ(back.lines, 5);
+  EXPECT_EQ(back.tokens, 6);
+}
+
+TEST(Pieces, DamagedBytesAreRefused) {
+  std::string const bytes = to_bytes(Piece{7, {{"text", 3}}});
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THROW(piece_of(bytes.substr(0, length)), Error) << length;
+  }
+  EXPECT_THROW(piece_of(bytes + "x"), Error);
+  EXPECT_THROW(piece_of(std::string(40, '\xFF')), Error);
+}
+
+/// Takes longer for early pieces, so that results come in another order.
+PieceResult slow(Piece const& piece, std::function<void()> const& pause) {
+  pause();
+  ::usleep(piece.number % 3 == 0 ? 3000 : 0);
+  PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
+  for (SourceLine const& line : piece.lines) {
+    if (line.text == "fail") {
+      throw DataError("line 2 is bad");
+    }
+    if (line.text == "die") {
+      ::raise(SIGKILL);
+    }
+    result.text += line.text + "!\n";
+    result.sums = {static_cast<double>(line.number)};
+  }
+  return result;
+}
+
+/// The text that workers make of pieces with these lines, one each.
+std::string converted(PieceWorkers& workers, std::vector<std::string> const& lines) {
+  std::size_t read = 0;
+  std::string text;
+  process_pieces(
+      [&]() -> std::optional<Piece> {
+        if (read == lines.size()) {
+          return std::nullopt;
+        }
+        auto const number = static_cast<std::int64_t>(read);
+        return Piece{0, {{lines[read++], number + 1}}};
+      },
+      workers, [&](PieceResult const& result) { text += result.text; });
+  return text;
+}
+
+TEST(Pieces, ResultsComeInOrderFromAnyNumberOfProcesses) {
+  std::vector<std::string> lines;
+  std::string expected;
+  for (int number = 0; number < 40; ++number) {
+    lines.push_back(std::to_string(number) + std::string(static_cast<std::size_t>(number) * 5000, 'x'));
+    expected += lines.back() + "!\n";
+  }
+  OwnWorker own(slow);
+  EXPECT_EQ(converted(own, lines), expected);
+  for (int const count : {1, 3, 50}) {
+    ForkedWorkers workers(count, slow);
+    EXPECT_EQ(converted(workers, lines), expected) << count;
+  }
+  ForkedWorkers none(2, slow);
+  EXPECT_EQ(converted(none, {}), "");
+}
+
+TEST(Pieces, AProcessThatFailsIsReported) {
+  ForkedWorkers failing(2, slow);
+  try {
+    converted(failing, {"a", "fail", "b"});
+    FAIL() << "expected an error";
+  } catch (Error const& error) {
+    EXPECT_STREQ(error.what(), "line 2 is bad");
+    EXPECT_EQ(error.code(), ExitCode::bad_data);
+  }
+  ForkedWorkers killed(2, slow);
+  EXPECT_THAT(test::message_of<Error>([&] {
+                converted(killed, {"a", "die", "b", "c"});
+              }),
+              HasSubstr("was killed by signal 9"));
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# A corpus, shared by processes and by ranks: the same bytes from any number of them, also after kills; scores.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export OMP_NUM_THREADS=1
+
+fail() { echo "FAILED: $*"; exit 1; }
+
+"$HEDDLE" demo-data --out demo --train 2000 --valid 40 --test 300 > log
+"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
+  --vocab-size 120 --out data > log 2>&1 || { cat log; fail prepare; }
+cat > run.toml << 'END'
+[run]
+directory = "run"
+[data]
+train = "data/train.h5"
+valid = "data/valid.h5"
+[model]
+encoder_layers = 1
+decoder_layers = 1
+d_model = 32
+d_ff = 32
+heads = 2
+max_length = 40
+[train]
+steps = 40
+batch_tokens = 512
+validate_bleu = false
+[optimizer]
+learning_rate = 0.01
+warmup_steps = 10
+END
+"$HEDDLE" train run.toml > log 2>&1 || { cat log; fail train; }
+for copy in 1 2 3 4; do cat demo/test.en; echo; printf 'one hundred %.0s' {1..40}; echo; done > corpus.en
+gzip -k corpus.en
+lines=$(wc -l < corpus.en)
+translate() { "$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 "$@"; }
+ranks() { local count=$1; shift; "$HEDDLE_MPIRUN" -np "$count" "$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 "$@"; }
+
+# The same bytes, and the same messages in the order of the lines.
+translate --threads 1 > one.de 2> one.messages
+[ "$(wc -l < one.de)" = "$lines" ] && [ "$(wc -l < one.messages)" = 4 ] || fail "one process: $(wc -l < one.de) lines, $(wc -l < one.messages) messages"
+for threads in 2 3; do
+  translate --threads $threads > several.de 2> messages
+  cmp one.de several.de && cmp one.messages messages || fail "$threads processes translate otherwise"
+done
+for count in 2 3; do
+  ranks $count --output ranks.de 2> messages
+  cmp one.de ranks.de && cmp one.messages messages || { cat messages; fail "$count ranks translate otherwise"; }
+done
+translate --threads 1 --output one.de.gz 2> log
+ranks 2 --output ranks.de.gz 2> log
+cmp one.de.gz ranks.de.gz && gzip -dc one.de.gz | cmp - one.de || fail "compressed output"
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint run --window 16 < corpus.en 2> log | cmp - one.de || fail "two ranks and the standard input"
+
+# Groups of ranks that share a model: the same sentences, except for rounding; the same bytes from one group and from two.
+ranks 2 --set parallel.tensor=2 --output group.de 2> log || { cat log; fail "a tensor group"; }
+ranks 4 --set parallel.tensor=2 --output groups.de 2> log || { cat log; fail "two tensor groups"; }
+cmp group.de groups.de || fail "two groups translate otherwise than one"
+different=$(paste -d '\001' one.de group.de | awk -F '\001' '$1 != $2 {++n} END {print n + 0}')
+[ "$different" -le $((lines / 100)) ] || fail "$different of $lines lines differ in a tensor group"
+code=0
+ranks 3 --set parallel.tensor=2 > stdout 2> stderr || code=$?
+[ "$code" = 78 ] && grep -q 'parallel.tensor = 2: 3 ranks' stderr || { cat stderr; fail "three ranks in groups of two: $code"; }
+
+# Killed at any time, the command goes on where it was. Its processes end with it.
+kills=0
+while true; do
+  setsid "$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 --threads 2 --beam 8 --output killed.de 2> log &
+  pid=$!
+  before=$(wc -l 2> /dev/null < killed.de.journal || echo 0)
+  for _ in $(seq 500); do
+    [ "$(wc -l 2> /dev/null < killed.de.journal || echo 0)" -gt $((before + 6)) ] && break
+    kill -0 $pid 2> /dev/null || break
+    sleep 0.02
+  done
+  if kill -9 $pid 2> /dev/null; then
+    wait $pid 2> /dev/null || true
+    for _ in $(seq 100); do
+      pgrep -s $pid > /dev/null || break
+      sleep 0.05
+    done
+    pgrep -s $pid > /dev/null && fail "processes stay after their parent was killed"
+    [ -e killed.de ] || kills=$((kills + 1))
+  else
+    wait $pid || { cat log; fail "a translation that goes on"; }
+  fi
+  [ -e killed.de ] && break
+done
+[ "$kills" -ge 2 ] || fail "killed only $kills times"
+translate --threads 1 --beam 8 2> log | cmp - killed.de || fail "the translation after $kills kills"
+[ ! -e killed.de.journal ] && [ ! -e killed.de.partial ] || fail "files stay beside a complete output"
+
+# What belongs to another command, or another text, is not continued.
+translate --output other.de --threads 2 2> log &
+pid=$!
+until [ -s other.de.journal ] && [ "$(wc -l < other.de.journal)" -gt 2 ]; do kill -0 $pid 2> /dev/null || break; sleep 0.01; done
+kill -9 $pid 2> /dev/null || true
+wait $pid 2> /dev/null || true
+if [ -e other.de.journal ]; then
+  code=0
+  translate --output other.de --beam 3 2> stderr || code=$?
+  [ "$code" = 64 ] && grep -q 'another model or other options' stderr || { cat stderr; fail "other options: $code"; }
+fi
+
+# Scores of translations are those that translate gives them.
+head -40 demo/test.en > some.en
+"$HEDDLE" translate --checkpoint run --n-best 3 < some.en > best
+"$HEDDLE" score --checkpoint run --source some.en --target best --n-best > again
+awk -F' [|][|][|] ' '{d = $3 - $4; if (d < 0) d = -d; if (NF != 4 || d > 2e-4) {print; bad = 1}} END {exit bad || NR != 120}' again ||
+  fail "scores differ from those of translate"
+awk -F' [|][|][|] ' '$1 != last {print $2 > "best.de"; print $3 > "best.scores"; last = $1}' last=-1 best
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" score --checkpoint run --source some.en --target best.de --window 8 --output scores 2> log
+paste best.scores scores | awk '{d = $1 - $2; if (d < 0) d = -d; bad = bad || d > 2e-4} END {exit bad || NR != 40}' || fail "scores of two ranks"
+"$HEDDLE" score --checkpoint run --source some.en --target best.de --tokens | head -1 | grep -q '^{"score":-[0-9.E+-]*,"log_probability":' ||
+  fail "JSON lines of scores"
+
+# Test sets are evaluated together, by any number of processes.
+evaluate() { "$@" "$HEDDLE" evaluate --checkpoint run --test a=demo/test.en,demo/test.de --test b=some.en,best.de,demo/short.de \
+  --metric bleu --metric chrf++ --metric ter --confidence --window 16 2> log; }
+head -40 demo/test.de > demo/short.de
+evaluate env > one.scores || { cat log; fail evaluate; }
+[ "$(grep -c '^test set [ab]$' one.scores)" = 2 ] && [ "$(grep -c '^TER|nrefs:[12]|bs:1000|seed:12345|' one.scores)" = 2 ] || { cat one.scores; fail "test sets"; }
+evaluate "$HEDDLE_MPIRUN" -np 2 | cmp - one.scores || fail "two ranks evaluate otherwise"
+echo "one text, $lines lines, $kills kills"
