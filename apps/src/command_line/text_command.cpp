@@ -15,7 +15,7 @@ namespace po = boost::program_options;
 
 namespace {
 
-/// Those with a name before the path, "law=runs/law", and one without.
+/// Takes runs with a name before the path, "law=runs/law", or one without.
 void choose_adapters(TrainedModelOptions& options, std::vector<std::string> const& runs) {
   for (std::string const& run : runs) {
     std::size_t const end = run.find_first_of("=/");

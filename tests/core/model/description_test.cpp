@@ -230,7 +230,7 @@ TEST(Description, CostsAreTheLayersOwn) {
   EXPECT_EQ(model.layer(2).cost(load).operations, 10 * 2 * (2 * 4 * 8 * 8 + 2 * 8 * 12) + 4 * 10 * (3 + 5) * 8);
 }
 
-// Of each product's three in training, a frozen weight has two; an adapter adds products with its two matrices.
+// A frozen weight has two of a product's three in training; an adapter adds products with its two matrices.
 TEST(Description, CostsKnowFrozenWeightsAndAdapters) {
   auto const cost = [](std::string const& keys, std::int64_t layer) {
     Config const config = parse_config(
