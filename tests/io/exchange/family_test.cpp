@@ -317,7 +317,8 @@ TEST(ExchangedTensors, MustFitTheModel) {
   EXPECT_EQ(refusal({{"model.theirs", {{2, 3}, "float32"}}}), "");
   EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
   EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor model.theirs"));
-  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}), HasSubstr("unexpected tensor extra"));
+  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}),
+              HasSubstr("unexpected tensor extra"));
 }
 
 }  // namespace
