@@ -110,7 +110,7 @@ without_times() { sed 's/"tokens_per_second":[^,]*,"seconds":[^,}]*//' "$1/metri
 
 for kind in decoder encoder; do
   train $kind 0 0 $kind
-  grep -q "1,501 lines of text, joined into sequences of at most 48 tokens; 1 of them are cut" log || fail "$kind: no counts"
+  grep -q "1,501 lines of text, joined into sequences of at most 48 tokens; 1 of them are split" log || fail "$kind: no counts"
   grep -q '^validate_bleu = false$' $kind/config.toml || fail "$kind: BLEU is not off by default"
   train $kind 0 78 refused train.validate_bleu=true
   grep -q 'train.validate_bleu = true needs a model that translates: .*; or set train.validate_bleu = false' log ||
