@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-std::unique_ptr<Metric> metric_named(std::string const& name, std::string const& tokenize) {
+std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::string const& tokenize) {
   if (name == "bleu" && tokenize != "13a" && tokenize != "none") {
     throw UsageError(fmt::format("evaluate: --tokenize {}: expected 13a or none", tokenize));
   }

@@ -114,7 +114,7 @@ std::string tokenize_13a(std::string_view sentence) {
 namespace {
 
 /// Counts: words of the hypothesis, words of the reference, matches by order, n-grams of the hypothesis by order.
-class Bleu final : public Metric {
+class Bleu final : public TranslationMetric {
  public:
   explicit Bleu(BleuTokenization tokenization) : tokenization_(tokenization) {}
 
@@ -213,7 +213,7 @@ std::string Bleu::details(std::span<double const> sums) const {
 
 }  // namespace
 
-std::unique_ptr<Metric> bleu_metric(BleuTokenization tokenization) {
+std::unique_ptr<TranslationMetric> bleu_metric(BleuTokenization tokenization) {
   return std::make_unique<Bleu>(tokenization);
 }
 

@@ -69,7 +69,7 @@ NgramCounts ngrams_of(Units const& units, std::size_t order) {
 }
 
 /// Counts, for each order: n-grams of the hypothesis, of the reference, in both.
-class Chrf final : public Metric {
+class Chrf final : public TranslationMetric {
  public:
   explicit Chrf(std::size_t word_order) : word_order_(word_order) {}
 
@@ -138,7 +138,7 @@ double Chrf::score(std::span<double const> sums) const {
 
 }  // namespace
 
-std::unique_ptr<Metric> chrf_metric(std::size_t word_order) {
+std::unique_ptr<TranslationMetric> chrf_metric(std::size_t word_order) {
   return std::make_unique<Chrf>(word_order);
 }
 

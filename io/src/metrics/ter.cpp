@@ -231,7 +231,7 @@ void Shifts::try_words(Alignment const& alignment, std::ptrdiff_t from, std::ptr
 }
 
 /// Counts: the fewest edits, the mean length of the references.
-class Ter final : public Metric {
+class Ter final : public TranslationMetric {
  public:
   std::string name() const override { return "TER"; }
   std::string signature() const override { return "case:lc|tok:tercom|norm:no|punct:yes|asian:no"; }
@@ -265,7 +265,7 @@ std::vector<double> Ter::count(std::string const& hypothesis, std::span<std::str
 
 }  // namespace
 
-std::unique_ptr<Metric> ter_metric() {
+std::unique_ptr<TranslationMetric> ter_metric() {
   return std::make_unique<Ter>();
 }
 

@@ -54,7 +54,7 @@ std::map<std::string, Corpus> golden_corpora() {
 }
 
 /// The score of a corpus, with a second reference if `two`: that of the next pair.
-CorpusScore scored(std::unique_ptr<Metric> metric, std::vector<std::string> const& hypotheses,
+CorpusScore scored(std::unique_ptr<TranslationMetric> metric, std::vector<std::string> const& hypotheses,
                    std::vector<std::string> const& references, bool two = false) {
   CorpusScore corpus(std::move(metric), true);
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
@@ -72,8 +72,8 @@ std::string digits(double number) {
 }
 
 /// BLEU, chrF, chrF++, TER.
-std::vector<std::unique_ptr<Metric>> all_metrics() {
-  std::vector<std::unique_ptr<Metric>> metrics;
+std::vector<std::unique_ptr<TranslationMetric>> all_metrics() {
+  std::vector<std::unique_ptr<TranslationMetric>> metrics;
   metrics.push_back(bleu_metric());
   metrics.push_back(chrf_metric());
   metrics.push_back(chrf_metric(2));

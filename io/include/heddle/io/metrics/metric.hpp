@@ -17,9 +17,9 @@ enum class BleuTokenization : std::uint8_t {
 
 /// A measure of translations of a corpus, with sacreBLEU 2.x's rules and digits. It counts segment by segment; the
 /// score is a function of the sums of the counts.
-class Metric {
+class TranslationMetric {
  public:
-  virtual ~Metric() = default;
+  virtual ~TranslationMetric() = default;
 
   /// "BLEU", "chrF2", "chrF2++", "TER".
   virtual std::string name() const = 0;
@@ -35,13 +35,13 @@ class Metric {
 
 /// BLEU up to 4-grams with exponential smoothing (Papineni et al. 2002). With several references, n-grams match any of
 /// them, and the length is that of the closest one.
-std::unique_ptr<Metric> bleu_metric(BleuTokenization tokenization = BleuTokenization::mteval_13a);
+std::unique_ptr<TranslationMetric> bleu_metric(BleuTokenization tokenization = BleuTokenization::mteval_13a);
 /// chrF2 (Popović 2015): character n-grams up to order 6, beta 2, white space left out; with `word_order` 2 chrF2++.
 /// Of several references the one with the best score counts.
-std::unique_ptr<Metric> chrf_metric(std::size_t word_order = 0);
+std::unique_ptr<TranslationMetric> chrf_metric(std::size_t word_order = 0);
 /// Translation edit rate (Snover et al. 2006), as Tercom computes it: edits and shifts of lower-cased words for each
 /// word of the reference. Of several references the fewest edits and the mean length count.
-std::unique_ptr<Metric> ter_metric();
+std::unique_ptr<TranslationMetric> ter_metric();
 
 /// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
 std::string tokenize_13a(std::string_view sentence);
@@ -50,13 +50,13 @@ std::string tokenize_13a(std::string_view sentence);
 class CorpusScore {
  public:
   /// With `keep_counts` each segment's counts are kept, for resampling.
-  explicit CorpusScore(std::unique_ptr<Metric> metric, bool keep_counts = false)
+  explicit CorpusScore(std::unique_ptr<TranslationMetric> metric, bool keep_counts = false)
       : metric_(std::move(metric)), keep_counts_(keep_counts) {}
 
-  /// Throws as Metric::count does.
+  /// Throws as TranslationMetric::count does.
   void add(std::string const& hypothesis, std::span<std::string const> references);
 
-  Metric const& metric() const { return *metric_; }
+  TranslationMetric const& metric() const { return *metric_; }
   double score() const { return metric_->score(sums_); }
   std::string details() const { return metric_->details(sums_); }
   std::int64_t segments() const { return segments_; }
@@ -66,7 +66,7 @@ class CorpusScore {
   }
 
  private:
-  std::unique_ptr<Metric> metric_;
+  std::unique_ptr<TranslationMetric> metric_;
   bool keep_counts_;
   std::int64_t segments_ = 0;
   std::vector<double> sums_ = metric_->count("", std::vector<std::string>{""});  ///< of nothing: zeros
