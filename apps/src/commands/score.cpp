@@ -19,7 +19,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-struct ScoreOptions {
+struct ScoringOptions {
   TrainedModelOptions model;
   TextOptions source;
   std::string target;
@@ -32,7 +32,7 @@ struct ScoreOptions {
   Arguments arguments = {};
 };
 
-CommandSyntax score_syntax(ScoreOptions& options) {
+CommandSyntax score_syntax(ScoringOptions& options) {
   CommandSyntax syntax;
   syntax.name = "score";
   syntax.usage = "--checkpoint DIRECTORY --source TEXT --target TEXT [options]";
@@ -60,7 +60,7 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
 /// The sources and translations to score, in pieces; of a list of several translations, a source for each.
 class ScoredLines {
  public:
-  ScoredLines(ScoreOptions const& options)
+  ScoredLines(ScoringOptions const& options)
       : n_best_(options.n_best),
         target_(options.target, options.source.invalid_utf8),
         text_(options.source, n_best_ ? std::vector<std::string>() : std::vector{options.target}) {}
@@ -113,7 +113,7 @@ class ScoredLines {
   SourceLine source_;
 };
 
-std::string format_score(ScoreOptions const& options, TrainedModel const& model, SourceLine const& line,
+std::string format_score(ScoringOptions const& options, TrainedModel const& model, SourceLine const& line,
                          std::vector<std::int32_t> const& tokens, std::vector<double> const& losses) {
   double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
   double const score = losses.empty()
@@ -139,7 +139,7 @@ std::string format_score(ScoreOptions const& options, TrainedModel const& model,
   return boost::json::serialize(object) + "\n";
 }
 
-PieceResult score_piece(ScoreOptions const& options, TrainedModel& model, Piece const& piece) {
+PieceResult score_piece(ScoringOptions const& options, TrainedModel& model, Piece const& piece) {
   PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
   TextFrame const& frame = model.frame();
   std::vector<SentencePair> pairs;
@@ -173,7 +173,7 @@ PieceResult score_piece(ScoreOptions const& options, TrainedModel& model, Piece 
   return result;
 }
 
-void check_options(ScoreOptions const& options) {
+void check_options(ScoringOptions const& options) {
   if (options.model.checkpoint.empty()) {
     throw UsageError("score: --checkpoint is missing: the model to score with");
   }
@@ -188,7 +188,7 @@ void check_options(ScoreOptions const& options) {
   }
 }
 
-ExitCode score(ScoreOptions const& options, MpiSession const* session) {
+ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
   Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
   ScoredLines lines(options);
@@ -216,7 +216,7 @@ ExitCode score(ScoreOptions const& options, MpiSession const* session) {
 }  // namespace
 
 ExitCode run_score(Arguments const& arguments) {
-  ScoreOptions options;
+  ScoringOptions options;
   options.arguments = arguments;
   parse_options(score_syntax(options), arguments);
   check_options(options);

@@ -26,8 +26,6 @@ struct Header {
   std::int64_t code = 0;
 };
 
-constexpr std::size_t max_pieces = 2;  // one that is computed, and the next one
-
 std::string message(std::string const& bytes, ExitCode code = ExitCode::done) {
   Header const header{std::ssize(bytes), static_cast<std::int64_t>(code)};
   return std::string(reinterpret_cast<char const*>(&header), sizeof header) + bytes;
@@ -126,7 +124,7 @@ ForkedWorkers::~ForkedWorkers() {
 }
 
 bool ForkedWorkers::wants_piece() const {
-  return std::ranges::any_of(children_, [](Child const& child) { return child.pieces < max_pieces; });
+  return std::ranges::any_of(children_, [](Child const& child) { return child.pieces < max_worker_pieces; });
 }
 
 void ForkedWorkers::give(Piece piece) {

@@ -35,6 +35,9 @@ PieceResult result_of(std::string const& bytes);
 /// Computes a piece, and calls `pause` now and then, some hundred times in a second.
 using ComputePiece = std::function<PieceResult(Piece const& piece, std::function<void()> const& pause)>;
 
+/// The pieces that a worker has at a time: one that it computes, and the next one.
+inline constexpr std::size_t max_worker_pieces = 2;
+
 /// Processes that compute pieces.
 class PieceWorkers {
  public:

@@ -10,7 +10,6 @@ namespace {
 
 constexpr int piece_tag = 1;
 constexpr int result_tag = 2;
-constexpr std::size_t max_pieces = 2;  // one that is computed, and the next one
 
 /// The element type that every communicator moves.
 using Words = std::vector<std::int32_t>;
@@ -145,7 +144,8 @@ RankWorkers::RankWorkers(RankGroups groups, ComputePiece compute)
 RankWorkers::~RankWorkers() = default;
 
 bool RankWorkers::wants_piece() const {
-  return own_.empty() || std::ranges::any_of(others_, [](auto const& each) { return each->pieces() < max_pieces; });
+  return own_.empty() ||
+         std::ranges::any_of(others_, [](auto const& each) { return each->pieces() < max_worker_pieces; });
 }
 
 void RankWorkers::give(Piece piece) {
