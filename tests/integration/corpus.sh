@@ -65,7 +65,7 @@ code=0
 ranks 3 --set parallel.tensor=2 > stdout 2> stderr || code=$?
 [ "$code" = 78 ] && grep -q 'parallel.tensor = 2: 3 ranks' stderr || { cat stderr; fail "three ranks in groups of two: $code"; }
 
-# Killed at any time, the command goes on where it was. Its processes end with it.
+# Killed at any time, the command continues where it was. Its processes end with it.
 kills=0
 while true; do
   setsid "$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 --threads 2 --beam 8 --output killed.de 2> log &
@@ -85,7 +85,7 @@ while true; do
     pgrep -s $pid > /dev/null && fail "processes stay after their parent was killed"
     [ -e killed.de ] || kills=$((kills + 1))
   else
-    wait $pid || { cat log; fail "a translation that goes on"; }
+    wait $pid || { cat log; fail "a translation that continues"; }
   fi
   [ -e killed.de ] && break
 done
@@ -93,7 +93,7 @@ done
 translate --threads 1 --beam 8 2> log | cmp - killed.de || fail "the translation after $kills kills"
 [ ! -e killed.de.journal ] && [ ! -e killed.de.partial ] || fail "files stay beside a complete output"
 
-# What belongs to another command, or another text, is not continued.
+# The output of another command, or of another text, is not continued.
 translate --output other.de --threads 2 2> log &
 pid=$!
 until [ -s other.de.journal ] && [ "$(wc -l < other.de.journal)" -gt 2 ]; do kill -0 $pid 2> /dev/null || break; sleep 0.01; done

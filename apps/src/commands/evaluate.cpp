@@ -28,7 +28,7 @@ namespace {
 
 namespace po = boost::program_options;
 
-/// What is translated, or its translations, and the right ones.
+/// A source or its translations, and the reference translations.
 struct TestSet {
   std::string name;  ///< "": the only one
   std::string source;

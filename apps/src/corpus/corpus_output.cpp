@@ -89,7 +89,7 @@ void CorpusOutput::restore(std::string const& identity) {
   std::string line;
   if (std::getline(stream, line) && line != identity) {
     throw UsageError(
-        fmt::format("{} was made by a command with another model or other options; give the same ones to go on, or "
+        fmt::format("{} was made by a command with another model or other options; give the same ones to continue, or "
                     "delete it to start over:\n  there: {}\n  here:  {}",
                     journal().string(), line, identity));
   }
@@ -132,7 +132,7 @@ std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> co
     if (done_[read_++].lines != digest) {
       throw DataError(fmt::format(
           "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
-          "text to go on, or delete the file to start over",
+          "text to continue, or delete the file to start over",
           journal().string(), piece->lines.front().number, piece->lines.back().number));
     }
   }

@@ -18,7 +18,7 @@ namespace heddle {
 ///
 /// A file appears when it is complete. Until then there are FILE.partial, with the pieces so far, and FILE.journal, a
 /// line of JSON for each of them: the digests of its lines and of its bytes. A command that was killed and is given
-/// again goes on after the last piece that both have; so nothing is computed twice but what was not written, and the
+/// again continues after the last piece that both have; so nothing is computed twice but what was not written, and the
 /// file is the same byte for byte.
 class CorpusOutput {
  public:
@@ -64,7 +64,8 @@ void require_other_file(std::filesystem::path const& path, std::vector<std::stri
 /// Throws Error if something could not be written to the file, or it could not be opened.
 void require_written(std::ostream const& stream, std::filesystem::path const& path);
 
-/// What decides the output of a command: the model and the arguments, except those that choose files and processes.
+/// Identifies all that decides the output of a command: the model and the arguments, except those that choose files and
+/// processes.
 std::string output_identity(std::string const& command, std::vector<std::string> const& arguments,
                             std::string const& model_digest);
 

@@ -42,7 +42,7 @@ inline constexpr std::size_t max_worker_pieces = 2;
 class PieceWorkers {
  public:
   virtual ~PieceWorkers() = default;
-  /// Whether a process has no piece waiting behind the one that it computes.
+  /// Whether a process has no piece waiting after the one that it computes.
   virtual bool wants_piece() const = 0;
   /// May be called only if a piece is wanted.
   virtual void give(Piece piece) = 0;

@@ -218,8 +218,8 @@ std::optional<json::value> their_value(KeyRule const& rule, Family const& family
   return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
 }
 
-/// The longest texts of an import whose positions are no table: a model for more would have sequences and micro-batches
-/// of as many tokens, which no training and few machines have room for.
+/// The longest texts of an import whose positions are not a table: a model for more would have sequences and
+/// micro-batches of as many tokens, which no training and few machines have room for.
 constexpr std::int64_t longest_imported = 8192;
 
 /// Whether the angles of positions are computed, and do not follow from the length.

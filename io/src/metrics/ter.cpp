@@ -71,7 +71,7 @@ int EditDistance::operator()(Words const& hypothesis) {
 void EditDistance::compute_row(std::size_t row) {
   auto const columns = static_cast<std::ptrdiff_t>(reference_.size()) + 1;
   double const ratio = static_cast<double>(reference_.size()) / static_cast<double>(hypothesis_.size());
-  // Of very unequal lengths no cell of a narrower beam would touch the row before.
+  // If lengths are very unequal, no cell of a narrower beam would touch the row before.
   std::ptrdiff_t const width =
       static_cast<double>(beam) < ratio / 2 ? static_cast<std::ptrdiff_t>(std::ceil(ratio / 2 + beam)) : beam;
   auto const diagonal = static_cast<std::ptrdiff_t>(std::floor(static_cast<double>(row) * ratio));

@@ -30,7 +30,7 @@ class DatasetLines final : public TextLines {
   Dataset const& dataset_;
 };
 
-/// The sources or the targets of a dataset's pairs, each behind a tag. Keeps a reference to the dataset.
+/// The sources or the targets of a dataset's pairs, each after a tag. Keeps a reference to the dataset.
 class DatasetSide final : public TextLines {
  public:
   DatasetSide(Dataset const& dataset, SampleLength side, std::vector<std::int32_t> tag)

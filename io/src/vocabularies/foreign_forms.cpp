@@ -58,11 +58,6 @@ std::vector<Language> languages_of(std::string const& model) {
   return languages;
 }
 
-json::object settings_in(Files const& files, char const* name) {
-  auto const found = files.find(name);
-  return found == files.end() ? json::object() : parse_bounded_json(found->second, name).as_object();
-}
-
 std::string text_at(json::object const& object, char const* key) {
   json::value const* const found = find_key(object, key);
   return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
@@ -70,7 +65,7 @@ std::string text_at(json::object const& object, char const* key) {
 
 /// The tokenizer's class, or the one that is usual for the models where the files name none.
 std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
-  for (json::object const& each : {settings_in(files, "tokenizer_config.json"), config}) {
+  for (json::object const& each : {json_object_in(files, "tokenizer_config.json"), config}) {
     if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
       return name;
     }
@@ -108,9 +103,9 @@ Ids prefix_of(json::value const& processor) {
   return prefix;
 }
 
-/// Whether the class puts the begin token in front of a text, if tokenizer_config.json says so (Gemma).
+/// Whether the class prepends the begin token to a text, if tokenizer_config.json says so (Gemma).
 std::optional<bool> adds_begin(std::string const& tokenizer, Files const& files) {
-  json::object const settings = settings_in(files, "tokenizer_config.json");
+  json::object const settings = json_object_in(files, "tokenizer_config.json");
   json::value const* const adds = find_key(settings, "add_bos_token");
   return tokenizer.starts_with("Gemma") && adds != nullptr ? std::optional(*adds == json::value(true)) : std::nullopt;
 }
@@ -122,7 +117,7 @@ Ids prefix_of(std::string const& tokenizer, json::object const& config, Files co
     return *adds && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
   }
   if (files.contains("tokenizer.json")) {
-    json::object const whole = settings_in(files, "tokenizer.json");
+    json::object const whole = json_object_in(files, "tokenizer.json");
     json::value const* const processor = find_key(whole, "post_processor");
     return processor == nullptr ? Ids() : prefix_of(*processor);
   }
@@ -193,14 +188,14 @@ TextForm marian_form(std::string const& model) {
 
 TextForm foreign_form(Family const& family, json::object const& config, Files const& files, std::string const& model) {
   TextForm form;
-  json::object const generation = settings_in(files, "generation_config.json");
+  json::object const generation = json_object_in(files, "generation_config.json");
   json::value const* const encoder = find_key(config, "is_encoder_decoder");
   if (encoder != nullptr && *encoder == json::value(true)) {
     std::string const tokenizer = tokenizer_class(family, config, files);
     auto const languages = languages_of(model);
     auto const places =
         std::ranges::find_if(class_places, [&](ClassPlaces const& each) { return tokenizer.starts_with(each.start); });
-    json::object const settings = settings_in(files, "tokenizer_config.json");
+    json::object const settings = json_object_in(files, "tokenizer_config.json");
     if (places != class_places.end() && !languages.empty()) {
       set_languages(form, languages, *places);
       json::value const* const legacy = find_key(settings, "legacy_behaviour");

@@ -244,7 +244,7 @@ TEST(ParameterSetTest, FrozenParametersLieAfterTheOthersAndHaveNoGradient) {
   EXPECT_EQ(still.value.size(), 10);
 }
 
-TEST(ParameterSetTest, RoundedValuesAreBehindAllOthersInABufferOfTheirOwn) {
+TEST(ParameterSetTest, RoundedValuesAreAfterAllOthersInABufferOfTheirOwn) {
   ParameterSet parameters{Mesh()};
   ParameterSet exact{Mesh()};
   auto const rounded = [](std::string name, int axis) {

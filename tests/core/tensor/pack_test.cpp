@@ -143,7 +143,7 @@ TEST(PackTest, SequencesOfOneSideStandOnThatSideOnly) {
     EXPECT_THAT(host(pack.target_rows.prefix_length), ElementsAre(2, 0));
     EXPECT_TRUE(pack.target_rows.typed_position.empty());
   }
-  // In a source the tokens behind the prefix are those of a second text.
+  // In a source the tokens after the prefix are those of a second text.
   EXPECT_TRUE(make_sequence_pack(sequences, Side::source).source_rows.typed_position.empty());
   EXPECT_THAT(host(make_sequence_pack(prefixed, Side::source).source_rows.typed_position), ElementsAre(0, 2, 5, 0));
   EXPECT_THAT(host(make_sequence_pack(prefixed, Side::source, {0, 2}).source_rows.typed_position), ElementsAre(5, 0));

@@ -20,7 +20,7 @@ std::vector<double> sinusoidal_positions(ModelConfig const& model);
 /// 2017, §3.4 and §3.5). The factor is 1 where model.scale_embedding is false, and no position is added where
 /// model.positions is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al.
 /// 2019), and that norm is NAME.embedding_norm. With model.token_types the first row of NAME.token_types.weight is
-/// added to each token, or behind the first of two texts the second row (Devlin et al. 2019); others have no gradient.
+/// added to each token, or after the first of two texts the second row (Devlin et al. 2019); others have no gradient.
 /// The vocabulary is
 /// split over the tensor group: each rank looks its tokens up, and the stream is the sum of the ranks' rows, so both
 /// calls are collective over that group.

@@ -29,7 +29,7 @@ struct TokenRows {
   /// int32 [sequences.count]: tokens at the start of each sequence that all its tokens see under a prefix mask.
   /// Empty where no sequence has a prefix.
   Tensor prefix_length{};
-  /// int32 [tokens]: twice the position, plus 1 behind the sequence's prefix, in a source whose sequences have the
+  /// int32 [tokens]: twice the position, plus 1 after the sequence's prefix, in a source whose sequences have the
   /// first of two texts as prefix (Devlin et al. 2019). Empty where none has.
   Tensor typed_position{};
   /// [tokens, width], floating-point: a vector for each row, for the input of a stack that is not tokens. Empty: there

@@ -29,7 +29,7 @@ class TranslationMetric {
   virtual std::vector<double> count(std::string const& hypothesis, std::span<std::string const> references) const = 0;
   /// In per cent. 100 is perfect; for TER, which counts errors, 0 is.
   virtual double score(std::span<double const> sums) const = 0;
-  /// What sacreBLEU prints after the score: " 61.0/35.8/22.3/14.0 (BP = 0.984 …)", or nothing.
+  /// The text that sacreBLEU prints after the score: " 61.0/35.8/22.3/14.0 (BP = 0.984 …)", or nothing.
   virtual std::string details(std::span<double const>) const { return ""; }
 };
 
