@@ -187,5 +187,16 @@ TEST(ResumeRules, AreInTheDocumentation) {
   EXPECT_THAT(text.str(), HasSubstr("```text\n" + describe_resume_rules() + "```"));
 }
 
+TEST(ConfigMessages, WhatTrainingNeedsIsAskedForBefore) {
+  Config config;
+  EXPECT_THROW(require_supported(config), ConfigError) << "no run.directory";
+  config.run.directory = "runs/x";
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.train";
+  config.data.train = {"train.h5"};
+  EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
+  config.data.valid = "valid.h5";
+  EXPECT_NO_THROW(require_supported(config));
+}
+
 }  // namespace
 }  // namespace heddle

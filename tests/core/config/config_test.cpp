@@ -488,16 +488,5 @@ TEST(Config, TheDocumentationHasTheDescriptionWordForWord) {
       << describe_config();
 }
 
-TEST(Config, WhatTrainingNeedsIsAskedForBefore) {
-  Config config;
-  EXPECT_THROW(require_supported(config), ConfigError) << "no run.directory";
-  config.run.directory = "runs/x";
-  EXPECT_THROW(require_supported(config), ConfigError) << "no data.train";
-  config.data.train = {"train.h5"};
-  EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
-  config.data.valid = "valid.h5";
-  EXPECT_NO_THROW(require_supported(config));
-}
-
 }  // namespace
 }  // namespace heddle

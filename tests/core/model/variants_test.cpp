@@ -42,26 +42,6 @@ Pack small_pack() {
   return pack;
 }
 
-std::vector<double> weights_of(Pack const& pack) {
-  std::vector<double> weights;
-  for (std::int64_t row = 0; row < pack.target_rows.tokens; ++row) {
-    weights.push_back(0.25 * static_cast<double>(1 + row % 5));
-  }
-  return weights;
-}
-
-/// Rows with weights, of which every fourth predicts nothing.
-Pack weighted_pack() {
-  Pack pack = small_pack();
-  auto ids = to_host<std::int32_t>(pack.target_output.id);
-  for (std::size_t row = 1; row < ids.size(); row += 4) {
-    ids[row] = -1;
-  }
-  pack.target_output.id = testing_support::int_tensor(ids);
-  pack.target_output.weight = testing_support::tensor_of(weights_of(pack), DType::float32, {pack.target_rows.tokens});
-  return pack;
-}
-
 /// The gradient of every parameter equals central differences of the loss.
 void expect_gradients(TestModel& test, Pack const& pack) {
   LayerContext context = test.bench.context(pack, true);
@@ -447,64 +427,6 @@ TEST(Variants, TheOutputBiasIsAddedToTheLogits) {
     without[index] += added[index % 11];
   }
   EXPECT_LE(relative_error(with, without), 1e-14);
-}
-
-TEST(Variants, TheZLossHasItsGradient) {
-  constexpr double z_loss = 0.05;
-  TestModel test(small_model("output_bias = true"), vocabulary, DType::float64);
-  Pack const pack = weighted_pack();
-  LayerContext context = test.bench.context(pack, true);
-  test.bench.zero_gradients();
-  LossSums const sums = test.model.forward_backward(context, {smoothing, 0.5, {}, z_loss});
-  EXPECT_GT(sums.smoothed, test.model.forward(context, smoothing).smoothed + 0.1);
-  EXPECT_EQ(sums.negative_log_likelihood, test.model.forward(context, smoothing).negative_log_likelihood);
-  for (std::string const name : {"output.bias", "decoder.layers.1.feed_forward.down.weight"}) {
-    Parameter const& parameter = *test.bench.parameters().find(name);
-    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothing, z_loss).smoothed; },
-                                     parameter.value, parameter.gradient, name.c_str());
-  }
-}
-
-/// Against the definition in float64, from the logits.
-TEST(Variants, LossesOfRowsHaveTheirWeights) {
-  TestModel test(small_model(), vocabulary, DType::float64);
-  Pack const pack = weighted_pack();
-  LayerContext context = test.bench.context(pack);
-  auto const logits = values(test.model.logits(context));
-  auto const ids = to_host<std::int32_t>(pack.target_output.id);
-  auto const weights = weights_of(pack);
-  LossSums expected;
-  for (std::size_t row = 0; row < ids.size(); ++row) {
-    if (ids[row] < 0) {
-      continue;
-    }
-    double sum = 0;
-    double all = 0;
-    for (std::size_t column = 0; column < 11; ++column) {
-      sum += std::exp(logits[11 * row + column]);
-      all += logits[11 * row + column];
-    }
-    double const of_target = std::log(sum) - logits[11 * row + static_cast<std::size_t>(ids[row])];
-    double const of_all = std::log(sum) - all / 11;
-    expected +=
-        {weights[row] * ((1 - smoothing) * of_target + smoothing * of_all), weights[row] * of_target, 1, weights[row]};
-  }
-  LossSums const sums = test.model.forward(context, smoothing);
-  EXPECT_NEAR(sums.smoothed, expected.smoothed, 1e-12);
-  EXPECT_NEAR(sums.negative_log_likelihood, expected.negative_log_likelihood, 1e-12);
-  EXPECT_EQ(sums.tokens, expected.tokens);
-  EXPECT_NEAR(sums.weight, expected.weight, 1e-12);
-  EXPECT_LT(sums.tokens, pack.target_rows.tokens);
-  expect_gradients(test, pack);
-}
-
-TEST(Variants, RowsWithoutWeightsCountOneEach) {
-  TestModel test(small_model(), vocabulary, DType::float64);
-  Pack const pack = small_pack();
-  LayerContext context = test.bench.context(pack);
-  LossSums const sums = test.model.forward(context, smoothing);
-  EXPECT_EQ(sums.tokens, pack.target_rows.tokens);
-  EXPECT_EQ(sums.weight, static_cast<double>(pack.target_rows.tokens));
 }
 
 }  // namespace

@@ -1,0 +1,135 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <heddle/core/config/config.hpp>
+#include <heddle/core/model/model.hpp>
+
+#include "golden_model.hpp"
+#include "kernel_test_support.hpp"
+#include "test_ids.hpp"
+
+namespace heddle {
+namespace {
+
+using testing_support::values;
+
+constexpr double smoothed = 0.1;
+
+ModelConfig row_loss_model(std::string const& keys = "") {
+  return parse_config(
+             "[model]\nencoder_layers = 2\ndecoder_layers = 2\nd_model = 8\nd_ff = 12\nheads = 2\n"
+             "max_length = 8\n" +
+                 keys,
+             "test")
+      .model;
+}
+
+Pack unweighted_pack() {
+  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
+  return make_pack(pairs, test_ids);
+}
+
+std::vector<double> weights_of(Pack const& pack) {
+  std::vector<double> weights;
+  for (std::int64_t row = 0; row < pack.target_rows.tokens; ++row) {
+    weights.push_back(0.25 * static_cast<double>(1 + row % 5));
+  }
+  return weights;
+}
+
+/// Rows with weights, of which every fourth predicts nothing.
+Pack weighted_pack() {
+  Pack pack = unweighted_pack();
+  auto ids = to_host<std::int32_t>(pack.target_output.id);
+  for (std::size_t row = 1; row < ids.size(); row += 4) {
+    ids[row] = -1;
+  }
+  pack.target_output.id = testing_support::int_tensor(ids);
+  pack.target_output.weight = testing_support::tensor_of(weights_of(pack), DType::float32, {pack.target_rows.tokens});
+  return pack;
+}
+
+TEST(RowLosses, TheZLossHasItsGradient) {
+  constexpr double z_loss = 0.05;
+  TestModel test(row_loss_model("output_bias = true"), {11, 11, true}, DType::float64);
+  Pack const pack = weighted_pack();
+  LayerContext context = test.bench.context(pack, true);
+  test.bench.zero_gradients();
+  LossSums const sums = test.model.forward_backward(context, {smoothed, 0.5, {}, z_loss});
+  EXPECT_GT(sums.smoothed, test.model.forward(context, smoothed).smoothed + 0.1);
+  EXPECT_EQ(sums.negative_log_likelihood, test.model.forward(context, smoothed).negative_log_likelihood);
+  for (std::string const name : {"output.bias", "decoder.layers.1.feed_forward.down.weight"}) {
+    Parameter const& parameter = *test.bench.parameters().find(name);
+    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed, z_loss).smoothed; },
+                                     parameter.value, parameter.gradient, name.c_str());
+  }
+}
+
+/// Against the definition in float64, from the logits.
+TEST(RowLosses, LossesOfRowsHaveTheirWeights) {
+  TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
+  Pack const pack = weighted_pack();
+  LayerContext context = test.bench.context(pack);
+  auto const logits = values(test.model.logits(context));
+  auto const ids = to_host<std::int32_t>(pack.target_output.id);
+  auto const weights = weights_of(pack);
+  LossSums expected;
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    if (ids[row] < 0) {
+      continue;
+    }
+    double sum = 0;
+    double all = 0;
+    for (std::size_t column = 0; column < 11; ++column) {
+      sum += std::exp(logits[11 * row + column]);
+      all += logits[11 * row + column];
+    }
+    double const of_target = std::log(sum) - logits[11 * row + static_cast<std::size_t>(ids[row])];
+    double const of_all = std::log(sum) - all / 11;
+    expected +=
+        {weights[row] * ((1 - smoothed) * of_target + smoothed * of_all), weights[row] * of_target, 1, weights[row]};
+  }
+  LossSums const sums = test.model.forward(context, smoothed);
+  EXPECT_NEAR(sums.smoothed, expected.smoothed, 1e-12);
+  EXPECT_NEAR(sums.negative_log_likelihood, expected.negative_log_likelihood, 1e-12);
+  EXPECT_EQ(sums.tokens, expected.tokens);
+  EXPECT_NEAR(sums.weight, expected.weight, 1e-12);
+  EXPECT_LT(sums.tokens, pack.target_rows.tokens);
+  test.bench.zero_gradients();
+  test.model.forward_backward(context, {smoothed, 0.5});
+  Parameter const& table = *test.bench.parameters().find("embedding.weight");
+  testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed).smoothed; }, table.value,
+                                   table.gradient, "embedding.weight");
+}
+
+TEST(RowLosses, RowsWithoutWeightsCountOneEach) {
+  TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
+  Pack const pack = unweighted_pack();
+  LayerContext context = test.bench.context(pack);
+  LossSums const sums = test.model.forward(context, smoothed);
+  EXPECT_EQ(sums.tokens, pack.target_rows.tokens);
+  EXPECT_EQ(sums.weight, static_cast<double>(pack.target_rows.tokens));
+}
+
+TEST(RowLosses, EachTokenHasItsOwn) {
+  TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
+  Pack const pack = weighted_pack();
+  LayerContext context = test.bench.context(pack);
+  std::vector<double> const losses = test.model.token_losses(context);
+  auto const logits = values(test.model.logits(context));
+  auto const ids = to_host<std::int32_t>(pack.target_output.id);
+  auto const weights = weights_of(pack);
+  ASSERT_EQ(losses.size(), ids.size());
+  for (std::size_t row = 0; row < ids.size(); ++row) {
+    double sum = 0;
+    for (std::size_t column = 0; column < 11; ++column) {
+      sum += std::exp(logits[11 * row + column]);
+    }
+    double const expected =
+        ids[row] < 0 ? 0 : weights[row] * (std::log(sum) - logits[11 * row + static_cast<std::size_t>(ids[row])]);
+    EXPECT_NEAR(losses[row], expected, 1e-12) << row;
+  }
+}
+
+}  // namespace
+}  // namespace heddle
