@@ -105,7 +105,7 @@ TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
 TEST_F(TextFormTest, OfT5GemmaHasTheBeginTokenInFrontOfSourcesIfTheFilesSaySo) {
   std::string const model = test::exchange_file("sentencepiece_bytes.model");
   directory_.write("tokenizer.model", model);
-  json::object const config{{"vocab_size", SentencePieceModel::parse(model).pieces.size()},
+  json::object const config{{"vocab_size", std::ssize(SentencePieceModel::parse(model).pieces)},
                             {"decoder_start_token_id", 1},
                             {"decoder", {{"bos_token_id", 1}}},
                             {"eos_token_id", 2}};
