@@ -1,3 +1,5 @@
+#include "corpus/line_source.hpp"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +9,6 @@
 
 #include <heddle/core/base/error.hpp>
 
-#include "command_line/text_command.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -23,16 +24,16 @@ TEST(LineSource, AreAnsweredOneByOneWhereSomebodyTypesThem) {
   ASSERT_EQ(::unlockpt(keyboard), 0);
   std::string const terminal = ::ptsname(keyboard);
   LineSource typed({.input = terminal});
-  EXPECT_EQ(typed.window(), 1U);
+  EXPECT_TRUE(typed.answers_each_line());
   SourceLine line;
   EXPECT_EQ(::write(keyboard, "a\nb\n", 4), 4);
   EXPECT_TRUE(typed.next(line));
   EXPECT_EQ(line.text, "a");
-  EXPECT_EQ(LineSource({.input = terminal, .window = 2}).window(), 2U) << "as it was asked for";
+  EXPECT_FALSE(LineSource({.input = terminal, .window = 2}).answers_each_line()) << "as it was asked for";
   ::close(keyboard);
   test::TemporaryDirectory const directory;
   LineSource file({.input = directory.write("text", "a\nb\n\xFF\n")});
-  EXPECT_EQ(file.window(), default_window);
+  EXPECT_FALSE(file.answers_each_line());
   for (std::int64_t number = 1; number <= 3; ++number) {
     ASSERT_TRUE(file.next(line));
     EXPECT_EQ(line.number, number);
