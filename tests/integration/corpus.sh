@@ -59,7 +59,7 @@ cmp one.de.gz ranks.de.gz && gzip -dc one.de.gz | cmp - one.de || fail "compress
 ranks 2 --set parallel.tensor=2 --output group.de 2> log || { cat log; fail "a tensor group"; }
 ranks 4 --set parallel.tensor=2 --output groups.de 2> log || { cat log; fail "two tensor groups"; }
 cmp group.de groups.de || fail "two groups translate otherwise than one"
-different=$(paste -d '\001' one.de group.de | awk -F '\001' '$1 != $2 {++n} END {print n + 0}')
+different=$(diff one.de group.de | grep -c '^<' || true)
 [ "$different" -le $((lines / 100)) ] || fail "$different of $lines lines differ in a tensor group"
 code=0
 ranks 3 --set parallel.tensor=2 > stdout 2> stderr || code=$?

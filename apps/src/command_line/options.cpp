@@ -72,7 +72,7 @@ void print_help(CommandSyntax const& syntax, po::options_description const& opti
             << named;
 }
 
-/// Throws UsageError where the value of an option "best|last" is another word.
+/// Throws UsageError where a value of an option "best|last" is another word.
 void require_choices(CommandSyntax const& syntax, po::variables_map const& values) {
   for (auto const& option : syntax.options.options()) {
     std::string const& name = option->long_name();
@@ -81,11 +81,13 @@ void require_choices(CommandSyntax const& syntax, po::variables_map const& value
     if (choices.find('|') == std::string::npos || values.count(name) == 0) {
       continue;
     }
-    std::string const& given = values[name].as<std::string>();
-    if (given.find('|') != std::string::npos ||
-        fmt::format("|{}|", choices).find(fmt::format("|{}|", given)) == std::string::npos) {
-      throw UsageError(
-          fmt::format("{}{} is \"{}\"; expected {}", is_argument(name, syntax) ? "" : "--", name, given, choices));
+    auto const* const several = boost::any_cast<std::vector<std::string>>(&values[name].value());
+    for (std::string const& given : several != nullptr ? *several : std::vector{values[name].as<std::string>()}) {
+      if (given.find('|') != std::string::npos ||
+          fmt::format("|{}|", choices).find(fmt::format("|{}|", given)) == std::string::npos) {
+        throw UsageError(
+            fmt::format("{}{} is \"{}\"; expected {}", is_argument(name, syntax) ? "" : "--", name, given, choices));
+      }
     }
   }
 }

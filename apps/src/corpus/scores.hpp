@@ -21,8 +21,7 @@ struct ScoreOptions {
 /// Scores of a system's translations, and of another one's that it is compared with.
 class Scores {
  public:
-  /// `references` is their number for each line. Throws UsageError for options that are not known, and DataError if the
-  /// baseline cannot be read.
+  /// `references` is their number for each line. Throws DataError if the baseline cannot be read.
   Scores(ScoreOptions const& options, std::size_t references);
 
   /// Adds the next line, and reads the baseline's. Throws DataError if that has no more lines.
