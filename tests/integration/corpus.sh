@@ -91,7 +91,8 @@ while true; do
 done
 [ "$kills" -ge 2 ] || fail "killed only $kills times"
 translate --threads 1 --beam 8 2> log | cmp - killed.de || fail "the translation after $kills kills"
-[ ! -e killed.de.journal ] && [ ! -e killed.de.partial ] || fail "files stay beside a complete output"
+[ ! -e killed.de.partial ] || fail "a part stays beside a complete output"
+[ ! -e one.de.gz.journal ] && [ ! -e one.de.gz.partial ] || fail "files stay beside an output that was not killed"
 
 # The output of another command, or of another text, is not continued.
 translate --output other.de --threads 2 2> log &
