@@ -4,6 +4,7 @@
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
 
+#include "golden_model.hpp"
 #include "kernel_fixture.hpp"
 
 namespace heddle::testing_support {
