@@ -183,7 +183,7 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
   run_on_ranks([&](MpiSession const* session) {
     Communicator const world = session == nullptr ? Communicator::self() : session->world();
     bool const leads = world.rank() == 0;
-    Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+    Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
     TextOptions reading = options.text;
     reading.input = leads ? reading.input : "/dev/null";
     LineSource text(reading);

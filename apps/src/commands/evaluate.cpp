@@ -168,6 +168,7 @@ void check_options(EvaluateOptions const& options) {
   bool const model = !options.model.checkpoint.empty();
   bool const hypotheses = !options.hypotheses.empty();
   if (!options.tests.empty() && !hypotheses) {
+    require_valid(options.generation);
     return check_tests(options);
   }
   if (options.test.references.empty()) {
@@ -322,11 +323,13 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
     std::ranges::transform(options.tests, std::back_inserter(tests), parse_test);
   }
   for (TestSet const& test : tests) {
-    require_equal_lines(options.reading(test.source), test.references);
+    if (session == nullptr || session->world().rank() == 0) {
+      require_equal_lines(options.reading(test.source), test.references);
+    }
     Scores(options.scores, test.references.size());  // throws for what it cannot compute
   }
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
-  Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+  Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle evaluate --source", commands_for(description));
   };

@@ -62,18 +62,27 @@ class ScoredLines {
  public:
   ScoredLines(ScoringOptions const& options)
       : n_best_(options.n_best),
+        window_(options.source.window.value_or(TextOptions::default_window)),
         target_(options.target, options.source.invalid_utf8),
         text_(options.source, n_best_ ? std::vector<std::string>() : std::vector{options.target}) {}
 
   LineSource const& text() const { return text_; }
+  void warn_of_invalid() const {
+    text_.warn_of_invalid();
+    if (n_best_) {
+      warn_of_invalid_lines(target_);
+    }
+  }
 
   std::optional<Piece> next_piece() {
     if (!n_best_) {
       return text_.next_piece();
     }
     Piece piece;
-    for (std::string line; std::ssize(piece.lines) < TextOptions::default_window && target_.next(line);) {
+    std::size_t bytes = 0;
+    for (std::string line; std::ssize(piece.lines) < window_ && bytes < max_bytes && target_.next(line);) {
       piece.lines.push_back(of_list(line));
+      bytes += piece.lines.back().text.size() + 2 * line.size();
     }
     return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
   }
@@ -107,7 +116,10 @@ class ScoredLines {
     return pair;
   }
 
+  static constexpr std::size_t max_bytes = std::size_t{16} << 20;
+
   bool n_best_;
+  std::int64_t window_;
   LineReader target_;
   LineSource text_;
   SourceLine source_;
@@ -142,6 +154,10 @@ std::string format_score(ScoringOptions const& options, TrainedModel const& mode
 PieceResult score_piece(ScoringOptions const& options, TrainedModel& model, Piece const& piece) {
   PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
   TextFrame const& frame = model.frame();
+  std::vector<std::int32_t> prefix = frame.target;
+  if (prefix.empty() && !frame.start.empty()) {
+    prefix.assign(frame.start.begin() + 1, frame.start.end());
+  }
   std::vector<SentencePair> pairs;
   std::vector<std::vector<std::int32_t>> targets;
   for (SourceLine const& line : piece.lines) {
@@ -152,7 +168,7 @@ PieceResult score_piece(ScoringOptions const& options, TrainedModel& model, Piec
     targets.push_back(model.vocabulary().target.encode(line.references.front()));
     pairs.push_back({static_cast<std::int32_t>(pairs.size()),
                      framed(frame.source, model.vocabulary().source.encode(line.text)),
-                     framed(frame.target, targets.back())});
+                     framed(prefix, targets.back())});
     result.tokens += std::ssize(targets.back()) + 1;
   }
   auto const all = model.token_losses(pairs);
@@ -163,9 +179,10 @@ PieceResult score_piece(ScoringOptions const& options, TrainedModel& model, Piec
     }
     std::vector<double> own;
     if (!all[index].empty()) {
-      // Without the tokens that every translation into the language starts with: `translate` is given them, too.
-      std::size_t const forced = frame.start.empty() ? 0 : frame.start.size() - 1;
-      auto const first = all[index].begin() + static_cast<std::ptrdiff_t>(forced);
+      // Without the tokens that every translation into the language starts with: `translate` is given them, too. Where
+      // a language comes last, it follows the end.
+      bool const last = model.vocabulary().special_ids().target.language_last;
+      auto const first = all[index].begin() + (last ? 0 : std::ssize(prefix));
       own.assign(first, first + std::ssize(targets[index]) + 1);
     }
     result.text += format_score(options, model, piece.lines[index], targets[index], own);
@@ -190,7 +207,10 @@ void check_options(ScoringOptions const& options) {
 
 ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
-  Processes const processes{make_rank_groups(world, options.model.overrides), options.threads};
+  Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
+  if (!options.n_best && world.rank() == 0) {
+    require_equal_lines(options.source, {options.target});
+  }
   ScoredLines lines(options);
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle score", commands_for(description));
@@ -209,7 +229,7 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
   convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });
   output.finish();
-  lines.text().warn_of_invalid();
+  lines.warn_of_invalid();
   return ExitCode::done;
 }
 

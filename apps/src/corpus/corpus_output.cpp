@@ -67,6 +67,11 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
     require_written(file_, path_);
     return;
   }
+  lock_.emplace(path_.string() + ".lock");
+  if (lock_->try_take(FileLock::Kind::exclusive) == FileLock::Result::busy) {
+    throw UsageError(
+        fmt::format("another process is writing {}; wait for its end, or give another --output", partial().string()));
+  }
   bool const resumes = fs::exists(journal());
   if (resumes) {
     restore(identity);
@@ -136,6 +141,12 @@ std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> co
           journal().string(), piece->lines.front().number, piece->lines.back().number));
     }
   }
+  if (read_ < restored_) {
+    throw DataError(
+        fmt::format("{}: the text ends before the last piece of which the output was made; give the same text "
+                    "to go on, or delete the file to start over",
+                    journal().string()));
+  }
   return std::nullopt;
 }
 
@@ -165,6 +176,10 @@ void CorpusOutput::finish() {
   if (path_.empty() || !restartable_) {
     return;
   }
+  if (compressed_ && done_.empty()) {
+    file_ << gzip("") << std::flush;
+    require_written(file_, partial());
+  }
   file_.close();
   journal_file_.close();
   sync_to_disk(partial());
@@ -174,6 +189,7 @@ void CorpusOutput::finish() {
     throw Error(fmt::format("cannot rename {} to {}: {}", partial().string(), path_.string(), error.message()));
   }
   fs::remove(journal(), error);
+  fs::remove(path_.string() + ".lock", error);
 }
 
 void require_written(std::ostream const& stream, fs::path const& path) {

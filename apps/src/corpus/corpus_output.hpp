@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <heddle/io/files/file_lock.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ class CorpusOutput {
   std::size_t restored_ = 0;         ///< pieces that were there at the start
   std::size_t read_ = 0;             ///< of these
   std::deque<std::string> digests_;  ///< of the lines of pieces that are computed
+  std::optional<FileLock> lock_;     ///< against another process with the same output
   std::ofstream file_, journal_file_;
 };
 

@@ -83,7 +83,14 @@ ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
   std::cout << std::flush;
   std::cerr << std::flush;
   for (int number = 0; number < count; ++number) {
-    start(compute);
+    try {
+      start(compute);
+    } catch (Error const&) {
+      if (children_.empty()) {
+        throw;
+      }
+      break;  // the system has no room for more
+    }
   }
 }
 
@@ -173,9 +180,9 @@ PieceResult ForkedWorkers::take(std::function<void()> const&) {
 void ForkedWorkers::send_to(Child& child) {
   ssize_t const sent = ::send(child.socket, child.to_send.data(), child.to_send.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && errno != EAGAIN && errno != EINTR) {
-    report_end(child);
+    child.to_send.clear();  // it has ended: what it said last is still to be received
   }
-  child.to_send.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+  child.to_send.erase(0, std::min(child.to_send.size(), static_cast<std::size_t>(std::max<ssize_t>(sent, 0))));
 }
 
 void ForkedWorkers::receive_from(Child& child) {
@@ -195,7 +202,7 @@ void ForkedWorkers::report_end(Child& child) {
                                               : fmt::format("ended with {}", WEXITSTATUS(status));
   ::close(child.socket);
   children_.erase(children_.begin() + (&child - children_.data()));
-  throw Error("a process that translated with this one " + how + "; --threads 1 needs the least memory");
+  throw Error("a process that shared the work " + how + "; --threads 1 takes the minimum of memory");
 }
 
 }  // namespace heddle

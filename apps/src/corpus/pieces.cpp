@@ -140,14 +140,14 @@ PieceResult OwnWorker::take(std::function<void()> const&) {
 
 void process_pieces(std::function<std::optional<Piece>()> const& next, PieceWorkers& workers,
                     std::function<void(PieceResult)> const& finish) {
-  constexpr std::size_t max_waiting = 1024;  // results in memory while an earlier piece is computed
+  constexpr std::int64_t max_unfinished = 4096;  // pieces in memory while an earlier one is computed
   std::map<std::int64_t, PieceResult> waiting;
   std::int64_t given = 0;
   std::int64_t taken = 0;
   std::int64_t finished = 0;
   bool more = true;
   auto const refill = [&] {
-    while (more && workers.wants_piece() && waiting.size() < max_waiting) {
+    while (more && workers.wants_piece() && given - finished < max_unfinished) {
       std::optional<Piece> piece = next();
       more = piece.has_value();
       if (piece) {

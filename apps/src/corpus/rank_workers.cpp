@@ -1,7 +1,9 @@
 #include "corpus/rank_workers.hpp"
 
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -18,11 +20,18 @@ Tensor tensor_of(Words& words) {
   return Tensor::borrow(words.data(), DType::int32, {std::ssize(words)}, MemorySpace::host);
 }
 
+std::int32_t length_of(std::string const& text) {
+  if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
+    throw DataError("a piece has more than 2 GiB; give a smaller --window");
+  }
+  return static_cast<std::int32_t>(text.size());
+}
+
 /// A text on its way to a rank: a message with its number of bytes, and one with its bytes.
 class OutgoingText {
  public:
   OutgoingText(Communicator const& world, std::string const& text, int to, int tag)
-      : length_{static_cast<std::int32_t>(text.size())}, words_((text.size() + 3) / 4 + 1) {
+      : length_{length_of(text)}, words_((text.size() + 3) / 4 + 1) {
     std::ranges::copy(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(words_)).begin());
     header_ = world.start_send(tensor_of(length_), to, tag);
     body_ = world.start_send(tensor_of(words_), to, tag);

@@ -1,17 +1,19 @@
 #include "corpus/text_conversion.hpp"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 #include <memory>
-#include <thread>
+#include <string_view>
 
 #include "corpus/forked_workers.hpp"
 #include "report/warning.hpp"
@@ -28,6 +30,9 @@ class ProgressLine {
   ~ProgressLine() { clear(); }
 
   void add(std::int64_t lines, std::int64_t tokens) {
+    if (lines_ == 0) {
+      first_share_ = text_.progress().value_or(0);
+    }
     lines_ += lines;
     tokens_ += tokens;
     auto const now = Clock::now();
@@ -39,8 +44,8 @@ class ProgressLine {
     std::string line = fmt::format("heddle: {} lines, {:.1f} lines/s, {} tokens/s", readable_count(lines_),
                                    static_cast<double>(lines_) / seconds,
                                    readable_count(static_cast<std::int64_t>(static_cast<double>(tokens_) / seconds)));
-    if (auto const share = text_.progress(); share && *share > 0) {
-      line += fmt::format(", {:.0f} s left", seconds * (1 - *share) / *share);
+    if (auto const share = text_.progress(); share && *share > first_share_) {
+      line += fmt::format(", {:.0f} s left", seconds * (1 - *share) / (*share - first_share_));
     }
     clear();
     std::cerr << line << (terminal_ ? "" : "\n") << std::flush;
@@ -55,7 +60,8 @@ class ProgressLine {
 
  private:
   LineSource const& text_;
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1;
+  bool terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;  // not among results
+  double first_share_ = 0;  ///< of the text, that had been read when the first lines were done
   bool is_shown_ = false;
   std::int64_t lines_ = 0;
   std::int64_t tokens_ = 0;
@@ -63,13 +69,36 @@ class ProgressLine {
   Clock::time_point shown_ = began_;
 };
 
-/// The processes of one that no launcher started. Kernels with threads of their own need no others.
-int own_processes(int threads, LineSource const& text) {
+/// The cores that this process may use.
+int usable_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+/// The number of processes that share the work of this one: one where MPI or threads of kernels must not be copied, and
+/// where a line is answered before the next is read.
+int own_processes(Processes const& processes, LineSource const& text) {
+  int const threads = processes.threads;
   if (threads < 0) {
     throw UsageError(fmt::format("--threads {}: expected at least 1, or 0 for one for each core", threads));
   }
-  bool const one = Runtime::execution_space() != "Serial" || (threads == 0 && text.answers_each_line());
-  return one ? 1 : threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  char const* const of_kernels = std::getenv("OMP_NUM_THREADS");
+  bool const kernels_have_threads =
+      Runtime::execution_space() != "Serial" || (of_kernels != nullptr && std::string_view(of_kernels) != "1");
+  bool const one = processes.launched || kernels_have_threads || text.answers_each_line();
+  return one ? 1 : threads > 0 ? threads : usable_cores();
+}
+
+/// The shortest line that is not empty, as a piece.
+Piece short_piece(Piece const& piece) {
+  Piece found;
+  for (SourceLine const& line : piece.lines) {
+    if (!line.text.empty() && (found.lines.empty() || line.text.size() < found.lines.front().text.size())) {
+      found.lines = {line};
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -130,8 +159,10 @@ void convert_pieces(Processes const& processes, LineSource const& text,
       progress.clear();
     }
     std::ranges::for_each(result.messages, report_on_stderr);
-    progress.add(result.lines, result.tokens);
+    std::int64_t const lines = result.lines;
+    std::int64_t const tokens = result.tokens;
     finish(std::move(result));
+    progress.add(lines, tokens);
   };
   if (ranks.world.size() > 1) {
     RankWorkers workers(ranks, compute);
@@ -139,13 +170,16 @@ void convert_pieces(Processes const& processes, LineSource const& text,
     workers.finish();
     return;
   }
-  int count = own_processes(processes.threads, text);
+  int count = own_processes(processes, text);
   std::vector<Piece> first;
   if (count > 1) {  // two pieces show whether other processes would have anything to do
     for (std::optional<Piece> piece; first.size() < 2 && (piece = next());) {
       first.push_back(std::move(*piece));
     }
     count = first.size() < 2 ? 1 : count;
+  }
+  if (count > 1) {
+    compute(short_piece(first.front()), [] {});  // so that the processes share the weights as kernels pack them
   }
   std::unique_ptr<PieceWorkers> const workers =
       count == 1 ? std::unique_ptr<PieceWorkers>(std::make_unique<OwnWorker>(compute))

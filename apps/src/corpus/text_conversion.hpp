@@ -27,8 +27,9 @@ ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& opt
 
 /// The processes of a command.
 struct Processes {
-  RankGroups ranks = {};  ///< those that a launcher started
-  int threads = 0;        ///< of a process that no launcher started; 0: one for each core that it may use
+  RankGroups ranks = {};
+  bool launched = false;  ///< a launcher started the ranks, and this process uses MPI
+  int threads = 0;        ///< processes to share the work where none did; 0: one for each core
 };
 
 /// The ranks of `world` in groups that have a model each, as `overrides` ask for with parallel.tensor=N. Throws

@@ -93,6 +93,33 @@ TEST_F(CorpusOutputTest, BelongsToItsModelOptionsAndText) {
   EXPECT_EQ(text(), expected_);
 }
 
+TEST_F(CorpusOutputTest, AShorterTextIsNotComplete) {
+  run(5);
+  CorpusOutput output(path_, "same", {});
+  int read = 0;
+  auto const shorter = [&]() -> std::optional<Piece> {
+    int const number = read++;
+    return number == 3 ? std::nullopt : std::optional(Piece{0, {{std::to_string(number), number + 1}}});
+  };
+  EXPECT_THAT(test::message_of<DataError>([&] { output.next(shorter); }), HasSubstr("the text ends before"));
+}
+
+TEST_F(CorpusOutputTest, HasOneWriter) {
+  CorpusOutput const output(path_, "same", {});
+  EXPECT_THAT(test::message_of<UsageError>([&] { run(8); }), HasSubstr("another process is writing"));
+}
+
+TEST_F(CorpusOutputTest, CompressedNothingIsReadable) {
+  path_ = directory_ / "none.gz";
+  {
+    CorpusOutput output(path_, "same", {});
+    EXPECT_FALSE(output.next([]() -> std::optional<Piece> { return std::nullopt; }));
+    output.finish();
+  }
+  EXPECT_GT(fs::file_size(path_), 0U);
+  EXPECT_EQ(text(), "");
+}
+
 TEST_F(CorpusOutputTest, IsNotTheTextThatIsRead) {
   std::ofstream(path_) << "a\n";
   EXPECT_THROW(CorpusOutput(path_, "", {path_.string()}), UsageError);
