@@ -106,10 +106,10 @@ void ForkedWorkers::start(ComputePiece const& compute) {
   }
   if (process == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::close(sockets[0]);
-    for (Child const& other : children_) {
-      ::close(other.socket);
-    }
+    // Locks of files would else outlive the parent.
+    auto const own = static_cast<unsigned>(sockets[1]);
+    ::close_range(3, own - 1, 0);
+    ::close_range(own + 1, ~0U, 0);
     if (::getppid() != parent) {
       ::_exit(1);  // the parent ended before it could be asked to end this process, too
     }
