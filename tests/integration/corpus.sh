@@ -95,7 +95,7 @@ translate --threads 1 --beam 8 2> log | cmp - killed.de || fail "the translation
 [ ! -e one.de.gz.journal ] && [ ! -e one.de.gz.partial ] || fail "files stay beside an output that was not killed"
 
 # The output of another command, or of another text, is not continued.
-translate --output other.de --threads 2 2> log &
+"$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 --output other.de --threads 2 2> log &
 pid=$!
 until [ -s other.de.journal ] && [ "$(wc -l < other.de.journal)" -gt 2 ]; do kill -0 $pid 2> /dev/null || break; sleep 0.01; done
 kill -9 $pid 2> /dev/null || true
