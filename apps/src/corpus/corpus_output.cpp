@@ -144,7 +144,7 @@ std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> co
   if (read_ < restored_) {
     throw DataError(
         fmt::format("{}: the text ends before the last piece of which the output was made; give the same text "
-                    "to go on, or delete the file to start over",
+                    "to continue, or delete the file to start over",
                     journal().string()));
   }
   return std::nullopt;
