@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <boost/algorithm/string/split.hpp>
 #include <cmath>
-#include <cstring>
 #include <deque>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <heddle/core/base/error.hpp>
@@ -257,6 +257,7 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
   LineSource text(options.reading(test.source), test.references);
   bool const leads = processes.ranks.world.rank() == 0;
   std::optional<std::ofstream> file;
+  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
   if (leads && !options.output.empty()) {
     std::vector<std::string> inputs = test.references;
     inputs.push_back(test.source);
@@ -297,8 +298,13 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
     }
     pieces.pop_front();
     std::ranges::transform(sums, result.sums, sums.begin(), std::plus());
-    if (file) {
+    if (file && !not_written) {
       *file << result.text << std::flush;
+      try {
+        require_written(*file, options.output);
+      } catch (Error const&) {
+        not_written = std::current_exception();
+      }
     }
   };
   convert_pieces(processes, text, next, piece_computation(model, options.generation, conversion), finish);
@@ -311,8 +317,8 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
   scores.print();
   print_reference_loss(sums);
   text.warn_of_invalid();
-  if (file) {  // last: the scores are useful without the translations
-    require_written(*file, options.output);
+  if (not_written) {
+    std::rethrow_exception(not_written);
   }
 }
 

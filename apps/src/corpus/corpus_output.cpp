@@ -21,10 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
+/// The digest of a piece that has just been read: it has no number yet, which depends on where a command starts.
 std::string digest_of(Piece const& piece) {
-  Piece numbered = piece;
-  numbered.number = 0;
-  return sha256(to_bytes(numbered));
+  return sha256(to_bytes(piece));
 }
 
 /// The start of the file up to `end`, read in parts, with the digest of each piece.

@@ -24,14 +24,15 @@ namespace heddle {
 class CorpusOutput {
  public:
   /// `path` "" is the standard output. `identity` says in one line what decides the output: the model and the options.
-  /// `inputs` are the texts that are read. Throws UsageError if `path` is one of those, under any name, or if there are
-  /// files of a command with another identity; DataError if they are damaged; Error if a file cannot be written.
+  /// `inputs` are the texts that are read. Throws UsageError if `path` is one of those, under any name, if there are
+  /// files of a command with another identity, or if another process writes them; Error if a file cannot be written.
   CorpusOutput(std::filesystem::path path, std::string const& identity, std::vector<std::string> const& inputs);
   ~CorpusOutput();
   CorpusOutput(CorpusOutput const&) = delete;
   CorpusOutput& operator=(CorpusOutput const&) = delete;
 
-  /// The next piece of `read` that is not there yet. Throws DataError if one that is there was made of other lines.
+  /// The next piece of `read` that is not there yet; nothing at the end of the text. Throws DataError if one that is
+  /// there was made of other lines, or if the text ends before it.
   std::optional<Piece> next(std::function<std::optional<Piece>()> const& read);
   /// Writes the result of the piece that follows the one that was written last. Throws Error if not all of it could be
   /// written.
@@ -54,8 +55,8 @@ class CorpusOutput {
   bool restartable_ = false;  ///< a regular file
   std::vector<Done> done_;
   std::size_t restored_ = 0;         ///< pieces that were there at the start
-  std::size_t read_ = 0;             ///< of these
-  std::deque<std::string> digests_;  ///< of the lines of pieces that are computed
+  std::size_t read_ = 0;             ///< those of them that have been read again
+  std::deque<std::string> digests_;  ///< the digests of the lines of pieces that are being computed
   std::optional<FileLock> lock_;     ///< against another process with the same output
   std::ofstream file_, journal_file_;
 };

@@ -202,7 +202,7 @@ void ForkedWorkers::report_end(Child& child) {
                                               : fmt::format("ended with {}", WEXITSTATUS(status));
   ::close(child.socket);
   children_.erase(children_.begin() + (&child - children_.data()));
-  throw Error("a process that shared the work " + how + "; --threads 1 takes the minimum of memory");
+  throw Error("a process that shared the work " + how + "; --threads 1 needs less memory");
 }
 
 }  // namespace heddle

@@ -56,7 +56,7 @@ std::optional<Piece> LineSource::next_piece() {
     for (std::string const& reference : line.references) {
       bytes += reference.size();
     }
-    piece.lines.push_back(line);
+    piece.lines.push_back(std::move(line));
   }
   return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
 }

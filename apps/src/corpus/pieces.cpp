@@ -38,7 +38,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Takes them back.
+/// Reads values in the order in which a Writer appended them. Throws Error where the bytes do not hold them.
 class Reader {
  public:
   explicit Reader(std::string const& bytes) : rest_(bytes) {}
@@ -49,7 +49,7 @@ class Reader {
   void take(Number& number) { std::memcpy(&number, part(sizeof number).data(), sizeof number); }
   template <class Value>
   void take(std::vector<Value>& values) {
-    values.resize(take_count(sizeof(std::int64_t)));  // the least that a value takes
+    values.resize(take_count(sizeof(std::int64_t)));  // the minimum that a value takes
     for (Value& value : values) {
       take(value);
     }

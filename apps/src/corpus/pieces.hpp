@@ -28,7 +28,7 @@ struct PieceResult {
 
 std::string to_bytes(Piece const& piece);
 std::string to_bytes(PieceResult const& result);
-/// The inverses of to_bytes. Throw Error for bytes that it did not make.
+/// Inverses of to_bytes. They throw Error for bytes that it did not make.
 Piece piece_of(std::string const& bytes);
 PieceResult result_of(std::string const& bytes);
 

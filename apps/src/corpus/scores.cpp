@@ -25,7 +25,9 @@ Scores::Scores(ScoreOptions const& options, std::size_t references)
     : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
   for (std::string const& name : options.metrics) {
     systems_.emplace_back(metric_named(name, options.tokenize), confidence_ || compared_);
-    baselines_.emplace_back(metric_named(name, options.tokenize), compared_);
+    if (compared_) {
+      baselines_.emplace_back(metric_named(name, options.tokenize), true);
+    }
   }
   if (compared_) {
     baseline_.emplace(options.baseline, InvalidUtf8::replace);

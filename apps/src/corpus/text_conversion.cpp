@@ -61,7 +61,7 @@ class ProgressLine {
  private:
   LineSource const& text_;
   bool terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;  // not among results
-  double first_share_ = 0;  ///< of the text, that had been read when the first lines were done
+  double first_share_ = 0;  ///< the share of the text that had been read when the first lines were done
   bool is_shown_ = false;
   std::int64_t lines_ = 0;
   std::int64_t tokens_ = 0;

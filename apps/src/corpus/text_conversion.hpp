@@ -15,8 +15,8 @@ namespace heddle {
 /// How a command turns the lines of a text into results, with a model.
 struct TextConversion {
   std::string command = {};  ///< "translate"
-  std::string kept = {};     ///< of a line that is too long: "first", "last" …
-  std::string done = {};     ///< … tokens are "translated", "continued"
+  std::string kept = {};     ///< which tokens remain of a line that is too long: "first", "last"
+  std::string done = {};     ///< what happens to them, for a message: "translated", "continued"
   PieceGenerator::Encode encode = {};
   /// Makes the text and the sums of a piece's result, in the process that computed it.
   std::function<PieceResult(TrainedModel& model, std::vector<GeneratedLine> lines)> conclude = {};

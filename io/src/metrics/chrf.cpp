@@ -34,7 +34,7 @@ Units units_of(std::string const& sentence, bool with_words) {
     if (!with_words) {
       continue;
     }
-    // As chrF++.py: punctuation is split from one end of a word, the last one first.
+    // Punctuation is split from one end of a word, from its last letter first, as chrF++.py does.
     std::u32string_view const all = letters;
     std::size_t const cut = all.size() == 1               ? 0
                             : is_punctuation(all.back())  ? all.size() - 1

@@ -21,9 +21,8 @@ std::vector<double> sinusoidal_positions(ModelConfig const& model);
 /// model.positions is not "sinusoidal" or "learned". With model.embedding_norm it is dropout(norm(…)) (Devlin et al.
 /// 2019), and that norm is NAME.embedding_norm. With model.token_types the first row of NAME.token_types.weight is
 /// added to each token, or after the first of two texts the second row (Devlin et al. 2019); others have no gradient.
-/// The vocabulary is
-/// split over the tensor group: each rank looks its tokens up, and the stream is the sum of the ranks' rows, so both
-/// calls are collective over that group.
+/// The vocabulary is split over the tensor group: each rank looks its tokens up, and the stream is the sum of the
+/// ranks' rows, so both calls are collective over that group.
 class TokenEmbedding final : public StackInput {
  public:
   /// Learned positions are declared as NAME.positions.weight. Throws Error where the spec has no table.

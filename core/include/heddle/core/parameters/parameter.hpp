@@ -89,7 +89,7 @@ struct ParameterBlock {
 
   /// The number of elements that this rank holds.
   std::int64_t size() const;
-  /// As Parameter::weight_version. The version is larger after any member's value has changed.
+  /// The counterpart of Parameter::weight_version for the block: it is larger after any member's value has changed.
   WeightVersion weight_version() const;
 };
 

@@ -27,7 +27,7 @@ class TranslationMetric {
   virtual std::string signature() const = 0;
   /// The counts of a translation compared with one or more references. Throws DataError for text that is not UTF-8.
   virtual std::vector<double> count(std::string const& hypothesis, std::span<std::string const> references) const = 0;
-  /// In per cent. 100 is perfect; for TER, which counts errors, 0 is.
+  /// The score in per cent, from the sums of the segments' counts: 100 is perfect; for TER, which counts errors, 0 is.
   virtual double score(std::span<double const> sums) const = 0;
   /// The text that sacreBLEU prints after the score: " 61.0/35.8/22.3/14.0 (BP = 0.984 …)", or nothing.
   virtual std::string details(std::span<double const>) const { return ""; }
@@ -37,10 +37,10 @@ class TranslationMetric {
 /// them, and the length is that of the closest one.
 std::unique_ptr<TranslationMetric> bleu_metric(BleuTokenization tokenization = BleuTokenization::mteval_13a);
 /// chrF2 (Popović 2015): character n-grams up to order 6, beta 2, white space left out; with `word_order` 2 chrF2++.
-/// Of several references the one with the best score counts.
+/// The reference with the best score counts where there are several.
 std::unique_ptr<TranslationMetric> chrf_metric(std::size_t word_order = 0);
 /// Translation edit rate (Snover et al. 2006), as Tercom computes it: edits and shifts of lower-cased words for each
-/// word of the reference. Of several references the fewest edits and the mean length count.
+/// word of the reference. With several references, the fewest edits and the mean length count.
 std::unique_ptr<TranslationMetric> ter_metric();
 
 /// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
