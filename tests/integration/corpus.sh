@@ -115,8 +115,8 @@ awk -F' [|][|][|] ' '{d = $3 - $4; if (d < 0) d = -d; if (NF != 4 || d > 2e-4) {
 awk -F' [|][|][|] ' '$1 != last {print $2 > "best.de"; print $3 > "best.scores"; last = $1}' last=-1 best
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" score --checkpoint run --source some.en --target best.de --window 8 --output scores 2> log
 paste best.scores scores | awk '{d = $1 - $2; if (d < 0) d = -d; bad = bad || d > 2e-4} END {exit bad || NR != 40}' || fail "scores of two ranks"
-"$HEDDLE" score --checkpoint run --source some.en --target best.de --tokens | head -1 | grep -q '^{"score":-[0-9.E+-]*,"log_probability":' ||
-  fail "JSON lines of scores"
+"$HEDDLE" score --checkpoint run --source some.en --target best.de --tokens > scores.jsonl
+[ "$(grep -c '^{"score":-[0-9.E+-]*,"log_probability":' scores.jsonl)" = 40 ] || fail "JSON lines of scores"
 
 # Test sets are evaluated together, by any number of processes.
 evaluate() { "$@" "$HEDDLE" evaluate --checkpoint run --test a=demo/test.en,demo/test.de --test b=some.en,best.de,demo/short.de \

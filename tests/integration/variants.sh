@@ -46,7 +46,7 @@ for choice in kokkos reference; do
 done
 [ "$changed" -eq 1 ] || fail "neither kokkos nor reference as kernels.attention changes an error"
 left_out=
-if "$HEDDLE" kernels 2> /dev/null | sed -n '/^ *residual_norm$/,/^ *activation$/p' | grep -q ' simd '; then
+if "$HEDDLE" kernels 2> /dev/null | sed -n '/^ *residual_norm$/,/^ *activation$/p' | grep ' simd ' > /dev/null; then
   "$HEDDLE_VARIANTS" --kernel residual_norm=simd > "$work/chosen"
   grep -q '^| norm: RMSNorm | - | - | yes ' "$work/chosen" || fail "a kernel that refuses a variant has errors"
   grep -q "^- norm: RMSNorm: .*kernels.residual_norm = 'simd' does not support" "$work/chosen" ||
