@@ -8,6 +8,7 @@
 
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
+#include "inference/forbidden_words.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
@@ -148,20 +149,7 @@ void add_sampling_options(OptionsDescription& description, Sampling& sampling) {
 
 void add_forbid(OptionsDescription& description, std::string& path) {
   description.add_options()("forbid", po::value(&path)->value_name("TEXT"),
-                            "a text of words and phrases, one a line, whose pieces are not generated in a row");
-}
-
-std::vector<std::vector<std::int32_t>> forbidden_tokens(std::string const& path, Tokenizer const& tokenizer) {
-  std::vector<std::vector<std::int32_t>> forbidden;
-  if (!path.empty()) {
-    LineReader reader(path, InvalidUtf8::fail);
-    for (std::string line; reader.next(line);) {
-      if (std::vector<std::int32_t> tokens = tokenizer.encode(line); !tokens.empty()) {
-        forbidden.push_back(std::move(tokens));
-      }
-    }
-  }
-  return forbidden;
+                            "a text of words and phrases, one a line, that are not generated");
 }
 
 std::string generation_digest(TrainedModel const& model, GenerationOptions const& options) {

@@ -37,10 +37,8 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
 /// The options --temperature, --top-k, --top-p, --min-p and --seed.
 void add_sampling_options(OptionsDescription& description, Sampling& sampling);
 
-/// The option --forbid, which names a text of words.
+/// The option --forbid, which names a text for forbidden_tokens.
 void add_forbid(OptionsDescription& description, std::string& path);
-/// GenerationOptions::forbidden of the words in a text, one a line; none for "". Throws DataError if it cannot be read.
-std::vector<std::vector<std::int32_t>> forbidden_tokens(std::string const& path, Tokenizer const& tokenizer);
 /// The digest of a model and of what it must not generate.
 std::string generation_digest(TrainedModel const& model, GenerationOptions const& options);
 

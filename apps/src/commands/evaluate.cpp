@@ -20,6 +20,7 @@
 #include "corpus/scores.hpp"
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
+#include "inference/forbidden_words.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {

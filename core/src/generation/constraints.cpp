@@ -21,7 +21,6 @@ Constraints::Constraints(GenerationModel const& model, GenerationOptions const& 
       min_length_(static_cast<std::size_t>(options.min_length)),
       ngram_(static_cast<std::size_t>(options.no_repeat_ngram)),
       first_(model.limits.suppressed_first) {
-  Tokens last = first_;
   Tokens named = first_;
   for (auto const* const list : {&model.limits.suppressed, &options.forbidden}) {
     for (Tokens const& sequence : *list) {
@@ -29,7 +28,6 @@ Constraints::Constraints(GenerationModel const& model, GenerationOptions const& 
         throw UsageError("a suppressed sequence of tokens is empty; expected at least one token");
       }
       named.insert(named.end(), sequence.begin(), sequence.end());
-      last.push_back(sequence.back());
       if (sequence.size() == 1) {
         always_.push_back(sequence.front());
       } else {
@@ -37,15 +35,17 @@ Constraints::Constraints(GenerationModel const& model, GenerationOptions const& 
       }
     }
   }
+  Tokens at_first = always_;
+  at_first.insert(at_first.end(), first_.begin(), first_.end());
   make_set(always_);
-  make_set(last);
+  make_set(at_first);
   make_set(named);
   std::int64_t const vocabulary = model.model.target_vocabulary();
   if (!named.empty() && (named.front() < 0 || named.back() >= vocabulary)) {
     throw UsageError(fmt::format("suppressed tokens from {} to {}; expected ids from 0 to {}", named.front(),
                                  named.back(), vocabulary - 1));
   }
-  if (std::ssize(last) >= vocabulary) {
+  if (std::ssize(at_first) >= vocabulary) {
     throw UsageError("all tokens are suppressed: no token is left that could be generated");
   }
 }

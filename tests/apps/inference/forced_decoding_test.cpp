@@ -8,6 +8,7 @@
 
 #include "exchange/importing.hpp"
 #include "inference/alignment.hpp"
+#include "inference/forbidden_words.hpp"
 #include "inference/translation.hpp"
 #include "inspection/model/probe.hpp"
 #include "kernel_test_support.hpp"
@@ -178,6 +179,25 @@ TEST(Alignment, WordsAreWhatWhiteSpaceSeparates) {
     std::size_t const spaces = static_cast<std::size_t>(std::ranges::count(tokenizer.decode(tokens), ' '));
     EXPECT_EQ(found.size(), spaces + 1) << text;
   }
+}
+
+TEST(ForbiddenWords, AreAllWaysToWriteThem) {
+  fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
+  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(model));
+  auto const found = spellings("house", tokenizer);
+  ASSERT_GT(found.size(), 1U);
+  EXPECT_EQ(found.front(), tokenizer.encode("house"));
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    EXPECT_EQ(tokenizer.decode(found[index]), "house");
+    EXPECT_EQ(std::find(found.begin() + static_cast<std::ptrdiff_t>(index) + 1, found.end(), found[index]),
+              found.end());
+  }
+  EXPECT_EQ(spellings("a house and another house and another house", tokenizer).size(), 1000U);
+  EXPECT_TRUE(spellings(" ", tokenizer).empty());
+  test::TemporaryDirectory const directory;
+  EXPECT_EQ(forbidden_tokens(directory.write("words", "house\n\nhouse\n").string(), tokenizer).size(),
+            2 * found.size());
+  EXPECT_TRUE(forbidden_tokens("", tokenizer).empty());
 }
 
 }  // namespace
