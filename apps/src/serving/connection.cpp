@@ -86,9 +86,9 @@ void Connection::header_read(Code const& problem) {
     }
     reserve_body();
   } catch (HttpError const& error) {
-    // A body that is not read would be taken for the next request.
-    bool const has_body = parser_->chunked() || parser_->content_length().value_or(0) > 0;
-    refuse(error, parser_->keep_alive() && !has_body ? AfterAnswer::keep : AfterAnswer::close);
+    // What follows a header with a length may be a body, which must not be taken for the next request.
+    bool const ends = fields.count(http::field::content_length) + fields.count(http::field::transfer_encoding) == 0;
+    refuse(error, parser_->keep_alive() && ends ? AfterAnswer::keep : AfterAnswer::close);
     return;
   }
   if (!boost::beast::iequals(fields[http::field::expect], "100-continue")) {
