@@ -86,7 +86,7 @@ void Connection::header_read(Code const& problem) {
     }
     reserve_body();
   } catch (HttpError const& error) {
-    // What follows a header with a length may be a body, which must not be taken for the next request.
+    // After a header with a length a body may follow, which must not be taken for the next request.
     bool const ends = fields.count(http::field::content_length) + fields.count(http::field::transfer_encoding) == 0;
     refuse(error, parser_->keep_alive() && ends ? AfterAnswer::keep : AfterAnswer::close);
     return;

@@ -24,7 +24,7 @@ namespace heddle {
 
 class Connection;
 
-/// What the connections of a server share.
+/// A server, as its connections share it.
 struct Served {
   ServingLimits const& limits;
   Access const& access;

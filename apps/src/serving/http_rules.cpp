@@ -40,7 +40,7 @@ Route const* route_of(HttpFields const& fields) {
   return found == served_routes.end() ? nullptr : found;
 }
 
-/// What other servers on the way could read in another way is refused.
+/// Refuses a header that other servers on the way could read in another way.
 void require_certain_length(HttpFields const& fields) {
   if (fields.count(http::field::content_length) > 1) {
     throw HttpError(400, "there are several fields Content-Length");
@@ -82,8 +82,8 @@ void require_allowed(HttpFields const& fields, Access const& access) {
     throw HttpError(400, "expected one field Host");
   }
   if (fields.count(http::field::host) == 1 && !access.serves_host(view_of(fields[http::field::host]))) {
-    throw HttpError(421, fmt::format("the field Host names another server; expected localhost or {}. A server behind "
-                                     "another one needs --token-file or --no-auth",
+    throw HttpError(421, fmt::format("the field Host names another server; expected localhost or {}. If requests come "
+                                     "through a proxy, start with --token-file or --no-auth",
                                      access.address().to_string()));
   }
   Route const* const route = route_of(fields);

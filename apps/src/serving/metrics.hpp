@@ -16,7 +16,7 @@ class ServingMetrics {
   /// An answer; `path` is one of the server's own, or "other".
   void count_answer(std::string_view path, int status, std::chrono::duration<double> time);
 
-  /// What there is now.
+  /// Numbers of the present.
   struct Present {
     std::int64_t connections = 0;
     std::int64_t waiting_texts = 0;
