@@ -18,7 +18,9 @@ namespace {
 
 namespace http = boost::beast::http;
 
-/// A client that does not read an answer that grows has at most this much of it waiting.
+/// A client that reads a stream slowly is not sent how texts grow while this much waits for it, and is cut off when
+/// results do not fit into the second bound.
+constexpr std::size_t much_unsent = std::size_t{1} << 16;
 constexpr std::size_t max_unsent = std::size_t{1} << 20;
 /// Bytes of a refused request that are read after its answer.
 constexpr std::size_t max_discarded = std::size_t{4} << 20;
@@ -186,6 +188,9 @@ void Connection::translate() {
 }
 
 void Connection::growing(std::size_t index, std::string const& json) {
+  if (to_send_.size() > much_unsent) {
+    return;
+  }
   send_event("growing", fmt::format("{{\"index\":{},\"text\":{}}}", index, json));
 }
 

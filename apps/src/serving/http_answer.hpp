@@ -8,7 +8,7 @@ namespace heddle {
 
 /// An error that is the client's answer, with a status of HTTP.
 struct HttpError : Error {
-  HttpError(int status, std::string const& message) : Error(message), status(status) {}
+  HttpError(int code, std::string const& message) : Error(message), status(code) {}
   int status;
 };
 

@@ -130,8 +130,8 @@ class Server {
       finish(false);
       return;
     }
-    report_on_stderr(fmt::format("{}: finishing {} requests", signal == SIGTERM ? "SIGTERM" : "SIGINT",
-                                 served_->connections.size()));
+    report_on_stderr(fmt::format("{}: finishing {} texts", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+                                 queue_.size() + workers_->texts()));
     served_->stopping = true;
     boost::system::error_code ignored;
     acceptor_.close(ignored);

@@ -1,5 +1,6 @@
 #include "serving/http_rules.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
