@@ -55,3 +55,34 @@ std::string_view heddle::page_frame() {
 ]])
   target_sources(${target} PRIVATE "${source}")
 endfunction()
+
+# heddle_embed_page_files(TARGET DIRECTORY): compiles page.html, page.js and page.css in DIRECTORY into TARGET, as
+# apps/src/serving/page_files.hpp declares them.
+function(heddle_embed_page_files target directory)
+  foreach(file page.html page.js page.css)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/${file}")
+    file(READ "${directory}/${file}" "${file}")
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
+#include "serving/page_files.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr PageFile files_of_page[] = {
+    {"/", "text/html; charset=utf-8", R"heddle(@page.html@)heddle"},
+    {"/page.js", "text/javascript; charset=utf-8", R"heddle(@page.js@)heddle"},
+    {"/page.css", "text/css; charset=utf-8", R"heddle(@page.css@)heddle"},
+};
+
+}  // namespace
+
+std::span<PageFile const> page_files() {
+  return files_of_page;
+}
+
+}  // namespace heddle
+]])
+  target_sources(${target} PRIVATE "${source}")
+endfunction()

@@ -42,6 +42,7 @@ constexpr std::array commands = {
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
             Processes::several},
     Command{"translate", "translate text with a trained model", run_translate, Processes::several},
+    Command{"serve", "translate over HTTP, with a page to try it", run_serve, Processes::one},
     Command{"score", "score given translations with a trained model", run_score, Processes::several},
     Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::several},
     Command{"evaluate", "BLEU, chrF, TER, perplexity and masked accuracy on test sets", run_evaluate,

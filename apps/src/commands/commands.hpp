@@ -22,6 +22,7 @@ ExitCode run_new_plugin(Arguments const& arguments);
 ExitCode run_plan(Arguments const& arguments);
 ExitCode run_prepare(Arguments const& arguments);
 ExitCode run_supervised(Arguments const& arguments);
+ExitCode run_serve(Arguments const& arguments);
 ExitCode run_score(Arguments const& arguments);
 ExitCode run_train(Arguments const& arguments);
 ExitCode run_translate(Arguments const& arguments);

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +12,9 @@
 #include <cstring>
 #include <exception>
 #include <heddle/core/base/error.hpp>
-#include <iostream>
 #include <system_error>
+
+#include "supervision/forked_process.hpp"
 
 namespace heddle {
 namespace {
@@ -48,18 +47,8 @@ bool read_whole(int socket, char* bytes, std::size_t count) {
   return true;
 }
 
-void write_whole(int socket, std::string const& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    ssize_t const written = ::send(socket, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL);
-    if (written < 0 && errno != EINTR) {
-      ::_exit(1);  // the parent has ended
-    }
-    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
-  }
-}
-
 /// A child's life: computes pieces until the parent closes the socket.
-[[noreturn]] void serve(int socket, ComputePiece const& compute) {
+void compute_pieces(int socket, ComputePiece const& compute) {
   Header header;
   while (read_whole(socket, reinterpret_cast<char*>(&header), sizeof header)) {
     std::string bytes(static_cast<std::size_t>(header.bytes), '\0');
@@ -67,21 +56,18 @@ void write_whole(int socket, std::string const& bytes) {
       break;
     }
     try {
-      write_whole(socket, message(to_bytes(compute(piece_of(bytes), [] {}))));
+      send_to_parent(socket, message(to_bytes(compute(piece_of(bytes), [] {}))));
     } catch (std::exception const& error) {
       auto const* const known = dynamic_cast<Error const*>(&error);
-      write_whole(socket, message(error.what(), known == nullptr ? ExitCode::failure : known->code()));
+      send_to_parent(socket, message(error.what(), known == nullptr ? ExitCode::failure : known->code()));
       break;
     }
   }
-  ::_exit(0);  // without destructors: what they would end belongs to the parent
 }
 
 }  // namespace
 
 ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
-  std::cout << std::flush;
-  std::cerr << std::flush;
   for (int number = 0; number < count; ++number) {
     try {
       start(compute);
@@ -95,28 +81,8 @@ ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
 }
 
 void ForkedWorkers::start(ComputePiece const& compute) {
-  std::array<int, 2> sockets{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) {
-    fail("connect processes");
-  }
-  pid_t const parent = ::getpid();
-  pid_t const process = ::fork();
-  if (process < 0) {
-    fail("start a process");
-  }
-  if (process == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    // Locks of files would else outlive the parent.
-    auto const own = static_cast<unsigned>(sockets[1]);
-    ::close_range(3, own - 1, 0);
-    ::close_range(own + 1, ~0U, 0);
-    if (::getppid() != parent) {
-      ::_exit(1);  // the parent ended before it could be asked to end this process, too
-    }
-    serve(sockets[1], compute);
-  }
-  ::close(sockets[1]);
-  children_.push_back({process, sockets[0]});
+  ForkedProcess const started = fork_process([&](int socket) { compute_pieces(socket, compute); });
+  children_.push_back({started.process, started.socket});
 }
 
 ForkedWorkers::~ForkedWorkers() {
@@ -125,8 +91,7 @@ ForkedWorkers::~ForkedWorkers() {
     if (child.pieces > 0) {
       ::kill(child.process, SIGKILL);
     }
-    while (::waitpid(child.process, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    wait_for_end(child.process);
   }
 }
 
@@ -195,11 +160,7 @@ void ForkedWorkers::receive_from(Child& child) {
 }
 
 void ForkedWorkers::report_end(Child& child) {
-  int status = 0;
-  while (::waitpid(child.process, &status, 0) < 0 && errno == EINTR) {
-  }
-  std::string const how = WIFSIGNALED(status) ? fmt::format("was killed by signal {}", WTERMSIG(status))
-                                              : fmt::format("ended with {}", WEXITSTATUS(status));
+  std::string const how = wait_for_end(child.process);
   ::close(child.socket);
   children_.erase(children_.begin() + (&child - children_.data()));
   throw Error("a process that shared the work " + how + "; --threads 1 needs less memory");

@@ -1,22 +1,20 @@
 #include "corpus/text_conversion.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 #include <memory>
 #include <string_view>
 
 #include "corpus/forked_workers.hpp"
 #include "report/warning.hpp"
+#include "supervision/forked_process.hpp"
 
 namespace heddle {
 namespace {
@@ -69,25 +67,11 @@ class ProgressLine {
   Clock::time_point shown_ = began_;
 };
 
-/// The cores that this process may use.
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-}
-
-/// The number of processes that share the work of this one: one where MPI or threads of kernels must not be copied, and
-/// where a line is answered before the next is read.
+/// The number of processes that share the work of this one: one also where MPI must not be copied, and where a line is
+/// answered before the next is read.
 int own_processes(Processes const& processes, LineSource const& text) {
-  int const threads = processes.threads;
-  if (threads < 0) {
-    throw UsageError(fmt::format("--threads {}: expected at least 1, or 0 for one for each core", threads));
-  }
-  char const* const of_kernels = std::getenv("OMP_NUM_THREADS");
-  bool const kernels_have_threads =
-      Runtime::execution_space() != "Serial" || (of_kernels != nullptr && std::string_view(of_kernels) != "1");
-  bool const one = processes.launched || kernels_have_threads || text.answers_each_line();
-  return one ? 1 : threads > 0 ? threads : usable_cores();
+  int const count = processes_for(processes.threads);
+  return processes.launched || text.answers_each_line() ? 1 : count;
 }
 
 /// The shortest line that is not empty, as a piece.

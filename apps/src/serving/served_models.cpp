@@ -1,0 +1,111 @@
+#include "serving/served_models.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
+
+#include "command_line/text_command.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+
+/// The languages that a request names for a side; none where it names none.
+json::array languages_of(Tokenizer const& tokenizer, bool named) {
+  json::array names;
+  if (named) {
+    for (std::int32_t const id : tokenizer.form().languages) {
+      names.emplace_back(tokenizer.piece(id));
+    }
+  }
+  return names;
+}
+
+json::object describe_model(std::string const& name, TrainedModel& model) {
+  Vocabulary const& vocabulary = model.vocabulary();
+  LanguagePlace const source = vocabulary.source.form().source.language;
+  bool const of_target = source == LanguagePlace::of_target;
+  bool const target = of_target || vocabulary.target.form().target.language != LanguagePlace::none;
+  return {{"name", name},
+          {"adapters", json::value_from(model.adapters())},
+          {"source_languages", languages_of(vocabulary.source, source != LanguagePlace::none && !of_target)},
+          {"target_languages", languages_of(of_target ? vocabulary.source : vocabulary.target, target)},
+          {"max_source_tokens", model.longest_source()},
+          {"digest", model.digest()}};
+}
+
+void translate_synthetic_tokens(TrainedModel& model) {
+  auto const token = static_cast<std::int32_t>(std::min(model.vocabulary().source.size() - 1, 10));
+  for (std::size_t const count : {1, 16}) {  // few rows and many: kernels may pack weights for each
+    auto const generation = model.generation({.beam_size = 2, .max_length = 2});
+    for (std::size_t number = 0; number < count; ++number) {
+      generation->add(static_cast<std::int64_t>(number), {token, token});
+    }
+    while (!generation->empty()) {
+      generation->step();
+    }
+  }
+}
+
+}  // namespace
+
+ServedModels::ServedModels(ServedModelOptions const& options) {
+  auto const require = [](ModelDescription const& description) {
+    require_translation(description, "heddle serve", commands_for(description));
+  };
+  TrainedModelOptions next = options.first;
+  auto const open = [&](std::string const& name) {
+    models_.emplace_back(name, open_model(next, require, !next.adapters.empty()));
+    next.execution = &models_.front().second->execution();
+  };
+  if (!next.checkpoint.empty()) {
+    open(first_name);
+  }
+  next.ensemble.clear();
+  next.weights.clear();
+  next.adapters.clear();
+  next.adapter.clear();
+  for (auto const& [name, directory] : options.others) {
+    next.checkpoint = directory;
+    open(name);
+  }
+}
+
+ServedModels::~ServedModels() {
+  while (!models_.empty()) {
+    models_.pop_back();  // the first one last: it owns the Runtime
+  }
+}
+
+TrainedModel& ServedModels::find(std::string const& model, std::string const& adapter) const {
+  auto const found =
+      model.empty() ? models_.begin() : std::ranges::find(models_, model, [](auto const& each) { return each.first; });
+  if (found == models_.end()) {
+    std::vector<std::string> names;
+    std::ranges::transform(models_, std::back_inserter(names), [](auto const& each) { return each.first; });
+    throw UsageError(fmt::format("there is no model \"{}\"; expected one of: {}", model, fmt::join(names, ", ")));
+  }
+  return found->second->with_adapter(adapter);
+}
+
+std::string ServedModels::describe() const {
+  json::array models;
+  for (auto const& [name, model] : models_) {
+    models.push_back(describe_model(name, *model));
+  }
+  return json::serialize(json::object{{"models", std::move(models)}}) + "\n";
+}
+
+void ServedModels::warm_up() const {
+  for (auto const& [name, model] : models_) {
+    translate_synthetic_tokens(*model);
+    for (std::string const& adapter : model->adapters()) {
+      translate_synthetic_tokens(model->with_adapter(adapter));
+    }
+  }
+}
+
+}  // namespace heddle

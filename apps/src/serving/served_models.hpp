@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+/// The choice of models that are served.
+struct ServedModelOptions {
+  TrainedModelOptions first = {};                                ///< --checkpoint, with the options for all models
+  std::vector<std::pair<std::string, std::string>> others = {};  ///< --model NAME=DIRECTORY
+};
+
+/// The models of a server, by names: they compute in one process, one after the other.
+class ServedModels {
+ public:
+  static constexpr char const* first_name = "default";
+
+  /// Throws as open_model does, and ConfigError for a model that does not translate.
+  explicit ServedModels(ServedModelOptions const& options);
+  ~ServedModels();
+  ServedModels(ServedModels const&) = delete;
+  ServedModels& operator=(ServedModels const&) = delete;
+
+  /// The model with the adapters, "" for the first one and for none. Throws UsageError for a name that there is not.
+  TrainedModel& find(std::string const& model, std::string const& adapter) const;
+  /// The answer of /v1/models: names, adapters, languages and limits, as JSON.
+  std::string describe() const;
+  /// Translates something, so that copies of this process share the weights as kernels pack them.
+  void warm_up() const;
+
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<TrainedModel>>> models_;
+};
+
+}  // namespace heddle

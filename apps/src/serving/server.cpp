@@ -1,0 +1,182 @@
+#include "serving/server.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <csignal>
+#include <iostream>
+#include <memory>
+
+#include "report/warning.hpp"
+#include "serving/connection.hpp"
+#include "serving/worker_message.hpp"
+#include "supervision/forked_process.hpp"
+
+namespace heddle {
+namespace {
+
+using boost::asio::ip::tcp;
+
+/// A worker's life. `shared` are the models, if they were opened before the process was copied.
+void live_as_worker(int socket, ServedModels const* shared, ServerOptions const& options) {
+  try {
+    std::unique_ptr<ServedModels> const own =
+        shared == nullptr ? std::make_unique<ServedModels>(options.models) : nullptr;
+    run_worker(socket, shared == nullptr ? *own : *shared, options.worker);
+  } catch (std::exception const& error) {
+    auto const* const known = dynamic_cast<Error const*>(&error);
+    auto const code = static_cast<std::int64_t>(known == nullptr ? ExitCode::failure : known->code());
+    send_to_parent(socket, to_bytes(WorkerMessage::Kind::cannot_open, code, error.what()));
+  }
+}
+
+/// Accepts connections until a signal.
+class Server {
+ public:
+  explicit Server(ServerOptions const& options)
+      : options_(options),
+        access_(options.access),
+        acceptor_(context_),
+        signals_(context_, SIGTERM, SIGINT),
+        patience_(context_),
+        queue_(options.limits.queue) {
+    bind();
+    if (!kernels_have_threads()) {  // otherwise the worker opens them, because threads are not copied
+      models_ = std::make_unique<ServedModels>(options.models);
+      models_->warm_up();
+    }
+    workers_ = std::make_unique<WorkerPool>(
+        context_,
+        WorkerPool::Options{.count = processes_for(options.threads),
+                            .body = [this](int socket) { live_as_worker(socket, models_.get(), options_); },
+                            .batch_tokens = options.worker.batch_tokens,
+                            .silence = options.limits.timeout,
+                            .ready = [this](std::string described) { start(std::move(described)); }},
+        queue_, metrics_);
+    served_ = std::make_unique<Served>(Served{options_.limits, access_, queue_, *workers_, metrics_});
+  }
+
+  void run() {
+    signals_.async_wait([this](boost::system::error_code problem, int signal) { stop(problem, signal); });
+    context_.run();
+    served_->connections.clear();
+    workers_.reset();
+    if (!ended_well_) {
+      throw Error("requests that ran were not finished");
+    }
+  }
+
+ private:
+  void bind() {
+    tcp::endpoint const place(access_.address(), options_.port);
+    try {
+      acceptor_.open(place.protocol());
+      acceptor_.set_option(tcp::acceptor::reuse_address(true));
+      acceptor_.bind(place);
+    } catch (boost::system::system_error const& error) {
+      throw UsageError(fmt::format("cannot listen on {} port {}: {}; --port chooses another one",
+                                   access_.address().to_string(), options_.port, error.code().message()));
+    }
+  }
+
+  void start(std::string described) {
+    served_->models = std::move(described);
+    acceptor_.listen();
+    tcp::endpoint const place = acceptor_.local_endpoint();
+    bool const six = place.address().is_v6();
+    std::cout << fmt::format("heddle: serving on http://{}{}{}:{}/\n", six ? "[" : "", place.address().to_string(),
+                             six ? "]" : "", place.port())
+              << std::flush;
+    accept();
+  }
+
+  void accept() {
+    acceptor_.async_accept([this](boost::system::error_code problem, tcp::socket socket) {
+      if (problem == boost::asio::error::operation_aborted) {
+        return;
+      }
+      if (problem) {  // no more files, for example
+        patience_.expires_after(std::chrono::milliseconds(100));
+        patience_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : accept(); });
+        return;
+      }
+      if (std::ssize(served_->connections) >= options_.limits.connections) {
+        refuse(socket);
+      } else {
+        auto const connection = std::make_shared<Connection>(std::move(socket), *served_);
+        served_->connections.insert(connection);
+        connection->start();
+      }
+      accept();
+    });
+  }
+
+  void refuse(tcp::socket& socket) {
+    ++metrics_.refused_connections;
+    HttpAnswer const answer = answer_of(HttpError(503, "too many connections; try again later"));
+    std::string const bytes = header_of(answer, AfterAnswer::close) + answer.body;
+    boost::system::error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(boost::asio::buffer(bytes), ignored);
+  }
+
+  void stop(boost::system::error_code problem, int signal) {
+    if (problem) {
+      return;
+    }
+    if (served_->stopping) {
+      finish(false);
+      return;
+    }
+    report_on_stderr(fmt::format("{}: finishing {} texts", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+                                 queue_.size() + workers_->texts()));
+    served_->stopping = true;
+    boost::system::error_code ignored;
+    acceptor_.close(ignored);
+    auto const open = served_->connections;
+    for (auto const& connection : open) {
+      connection->stop();
+    }
+    signals_.async_wait([this](boost::system::error_code again, int number) { stop(again, number); });
+    end_ = std::chrono::steady_clock::now() + options_.limits.stop;
+    wait_for_connections();
+  }
+
+  void wait_for_connections() {
+    if (served_->connections.empty() || std::chrono::steady_clock::now() > end_) {
+      finish(served_->connections.empty());
+      return;
+    }
+    patience_.expires_after(std::chrono::milliseconds(20));
+    patience_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : wait_for_connections(); });
+  }
+
+  void finish(bool well) {
+    ended_well_ = well;
+    context_.stop();
+  }
+
+  ServerOptions const& options_;
+  std::unique_ptr<ServedModels> models_;
+  boost::asio::io_context context_{1};
+  Access access_;
+  tcp::acceptor acceptor_;
+  boost::asio::signal_set signals_;
+  boost::asio::steady_timer patience_;
+  std::chrono::steady_clock::time_point end_ = {};
+  RequestQueue queue_;
+  ServingMetrics metrics_;
+  std::unique_ptr<WorkerPool> workers_;
+  std::unique_ptr<Served> served_;
+  bool ended_well_ = false;
+};
+
+}  // namespace
+
+void serve(ServerOptions const& options) {
+  Server(options).run();
+}
+
+}  // namespace heddle

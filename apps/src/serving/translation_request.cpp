@@ -1,0 +1,172 @@
+#include "serving/translation_request.hpp"
+
+#include <fmt/format.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/io/text/bounded_json.hpp>
+#include <limits>
+#include <type_traits>
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+
+[[noreturn]] void refuse(std::string const& message) {
+  throw HttpError(400, message);
+}
+
+/// Takes values out of an object by their keys, so that in the end no key is left.
+class Fields {
+ public:
+  explicit Fields(json::object& object) : object_(object) {}
+
+  /// `value` keeps what it has if there is no such key.
+  template <class Value>
+  void take(std::string const& key, Value& value) {
+    names_.push_back(key);
+    json::value const* const found = object_.if_contains(key);
+    if (found == nullptr) {
+      return;
+    }
+    read(key, *found, value);
+    object_.erase(key);
+  }
+  void finish() const {
+    if (!object_.empty()) {
+      std::string const key(object_.begin()->key());
+      refuse(fmt::format("there is no key {}: {}", json_quoted(key.substr(0, 60)), nearest_or_all(key, names_)));
+    }
+  }
+
+ private:
+  static void read(std::string const& key, json::value const& found, std::string& value) {
+    if (!found.is_string()) {
+      refuse(key + ": expected a string");
+    }
+    value = found.get_string();
+  }
+  static void read(std::string const& key, json::value const& found, bool& value) {
+    if (!found.is_bool()) {
+      refuse(key + ": expected true or false");
+    }
+    value = found.get_bool();
+  }
+  static void read(std::string const& key, json::value const& found, std::int64_t& value) {
+    if (!found.is_int64() || std::abs(found.get_int64()) > std::numeric_limits<std::int32_t>::max()) {
+      refuse(key + ": expected an integer");
+    }
+    value = found.get_int64();
+  }
+  static void read(std::string const& key, json::value const& found, double& value) {
+    if (!found.is_number() || !std::isfinite(found.to_number<double>())) {
+      refuse(key + ": expected a number");
+    }
+    value = found.to_number<double>();
+  }
+  static void read(std::string const& key, json::value const& found, std::vector<std::string>& value) {
+    if (!found.is_array()) {
+      refuse(key + ": expected a list of strings");
+    }
+    for (json::value const& each : found.get_array()) {
+      read(key, each, value.emplace_back());
+    }
+  }
+
+  json::object& object_;
+  std::vector<std::string> names_;
+};
+
+void take_options(Fields& fields, ServedOptions& options) {
+  fields.take("model", options.search.model);
+  fields.take("adapter", options.search.adapter);
+  fields.take("source_language", options.source_language);
+  fields.take("target_language", options.target_language);
+  fields.take("beam_size", options.search.beam_size);
+  fields.take("n_best", options.search.n_best);
+  fields.take("max_length", options.search.max_length);
+  fields.take("length_penalty", options.search.length_penalty);
+  fields.take("scores", options.scores);
+  fields.take("stream", options.search.stream);
+}
+
+void require_possible(ServedOptions::Search const& search, ServingLimits const& limits) {
+  if (search.beam_size < 1 || search.beam_size > limits.beam_size) {
+    refuse(fmt::format("beam_size is {}; expected 1 to {}", search.beam_size, limits.beam_size));
+  }
+  if (search.n_best < 1 || search.n_best > search.beam_size) {
+    refuse(fmt::format("n_best is {}; expected 1 to beam_size, which is {}", search.n_best, search.beam_size));
+  }
+  if (search.max_length < 0) {
+    refuse(fmt::format("max_length is {}; expected at least 1, or 0 for the default", search.max_length));
+  }
+  if (search.length_penalty < 0 || search.length_penalty > 100) {
+    refuse(fmt::format("length_penalty is {}; expected 0 to 100", search.length_penalty));
+  }
+}
+
+void require_few(std::vector<std::string> const& texts, ServingLimits const& limits) {
+  std::int64_t const max_texts = std::min(limits.texts, limits.queue);
+  if (std::ssize(texts) > max_texts) {
+    throw HttpError(413, fmt::format("there are {} texts; expected at most {}", texts.size(), max_texts));
+  }
+  for (std::size_t index = 0; index < texts.size(); ++index) {
+    if (std::ssize(texts[index]) > limits.text_bytes) {
+      throw HttpError(413, fmt::format("text {} (from 0) has {} bytes; expected at most {}: send sentences", index,
+                                       texts[index].size(), limits.text_bytes));
+    }
+  }
+}
+
+}  // namespace
+
+TranslationRequest parse_translation_request(std::string_view body, ServingLimits const& limits) {
+  json::object object;
+  try {
+    object = json_object_of(body, "the body");
+  } catch (DataError const& error) {
+    refuse(error.what());
+  }
+  TranslationRequest request;
+  Fields fields(object);
+  bool const one = object.contains("text");
+  if (one == object.contains("texts")) {
+    refuse("expected \"text\", a string, or \"texts\", a list of strings");
+  }
+  if (one) {
+    fields.take("text", request.texts.emplace_back());
+  } else {
+    fields.take("texts", request.texts);
+  }
+  take_options(fields, request.options);
+  fields.finish();
+  require_possible(request.options.search, limits);
+  require_few(request.texts, limits);
+  return request;
+}
+
+std::string to_json(ServedOptions const& options) {
+  return json::serialize(json::object{{"model", options.search.model},
+                                      {"adapter", options.search.adapter},
+                                      {"source_language", options.source_language},
+                                      {"target_language", options.target_language},
+                                      {"beam_size", options.search.beam_size},
+                                      {"n_best", options.search.n_best},
+                                      {"max_length", options.search.max_length},
+                                      {"length_penalty", options.search.length_penalty},
+                                      {"scores", options.scores},
+                                      {"stream", options.search.stream}});
+}
+
+ServedOptions served_options_of(std::string_view text) {
+  json::object object = json_object_of(text, "the options of a request");
+  ServedOptions options;
+  Fields fields(object);
+  take_options(fields, options);
+  fields.finish();
+  return options;
+}
+
+}  // namespace heddle

@@ -1,0 +1,167 @@
+'use strict';
+
+/** The time without typing after which a text is sent, in milliseconds. */
+const pause = 250;
+const choices = ['model', 'adapter', 'source_language', 'target_language'];
+const at = (id) => document.getElementById(id);
+
+let models = [];
+let token = '';
+let timer = 0;
+let running = null;  // an AbortController: the request whose answer is shown
+
+function element(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+function say(text, problem = false) {
+  at('state').textContent = text;
+  at('state').classList.toggle('problem', problem);
+}
+
+async function ask(path, options = {}) {
+  const headers = {...options.headers, ...(token && {Authorization: `Bearer ${token}`})};
+  const answer = await fetch(path, {...options, headers});
+  at('access').hidden = answer.status !== 401 && at('access').hidden;
+  if (!answer.ok) {
+    throw new Error((await answer.json().catch(() => ({}))).error ?? `status ${answer.status}`);
+  }
+  at('access').hidden = true;
+  return answer;
+}
+
+/** Fills a list of choices; it is shown if there is something to choose. */
+function offer(id, names, shown = names.length > 0) {
+  const before = at(id).value;
+  at(id).replaceChildren(...names.map((name) => element('option', {value: name, textContent: name || 'none'})));
+  if (names.includes(before)) {
+    at(id).value = before;
+  }
+  at(id).parentElement.hidden = !shown;
+}
+
+function offer_of_model() {
+  const model = models.find((each) => each.name === at('model').value);
+  offer('adapter', ['', ...model.adapters], model.adapters.length > 0);
+  offer('source_language', model.source_languages);
+  offer('target_language', model.target_languages);
+}
+
+async function load_models() {
+  try {
+    models = (await (await ask('/v1/models')).json()).models;
+    offer('model', models.map((model) => model.name), models.length > 1);
+    offer_of_model();
+    say('');
+    document.documentElement.dataset.ready = 'true';
+  } catch (problem) {
+    say(problem.message, true);
+  }
+}
+
+/** The events of a stream (text/event-stream), as [name, data]. */
+async function* events_of(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    text += part.value;
+    const blocks = text.split('\n\n');
+    text = blocks.pop();
+    for (const block of blocks) {
+      const [, name, data] = block.match(/^event: (.*)\ndata: (.*)$/);
+      yield [name, JSON.parse(data)];
+    }
+  }
+}
+
+function show_list(line, translations) {
+  if (translations.length < 2) {
+    return;
+  }
+  const items = translations.map(({text, score}) =>
+    element('li', {}, element('span', {className: 'score', textContent: score.toFixed(3)}), text));
+  at(`list-${line.index}`).replaceChildren(
+    element('div', {className: 'list'}, element('h2', {textContent: line.text}), element('ol', {}, ...items)));
+}
+
+function show(name, data, lines) {
+  if (name === 'error') {
+    throw new Error(data.error);
+  }
+  const line = lines[data.index];
+  if (!line) {
+    return;
+  }
+  const target = at(`target-${line.index}`);
+  target.textContent = name === 'growing' ? data.text : data.translations[0].text;
+  target.classList.toggle('growing', name === 'growing');
+  if (name === 'result') {
+    show_list(line, data.translations);
+  }
+}
+
+function request_of(lines) {
+  const request = {texts: lines.map((line) => line.text), scores: true, stream: true};
+  for (const id of choices) {
+    if (at(id).value && !at(id).parentElement.hidden) {
+      request[id] = at(id).value;
+    }
+  }
+  request.beam_size = Math.max(1, Math.trunc(Number(at('beam_size').value)));
+  request.n_best = Math.min(request.beam_size, Math.max(1, Math.trunc(Number(at('n_best').value))));
+  return request;
+}
+
+/** Translates the text, in place of the request that runs. */
+async function translate() {
+  running?.abort();
+  running = new AbortController();
+  const mine = running;
+  const all = at('source').value.split('\n');
+  at('target').replaceChildren(...all.map((_, index) => element('p', {id: `target-${index}`})));
+  at('lists').replaceChildren(...all.map((_, index) => element('div', {id: `list-${index}`})));
+  const lines = all.map((text, index) => ({text, index})).filter((line) => line.text.trim());
+  if (lines.length === 0) {
+    say('');
+    return;
+  }
+  const began = performance.now();
+  try {
+    const headers = {'Content-Type': 'application/json'};
+    const options = {method: 'POST', headers, body: JSON.stringify(request_of(lines)), signal: mine.signal};
+    for await (const [name, data] of events_of(await ask('/v1/translate', options))) {
+      if (mine !== running) {
+        return;
+      }
+      show(name, data, lines);
+    }
+    say(`${((performance.now() - began) / 1000).toFixed(2)} s`);
+  } catch (problem) {
+    if (problem.name !== 'AbortError' && mine === running) {
+      say(problem.message, true);
+    }
+  }
+}
+
+function translate_soon() {
+  clearTimeout(timer);
+  timer = setTimeout(translate, pause);
+}
+
+at('source').addEventListener('input', translate_soon);
+for (const id of [...choices, 'beam_size', 'n_best']) {
+  at(id).addEventListener('change', () => {
+    if (id === 'model') {
+      offer_of_model();
+    }
+    translate_soon();
+  });
+}
+at('access').addEventListener('submit', (event) => {
+  event.preventDefault();
+  token = at('token').value;
+  load_models().then(translate);
+});
+load_models();

@@ -1,0 +1,267 @@
+#include "serving/worker_pool.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <heddle/core/base/error.hpp>
+#include <utility>
+
+#include "report/warning.hpp"
+#include "supervision/forked_process.hpp"
+
+namespace heddle {
+
+namespace {
+
+using PoolClock = std::chrono::steady_clock;
+using PoolError = boost::system::error_code;
+
+/// About the hypotheses times tokens of a text, whose tokens are not known here.
+std::int64_t work_of(ServedText const& text) {
+  return text.request->request.options.search.beam_size * (std::ssize(text.text()) / 4 + 2);
+}
+
+}  // namespace
+
+struct WorkerPool::Pooled {
+  struct Given {
+    ServedText text;
+    std::int64_t work = 0;
+  };
+
+  Pooled(boost::asio::io_context& context, int worker_number, ForkedProcess const& started)
+      : number(worker_number),
+        process(started.process),
+        socket(context, boost::asio::local::stream_protocol(), started.socket) {}
+
+  int number;
+  pid_t process;
+  boost::asio::local::stream_protocol::socket socket;
+  bool is_ready = false;
+  PoolClock::time_point since = PoolClock::now();
+  PoolClock::time_point heard = since;  ///< or was given a text while it had none
+  std::map<std::int64_t, Given> texts = {};
+  std::int64_t work = 0;
+  std::string received = {};
+  std::array<char, std::size_t{1} << 16> bytes = {};
+  std::string to_send = {}, sending = {};
+};
+
+WorkerPool::WorkerPool(boost::asio::io_context& context, Options options, RequestQueue& queue, ServingMetrics& metrics)
+    : context_(context),
+      options_(std::move(options)),
+      queue_(queue),
+      metrics_(metrics),
+      workers_(static_cast<std::size_t>(options_.count)) {
+  for (int number = 0; number < options_.count; ++number) {
+    start(number);
+  }
+}
+
+WorkerPool::~WorkerPool() {
+  for (PooledPointer const& worker : workers_) {
+    if (worker) {
+      PoolError ignored;
+      worker->socket.close(ignored);
+      if (!worker->texts.empty() || !worker->is_ready) {
+        ::kill(worker->process, SIGKILL);
+      }
+      wait_for_end(worker->process);
+    }
+  }
+}
+
+void WorkerPool::start(int number) {
+  ForkedProcess const started = fork_process([&](int socket) {
+    // A terminal sends them to all processes; the server decides when its workers end.
+    ::signal(SIGTERM, SIG_IGN);
+    ::signal(SIGINT, SIG_IGN);
+    options_.body(socket);
+  });
+  PooledPointer const worker = std::make_shared<Pooled>(context_, number, started);
+  workers_[static_cast<std::size_t>(number)] = worker;
+  receive(worker);
+}
+
+void WorkerPool::start_again(int number) {
+  try {
+    start(number);
+  } catch (Error const& error) {
+    report_on_stderr(fmt::format("worker {}: {}; it is tried again", number, error.what()));
+    auto const timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::seconds(1));
+    timer->async_wait([this, timer, number](PoolError) { start_again(number); });
+  }
+}
+
+WorkerPool::PooledPointer WorkerPool::with_room() const {
+  PooledPointer found;
+  for (PooledPointer const& worker : workers_) {
+    bool const room = worker && worker->is_ready && 4 * worker->work < 5 * options_.batch_tokens;
+    if (room && (!found || worker->work < found->work)) {
+      found = worker;
+    }
+  }
+  return found;
+}
+
+void WorkerPool::give() {
+  while (PooledPointer const worker = with_room()) {
+    std::optional<ServedText> text = queue_.next();
+    if (!text) {
+      return;
+    }
+    give(worker, std::move(*text));
+  }
+}
+
+void WorkerPool::give(PooledPointer const& worker, ServedText text) {
+  if (worker->texts.empty()) {
+    worker->heard = PoolClock::now();
+  }
+  std::int64_t const number = next_number_++;
+  std::int64_t const work = work_of(text);
+  worker->work += work;
+  worker->to_send += to_bytes(WorkerMessage::Kind::text, number, text.request->options + "\n" + text.text());
+  worker->texts[number] = {std::move(text), work};
+  send(worker);
+}
+
+void WorkerPool::send(PooledPointer const& worker) {
+  if (!worker->sending.empty() || worker->to_send.empty()) {
+    return;
+  }
+  worker->sending.swap(worker->to_send);
+  boost::asio::async_write(worker->socket, boost::asio::buffer(worker->sending),
+                           [this, worker](PoolError problem, std::size_t) {
+                             worker->sending.clear();
+                             if (!problem) {  // otherwise the end of the worker is received
+                               send(worker);
+                             }
+                           });
+}
+
+void WorkerPool::receive(PooledPointer const& worker) {
+  worker->socket.async_read_some(boost::asio::buffer(worker->bytes),
+                                 [this, worker](PoolError problem, std::size_t count) {
+                                   if (problem == boost::asio::error::operation_aborted) {
+                                     return;
+                                   }
+                                   if (problem) {
+                                     report_end(worker);
+                                     return;
+                                   }
+                                   worker->heard = PoolClock::now();
+                                   worker->received.append(worker->bytes.data(), count);
+                                   while (auto message = take_message(worker->received)) {
+                                     take(worker, std::move(*message));
+                                   }
+                                   give();
+                                   receive(worker);
+                                 });
+}
+
+void WorkerPool::take(PooledPointer const& worker, WorkerMessage message) {
+  using Kind = WorkerMessage::Kind;
+  switch (message.kind) {
+    case Kind::models:
+      worker->is_ready = true;
+      if (auto const report = std::exchange(options_.ready, nullptr)) {
+        report(std::move(message.bytes));
+      }
+      break;
+    case Kind::cannot_open:
+      if (options_.ready) {
+        throw Error(message.bytes, static_cast<ExitCode>(message.number));
+      }
+      report_on_stderr(message.bytes);
+      break;
+    case Kind::growing: {
+      auto const found = worker->texts.find(message.number);
+      if (found != worker->texts.end()) {
+        if (auto const receiver = found->second.text.request->receiver.lock()) {
+          receiver->growing(found->second.text.index, message.bytes);
+        }
+      }
+      break;
+    }
+    case Kind::finished:
+    case Kind::refused:
+    case Kind::failed:
+      end_text(worker, message);
+      break;
+    case Kind::text:
+    case Kind::alive:
+      break;
+  }
+}
+
+void WorkerPool::end_text(PooledPointer const& worker, WorkerMessage& message) {
+  auto const node = worker->texts.extract(message.number);
+  if (node.empty()) {
+    return;
+  }
+  auto const& [text, work] = node.mapped();
+  worker->work -= work;
+  std::shared_ptr<TranslationReceiver> const receiver = text.request->receiver.lock();
+  if (message.kind == WorkerMessage::Kind::finished) {
+    ++metrics_.finished_texts;
+    if (receiver) {
+      receiver->finished(text.index, std::move(message.bytes));
+    }
+  } else if (receiver) {
+    receiver->failed(HttpError(message.kind == WorkerMessage::Kind::refused ? 400 : 500, message.bytes));
+  }
+}
+
+void WorkerPool::report_end(PooledPointer const& worker) {
+  std::string const how = wait_for_end(worker->process);
+  bool const was_ready = worker->is_ready;
+  PoolError ignored;
+  worker->socket.close(ignored);
+  workers_[static_cast<std::size_t>(worker->number)] = nullptr;
+  if (options_.ready) {
+    throw Error(fmt::format("a worker {} before it was ready", how));
+  }
+  report_on_stderr(fmt::format("worker {} (process {}) {}; {} texts that it had fail; it is started again",
+                               worker->number, worker->process, how, worker->texts.size()));
+  ++metrics_.restarted_workers;
+  for (auto const& [number, given] : worker->texts) {
+    if (auto const receiver = given.text.request->receiver.lock()) {
+      receiver->failed(HttpError(500, "the process that translated ended; try again"));
+    }
+  }
+  if (was_ready && PoolClock::now() - worker->since > std::chrono::seconds(1)) {
+    start_again(worker->number);
+    return;
+  }
+  auto const timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::seconds(1));
+  timer->async_wait([this, timer, number = worker->number](PoolError) { start_again(number); });
+}
+
+void WorkerPool::end_silent() {
+  for (PooledPointer const& worker : workers_) {
+    if (worker && !worker->texts.empty() && PoolClock::now() - worker->heard > options_.silence) {
+      report_on_stderr(
+          fmt::format("worker {} (process {}) says nothing; it is killed", worker->number, worker->process));
+      ::kill(worker->process, SIGKILL);
+    }
+  }
+}
+
+std::int64_t WorkerPool::texts() const {
+  std::int64_t texts = 0;
+  for (PooledPointer const& worker : workers_) {
+    texts += worker ? std::ssize(worker->texts) : 0;
+  }
+  return texts;
+}
+
+std::int64_t WorkerPool::ready() const {
+  return std::ranges::count_if(workers_, [](PooledPointer const& worker) { return worker && worker->is_ready; });
+}
+
+}  // namespace heddle

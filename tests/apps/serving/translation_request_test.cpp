@@ -1,0 +1,91 @@
+#include "serving/translation_request.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace heddle {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// The status and the message with which a body is refused; 200 for one that is not.
+std::pair<int, std::string> refusal(std::string const& body, ServingLimits const& limits = {}) {
+  try {
+    parse_translation_request(body, limits);
+    return {200, ""};
+  } catch (HttpError const& error) {
+    return {error.status, error.what()};
+  }
+}
+
+TEST(TranslationRequestTest, ReadsOneTextOrMany) {
+  EXPECT_EQ(parse_translation_request(R"({"text": "a\nb"})", {}).texts, (std::vector<std::string>{"a\nb"}));
+  TranslationRequest const request = parse_translation_request(
+      R"({"texts": ["a", ""], "beam_size": 4, "n_best": 3, "max_length": 20, "length_penalty": 1, "scores": true,
+          "stream": true, "model": "m", "adapter": "law", "source_language": "en", "target_language": "de"})",
+      {});
+  EXPECT_EQ(request.texts, (std::vector<std::string>{"a", ""}));
+  ServedOptions::Search const expected{"m", "law", 4, 3, 20, 1, true};
+  EXPECT_EQ(request.options.search, expected);
+  EXPECT_TRUE(request.options.scores);
+  EXPECT_EQ(request.options.source_language, "en");
+  EXPECT_EQ(request.options.target_language, "de");
+  EXPECT_TRUE(parse_translation_request(R"({"texts": []})", {}).texts.empty());
+}
+
+TEST(TranslationRequestTest, RefusesWhatIsNotARequest) {
+  for (char const* const body : {"",
+                                 "{",
+                                 "[]",
+                                 "3",
+                                 "null",
+                                 "{}",
+                                 R"({"text": "a", "texts": []})",
+                                 R"({"text": 3})",
+                                 R"({"texts": "a"})",
+                                 R"({"texts": [3]})",
+                                 R"({"text": "a", "beam_size": 0})",
+                                 R"({"text": "a", "beam_size": 17})",
+                                 R"({"text": "a", "beam_size": 1.5})",
+                                 R"({"text": "a", "beam_size": "5"})",
+                                 R"({"text": "a", "n_best": 6})",
+                                 R"({"text": "a", "n_best": 0})",
+                                 R"({"text": "a", "max_length": -1})",
+                                 R"({"text": "a", "max_length": 9223372036854775807})",
+                                 R"({"text": "a", "max_length": -9223372036854775808})",
+                                 R"({"text": "a", "length_penalty": -1})",
+                                 R"({"text": "a", "length_penalty": 1e300})",
+                                 R"({"text": "a", "scores": 1})",
+                                 R"({"text": "a"} {})",
+                                 "{\"text\": \"\xFF\"}",
+                                 R"({"text": "\ud800"})"}) {
+    EXPECT_EQ(refusal(body).first, 400) << body;
+  }
+  EXPECT_EQ(refusal("{\"text\":" + std::string(100'000, '[')).first, 400);
+  EXPECT_THAT(refusal(R"({"text": "a", "beem_size": 3})").second, HasSubstr("did you mean beam_size?"));
+}
+
+TEST(TranslationRequestTest, HasLimits) {
+  ServingLimits limits;
+  limits.texts = 2;
+  limits.text_bytes = 3;
+  limits.beam_size = 2;
+  EXPECT_EQ(refusal(R"({"texts": ["abc", "a"], "beam_size": 2})", limits).first, 200);
+  EXPECT_EQ(refusal(R"({"texts": ["a", "b", "c"], "beam_size": 2})", limits).first, 413);
+  EXPECT_EQ(refusal(R"({"text": "abcd", "beam_size": 2})", limits).first, 413);
+  EXPECT_EQ(refusal(R"({"text": "a", "beam_size": 3})", limits).first, 400);
+}
+
+TEST(TranslationRequestTest, OptionsTravelBetweenProcesses) {
+  ServedOptions const options{{"m\n", "law", 4, 3, 20, 0.7, true}, "en", "de", true};
+  std::string const json = to_json(options);
+  EXPECT_EQ(json.find('\n'), json.npos);
+  ServedOptions const same = served_options_of(json);
+  EXPECT_EQ(same.search, options.search);
+  EXPECT_EQ(same.source_language, "en");
+  EXPECT_EQ(same.target_language, "de");
+  EXPECT_TRUE(same.scores);
+}
+
+}  // namespace
+}  // namespace heddle
