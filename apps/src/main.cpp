@@ -90,19 +90,6 @@ Command const& find_command(std::string const& name) {
   return *found;
 }
 
-/// The end of one of several processes that a launcher started. Rank 0 throws: the message is needed once.
-ExitCode refuse_processes(Command const& command, LaunchedRank const& launched) {
-  if (launched.rank > 0) {
-    // A launcher that sees the first code ends the others, and rank 0 has to print before that.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    return ExitCode::usage;
-  }
-  throw UsageError(fmt::format(
-      "{} does not share its work, and a launcher started {} processes of it: start one. For other work in each "
-      "process, hide the launcher from it: env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE -u SLURM_STEP_NUM_TASKS heddle …",
-      command.name, launched.ranks));
-}
-
 ExitCode dispatch(std::vector<std::string> const& arguments) {
   if (arguments.empty()) {
     throw UsageError("a command is missing; `heddle --help` lists them");
@@ -124,7 +111,10 @@ ExitCode dispatch(std::vector<std::string> const& arguments) {
   LaunchedRank const launched = launched_rank();
   if (command.processes == Processes::one && launched.ranks > 1 &&
       std::ranges::find(options, "--help") == options.end()) {
-    return refuse_processes(command, launched);
+    throw UsageError(fmt::format(
+        "{} does not share its work, and a launcher started {} processes of it: start one. For other work in each "
+        "process, hide the launcher from it: env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE -u SLURM_STEP_NUM_TASKS heddle …",
+        command.name, launched.ranks));
   }
   try {
     return command.run(options);
@@ -151,6 +141,18 @@ void print_error(std::exception const& error) {
   std::cerr << fmt::format("heddle: {}\n", error.what());
 }
 
+/// Ends a process with an error's exit code. A command line is wrong in all processes that a launcher started: rank 0
+/// prints that.
+int end_with(heddle::Error const& error) {
+  if (error.code() == heddle::ExitCode::usage && heddle::launched_rank().rank > 0) {
+    // A launcher that sees the first code ends the others, and rank 0 has to print before that.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  } else {
+    print_error(error);
+  }
+  return static_cast<int>(error.code());
+}
+
 }  // namespace
 
 int main(int argument_count, char** argument_values) {
@@ -163,8 +165,7 @@ int main(int argument_count, char** argument_values) {
     }
     return static_cast<int>(code);
   } catch (heddle::Error const& error) {
-    print_error(error);
-    return static_cast<int>(error.code());
+    return end_with(error);
   } catch (std::exception const& error) {
     print_error(error);
     return static_cast<int>(heddle::ExitCode::failure);

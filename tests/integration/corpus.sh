@@ -55,6 +55,19 @@ ranks 2 --output ranks.de.gz 2> log
 cmp one.de.gz ranks.de.gz && gzip -dc one.de.gz | cmp - one.de || fail "compressed output"
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint run --window 16 < corpus.en 2> log | cmp - one.de || fail "two ranks and the standard input"
 
+# Also with the options of the search, prefixes and alignments.
+head -100 corpus.en > part.en
+sed 's/ .*//' part.en > prefixes
+echo hundert > forbidden
+options=(translate --checkpoint run --input part.en --window 16)
+search=(--json --n-best 2 --align soft --beam 4 --beam-groups 2 --no-repeat-ngram 3 --min-length 2 --forbid forbidden --prefix prefixes)
+"$HEDDLE" "${options[@]}" "${search[@]}" --threads 1 > one.jsonl
+[ "$(wc -l < one.jsonl)" -gt 100 ] || fail "JSON lines"
+"$HEDDLE" "${options[@]}" "${search[@]}" --threads 2 | cmp - one.jsonl || fail "two processes translate otherwise with options"
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" "${options[@]}" "${search[@]}" | cmp - one.jsonl || fail "two ranks translate otherwise with options"
+"$HEDDLE" "${options[@]}" --temperature 1.2 --min-p 0.1 --threads 1 > drawn.de
+"$HEDDLE_MPIRUN" -np 2 "$HEDDLE" "${options[@]}" --temperature 1.2 --min-p 0.1 | cmp - drawn.de || fail "two ranks draw otherwise"
+
 # Groups of ranks that share a model: the same sentences, except for rounding; the same bytes from one group and from two.
 ranks 2 --set parallel.tensor=2 --output group.de 2> log || { cat log; fail "a tensor group"; }
 ranks 4 --set parallel.tensor=2 --output groups.de 2> log || { cat log; fail "two tensor groups"; }
@@ -125,4 +138,15 @@ head -40 demo/test.de > demo/short.de
 evaluate env > one.scores || { cat log; fail evaluate; }
 [ "$(grep -c '^test set [ab]$' one.scores)" = 2 ] && [ "$(grep -c '^TER|nrefs:[12]|bs:1000|seed:12345|' one.scores)" = 2 ] || { cat one.scores; fail "test sets"; }
 evaluate "$HEDDLE_MPIRUN" -np 2 | cmp - one.scores || fail "two ranks evaluate otherwise"
+
+# An evaluation that was killed continues, with the scores of one that was not.
+long=("$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/test.de --window 16)
+"${long[@]}" > long.scores 2> log
+"${long[@]}" --output evaluated.de --threads 1 > killed.scores 2> log &
+pid=$!
+until [ -s evaluated.de.journal ] && [ "$(wc -l < evaluated.de.journal)" -gt 3 ]; do kill -0 $pid 2> /dev/null || break; sleep 0.01; done
+kill -9 $pid 2> /dev/null && [ -s evaluated.de.partial ] || fail "the evaluation was not killed in the middle"
+wait $pid 2> /dev/null || true
+"${long[@]}" --output evaluated.de 2> log | cmp - long.scores || { cat log; fail "the scores after a kill"; }
+head -300 one.de | cmp - evaluated.de || fail "the translations of an evaluation that was killed"
 echo "one text, $lines lines, $kills kills"

@@ -81,13 +81,45 @@ checked=$(awk -F' [|][|][|] ' 'NF != 3 {bad = 1} $1 == last && $3 > score {bad =
 [ "$checked" = "0 $((20 * 3 + 2))" ] || { cat best3; fail "n-best lines: $checked"; }
 awk -F' [|][|][|] ' '$1 != last {print $2; last = $1}' last=-1 best3 | cmp - some.de || fail "the best is not the translation"
 
+# JSON lines, alignments, prefixes and the options of the search.
+"$HEDDLE" translate --checkpoint run --n-best 3 --json --align soft < some.en > best3.jsonl
+python3 - best3 best3.jsonl << 'END' || fail "JSON lines are not the n-best list"
+import json, sys
+for line, text in zip(*map(open, sys.argv[1:]), strict=True):
+    index, translation, score = line.rstrip('\n').split(' ||| ')
+    found = json.loads(text)
+    assert found['line'] == int(index) and found['text'] == translation and abs(found['score'] - float(score)) < 1e-6, text
+    assert len(found['alignment']) == len(found['tokens']), text
+    assert all(abs(sum(row) - 1) < 0.01 and len(row) == len(found['source_tokens']) for row in found['alignment']), text
+END
+"$HEDDLE" translate --checkpoint run --align hard < some.en > aligned
+sed 's/ |||.*//' aligned | cmp - some.de || fail "alignments change translations"
+[ "$(sed -n '8p;9p' aligned | sort -u)" = ' ||| ' ] && [ "$(grep -Ec ' \|\|\| [0-9]+-0( [0-9]+-[0-9]+)*$' aligned)" = 20 ] || { cat aligned; fail "alignments"; }
+"$HEDDLE" score --checkpoint run --source some.en --target some.de --tokens --align hard > scored.jsonl
+"$HEDDLE" score --checkpoint run --source some.en --target some.de --align hard > scored
+python3 - scored scored.jsonl << 'END' || fail "alignments of score"
+import json, sys
+for line, text in zip(*map(open, sys.argv[1:]), strict=True):
+    found = json.loads(text)
+    assert line.split('|||')[1].strip() == found['alignment'] and len(found['alignment'].split()) == len(found['tokens']) - 1, text
+END
+expect 64 'give --json, and not --align-words' "$HEDDLE" translate --checkpoint run --align soft
+sed 's/ .*//;s/^/vier/' some.en > prefixes
+"$HEDDLE" translate --checkpoint run --prefix prefixes < some.en > prefixed.de
+paste -d'|' prefixes prefixed.de | awk -F'|' '$2 != "" && index($2, substr($1, 1, 4)) != 1 {bad = 1} END {exit bad || NR != 22}' || fail "prefixes"
+paste some.en prefixes | "$HEDDLE" translate --checkpoint run --prefix-column | cmp - prefixed.de || fail "a column of prefixes"
+echo hundert > forbidden
+"$HEDDLE" translate --checkpoint run --beam 1 --forbid forbidden < some.en > other.de
+grep '^hundert' greedy.de > /dev/null && ! grep '^hundert' other.de || fail "a forbidden word"
+"$HEDDLE" translate --checkpoint run --temperature 1 --min-p 1 < some.en | cmp - greedy.de || fail "only the likeliest token may be drawn"
+
 # Output that would destroy the input is refused, and output that is lost is an error.
 cp some.en same.en
 expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --input same.en --output ./same.en
 input=same.en expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --output same.en
 expect 64 'is the text that is read' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output same.en
 cmp some.en same.en || fail "the input was overwritten"
-expect 1 'nowhere/x: cannot write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
+expect 1 'nowhere/x.lock: could not open the file' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
 [ ! -s stdout ] || fail "evaluate translated for an output that cannot be written"
 expect 1 '/dev/full: cannot write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output /dev/full
 grep -q '^perplexity' stdout || fail "the scores are lost with the translations"
@@ -95,8 +127,8 @@ code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
 [ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
 
-# A line in, a line out, while the input continues: through a pipe with --window 1, and typed at a terminal.
-coproc translator { "$HEDDLE" translate --checkpoint run --beam 1 --window 1 2> stderr; }
+# A line in, a line out, while the input continues: through a pipe with --stream, and typed at a terminal.
+coproc translator { "$HEDDLE" translate --checkpoint run --beam 1 --stream 2> stderr; }
 into=${translator[1]} from=${translator[0]} pid=$translator_PID
 for number in 1 2; do
   sed -n ${number}p some.en >&"$into"
@@ -112,6 +144,8 @@ expect 64 '^heddle: inspect does not share its work, and a launcher started 3 pr
 code=0
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 "$HEDDLE" inspect run > stdout 2> stderr || code=$?
 [ "$code" = 64 ] && [ ! -s stderr ] || fail "another rank than 0: code $code"
+expect 64 'expected 1 <= n-best' "$HEDDLE_MPIRUN" -np 3 "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
+[ "$(grep -c 'expected 1 <= n-best' stderr)" = 1 ] || { cat stderr; fail "each rank prints an error of the command line"; }
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" translate --checkpoint run --beam 1 < some.en 2> stderr | cmp - greedy.de || fail "one process under a launcher"
 
 # A line that is too long loses its end; what is not UTF-8 is replaced and counted, or refused by number.

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/sha256.hpp>
 
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
+#include "inference/forbidden_words.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
@@ -119,10 +121,46 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
       ("length-penalty", with_default(options.length_penalty, "X"),
        "a hypothesis's score is its log-probability divided by its tokens (and its end) to this power")  //
       ("max-length", with_default(options.max_length, "N"),
-       fmt::format("maximum tokens of a {}; 0: twice the {}'s and 50 more", output, input).c_str())  //
+       fmt::format("maximum tokens of a {}; 0: twice the {}'s and 50 more", output, input).c_str())                 //
+      ("min-length", with_default(options.min_length, "N"), fmt::format("minimum tokens of a {}", output).c_str())  //
+      ("no-repeat-ngram", with_default(options.no_repeat_ngram, "N"),
+       fmt::format("a {} has no sequence of N tokens twice; 0: it may", output).c_str())  //
+      ("beam-groups", with_default(options.beam_groups, "N"),
+       "divide the beam into N groups that avoid each other's tokens: diverse hypotheses")  //
+      ("diversity", with_default(options.diversity, "X"),
+       "the log-probability that a token costs for each use by an earlier group at the same position")  //
       ("batch-tokens", with_default(options.batch_tokens, "N"),
        fmt::format("hypotheses times {} tokens that are computed together; more is faster and takes more memory", input)
            .c_str());
+}
+
+void add_sampling_options(OptionsDescription& description, Sampling& sampling) {
+  description.add_options()  //
+      ("temperature", with_default(sampling.temperature, "X"),
+       "draw tokens from the probabilities to the power 1 / X; 0: do not")                           //
+      ("top-k", with_default(sampling.top_k, "N"), "draw from the N likeliest tokens; 0: from all")  //
+      ("top-p", with_default(sampling.top_p, "X"),
+       "draw from the fewest likeliest tokens that have together at least the probability X")  //
+      ("min-p", with_default(sampling.min_p, "X"),
+       "draw from the tokens whose probability is at least X times that of the likeliest")  //
+      ("seed", with_default(sampling.seed, "N"),
+       "seed of the random draws: the same text for the same seed, input and line number, counted from 1");
+}
+
+void add_forbid(OptionsDescription& description, std::string& path) {
+  description.add_options()("forbid", po::value(&path)->value_name("TEXT"),
+                            "a text of words and phrases, one a line, that are not generated");
+}
+
+std::string generation_digest(TrainedModel const& model, GenerationOptions const& options) {
+  std::string text = model.digest();
+  if (options.forbidden.empty()) {
+    return text;
+  }
+  for (std::vector<std::int32_t> const& tokens : options.forbidden) {
+    text += fmt::format(" {}", fmt::join(tokens, ","));
+  }
+  return sha256(text);
 }
 
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done) {
@@ -155,7 +193,10 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
        "read this text, plain or gzip, instead of the standard input")  //
       ("adapter-column", po::bool_switch(&options.text.adapter_column),
        "each line is NAME<TAB>TEXT, with the name of an --adapter, or no name for the model without adapters")  //
+      ("stream", po::bool_switch(&options.text.stream),
+       "answer each line before the next one is read, as on a terminal: for a program at the other end of a pipe")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
+  add_forbid(description, options.forbid);
   add_text_options(description, options.text, done);
   add_threads(description, options.threads);
 }
@@ -172,21 +213,19 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
     throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", conversion.command));
   }
   require_valid(options.generation);
+  require_valid(options.text);
   conversion.encode = format.encode;
   conversion.conclude = [&](TrainedModel& model, std::vector<GeneratedLine> const& lines) {
-    PieceResult result;
-    for (GeneratedLine const& line : lines) {
-      result.text += format.format(model, line);
-    }
-    return result;
+    return PieceResult{.text = format.format(model, lines)};
   };
   run_on_ranks([&](MpiSession const* session) {
     Communicator const world = session == nullptr ? Communicator::self() : session->world();
     bool const leads = world.rank() == 0;
+    if (options.text.stream && world.size() > 1) {
+      throw UsageError("--stream answers line by line, and several processes read ahead: start one");
+    }
     Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
-    TextOptions reading = options.text;
-    reading.input = leads ? reading.input : "/dev/null";
-    LineSource text(reading);
+    LineSource text(leads ? options.text : TextOptions{.input = "/dev/null"});
     TrainedModelOptions of_model = options.model;
     of_model.group = processes.ranks.group;
     auto const model = open_model(of_model, require, options.text.adapter_column);
@@ -196,9 +235,12 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
     if (model->config().model.is_encoder_decoder()) {
       model->choose_languages(options.languages);
     }
-    ComputePiece const compute = piece_computation(*model, options.generation, conversion);
-    CorpusOutput output(leads ? options.output : "",
-                        output_identity(conversion.command, options.arguments, model->digest()), {text.path()});
+    GenerationOptions generation = options.generation;
+    generation.forbidden = forbidden_tokens(options.forbid, model->vocabulary().target);
+    ComputePiece const compute = piece_computation(*model, generation, conversion);
+    std::string const digest = generation_digest(*model, generation);
+    CorpusOutput output(leads ? options.output : "", output_identity(conversion.command, options.arguments, digest),
+                        {text.path(), options.text.prefix});
     auto const next = [&] { return output.next([&] { return text.next_piece(); }); };
     convert_pieces(processes, text, next, compute, [&](PieceResult const& result) { output.write(result); });
     output.finish();

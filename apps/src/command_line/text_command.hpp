@@ -29,10 +29,18 @@ std::string commands_for(ModelDescription const& model);
 /// A message if the model was trained on text only, so that its output is not a translation; else "".
 std::string no_translations(TrainedModel const& model);
 
-/// The options --beam, --length-penalty, --max-length, --batch-tokens; `input` and `output` are nouns for the help:
-/// "sentence" and "translation". require_valid checks their values.
+/// The options of the search, from --beam to --diversity, and --batch-tokens; `input` and `output` are nouns for the
+/// help: "sentence" and "translation". require_valid checks their values.
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output);
+
+/// The options --temperature, --top-k, --top-p, --min-p and --seed.
+void add_sampling_options(OptionsDescription& description, Sampling& sampling);
+
+/// The option --forbid, which names a text for forbidden_tokens.
+void add_forbid(OptionsDescription& description, std::string& path);
+/// The digest of a model and of what it must not generate.
+std::string generation_digest(TrainedModel const& model, GenerationOptions const& options);
 
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
@@ -42,6 +50,7 @@ struct TextCommandOptions {
   TrainedModelOptions model;
   GenerationOptions generation;
   TextOptions text;
+  std::string forbid = {};
   std::string output = {};  ///< "": the standard output
   Languages languages = {};
   int threads = 0;                          ///< Processes::threads
@@ -59,7 +68,7 @@ void add_threads(OptionsDescription& description, int& threads);
 
 struct TextFormat {
   PieceGenerator::Encode encode;
-  std::function<std::string(TrainedModel const&, GeneratedLine const&)> format;  ///< one line or more
+  std::function<std::string(TrainedModel&, std::span<GeneratedLine const>)> format;  ///< of lines that belong together
 };
 /// Generates from the command's input to its output, on all ranks. `conversion` has the command's words; its functions
 /// are those of `format`. Throws UsageError, and what opening the model throws, before the output is opened.

@@ -5,12 +5,10 @@
 #include <cmath>
 #include <deque>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/samples/batches.hpp>
-#include <heddle/io/samples/text_samples.hpp>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -21,6 +19,8 @@
 #include "corpus/corpus_output.hpp"
 #include "corpus/scores.hpp"
 #include "corpus/text_conversion.hpp"
+#include "corpus/text_measures.hpp"
+#include "inference/forbidden_words.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {
@@ -47,11 +47,13 @@ struct EvaluateOptions {
   std::string output;
   TextOptions text_options;
   Languages languages;
+  std::string forbid;
   int threads = 0;
+  Arguments arguments = {};
 
   /// To read this text.
   TextOptions reading(std::string const& input) const {
-    return {input, text_options.window, text_options.invalid_utf8};
+    return {.input = input, .window = text_options.window, .invalid_utf8 = text_options.invalid_utf8};
   }
 };
 
@@ -99,6 +101,7 @@ masked tokens.)";
   add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
+  add_forbid(syntax.options, options.forbid);
   add_text_options(syntax.options, options.text_options, "translated");
   add_threads(syntax.options, options.threads);
   return syntax;
@@ -188,12 +191,6 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
-void print_perplexity(LossSums const& loss, std::string_view kind) {
-  double const mean = loss.negative_log_likelihood / loss.weight;
-  std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
-                           readable_count(loss.tokens), kind);
-}
-
 /// The loss of references given their sources, and how many pairs were left out because the model does not take them.
 struct ReferenceLoss {
   LossSums loss = {};
@@ -251,74 +248,99 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
   text.warn_of_invalid();
 }
 
+/// The scores and sums of a test set's translations, on rank 0.
+class Evaluation {
+ public:
+  Evaluation(EvaluateOptions const& options, TestSet const& test) : scores_(options.scores, test.references.size()) {}
+
+  void add(Piece const& piece, PieceResult const& result) {
+    std::istringstream translations(result.text);
+    for (SourceLine const& line : piece.lines) {
+      std::string translation;
+      std::getline(translations, translation);
+      scores_.add(translation, line.references);
+    }
+    std::ranges::transform(sums_, result.sums, sums_.begin(), std::plus());
+  }
+  void print() {
+    scores_.print();
+    print_reference_loss(sums_);
+  }
+
+ private:
+  Scores scores_;
+  std::vector<double> sums_ = ReferenceLoss().sums();
+};
+
+/// The translations and the losses of the references.
+PieceResult evaluate_lines(TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+  PieceResult result;
+  for (GeneratedLine const& line : lines) {
+    result.text += translations_of(model, line).front().text + "\n";
+  }
+  result.sums = reference_loss(model, lines).sums();
+  return result;
+}
+
 /// Translates a test set on all ranks; rank 0 prints the scores of the translations and the references' perplexity.
 void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model,
                    Processes const& processes) {
   LineSource text(options.reading(test.source), test.references);
   bool const leads = processes.ranks.world.rank() == 0;
-  std::optional<std::ofstream> file;
-  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
+  GenerationOptions generation = options.generation;
+  generation.forbidden = forbidden_tokens(options.forbid, model.vocabulary().target);
+  std::optional<CorpusOutput> output;
   if (leads && !options.output.empty()) {
     std::vector<std::string> inputs = test.references;
     inputs.push_back(test.source);
-    require_other_file(options.output, inputs);
-    file.emplace(options.output, std::ios::binary);
-    require_written(*file, options.output);
+    output.emplace(options.output, output_identity("evaluate", options.arguments, generation_digest(model, generation)),
+                   inputs);
   }
-  Scores scores(options.scores, test.references.size());
-  std::vector<double> sums = ReferenceLoss().sums();
   TextConversion const conversion{
       .command = "evaluate",
       .kept = "first",
       .done = "translated",
       .encode = [](TrainedModel const& encoder, SourceLine const& line) { return encode_source(encoder, line.text); },
-      .conclude =
-          [](TrainedModel& computed, std::vector<GeneratedLine> const& lines) {
-            PieceResult result;
-            for (GeneratedLine const& line : lines) {
-              result.text += translations_of(computed, line).front().text + "\n";
-            }
-            result.sums = reference_loss(computed, lines).sums();
-            return result;
-          }};
+      .conclude = evaluate_lines};
+  Evaluation evaluation(options, test);
   std::deque<Piece> pieces;  // that are computed
   auto const next = [&] {
-    std::optional<Piece> piece = text.next_piece();
+    auto const read = [&] { return text.next_piece(); };
+    std::optional<Piece> piece =
+        output
+            ? output->next(read, [&](Piece const& there, PieceResult const& result) { evaluation.add(there, result); })
+            : read();
     if (piece) {
       pieces.push_back(*piece);
     }
     return piece;
   };
+  std::exception_ptr not_written;  // reported last: the scores are useful without the translations
   auto const finish = [&](PieceResult const& result) {
-    std::istringstream translations(result.text);
-    for (SourceLine const& line : pieces.front().lines) {
-      std::string translation;
-      std::getline(translations, translation);
-      scores.add(translation, line.references);
-    }
+    evaluation.add(pieces.front(), result);
     pieces.pop_front();
-    std::ranges::transform(sums, result.sums, sums.begin(), std::plus());
-    if (file && !not_written) {
-      *file << result.text << std::flush;
-      try {
-        require_written(*file, options.output);
-      } catch (Error const&) {
-        not_written = std::current_exception();
+    try {
+      if (output && !not_written) {
+        output->write(result);
       }
+    } catch (Error const&) {
+      not_written = std::current_exception();
     }
   };
-  convert_pieces(processes, text, next, piece_computation(model, options.generation, conversion), finish);
+  convert_pieces(processes, text, next, piece_computation(model, generation, conversion), finish);
   if (!leads) {
     return;
   }
   if (!test.name.empty()) {
     std::cout << fmt::format("test set {}\n", test.name);
   }
-  scores.print();
-  print_reference_loss(sums);
+  evaluation.print();
   text.warn_of_invalid();
   if (not_written) {
     std::rethrow_exception(not_written);
+  }
+  if (output) {
+    output->finish();
   }
 }
 
@@ -361,110 +383,19 @@ ExitCode alone(MpiSession const* session, std::function<void()> const& work) {
   return ExitCode::done;
 }
 
-/// Lines as tokens, of one text, or of two texts of which line n belongs to line n.
-using EncodedTexts = std::vector<std::vector<std::vector<std::int32_t>>>;
-
-/// The next lines as tokens, as many as fit into a part of the texts; none at their end. Lines of which a text has no
-/// token are left out.
-EncodedTexts encode_part(Tokenizer const& tokenizer, std::deque<LineReader>& readers) {
-  constexpr std::size_t max_lines = std::size_t{1} << 20;
-  constexpr std::size_t max_tokens = std::size_t{1} << 24;
-  EncodedTexts texts(readers.size());
-  std::size_t tokens = 0;
-  while (texts.front().size() < max_lines && tokens < max_tokens) {
-    std::vector<std::vector<std::int32_t>> sample;
-    for (LineReader& reader : readers) {
-      std::string line;
-      if (!reader.next(line)) {
-        return texts;
-      }
-      sample.push_back(tokenizer.encode(line));
-    }
-    if (std::ranges::none_of(sample, [](auto const& ids) { return ids.empty(); })) {
-      for (std::size_t text = 0; text < sample.size(); ++text) {
-        tokens += sample[text].size();
-        texts[text].push_back(std::move(sample[text]));
-      }
-    }
-  }
-  return texts;
-}
-
-/// The samples that a model's task makes of a text, or of two. Throws ConfigError if it makes none.
-std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts texts, std::string const& name) {
-  Config const& config = model.config();
-  SampleUse const use{.training = false, .prefixes = model.needs_prefixes()};
-  Tokenizer const& tokenizer = model.vocabulary().target;  // of a model that was trained on text both are the same
-  auto lines = std::make_unique<MemoryLines>(std::move(texts.front()));
-  if (texts.size() > 1) {
-    if (model.task().pairs(use.prefixes) != PairForm::joined) {
-      throw ConfigError(fmt::format("heddle evaluate --pair measures an encoder on two texts, but {} {}",
-                                    place_of_task(config), model.task().meaning()));
-    }
-    return joined_samples(std::move(lines), std::make_unique<MemoryLines>(std::move(texts.back())),
-                          text_rule(config, model.task(), tokenizer, use, name));
-  }
-  auto samples = text_samples(config, model.task(), std::move(lines), tokenizer, use, name);
-  if (!samples) {
-    throw ConfigError(
-        fmt::format("heddle evaluate --text is for models trained on monolingual text, but {} is trained on pairs; "
-                    "use --source and --reference",
-                    place_of_task(config)));
-  }
-  return samples;
-}
-
-/// Measures a model that was trained on text on a text, one document or sentence a line, joined into sequences and
-/// masked as in validation, or with --pair on two texts, and prints the perplexity and, of an encoder, the masked
-/// accuracy. A text of more than 16 million tokens or a million lines is read in parts of that size, and no sequence is
-/// joined across their ends.
-void evaluate_text(EvaluateOptions const& options) {
-  std::string const& text = options.text;
-  auto const model = open_model(options.model, [](ModelDescription const&) {});
-  Config const& config = model->config();
-  std::deque<LineReader> readers;
-  readers.emplace_back(text, options.text_options.invalid_utf8);
-  if (!options.pair.empty()) {
-    readers.emplace_back(options.pair, options.text_options.invalid_utf8);
-  }
-  LossSums loss;
-  Tokenizer const& tokenizer = model->vocabulary().target;
-  for (auto part = encode_part(tokenizer, readers); !part.front().empty(); part = encode_part(tokenizer, readers)) {
-    auto const samples = samples_of(*model, std::move(part), text);
-    std::cerr << fmt::format("heddle: {}\n", samples->describe());
-    if (auto const left_out = samples->totals(0, config.model.max_length).left_out; left_out > 0) {
-      std::cerr << fmt::format("heddle: {} samples longer than the model takes are left out\n",
-                               readable_count(left_out));
-    }
-    GlobalBatch batch = all_samples(*samples, config.model.max_length);
-    if (!batch.samples.empty()) {
-      loss +=
-          model->loss(SampledMicroBatches(*samples, std::move(batch), {.max_tokens = config.train.micro_batch_tokens}));
-    }
-  }
-  if (loss.tokens == 0) {
-    throw DataError(fmt::format("{}: none of its {} lines has a token, or fits the model", text,
-                                readable_count(readers.front().line_number())));
-  }
-  std::ranges::for_each(readers, warn_of_invalid_lines);
-  bool const masked = model->task().measures_accuracy();
-  if (masked) {
-    std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
-                             100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
-                             readable_count(loss.correct), readable_count(loss.tokens));
-  }
-  print_perplexity(loss, masked ? "masked " : "");
-}
-
 }  // namespace
 
 ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
+  options.arguments = arguments;
   parse_options(evaluate_syntax(options), arguments);
   check_options(options);
   return run_on_ranks([&](MpiSession const* session) {
     if (!options.text.empty()) {
-      return alone(session, [&] { evaluate_text(options); });
+      return alone(session, [&] {
+        auto const model = open_model(options.model, [](ModelDescription const&) {});
+        measure_text(*model, {options.text, options.pair, options.text_options.invalid_utf8});
+      });
     }
     if (!options.hypotheses.empty()) {
       return alone(session, [&] { evaluate_hypotheses(options); });

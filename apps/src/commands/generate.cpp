@@ -24,16 +24,8 @@ CommandSyntax generate_syntax(GenerateOptions& options) {
 the same order. An empty line is continued, too. Takes the likeliest token at each step; with
 --temperature draws one, with --beam searches for a likely continuation.)";
   add_text_command_options(syntax.options, options, "prompt", "continuation", "continued");
-  GenerationOptions& generation = options.generation;
+  add_sampling_options(syntax.options, options.generation.sampling);
   syntax.options.add_options()  //
-      ("temperature", with_default(generation.sampling.temperature, "X"),
-       "draw tokens from the probabilities to the power 1 / X; 0: take the likeliest")  //
-      ("top-k", with_default(generation.sampling.top_k, "N"),
-       "draw from the N likeliest tokens; 0: from all")  //
-      ("top-p", with_default(generation.sampling.top_p, "X"),
-       "draw from the fewest likeliest tokens that have together at least the probability X")  //
-      ("seed", with_default(generation.sampling.seed, "N"),
-       "seed of the random draws: the same text for the same seed, prompt and line number, counted from 1")  //
       ("end-prompt", po::bool_switch(&options.end_prompt),
        "put the end token after each prompt: the next line is generated; a decoder with mask = \"prefix\" that was "
        "trained on pairs translates in this way")  //
@@ -65,9 +57,13 @@ ExitCode run_generate(Arguments const& arguments) {
   bool const end = options.end_prompt;
   convert_text(options, {.command = "generate", .kept = "last", .done = "continued"}, require_continuation,
                {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },
-                [&](TrainedModel const& model, GeneratedLine const& line) {
-                  std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
-                  return prompt + continuation_of(model, line, end) + "\n";
+                [&](TrainedModel const& model, std::span<GeneratedLine const> lines) {
+                  std::string text;
+                  for (GeneratedLine const& line : lines) {
+                    std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
+                    text += prompt + continuation_of(model, line, end) + "\n";
+                  }
+                  return text;
                 }});
   return ExitCode::done;
 }

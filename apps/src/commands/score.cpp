@@ -7,12 +7,13 @@
 #include <limits>
 #include <numeric>
 
+#include "command_line/alignment_options.hpp"
 #include "command_line/ranks.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
 #include "corpus/corpus_output.hpp"
 #include "corpus/text_conversion.hpp"
-#include "inference/translation.hpp"
+#include "inference/forced_decoding.hpp"
 
 namespace heddle {
 namespace {
@@ -27,6 +28,7 @@ struct ScoringOptions {
   bool n_best = false;
   bool tokens = false;
   double length_penalty = 1;
+  AlignmentOptions alignment;
   Languages languages;
   int threads = 0;
   Arguments arguments = {};
@@ -39,7 +41,8 @@ CommandSyntax score_syntax(ScoringOptions& options) {
   syntax.summary = R"(Scores given translations with a trained model (forced decoding), one a line: the
 log-probability of the translation and its end, divided by its tokens to the power of --length-penalty, which
 is also the score of `heddle translate --n-best`. With --n-best the translations are such a list,
-"INDEX ||| TRANSLATION ||| …", and each line is written again with " ||| SCORE" at its end.)";
+"INDEX ||| TRANSLATION ||| …", and each line is written again with " ||| SCORE" at its end. With --align hard
+" ||| ALIGNMENT" follows.)";
   auto const text = [](std::string& into) { return po::value(&into)->value_name("TEXT"); };
   add_model_options(syntax.options, options.model);
   add_language_options(syntax.options, options.languages);
@@ -52,6 +55,7 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
       ("length-penalty", with_default(options.length_penalty, "X"),
        "the log-probability is divided by the tokens (and the end) to this power; 0: not at all")  //
       ("output", text(options.output), "write to this file instead of the standard output");
+  add_alignment_options(syntax.options, options.alignment);
   add_text_options(syntax.options, options.source, "scored");
   add_threads(syntax.options, options.threads);
   return syntax;
@@ -126,66 +130,54 @@ class ScoredLines {
 };
 
 std::string format_score(ScoringOptions const& options, TrainedModel const& model, SourceLine const& line,
-                         std::vector<std::int32_t> const& tokens, std::vector<double> const& losses) {
+                         GivenTarget const& given, ForcedTarget const& forced) {
+  std::vector<double> const& losses = forced.losses;
   double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
   double const score = losses.empty()
                            ? std::numeric_limits<double>::quiet_NaN()
                            : log_probability / std::pow(static_cast<double>(losses.size()), options.length_penalty);
-  if (options.n_best) {
-    return fmt::format("{} ||| {:.6f}\n", line.references.back(), score);
+  if (!options.tokens) {
+    return fmt::format(
+        "{}{:.6f}{}\n", options.n_best ? line.references.back() + " ||| " : "", score,
+        options.alignment.wanted() ? " ||| " + alignment_text(options.alignment, model, given, forced) : "");
   }
-  if (!options.tokens || losses.empty()) {
-    return options.tokens ? "null\n" : fmt::format("{:.6f}\n", score);
+  if (losses.empty()) {
+    return "null\n";
   }
   boost::json::array pieces;
   boost::json::array log_probabilities;
   for (std::size_t index = 0; index < losses.size(); ++index) {
     Tokenizer const& tokenizer = model.vocabulary().target;
-    pieces.emplace_back(tokenizer.piece(index < tokens.size() ? tokens[index] : tokenizer.special_ids().end));
+    pieces.emplace_back(
+        tokenizer.piece(index < given.target.size() ? given.target[index] : tokenizer.special_ids().end));
     log_probabilities.emplace_back(-losses[index]);
   }
-  boost::json::object const object{{"score", score},
-                                   {"log_probability", log_probability},
-                                   {"tokens", std::move(pieces)},
-                                   {"log_probabilities", std::move(log_probabilities)}};
+  boost::json::object object{{"score", score},
+                             {"log_probability", log_probability},
+                             {"tokens", std::move(pieces)},
+                             {"log_probabilities", std::move(log_probabilities)}};
+  if (options.alignment.wanted()) {
+    add_alignment(object, options.alignment, model, given, forced);
+  }
   return boost::json::serialize(object) + "\n";
 }
 
-PieceResult score_piece(ScoringOptions const& options, TrainedModel& model, Piece const& piece) {
+PieceResult score_piece(ScoringOptions const& options, ForcedDecoding const& forcing, TrainedModel& model,
+                        Piece const& piece) {
   PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
-  TextFrame const& frame = model.frame();
-  std::vector<std::int32_t> prefix = frame.target;
-  if (prefix.empty() && !frame.start.empty()) {
-    prefix.assign(frame.start.begin() + 1, frame.start.end());
-  }
-  std::vector<SentencePair> pairs;
-  std::vector<std::vector<std::int32_t>> targets;
+  std::vector<GivenTarget> given;
   for (SourceLine const& line : piece.lines) {
-    auto const framed = [](std::vector<std::int32_t> tokens, std::vector<std::int32_t> const& more) {
-      tokens.insert(tokens.end(), more.begin(), more.end());
-      return tokens;
-    };
-    targets.push_back(model.vocabulary().target.encode(line.references.front()));
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()),
-                     framed(frame.source, model.vocabulary().source.encode(line.text)),
-                     framed(prefix, targets.back())});
-    result.tokens += std::ssize(targets.back()) + 1;
+    given.push_back(
+        {model.vocabulary().source.encode(line.text), model.vocabulary().target.encode(line.references.front())});
+    result.tokens += std::ssize(given.back().target) + 1;
   }
-  auto const all = model.token_losses(pairs);
-  for (std::size_t index = 0; index < pairs.size(); ++index) {
-    if (all[index].empty()) {
+  std::vector<ForcedTarget> const forced = forcing.decode(model, given);
+  for (std::size_t index = 0; index < given.size(); ++index) {
+    if (forced[index].losses.empty()) {
       result.messages.push_back(fmt::format("line {}: longer than the model takes (model.max_length = {}): no score",
                                             piece.lines[index].number, model.config().model.max_length));
     }
-    std::vector<double> own;
-    if (!all[index].empty()) {
-      // Without the tokens that every translation into the language starts with: `translate` is given them, too. Where
-      // a language comes last, it follows the end.
-      bool const last = model.vocabulary().special_ids().target.language_last;
-      auto const first = all[index].begin() + (last ? 0 : std::ssize(prefix));
-      own.assign(first, first + std::ssize(targets[index]) + 1);
-    }
-    result.text += format_score(options, model, piece.lines[index], targets[index], own);
+    result.text += format_score(options, model, piece.lines[index], given[index], forced[index]);
   }
   return result;
 }
@@ -217,6 +209,7 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   };
   TrainedModelOptions of_model = options.model;
   of_model.group = processes.ranks.group;
+  ForcedDecoding const forcing = forced_decoding(options.alignment, of_model, options.tokens, "--tokens");
   auto const model = open_model(of_model, require);
   model->choose_languages(options.languages);
   CorpusOutput output(world.rank() == 0 ? options.output : "",
@@ -224,7 +217,7 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
                       {options.source.input, options.target});
   auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
     pause();
-    return score_piece(options, *model, piece);
+    return score_piece(options, forcing, *model, piece);
   };
   auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
   convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });

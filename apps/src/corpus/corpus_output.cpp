@@ -7,6 +7,7 @@
 #include <array>
 #include <boost/json.hpp>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -24,6 +25,25 @@ namespace json = boost::json;
 /// The digest of a piece that has just been read: it has no number yet, which depends on where a command starts.
 std::string digest_of(Piece const& piece) {
   return sha256(to_bytes(piece));
+}
+
+/// Numbers as a journal has them: exact.
+json::array to_json(std::vector<double> const& numbers) {
+  json::array texts;
+  for (double const number : numbers) {
+    texts.emplace_back(fmt::format("{:a}", number));
+  }
+  return texts;
+}
+
+std::vector<double> numbers_of(json::value const& entry) {
+  std::vector<double> numbers;
+  if (auto const* const texts = entry.as_object().if_contains("sums")) {
+    for (json::value const& text : texts->as_array()) {
+      numbers.push_back(std::strtod(text.as_string().c_str(), nullptr));
+    }
+  }
+  return numbers;
 }
 
 /// The start of the file up to `end`, read in parts, with the digest of each piece.
@@ -108,7 +128,7 @@ void CorpusOutput::restore(std::string const& identity) {
           written.digest_to(end) != std::string_view(entry.at("bytes").as_string())) {
         break;
       }
-      done_.push_back({end, std::string(entry.at("lines").as_string())});
+      done_.push_back({end, std::string(entry.at("lines").as_string()), numbers_of(entry)});
     } catch (boost::system::system_error const&) {
       break;
     } catch (std::exception const&) {  // a value of another type
@@ -126,7 +146,18 @@ void CorpusOutput::restore(std::string const& identity) {
   replace_file(journal(), valid);
 }
 
-std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read) {
+PieceResult CorpusOutput::result_there() const {
+  Done const& done = done_[read_ - 1];
+  std::int64_t const begin = read_ > 1 ? done_[read_ - 2].end : 0;
+  std::string bytes(static_cast<std::size_t>(done.end - begin), '\0');
+  std::ifstream file(partial(), std::ios::binary);
+  if (!file.seekg(begin) || !file.read(bytes.data(), std::ssize(bytes))) {
+    throw Error(fmt::format("{}: cannot read: {}", partial().string(), std::strerror(errno)));
+  }
+  return {.text = compressed_ ? gunzip(bytes) : std::move(bytes), .sums = done.sums};
+}
+
+std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read, Restored const& restored) {
   while (std::optional<Piece> piece = read()) {
     std::string digest = digest_of(*piece);
     if (read_ == restored_) {
@@ -138,6 +169,9 @@ std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> co
           "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
           "text to continue, or delete the file to start over",
           journal().string(), piece->lines.front().number, piece->lines.back().number));
+    }
+    if (restored) {
+      restored(*piece, result_there());
     }
   }
   if (read_ < restored_) {
@@ -165,7 +199,10 @@ void CorpusOutput::write(PieceResult const& result) {
   if (restartable_) {
     std::int64_t const before = done_.empty() ? 0 : done_.back().end;
     done_.push_back({before + std::ssize(bytes), lines});
-    json::object const entry{{"end", done_.back().end}, {"lines", lines}, {"bytes", sha256(bytes)}};
+    json::object entry{{"end", done_.back().end}, {"lines", lines}, {"bytes", sha256(bytes)}};
+    if (!result.sums.empty()) {
+      entry["sums"] = to_json(result.sums);
+    }
     journal_file_ << json::serialize(entry) << '\n' << std::flush;
     require_written(journal_file_, journal());
   }
@@ -241,6 +278,29 @@ std::string gzip(std::string const& text) {
     throw Error("zlib could not compress a piece of the output");
   }
   return bytes;
+}
+
+std::string gunzip(std::string const& bytes) {
+  z_stream stream{};
+  if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) {
+    throw Error("zlib could not be initialised");
+  }
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib reads it only
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  std::string text;
+  int result = Z_OK;
+  while (result == Z_OK) {
+    std::array<char, std::size_t{1} << 16> part{};
+    stream.next_out = reinterpret_cast<Bytef*>(part.data());
+    stream.avail_out = static_cast<uInt>(part.size());
+    result = ::inflate(&stream, Z_NO_FLUSH);
+    text.append(part.data(), part.size() - stream.avail_out);
+  }
+  ::inflateEnd(&stream);
+  if (result != Z_STREAM_END) {
+    throw Error("zlib could not read a piece of the output");
+  }
+  return text;
 }
 
 }  // namespace heddle

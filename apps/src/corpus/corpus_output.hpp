@@ -23,6 +23,8 @@ namespace heddle {
 /// file is the same byte for byte.
 class CorpusOutput {
  public:
+  using Restored = std::function<void(Piece const& piece, PieceResult const& result)>;
+
   /// `path` "" is the standard output. `identity` says in one line what decides the output: the model and the options.
   /// `inputs` are the texts that are read. Throws UsageError if `path` is one of those, under any name, if there are
   /// files of a command with another identity, or if another process writes them; Error if a file cannot be written.
@@ -31,9 +33,10 @@ class CorpusOutput {
   CorpusOutput(CorpusOutput const&) = delete;
   CorpusOutput& operator=(CorpusOutput const&) = delete;
 
-  /// The next piece of `read` that is not there yet; nothing at the end of the text. Throws DataError if one that is
-  /// there was made of other lines, or if the text ends before it.
-  std::optional<Piece> next(std::function<std::optional<Piece>()> const& read);
+  /// The next piece of `read` that is not there yet; nothing at the end of the text. `restored` is called for those
+  /// that are there, with the texts and sums of their results. Throws DataError if one that is there was made of other
+  /// lines, or if the text ends before it.
+  std::optional<Piece> next(std::function<std::optional<Piece>()> const& read, Restored const& restored = {});
   /// Writes the result of the piece that follows the one that was written last. Throws Error if not all of it could be
   /// written.
   void write(PieceResult const& result);
@@ -44,11 +47,14 @@ class CorpusOutput {
   struct Done {
     std::int64_t end = 0;  ///< bytes of the file up to the piece's end
     std::string lines;     ///< digest of its lines
+    std::vector<double> sums = {};
   };
 
   std::filesystem::path partial() const { return path_.string() + ".partial"; }
   std::filesystem::path journal() const { return path_.string() + ".journal"; }
   void restore(std::string const& identity);
+  /// The result of the piece that was read last, from the file.
+  PieceResult result_there() const;
 
   std::filesystem::path path_;
   bool compressed_ = false;
@@ -74,5 +80,7 @@ std::string output_identity(std::string const& command, std::vector<std::string>
 
 /// The text as a member of a gzip file; members may follow one another.
 std::string gzip(std::string const& text);
+/// The text of such a member. Throws Error for other bytes.
+std::string gunzip(std::string const& bytes);
 
 }  // namespace heddle

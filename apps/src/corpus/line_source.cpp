@@ -14,37 +14,64 @@ namespace heddle {
 
 namespace fs = std::filesystem;
 
-LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) {
+void require_valid(TextOptions const& options) {
+  if (options.stream && options.window) {
+    throw UsageError("--stream answers each line by itself, and --window says how many belong together: give one");
+  }
+  if (!options.prefix.empty() && options.prefix_column) {
+    throw UsageError("--prefix is a text of prefixes, and with --prefix-column the input has them: give one");
+  }
+}
+
+LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) : options_(options) {
   readers_.emplace_back(options.input.empty() ? "/dev/stdin" : options.input, options.invalid_utf8);
   for (std::string const& path : references) {
     readers_.emplace_back(path, options.invalid_utf8);
   }
-  window_ = options.window.value_or(readers_.front().is_terminal() ? 1 : TextOptions::default_window);
-  adapter_column_ = options.adapter_column;
+  if (!options.prefix.empty()) {
+    readers_.emplace_back(options.prefix, options.invalid_utf8);
+  }
+  bool const by_line = options.stream || readers_.front().is_terminal();
+  window_ = options.window.value_or(by_line ? 1 : TextOptions::default_window);
 }
 
 bool LineSource::next(SourceLine& line) {
   bool const found = readers_.front().next(line.text);
   line.number = readers_.front().line_number();
-  line.references.resize(readers_.size() - 1);
+  std::size_t const references = readers_.size() - (options_.prefix.empty() ? 1 : 2);
+  line.references.resize(references);
   for (std::size_t index = 1; index < readers_.size(); ++index) {
-    if (readers_[index].next(line.references[index - 1]) != found) {
+    if (readers_[index].next(index <= references ? line.references[index - 1] : line.prefix) != found) {
       throw_unequal(readers_[index]);
     }
   }
-  if (readers_.size() > 1 && line.number == 0) {
+  if (references > 0 && line.number == 0) {
     throw DataError(fmt::format("{} is empty: expected at least one line", path()));
   }
-  if (found && adapter_column_) {
+  if (found) {
+    take_columns(line);
+  }
+  return found;
+}
+
+void LineSource::take_columns(SourceLine& line) const {
+  auto const tab_of = [&](std::string_view expected) {
     std::size_t const tab = line.text.find('\t');
     if (tab == std::string::npos) {
-      throw DataError(
-          fmt::format("{}: line {} has no tab; expected NAME<TAB>TEXT (--adapter-column)", path(), line.number));
+      throw DataError(fmt::format("{}: line {} has no tab; expected {}", path(), line.number, expected));
     }
+    return tab;
+  };
+  if (options_.adapter_column) {
+    std::size_t const tab = tab_of("NAME<TAB>TEXT (--adapter-column)");
     line.adapter = line.text.substr(0, tab);
     line.text.erase(0, tab + 1);
   }
-  return found;
+  if (options_.prefix_column) {
+    std::size_t const tab = tab_of("TEXT<TAB>PREFIX (--prefix-column)");
+    line.prefix = line.text.substr(tab + 1);
+    line.text.erase(tab);
+  }
 }
 
 std::optional<Piece> LineSource::next_piece() {
@@ -52,7 +79,7 @@ std::optional<Piece> LineSource::next_piece() {
   Piece piece;
   std::size_t bytes = 0;
   for (SourceLine line; std::ssize(piece.lines) < window_ && bytes < max_bytes && next(line);) {
-    bytes += line.text.size();
+    bytes += line.text.size() + line.prefix.size();
     for (std::string const& reference : line.references) {
       bytes += reference.size();
     }

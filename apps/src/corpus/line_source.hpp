@@ -19,16 +19,22 @@ struct TextOptions {
   std::optional<std::int64_t> window = {};  ///< lines of a piece; none: default_window, or 1 on a terminal
   InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
   bool adapter_column = false;  ///< a line is NAME<TAB>TEXT
+  std::string prefix = {};      ///< a text whose line n is what the output for line n starts with; "": none
+  bool prefix_column = false;   ///< a line is TEXT<TAB>PREFIX
+  bool stream = false;          ///< each line is answered before the next one is read
 };
 
-/// The source of lines: a text, or a text and its references, read together.
+/// Throws UsageError for options that exclude each other.
+void require_valid(TextOptions const& options);
+
+/// The source of lines: a text, or a text with its references and prefixes, read together.
 class LineSource {
  public:
   /// Opens the texts. Throws DataError if one cannot be opened.
   explicit LineSource(TextOptions const& options, std::vector<std::string> const& references = {});
 
   /// Reads the next line; false at the end of the text. Throws DataError as LineReader::next does, and where the text
-  /// is empty, one text ends before the other or a line has no column of adapters.
+  /// is empty, one text ends before the other or a line has no column of adapters or prefixes.
   bool next(SourceLine& line);
   /// Reads the next lines, as many as a piece has: options.window, or fewer with 16 MiB; nothing at the end of the
   /// text.
@@ -45,9 +51,11 @@ class LineSource {
  private:
   [[noreturn]] void throw_unequal(LineReader& other);
 
-  std::vector<LineReader> readers_;
+  void take_columns(SourceLine& line) const;
+
+  std::vector<LineReader> readers_;  ///< of the text, the references and the prefixes
   std::int64_t window_;
-  bool adapter_column_;
+  TextOptions options_;
 };
 
 /// Throws DataError as LineSource does, before anything is computed; texts that cannot be read twice are skipped.

@@ -30,6 +30,7 @@ class Writer {
     add(line.text);
     add(line.references);
     add(line.adapter);
+    add(line.prefix);
   }
 
   std::string bytes() && { return std::move(bytes_); }
@@ -59,6 +60,7 @@ class Reader {
     take(line.text);
     take(line.references);
     take(line.adapter);
+    take(line.prefix);
   }
   void finish() const {
     if (!rest_.empty()) {

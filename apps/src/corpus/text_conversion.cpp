@@ -101,6 +101,10 @@ ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& opt
                                        readable_count(encoded.tokens->size()), conversion.done,
                                        model.config().model.max_length));
       }
+      if (encoded.prefix_cut_from > 0) {
+        messages.push_back(fmt::format("line {}: a prefix of {} tokens; only the first {} are taken", line.number,
+                                       readable_count(encoded.prefix_cut_from), readable_count(encoded.prefix.size())));
+      }
       tokens += hypotheses.empty() ? 0 : std::ssize(hypotheses.front().tokens) + 1;
     }
     PieceResult result = conversion.conclude(model, std::move(lines));

@@ -20,6 +20,7 @@ struct SourceLine {
   std::int64_t number = 0;
   std::vector<std::string> references = {};
   std::string adapter = {};  ///< the name of its adapters; "": none
+  std::string prefix = {};   ///< what its translation starts with
 };
 
 /// A line as a model takes it.
@@ -27,6 +28,8 @@ struct EncodedLine {
   std::optional<std::vector<std::int32_t>> tokens;  ///< none: nothing is generated
   std::size_t cut_from = 0;                         ///< the line's tokens, where the model takes only a part of them
   std::vector<std::int32_t> start = {};             ///< what its target starts with; empty: the begin token
+  std::vector<std::int32_t> prefix = {};            ///< the tokens at the end of `start` that belong to the output
+  std::size_t prefix_cut_from = 0;                  ///< the prefix's tokens, where the model takes only its first
 };
 
 /// A line and what was generated for it.

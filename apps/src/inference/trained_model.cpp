@@ -417,7 +417,8 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   return total;
 }
 
-std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePair const> pairs) {
+std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePair const> pairs,
+                                                            PackObserver const& packed) {
   constexpr std::size_t pack_tokens = 4096;
   auto const longer = [&](std::size_t index) {
     return std::max(pairs[index].source.size(), pairs[index].target.size()) + 1;
@@ -431,15 +432,18 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePa
   std::ranges::stable_sort(order, {}, longer);
   std::vector<std::vector<double>> losses(pairs.size());
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    std::vector<SentencePair> packed;
+    std::vector<SentencePair> of_pack;
     for (std::size_t tokens = 0; end < order.size() && (end == begin || tokens + longer(order[end]) <= pack_tokens);
          ++end) {
-      packed.push_back(pairs[order[end]]);
+      of_pack.push_back(pairs[order[end]]);
       tokens += longer(order[end]);
     }
-    Pack const pack = make_pack(packed, vocabulary_.special_ids());
+    Pack const pack = make_pack(of_pack, vocabulary_.special_ids());
     LayerContext context{*execution_, *arena_, pack};
     std::vector<double> rows = model_->token_losses(context);
+    if (packed) {
+      packed(std::span(order).subspan(begin, end - begin));
+    }
     std::ranges::transform(rows, rows.begin(), [&](double loss) { return weight_ * loss; });
     for (auto const& other : others_) {
       std::vector<double> const more = other->model_->token_losses(context);

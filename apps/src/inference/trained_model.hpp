@@ -74,7 +74,10 @@ class TrainedModel {
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
   Execution& execution() { return *execution_; }
+  /// The ranks that compute together.
+  Communicator const& tensor() const { return model_->tensor(); }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
+  ModelDescription description() const { return describe_model(config_.model, registries_->layers); }
   Task const& task() const { return registries_->tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;
@@ -106,8 +109,10 @@ class TrainedModel {
   /// models' losses. The caller must leave out sides that are too long for the model.
   LossSums loss(MicroBatchSource const& micro_batches);
   /// The negative log-likelihood of each of a pair's target tokens and its end; of an ensemble the weighted sums. Empty
-  /// for a pair that is too long for the model.
-  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs);
+  /// for a pair that is too long for the model. The pairs are computed in packs; `packed` is called with the indices of
+  /// each pack's pairs, after this model has computed it and before others of an ensemble do.
+  using PackObserver = std::function<void(std::span<std::size_t const> indices)>;
+  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs, PackObserver const& packed = {});
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
 

@@ -6,20 +6,31 @@ namespace heddle {
 
 using Tokens = std::vector<std::int32_t>;
 
-EncodedLine encode_source(TrainedModel const& model, std::string const& text) {
+EncodedLine encode_source(TrainedModel const& model, std::string const& text, std::string const& prefix) {
   Tokens tokens = model.vocabulary().source.encode(text);
   if (tokens.empty()) {
     return {};
   }
   TextFrame const& frame = model.frame();
   tokens.insert(tokens.begin(), frame.source.begin(), frame.source.end());
-  std::size_t const count = tokens.size();
   auto const longest = static_cast<std::size_t>(model.longest_source());
-  if (count <= longest) {
-    return {std::move(tokens), 0, frame.start};
+  EncodedLine line{std::move(tokens), 0, frame.start};
+  if (std::size_t const count = line.tokens->size(); count > longest) {
+    line.tokens->resize(longest);
+    line.cut_from = count;
   }
-  tokens.resize(longest);
-  return {std::move(tokens), count, frame.start};
+  line.prefix = model.vocabulary().target.encode(prefix);
+  if (!line.prefix.empty()) {
+    if (line.start.empty()) {
+      line.start.push_back(model.vocabulary().special_ids().target.begin);
+    }
+    if (std::size_t const count = line.prefix.size(); line.start.size() + count > longest) {
+      line.prefix.resize(longest - std::min(longest, line.start.size()));
+      line.prefix_cut_from = count;
+    }
+    line.start.insert(line.start.end(), line.prefix.begin(), line.prefix.end());
+  }
+  return line;
 }
 
 EncodedLine encode_prompt(TrainedModel const& model, std::string const& text, bool end) {
@@ -47,11 +58,14 @@ std::string on_one_line(std::string text) {
 
 std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLine const& line) {
   if (!line.encoded.tokens) {
-    return {{"", 0}};
+    return {{}};
   }
   std::vector<Translation> translations;
   for (Hypothesis const& hypothesis : line.hypotheses) {
-    translations.push_back({on_one_line(model.vocabulary().target.decode(hypothesis.tokens)), hypothesis.score});
+    Tokens tokens = line.encoded.prefix;
+    tokens.insert(tokens.end(), hypothesis.tokens.begin(), hypothesis.tokens.end());
+    std::string text = on_one_line(model.vocabulary().target.decode(tokens));
+    translations.push_back({std::move(text), hypothesis.score, hypothesis.log_probability, std::move(tokens)});
   }
   return translations;
 }

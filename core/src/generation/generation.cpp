@@ -8,8 +8,10 @@
 #include <heddle/core/generation/generation.hpp>
 #include <limits>
 #include <list>
+#include <ranges>
 #include <tuple>
 
+#include "constraints.hpp"
 #include "step_lists.hpp"
 #include "token_choice.hpp"
 
@@ -40,8 +42,13 @@ std::vector<WeightedModel> members_of(GenerationModel const& model) {
   return members;
 }
 
-using Extension = SearchStep::Extension;
 using Fate = SearchStep::Fate;
+
+/// An extension that a group ranks by its log-probability less what is subtracted for diversity.
+struct Candidate {
+  SearchStep::Extension extension;
+  double subtracted = 0;
+};
 
 /// Gives the children of hypotheses their places: the first child keeps its parent's, the others get those that are
 /// then free.
@@ -72,9 +79,11 @@ class Generation::Search {
         arena_(arena),
         model_(model),
         options_(options),
+        constraints_(model, options),
         wanted_(wanted_tokens(options, model.model)),
+        group_size_(static_cast<std::size_t>(options.beam_size / options.beam_groups)),
         members_(members_of(model)),
-        rankings_(members_, wanted_ + max_suppressed(model.limits), model.ids.target.end) {
+        rankings_(members_, model.ids.target.end) {
     for (WeightedModel const& member : members_) {
       caches_.push_back(member.model->make_caches());
     }
@@ -90,7 +99,9 @@ class Generation::Search {
     Sentence sentence;
     sentence.number = number;
     sentence.cost = (length + 1) * options_.beam_size;
-    std::int64_t const tokens = options_.max_length > 0 ? options_.max_length : default_length(source.size());
+    std::int64_t const tokens =
+        options_.max_length > 0 ? options_.max_length : std::max(default_length(source.size()), options_.min_length);
+    sentence.finished.resize(static_cast<std::size_t>(options_.beam_groups));
     sentence.start = start.empty() ? Tokens{model_.ids.target.begin} : std::move(start);
     if (has_encoder()) {
       sentence.source = std::move(source);
@@ -174,14 +185,11 @@ class Generation::Search {
     for (std::size_t member = 0; member < members_.size(); ++member) {
       logits.push_back(members_[member].model->decode(context, tokens, encoder_outputs[member], step, caches_[member]));
     }
-    auto rankings = rankings_.rank(context, logits, static_cast<std::size_t>(step.hypotheses()));
+    auto const rankings = rank(context, sentences, logits);
     std::size_t row = 0;
     for (auto sentence = sentences.begin(); sentence != sentences.end();) {
       std::size_t const rows = sentence->live.size();
       auto const own = std::span(rankings).subspan(row, rows);
-      for (std::size_t live = 0; live < rows; ++live) {
-        leave_out(model_.limits, sentence->live[live].tokens, wanted_, own[live].best);
-      }
       advance(*sentence, own);
       row += rows;
       if (sentence->live.empty()) {
@@ -194,11 +202,36 @@ class Generation::Search {
     }
   }
 
+  /// The rankings of the tokens that may follow each live hypothesis.
+  std::vector<RowRanking> rank(LayerContext& context, std::list<Sentence> const& sentences,
+                               std::vector<Tensor> const& logits) const {
+    std::vector<Tokens> left_out;
+    std::size_t most = 0;
+    for (Sentence const& sentence : sentences) {
+      for (LiveHypothesis const& hypothesis : sentence.live) {
+        left_out.push_back(constraints_.left_out(sentence.start, hypothesis.tokens));
+        most = std::max(most, left_out.back().size());
+      }
+    }
+    auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + most);
+    for (std::size_t row = 0; row < rankings.size(); ++row) {
+      remove(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
+    }
+    return rankings;
+  }
+
   Generated result_of(Sentence& sentence) const {
-    std::ranges::stable_sort(sentence.finished, std::greater(), &Hypothesis::score);
-    auto const count = std::min(sentence.finished.size(), static_cast<std::size_t>(options_.n_best));
-    sentence.finished.resize(count);
-    return {sentence.number, std::move(sentence.finished)};
+    std::vector<Hypothesis> results;
+    for (Hypothesis& hypothesis : sentence.finished | std::views::join) {
+      // Groups may find the same.
+      if (options_.beam_groups == 1 ||
+          std::ranges::find(results, hypothesis.tokens, &Hypothesis::tokens) == results.end()) {
+        results.push_back(std::move(hypothesis));
+      }
+    }
+    std::ranges::stable_sort(results, std::greater(), &Hypothesis::score);
+    results.resize(std::min(results.size(), static_cast<std::size_t>(options_.n_best)));
+    return {sentence.number, std::move(results)};
   }
 
   /// Extends the live hypotheses, whose next tokens `rankings` ranks, or ends them. The sentence is done if none is
@@ -210,8 +243,9 @@ class Generation::Search {
     }
     SearchStep step{sentence.number, sentence.length()};
     for (std::size_t row = 0; row < rankings.size(); ++row) {
-      double const log_probability = sentence.live[row].log_probability + rankings[row].end_log_probability;
-      finish(sentence, std::move(sentence.live[row].tokens), log_probability);
+      LiveHypothesis& live = sentence.live[row];
+      double const log_probability = live.log_probability + rankings[row].end_log_probability;
+      finish(sentence.finished[live.group], std::move(live.tokens), log_probability);
       step.extensions.push_back({row, model_.ids.target.end, log_probability, Fate::finished});
     }
     sentence.live.clear();
@@ -219,85 +253,113 @@ class Generation::Search {
   }
 
   void extend(Sentence& sentence, std::span<RowRanking const> rankings) const {
-    auto const beam_size = static_cast<std::size_t>(options_.beam_size);
-    std::int64_t const length = sentence.length();
+    SearchStep step{sentence.number, sentence.length()};
     std::vector<LiveHypothesis> next;
-    std::size_t rank = 0;
-    SearchStep step{sentence.number, length,
-                    options_.sampling.temperature > 0
-                        ? std::vector<Extension>{drawn_extension(sentence, rankings.front())}
-                        : best_extensions(sentence, rankings)};
-    for (Extension& extension : step.extensions) {
-      LiveHypothesis const& parent = sentence.live[extension.parent];
-      if (extension.token == model_.ids.target.end) {
-        if (rank < beam_size) {
-          extension.fate = Fate::finished;
-          finish(sentence, parent.tokens, extension.log_probability);
-        }
-      } else if (next.size() < beam_size) {
-        extension.fate = Fate::live;
-        next.push_back({0, parent.place, parent.tokens, extension.log_probability});
-        next.back().tokens.push_back(extension.token);
-      }
-      ++rank;
+    std::vector<std::size_t> ends;  // of the groups in `next`
+    for (std::size_t group = 0; group < sentence.finished.size(); ++group) {
+      extend_group(sentence, group, rankings, next, step);
+      ends.push_back(next.size());
     }
     report(step);
-    double const best_live = next.empty() ? -std::numeric_limits<double>::infinity() : next.front().log_probability;
-    if (is_done(sentence, best_live, length)) {
-      next.clear();
-    }
-    place_children(next, options_.beam_size);
-    sentence.live = std::move(next);
-  }
-
-  std::vector<Extension> best_extensions(Sentence const& sentence, std::span<RowRanking const> rankings) const {
-    std::vector<Extension> extensions;
-    for (std::size_t row = 0; row < rankings.size(); ++row) {
-      for (RankedToken const& token : rankings[row].best) {
-        extensions.push_back({row, token.token, sentence.live[row].log_probability + token.log_probability});
+    std::vector<LiveHypothesis> live;
+    for (std::size_t group = 0, begin = 0; group < ends.size(); begin = ends[group++]) {
+      std::span const own(next.begin() + static_cast<std::ptrdiff_t>(begin),
+                          next.begin() + static_cast<std::ptrdiff_t>(ends[group]));
+      if (!is_done(sentence, sentence.finished[group], own)) {
+        std::ranges::move(own, std::back_inserter(live));
       }
     }
-    // 2 * beam_size extensions hold beam_size that do not end, since each row ends in one way only.
-    auto const count = std::min(extensions.size(), static_cast<std::size_t>(2 * options_.beam_size));
-    std::ranges::partial_sort(
-        extensions, extensions.begin() + static_cast<std::ptrdiff_t>(count), {},
-        [](Extension const& each) { return std::tuple(-each.log_probability, each.parent, each.token); });
-    extensions.resize(count);
-    return extensions;
+    place_children(live, options_.beam_size);
+    sentence.live = std::move(live);
   }
 
-  Extension drawn_extension(Sentence const& sentence, RowRanking const& ranking) const {
-    RankedToken const token = draw_token(options_.sampling, ranking.best, {sentence.number, sentence.length()});
-    return {0, token.token, sentence.live.front().log_probability + token.log_probability};
-  }
-
-  void finish(Sentence& sentence, Tokens tokens, double log_probability) const {
-    auto const length = static_cast<std::int64_t>(tokens.size()) + 1;
-    sentence.finished.push_back({std::move(tokens), log_probability, score(log_probability, length)});
-  }
-
-  bool is_done(Sentence const& sentence, double best_live, std::int64_t length) const {
-    auto const n_best = static_cast<std::size_t>(options_.n_best);
-    if (sentence.finished.size() < n_best) {
-      return false;
+  /// Adds what becomes of a group's hypotheses to the sentence, to `next` and to the step.
+  void extend_group(Sentence& sentence, std::size_t group, std::span<RowRanking const> rankings,
+                    std::vector<LiveHypothesis>& next, SearchStep& step) const {
+    std::vector<Candidate> candidates = options_.sampling.temperature > 0
+                                            ? std::vector{drawn_candidate(sentence, rankings.front())}
+                                            : best_candidates(sentence, group, rankings, next);
+    std::size_t const end = next.size() + group_size_;
+    std::size_t rank = 0;
+    for (auto& [extension, subtracted] : candidates) {
+      LiveHypothesis const& parent = sentence.live[extension.parent];
+      if (extension.token == model_.ids.target.end) {
+        if (rank < group_size_) {
+          extension.fate = Fate::finished;
+          finish(sentence.finished[group], parent.tokens, extension.log_probability);
+        }
+      } else if (next.size() < end) {
+        extension.fate = Fate::live;
+        next.push_back({0, parent.place, parent.tokens, extension.log_probability, group, subtracted});
+        next.back().tokens.push_back(extension.token);
+      }
+      step.extensions.push_back(extension);
+      ++rank;
     }
-    if (options_.beam_size == 1) {  // greedy: what a longer hypothesis could score does not count
+  }
+
+  std::vector<Candidate> best_candidates(Sentence const& sentence, std::size_t group,
+                                         std::span<RowRanking const> rankings,
+                                         std::span<LiveHypothesis const> of_earlier_groups) const {
+    std::vector<Candidate> candidates;
+    for (std::size_t row = 0; row < rankings.size(); ++row) {
+      LiveHypothesis const& parent = sentence.live[row];
+      if (parent.group != group && !sentence.is_new()) {
+        continue;
+      }
+      for (auto const& [token, log_probability] : rankings[row].best) {
+        auto const uses =
+            std::ranges::count(of_earlier_groups, token, [](auto const& child) { return child.tokens.back(); });
+        candidates.push_back({{row, token, parent.log_probability + log_probability},
+                              parent.subtracted + static_cast<double>(uses) * options_.diversity});
+      }
+    }
+    // Twice as many extensions as hypotheses hold enough that do not end, since each row ends in one way only.
+    auto const count = std::min(candidates.size(), 2 * group_size_);
+    std::ranges::partial_sort(
+        candidates, candidates.begin() + static_cast<std::ptrdiff_t>(count), {}, [](Candidate const& each) {
+          auto const& [extension, subtracted] = each;
+          return std::tuple(subtracted - extension.log_probability, extension.parent, extension.token);
+        });
+    candidates.resize(count);
+    return candidates;
+  }
+
+  Candidate drawn_candidate(Sentence const& sentence, RowRanking const& ranking) const {
+    RankedToken const token = draw_token(options_.sampling, ranking.best, {sentence.number, sentence.length()});
+    return {{0, token.token, sentence.live.front().log_probability + token.log_probability}};
+  }
+
+  void finish(std::vector<Hypothesis>& finished, Tokens tokens, double log_probability) const {
+    auto const length = static_cast<std::int64_t>(tokens.size()) + 1;
+    finished.push_back({std::move(tokens), log_probability, score(log_probability, length)});
+  }
+
+  /// Whether a group has what is wanted of it, and those that would be live after this step cannot be better.
+  bool is_done(Sentence const& sentence, std::vector<Hypothesis> const& finished,
+               std::span<LiveHypothesis const> next) const {
+    std::size_t const wanted = std::min(static_cast<std::size_t>(options_.n_best), group_size_);
+    if (finished.size() < wanted || next.empty()) {
+      return next.empty();
+    }
+    if (group_size_ == 1) {  // greedy: what a longer hypothesis could score does not count
       return true;
     }
     std::vector<double> scores;
-    for (Hypothesis const& hypothesis : sentence.finished) {
+    for (Hypothesis const& hypothesis : finished) {
       scores.push_back(hypothesis.score);
     }
-    std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(n_best) - 1, scores.end(),
+    std::nth_element(scores.begin(), scores.begin() + static_cast<std::ptrdiff_t>(wanted) - 1, scores.end(),
                      std::greater<>());
-    // A live hypothesis has length + 1 tokens and at best keeps its log-probability; its score is then best at one of
-    // the ends of its possible lengths. With beam_size hypotheses finished only the near end counts: the far one would
-    // keep a search alive long after its best translation was found.
-    double reachable = score(best_live, length + 2);
-    if (sentence.finished.size() < static_cast<std::size_t>(options_.beam_size)) {
+    // A live hypothesis at best keeps its log-probability when it ends; its score is then best at one of the ends of
+    // its possible lengths. With as many finished as the group has hypotheses only the near end counts: the far one
+    // would keep a search alive long after its best translation was found.
+    double const best_live = std::ranges::max(next, {}, &LiveHypothesis::log_probability).log_probability;
+    double reachable = score(best_live, std::ssize(next.front().tokens) + 1);
+    if (finished.size() < group_size_) {
       reachable = std::max(reachable, score(best_live, sentence.longest));
     }
-    return reachable <= scores[n_best - 1];
+    return reachable <= scores[wanted - 1];
   }
 
   double score(double log_probability, std::int64_t length) const {
@@ -314,7 +376,9 @@ class Generation::Search {
   Arena& arena_;
   GenerationModel model_;
   GenerationOptions options_;
+  Constraints constraints_;
   std::size_t wanted_;
+  std::size_t group_size_;
   std::vector<WeightedModel> members_;
   std::vector<std::vector<DecodeCache>> caches_;  ///< of the members
   RowRankings rankings_;
@@ -327,32 +391,9 @@ class Generation::Search {
   std::int64_t live_cost_ = 0;
 };
 
-void require_valid(GenerationOptions const& options) {
-  if (options.beam_size < 1 || options.n_best < 1 || options.n_best > options.beam_size) {
-    throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
-                                 options.n_best));
-  }
-  if (options.max_length < 0 || options.batch_tokens < 1) {
-    throw UsageError(fmt::format(
-        "maximum length {}, batch tokens {}: expected a maximum length of at least 1 (or 0 for the default) and at "
-        "least one batch token",
-        options.max_length, options.batch_tokens));
-  }
-  if (!std::isfinite(options.length_penalty) || options.length_penalty < 0) {
-    throw UsageError(
-        fmt::format("length penalty {}: expected a finite length penalty of at least 0", options.length_penalty));
-  }
-  require_valid(options.sampling);
-  if (options.sampling.temperature > 0 && options.beam_size > 1) {
-    throw UsageError(fmt::format("temperature {} and beam size {}: where tokens are drawn the beam size is 1",
-                                 options.sampling.temperature, options.beam_size));
-  }
-}
-
 Generation::Generation(Execution& execution, Arena& arena, GenerationModel const& model,
                        GenerationOptions const& options) {
   require_valid(options);
-  require_valid(model.limits, model.model.target_vocabulary());
   for (WeightedModel const& member : members_of(model)) {
     if (auto const& reason = member.model->no_generation_reason()) {
       throw ConfigError(*reason);

@@ -18,6 +18,8 @@ struct LiveHypothesis {
   std::int64_t parent = 0;  ///< the place of the hypothesis that it extends; its past is copied where it is another
   std::vector<std::int32_t> tokens;
   double log_probability = 0;
+  std::size_t group = 0;  ///< of a diverse beam search
+  double subtracted = 0;  ///< for tokens that earlier groups had in the same steps
 };
 
 /// A sentence that waits or is live, and its ranges of rows in the caches.
@@ -27,9 +29,9 @@ struct Sentence {
   std::vector<std::int32_t> source;  ///< where the model has an encoder output
   std::vector<std::int32_t> start;   ///< the tokens that every hypothesis starts with, at least one; a prompt is there
   std::int64_t longest = 0;          ///< tokens after the start, with the end token
-  std::vector<LiveHypothesis> live = std::vector<LiveHypothesis>(1);
-  std::vector<Hypothesis> finished;
-  std::int64_t capacity = 0;  ///< token rows of each hypothesis
+  std::vector<LiveHypothesis> live = std::vector<LiveHypothesis>(1);  ///< at first one for all groups
+  std::vector<std::vector<Hypothesis>> finished;                      ///< by groups
+  std::int64_t capacity = 0;                                          ///< token rows of each hypothesis
   std::int64_t first_token_row = 0;
   std::int64_t first_state = 0;
   std::int64_t first_source_row = 0;

@@ -9,7 +9,6 @@
 #include <heddle/core/base/random.hpp>
 #include <limits>
 #include <numeric>
-#include <set>
 
 namespace heddle {
 
@@ -27,12 +26,12 @@ double random_number(std::uint64_t seed, DrawPlace const& place) {
 
 }  // namespace
 
-std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tensor const> logits,
-                                          std::size_t rows) const {
+std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows,
+                                          std::size_t count) const {
   std::vector<double> log_sums(rows);  // of an ensemble: Σ weight · log Σ exp(logit)
   for (std::size_t member = 0; models_.size() > 1 && member < models_.size(); ++member) {
     double const weight = models_[member].weight;
-    auto const ranked = rank(context, logits[member], rows, 1);
+    auto const ranked = rank_one(context, logits[member], rows, 1);
     for (std::size_t row = 0; row < rows; ++row) {
       log_sums[row] += weight * ranked[row].log_sum_exp;
     }
@@ -45,7 +44,7 @@ std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tenso
     }
   }
   std::vector<RowRanking> rankings;
-  for (Ranked& ranked : rank(context, logits.front(), rows, count_)) {
+  for (Ranked& ranked : rank_one(context, logits.front(), rows, count)) {
     if (models_.size() > 1) {  // the ranking's log-probabilities are those of a softmax over the sums
       double const shift = ranked.log_sum_exp - log_sums[rankings.size()];
       ranked.ranking.end_log_probability += shift;
@@ -58,8 +57,8 @@ std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tenso
   return rankings;
 }
 
-std::vector<RowRankings::Ranked> RowRankings::rank(LayerContext& context, Tensor const& logits, std::size_t rows,
-                                                   std::size_t count) const {
+std::vector<RowRankings::Ranked> RowRankings::rank_one(LayerContext& context, Tensor const& logits, std::size_t rows,
+                                                       std::size_t count) const {
   ArenaScope const scope(context.arena);
   Model const& model = *models_.front().model;
   Communicator const& tensor = model.tensor();
@@ -120,73 +119,34 @@ RowRankings::Ranked RowRankings::merge(std::span<double const> parts, std::size_
   return {std::move(ranking), log_sum_exp};
 }
 
-void require_valid(GenerationLimits const& limits, std::int64_t vocabulary) {
-  std::set<std::int32_t> last(limits.suppressed_first.begin(), limits.suppressed_first.end());
-  std::set<std::int32_t> named = last;
-  for (auto const& sequence : limits.suppressed) {
-    if (sequence.empty()) {
-      throw UsageError("a suppressed sequence of tokens is empty; expected at least one token");
-    }
-    named.insert(sequence.begin(), sequence.end());
-    last.insert(sequence.back());
-  }
-  if (!named.empty() && (*named.begin() < 0 || *named.rbegin() >= vocabulary)) {
-    throw UsageError(fmt::format("suppressed tokens from {} to {}; expected ids from 0 to {}", *named.begin(),
-                                 *named.rbegin(), vocabulary - 1));
-  }
-  if (std::ssize(last) >= vocabulary) {
-    throw UsageError("all tokens are suppressed: no token is left that could be generated");
-  }
-}
-
-std::size_t max_suppressed(GenerationLimits const& limits) {
-  return limits.suppressed.size() + limits.suppressed_first.size();
-}
-
-void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
-               std::vector<RankedToken>& best) {
-  if (max_suppressed(limits) == 0) {
-    return;
-  }
-  std::set<std::int32_t> out;
-  if (tokens.empty()) {
-    out.insert(limits.suppressed_first.begin(), limits.suppressed_first.end());
-  }
-  for (auto const& sequence : limits.suppressed) {
-    auto const before = std::span(sequence).first(sequence.size() - 1);
-    if (before.size() <= tokens.size() && std::ranges::equal(before, tokens.last(before.size()))) {
-      out.insert(sequence.back());
-    }
-  }
-  std::erase_if(best, [&](RankedToken const& each) { return out.contains(each.token); });
-  best.resize(std::min(best.size(), wanted));
-}
-
 void require_valid(Sampling const& sampling) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0 || sampling.top_k < 0 || sampling.top_p > 1 ||
-      !(sampling.top_p > 0)) {
+      !(sampling.top_p > 0) || !(sampling.min_p >= 0 && sampling.min_p <= 1)) {
     throw UsageError(
-        fmt::format("temperature {}, top-k {}, top-p {}: expected a temperature of at least 0, a top-k of at least 1 "
-                    "(or 0 for all tokens) and a top-p above 0 and at most 1",
-                    sampling.temperature, sampling.top_k, sampling.top_p));
+        fmt::format("temperature {}, top-k {}, top-p {}, min-p {}: expected a temperature of at least 0, a top-k of at "
+                    "least 1 (or 0 for all tokens), a top-p above 0 and at most 1 and a min-p from 0 to 1",
+                    sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p));
   }
-  if (sampling.temperature == 0 && (sampling.top_k > 0 || sampling.top_p < 1)) {
+  if (sampling.temperature == 0 && (sampling.top_k > 0 || sampling.top_p < 1 || sampling.min_p > 0)) {
     throw UsageError(
-        fmt::format("top-k {} and top-p {} with temperature 0: nothing is drawn; set a temperature above 0",
-                    sampling.top_k, sampling.top_p));
+        fmt::format("top-k {}, top-p {} and min-p {} with temperature 0: nothing is drawn; set a temperature above 0",
+                    sampling.top_k, sampling.top_p, sampling.min_p));
   }
 }
 
 RankedToken draw_token(Sampling const& sampling, std::span<RankedToken const> best, DrawPlace const& place) {
-  std::vector<double> weights;
+  std::vector<double> weights;  // relative to the likeliest token
   for (RankedToken const& token : best) {
     weights.push_back(std::exp((token.log_probability - best.front().log_probability) / sampling.temperature));
   }
+  auto const likely = static_cast<std::size_t>(std::ranges::upper_bound(weights, sampling.min_p, std::greater()) -
+                                               weights.begin());  // they descend
   std::partial_sum(weights.begin(), weights.end(), weights.begin());
   if (sampling.top_p < 1) {
     auto const last = std::lower_bound(weights.begin(), weights.end(), sampling.top_p * weights.back());
     weights.erase(last + 1, weights.end());
   }
+  weights.resize(std::min(weights.size(), likely));
   double const wanted = random_number(sampling.seed, place) * weights.back();
   auto const drawn = std::upper_bound(weights.begin(), weights.end() - 1, wanted);
   return best[static_cast<std::size_t>(drawn - weights.begin())];

@@ -23,14 +23,14 @@ struct RowRanking {
 /// ranks get the same result. Of several models the sums of their weighted logits are ranked.
 class RowRankings {
  public:
-  /// The `count` best tokens of each row, or all where there are fewer. The models have one vocabulary and mesh.
-  RowRankings(std::vector<WeightedModel> models, std::size_t count, std::int32_t end_id)
-      : models_(std::move(models)), count_(count), end_id_(end_id) {}
+  /// The models have one vocabulary and mesh.
+  RowRankings(std::vector<WeightedModel> models, std::int32_t end_id) : models_(std::move(models)), end_id_(end_id) {}
 
-  /// `logits` are the results of the models' decode for `rows` rows; those of several models are overwritten. Waits for
-  /// them. Collective over the tensor and pipeline groups. Throws Error, on all ranks, where a logit is NaN or
-  /// +infinity.
-  std::vector<RowRanking> rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows) const;
+  /// The `count` best tokens of each row, or all where there are fewer. `logits` are the results of the models' decode
+  /// for `rows` rows; those of several models are overwritten. Waits for them. Collective over the tensor and pipeline
+  /// groups. Throws Error, on all ranks, where a logit is NaN or +infinity.
+  std::vector<RowRanking> rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows,
+                               std::size_t count) const;
 
  private:
   /// A row's ranking, and the logarithm of its sum of exponentials.
@@ -38,26 +38,17 @@ class RowRankings {
     RowRanking ranking;
     double log_sum_exp = 0;
   };
-  std::vector<Ranked> rank(LayerContext& context, Tensor const& logits, std::size_t rows, std::size_t count) const;
+  std::vector<Ranked> rank_one(LayerContext& context, Tensor const& logits, std::size_t rows, std::size_t count) const;
   /// A row's rankings by the parts of the vocabulary, those of each part `stride` numbers after those of the one
   /// before, as one.
   Ranked merge(std::span<double const> parts, std::size_t stride, std::size_t count) const;
 
   std::vector<WeightedModel> models_;
-  std::size_t count_;
   std::int32_t end_id_;
 };
 
 /// Throws UsageError for impossible values; the message says what would be right.
 void require_valid(Sampling const& sampling);
-/// Throws UsageError for a token outside of the vocabulary, and where no token would be left.
-void require_valid(GenerationLimits const& limits, std::int64_t vocabulary);
-
-/// The maximum number of tokens that the limits leave out in a step.
-std::size_t max_suppressed(GenerationLimits const& limits);
-/// Leaves those out of a row's best tokens that must not follow a hypothesis's tokens; of the others `wanted` stay.
-void leave_out(GenerationLimits const& limits, std::span<std::int32_t const> tokens, std::size_t wanted,
-               std::vector<RankedToken>& best);
 
 /// The place of a random number: a source's number and the tokens drawn before.
 struct DrawPlace {

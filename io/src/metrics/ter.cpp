@@ -26,7 +26,7 @@ constexpr int max_candidates = 1000;
 
 enum class Edit : std::uint8_t { none, substitute, remove, insert };
 
-/// The edits that make a reference of a hypothesis. Only cells near the diagonal are looked at.
+/// The edits that make a reference of a hypothesis. Only cells near the diagonal are looked at, and kept.
 class EditDistance {
  public:
   explicit EditDistance(Words const& reference) : reference_(reference) {}
@@ -40,32 +40,52 @@ class EditDistance {
     int cost = std::numeric_limits<int>::max() / 2;
     Edit edit = Edit::none;
   };
-  Cell& at(std::size_t row, std::size_t column) { return cells_[row * (reference_.size() + 1) + column]; }
-  Cell const& at(std::size_t row, std::size_t column) const { return cells_[row * (reference_.size() + 1) + column]; }
+  /// The cells of a row from column `begin` on are those from `first` to the next row's.
+  struct Row {
+    std::size_t begin = 0;
+    std::size_t first = 0;
+  };
+  void add_row(std::size_t begin, std::size_t end) {
+    rows_.push_back({begin, cells_.size()});
+    cells_.resize(cells_.size() + end - begin);
+  }
+  Cell& at(std::size_t row, std::size_t column) { return cells_[rows_[row].first + column - rows_[row].begin]; }
+  /// A cell of any column.
+  Cell look_at(std::size_t row, std::size_t column) const {
+    auto const [begin, first] = rows_[row];
+    std::size_t const end = row + 1 < rows_.size() ? rows_[row + 1].first : cells_.size();
+    return column >= begin && first + column - begin < end ? cells_[first + column - begin] : Cell();
+  }
   void compute_row(std::size_t row);
 
   Words const& reference_;
   Words hypothesis_;
+  std::vector<Row> rows_;
   std::vector<Cell> cells_;
 };
 
 int EditDistance::operator()(Words const& hypothesis) {
   std::size_t const columns = reference_.size() + 1;
+  if (rows_.empty()) {
+    add_row(0, columns);
+    for (std::size_t column = 0; column < columns; ++column) {
+      at(0, column) = {static_cast<int>(column), Edit::insert};
+    }
+  }
   // Rows of words that both have in front are those of the last call: the candidates of a shift are equally long.
   std::size_t same = 0;
-  if (hypothesis.size() == hypothesis_.size() && !cells_.empty()) {
+  if (hypothesis.size() == hypothesis_.size()) {
     same = static_cast<std::size_t>(std::ranges::mismatch(hypothesis, hypothesis_).in1 - hypothesis.begin());
   }
   hypothesis_ = hypothesis;
-  cells_.resize((same + 1) * columns);
-  cells_.resize((hypothesis.size() + 1) * columns);
-  for (std::size_t column = 0; column < columns; ++column) {
-    at(0, column) = {static_cast<int>(column), Edit::insert};
+  if (same + 1 < rows_.size()) {
+    cells_.resize(rows_[same + 1].first);
+    rows_.resize(same + 1);
   }
   for (std::size_t row = same + 1; row <= hypothesis.size(); ++row) {
     compute_row(row);
   }
-  return cells_.back().cost;
+  return look_at(hypothesis.size(), columns - 1).cost;
 }
 
 void EditDistance::compute_row(std::size_t row) {
@@ -78,16 +98,17 @@ void EditDistance::compute_row(std::size_t row) {
   bool const last = row == hypothesis_.size();
   auto const begin = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, diagonal - width));
   auto const end = static_cast<std::size_t>(last ? columns : std::min(columns, diagonal + width));
+  add_row(begin, std::max(begin, end));
   for (std::size_t column = begin; column < end; ++column) {
     Cell& cell = at(row, column);
     if (column == 0) {
-      cell = {at(row - 1, 0).cost + 1, Edit::remove};
+      cell = {look_at(row - 1, 0).cost + 1, Edit::remove};
       continue;
     }
     bool const equal = hypothesis_[row - 1] == reference_[column - 1];
-    std::array const ways{Cell{at(row - 1, column - 1).cost + (equal ? 0 : 1), equal ? Edit::none : Edit::substitute},
-                          Cell{at(row - 1, column).cost + 1, Edit::remove},
-                          Cell{at(row, column - 1).cost + 1, Edit::insert}};
+    std::array const ways{
+        Cell{look_at(row - 1, column - 1).cost + (equal ? 0 : 1), equal ? Edit::none : Edit::substitute},
+        Cell{look_at(row - 1, column).cost + 1, Edit::remove}, Cell{look_at(row, column - 1).cost + 1, Edit::insert}};
     cell = *std::ranges::min_element(ways, {}, &Cell::cost);  // the first one of equals
   }
 }
@@ -97,7 +118,7 @@ std::vector<Edit> EditDistance::edits() const {
   std::size_t row = hypothesis_.size();
   std::size_t column = reference_.size();
   while (row > 0 || column > 0) {
-    Edit const edit = at(row, column).edit;
+    Edit const edit = look_at(row, column).edit;
     reversed.push_back(edit);
     row -= edit == Edit::insert ? 0 : 1;
     column -= edit == Edit::remove ? 0 : 1;

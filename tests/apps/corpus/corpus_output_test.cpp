@@ -27,15 +27,25 @@ class CorpusOutputTest : public testing::Test {
       return number == 8 ? std::nullopt
                          : std::optional(Piece{0, {{number == 0 ? first : std::to_string(number), number + 1}}});
     };
-    while (auto const piece = output.next(source)) {
+    restored_.clear();
+    auto const restored = [&](Piece const& piece, PieceResult const& result) {
+      EXPECT_EQ(result.sums, sums_of(piece));
+      restored_ += result.text;
+    };
+    while (auto const piece = output.next(source, restored)) {
       if (piece->lines.front().number > pieces) {
         return computed;
       }
       ++computed;
-      output.write({.text = "line " + piece->lines.front().text + "\n"});
+      output.write({.text = "line " + piece->lines.front().text + "\n", .sums = sums_of(*piece)});
     }
     output.finish();
     return computed;
+  }
+
+  /// Numbers that decimal digits do not hold.
+  static std::vector<double> sums_of(Piece const& piece) {
+    return {1.0 / static_cast<double>(piece.lines.front().number + 2), -1e-300, 0};
   }
 
   std::string text() const {
@@ -50,6 +60,7 @@ class CorpusOutputTest : public testing::Test {
 
   test::TemporaryDirectory directory_;
   fs::path path_ = directory_ / "out.txt";
+  std::string restored_;
   std::string const expected_ = "line 0\nline 1\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7\n";
 };
 
@@ -70,6 +81,7 @@ TEST_F(CorpusOutputTest, GoesOnAfterTheLastPieceThatBothFilesHave) {
     std::ofstream(beside(".partial"), std::ios::app) << "half of a pie";
     EXPECT_EQ(run(8), 2) << "bytes without an entry";
     EXPECT_EQ(text(), expected_);
+    EXPECT_EQ(restored_, expected_.substr(0, 6 * 7)) << "the pieces that were there";
     run(6);
     fs::resize_file(beside(".partial"), fs::file_size(beside(".partial")) - 3);
     EXPECT_EQ(run(8), 3) << "an entry without all bytes";

@@ -54,6 +54,31 @@ TEST(LineSource, PairLinesWithTheirReferences) {
   EXPECT_FALSE(pairs.next(line));
 }
 
+TEST(LineSource, HavePrefixesFromATextOrAColumn) {
+  test::TemporaryDirectory const directory;
+  std::string const text = directory.write("text", "a\nb\n");
+  SourceLine line;
+  LineSource beside({.input = text, .prefix = directory.write("prefixes", "A\nB\n").string()}, {text});
+  for (std::string const expected : {"a a A", "b b B"}) {
+    ASSERT_TRUE(beside.next(line));
+    EXPECT_EQ(line.text + " " + line.references.front() + " " + line.prefix, expected);
+  }
+  EXPECT_FALSE(beside.next(line));
+  LineSource columns(
+      {.input = directory.write("columns", "law\ta\tA\nb\n"), .adapter_column = true, .prefix_column = true});
+  ASSERT_TRUE(columns.next(line));
+  EXPECT_EQ(line.adapter + " " + line.text + " " + line.prefix, "law a A");
+  EXPECT_THAT(test::message_of<DataError>([&] { columns.next(line); }), HasSubstr("line 2 has no tab"));
+  LineSource shorter({.input = text, .prefix = directory.write("shorter", "A\n").string()});
+  EXPECT_TRUE(shorter.next(line));
+  EXPECT_THAT(test::message_of<DataError>([&] { shorter.next(line); }), HasSubstr("shorter has 1"));
+  LineSource streamed({.input = text, .stream = true});
+  EXPECT_TRUE(streamed.answers_each_line());
+  EXPECT_EQ(streamed.next_piece()->lines.size(), 1U);
+  EXPECT_THROW(require_valid({.window = 3, .stream = true}), UsageError);
+  EXPECT_THROW(require_valid({.prefix = text, .prefix_column = true}), UsageError);
+}
+
 TEST(LineSource, NeedAReferenceForEachLine) {
   test::TemporaryDirectory const directory;
   std::string const text = directory.write("text", "a\nb\nc\n");

@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Pieces, TravelBetweenProcesses) {
-  Piece const piece{7, {{"a\nb", 3, {"", "x y"}, "law"}, {"", 4, {}, ""}}};
+  Piece const piece{7, {{"a\nb", 3, {"", "x y"}, "law", "pre"}, {"", 4, {}, ""}}};
   Piece const same = piece_of(to_bytes(piece));
   EXPECT_EQ(same.number, 7);
   ASSERT_EQ(same.lines.size(), 2U);
@@ -25,6 +25,7 @@ TEST(Pieces, TravelBetweenProcesses) {
   EXPECT_EQ(same.lines[0].number, 3);
   EXPECT_EQ(same.lines[0].references, (std::vector<std::string>{"", "x y"}));
   EXPECT_EQ(same.lines[0].adapter, "law");
+  EXPECT_EQ(same.lines[0].prefix, "pre");
 
   PieceResult const result{2, "text", {"one", "two"}, {0.1, -3}, 5, 6};
   PieceResult const back = result_of(to_bytes(result));

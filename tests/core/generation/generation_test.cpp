@@ -127,7 +127,8 @@ TEST(Sampling, TokensAreDrawnByTheirProbabilities) {
   auto const log_probabilities = sample.next_token({4, 5}, {});
   for (Sampling const& sampling :
        {Sampling{.temperature = 1}, Sampling{.temperature = 0.5}, Sampling{.temperature = 2, .top_k = 3},
-        Sampling{.temperature = 1, .top_p = 0.6}, Sampling{.temperature = 3, .top_k = 5, .top_p = 0.8}}) {
+        Sampling{.temperature = 1, .top_p = 0.6}, Sampling{.temperature = 3, .top_k = 5, .top_p = 0.8},
+        Sampling{.temperature = 2, .min_p = 0.4}, Sampling{.temperature = 3, .top_p = 0.9, .min_p = 0.5}}) {
     std::vector<std::size_t> order(log_probabilities.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -138,11 +139,13 @@ TEST(Sampling, TokensAreDrawnByTheirProbabilities) {
     for (std::size_t const token : order) {
       sum += expected[token] = std::exp(log_probabilities[token] / sampling.temperature);
     }
+    double const likeliest = expected[order.front()] / sum;
     double before = 0;
     double kept = 0;
     for (std::size_t const token : order) {
       double const probability = expected[token] / sum;
-      expected[token] = before < sampling.top_p ? probability : 0;
+      bool const unlikely = probability < sampling.min_p * likeliest;
+      expected[token] = before < sampling.top_p && !unlikely ? probability : 0;
       kept += expected[token];
       before += probability;
     }
@@ -265,7 +268,7 @@ TEST(Generation, RefusesWhatItCannotDo) {
   EXPECT_NE(refused({.beam_size = 2, .n_best = 3}).find("beam size 2 and n-best 3"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = std::nan("")}).find("a finite length penalty"), std::string::npos);
   EXPECT_NE(refused({.length_penalty = -0.5}).find("length penalty of at least 0"), std::string::npos);
-  EXPECT_NE(refused({.sampling = {.temperature = -1}}).find("temperature -1, top-k 0, top-p 1: expected"),
+  EXPECT_NE(refused({.sampling = {.temperature = -1}}).find("temperature -1, top-k 0, top-p 1, min-p 0: expected"),
             std::string::npos);
   EXPECT_NE(refused({.sampling = {.temperature = 1, .top_p = 0}}).find("a top-p above 0"), std::string::npos);
   EXPECT_NE(refused({.sampling = {.top_k = 4}}).find("set a temperature above 0"), std::string::npos);

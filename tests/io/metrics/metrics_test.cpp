@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -149,6 +150,24 @@ TEST(Metrics, ResamplingNeedsSentencesAndEqualCorpora) {
   CorpusScore const one = scored(bleu_metric(), {"a"}, {"a"});
   EXPECT_THROW(p_value_of(none, one), Error);
   EXPECT_THROW(p_value_of(scored(ter_metric(), {"a"}, {"a"}), one), Error);
+}
+
+TEST(Metrics, TerTakesMemoryForItsBeamOnly) {
+  auto const words = [](char const* word) {
+    std::string text;
+    for (int count = 0; count < 15'000; ++count) {
+      text += word;
+    }
+    return text;
+  };
+  auto const peak = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  auto const before = peak();
+  EXPECT_EQ(digits(scored(ter_metric(), {words("a ")}, {words("b ")}).score()), digits(100));
+  EXPECT_LT(peak() - before, 200'000) << "a cell for each pair of words takes 1.8 GB";
 }
 
 TEST(Metrics, ChrfRefusesTextThatIsNotUtf8) {

@@ -29,12 +29,14 @@ struct GenerationModel {
 };
 
 /// Drawing of tokens in place of beam search: from the probabilities to the power 1 / temperature, of the top_k
-/// likeliest tokens (Fan et al. 2018) and of those the fewest that have together the probability top_p (Holtzman et
-/// al. 2020). The random number of a token depends only on the seed, its source's number and its position.
+/// likeliest tokens (Fan et al. 2018), of those the fewest that have together the probability top_p (Holtzman et al.
+/// 2020), and of those the ones whose probability is at least min_p times that of the likeliest (Nguyen et al. 2024).
+/// The random number of a token depends only on the seed, its source's number and its position.
 struct Sampling {
   double temperature = 0;  ///< 0: nothing is drawn
   std::int64_t top_k = 0;  ///< 0: all tokens
   double top_p = 1;        ///< above 0
+  double min_p = 0;        ///< 0: all tokens
   std::uint64_t seed = 1;
 };
 
@@ -64,10 +66,15 @@ struct GenerationOptions {
   std::int64_t beam_size = 1;        ///< 1: greedy, one live hypothesis
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
   std::int64_t max_length = 0;       ///< target tokens, without the end token; 0: 2 * source tokens + 50
+  std::int64_t min_length = 0;       ///< target tokens before which the end token is not generated
   double length_penalty = 1;         ///< exponent of the length in a hypothesis's score
   std::int64_t batch_tokens = 4096;  ///< in a step: hypotheses * source tokens (with the end), or else one sentence
-  Sampling sampling{};               ///< needs beam_size 1
-  SearchObserver* observer = nullptr;
+  std::int64_t no_repeat_ngram = 0;  ///< no sequence of that many tokens is generated twice; 0: any may be
+  std::int64_t beam_groups = 1;      ///< divides beam_size; above 1: diverse beam search
+  double diversity = 0.5;            ///< log-probability that a token costs for each use by an earlier group
+  std::vector<std::vector<std::int32_t>> forbidden = {};  ///< in addition to GenerationLimits::suppressed
+  Sampling sampling{};                                    ///< needs beam_size 1
+  SearchObserver* observer = nullptr;                     ///< of a search without groups
 };
 
 /// Throws UsageError for impossible options; the message says what would be right.
@@ -106,6 +113,16 @@ struct Generated {
 /// are read in one step, and tokens, probabilities, lengths and max_length are those of the continuation.
 ///
 /// With sampling a source has one hypothesis, which draws a token at each step until it draws the end token.
+///
+/// Tokens are left out of a step before it is ranked or drawn from: those of GenerationLimits and `forbidden`, the end
+/// token before min_length, and with no_repeat_ngram = n the last token of each sequence of n tokens that the target
+/// already has, its start included. A hypothesis for which no token is left takes the end token.
+///
+/// With beam_groups = g there are g beams of beam_size / g hypotheses, which start together (diverse beam search,
+/// Vijayakumar et al. 2018). In each step they are extended one after the other, and `diversity` is subtracted from the
+/// order of an extension for each hypothesis of an earlier group that this step has extended by the same token. The
+/// subtractions of a hypothesis add up over its steps, but are no part of its log-probability and score. A group is
+/// done as a beam of its own size is; results are the best n_best of all groups, each once.
 ///
 /// A result depends on the other sentences only by rounding. Collective over the model's tensor and pipeline groups,
 /// whose ranks make the same calls and get the same results. A step copies to the device once, and once more if it has

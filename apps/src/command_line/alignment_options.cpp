@@ -1,0 +1,76 @@
+#include "command_line/alignment_options.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+
+#include "inference/alignment.hpp"
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+void add_alignment_options(OptionsDescription& description, AlignmentOptions& options) {
+  description.add_options()  //
+      ("align", without_default(options.kind, "hard|soft"),
+       "write how the pieces of a translation are aligned with the source's, by the model's cross-attention: the "
+       "strongest piece for each (hard, as in Pharaoh: 0-0 1-2), or all weights (soft, in JSON lines)")  //
+      ("align-layer", without_default<std::int64_t>(options.attention.layer, "N"),
+       "the decoder layer whose cross-attention is read, from 0; default: the last but one")  //
+      ("align-head", without_default<std::int64_t>(options.attention.head, "N"),
+       "the head that is read, from 0; default: the mean of all heads")  //
+      ("align-words", po::bool_switch(&options.words),
+       "of hard alignments: align words between spaces in place of pieces");
+}
+
+ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOptions& model, bool json,
+                               std::string const& option) {
+  if (!options.wanted()) {
+    if (options.attention.layer || options.attention.head || options.words) {
+      throw UsageError("--align-layer, --align-head and --align-words choose alignments: give --align, too");
+    }
+    return {};
+  }
+  if (options.kind == "soft" && (!json || options.words)) {
+    throw UsageError(
+        fmt::format("--align soft writes the weights of pieces in JSON lines: give {}, and not --align-words", option));
+  }
+  return {options.attention, model};
+}
+
+std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
+                           ForcedTarget const& forced) {
+  Alignment const pieces = hard_alignment(forced.attention, given.source.size());
+  Vocabulary const& vocabulary = model.vocabulary();
+  return to_text(options.words ? between_words(pieces, words_of(vocabulary.source, given.source),
+                                               words_of(vocabulary.target, given.target))
+                               : pieces);
+}
+
+void add_alignment(boost::json::object& line, AlignmentOptions const& options, TrainedModel const& model,
+                   GivenTarget const& given, ForcedTarget const& forced) {
+  Tokenizer const& tokenizer = model.vocabulary().source;
+  boost::json::array pieces;
+  for (std::int32_t const token : given.source) {
+    pieces.emplace_back(tokenizer.piece(token));
+  }
+  pieces.emplace_back(tokenizer.piece(tokenizer.special_ids().end));
+  std::size_t const columns = pieces.size();
+  line["source_tokens"] = std::move(pieces);
+  if (options.kind == "hard") {
+    line["alignment"] = alignment_text(options, model, given, forced);
+    return;
+  }
+  boost::json::array rows;
+  for (std::size_t at = 0; at < forced.attention.size(); at += columns) {
+    boost::json::array row;
+    for (double const weight : std::span(forced.attention).subspan(at, columns)) {
+      row.emplace_back(std::round(weight * 1e4) / 1e4);
+    }
+    rows.push_back(std::move(row));
+  }
+  line["alignment"] = std::move(rows);
+}
+
+}  // namespace heddle

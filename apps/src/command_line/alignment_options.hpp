@@ -1,0 +1,34 @@
+#pragma once
+
+#include <boost/json.hpp>
+#include <string>
+
+#include "command_line/options.hpp"
+#include "inference/forced_decoding.hpp"
+
+namespace heddle {
+
+/// The options --align, --align-layer, --align-head and --align-words.
+struct AlignmentOptions {
+  std::string kind;  ///< "hard", "soft"; "": none is wanted
+  AlignedAttention attention;
+  bool words = false;
+
+  bool wanted() const { return !kind.empty(); }
+};
+void add_alignment_options(OptionsDescription& description, AlignmentOptions& options);
+
+/// Without alignments where none is wanted. Throws UsageError for options that do not fit together; soft alignments
+/// need `json`, which the option of that name chooses.
+ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOptions& model, bool json,
+                               std::string const& option);
+
+/// A hard alignment in Pharaoh's format.
+std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
+                           ForcedTarget const& forced);
+/// Adds `source_tokens`, the source's pieces and end, and `alignment`: a text, or for each piece of the target the
+/// weights of the source's.
+void add_alignment(boost::json::object& line, AlignmentOptions const& options, TrainedModel const& model,
+                   GivenTarget const& given, ForcedTarget const& forced);
+
+}  // namespace heddle

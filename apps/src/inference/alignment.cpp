@@ -1,0 +1,54 @@
+#include "inference/alignment.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace heddle {
+
+Alignment hard_alignment(std::span<double const> attention, std::size_t source_tokens) {
+  Alignment alignment;
+  std::size_t const columns = source_tokens + 1;
+  for (std::size_t row = 0; source_tokens > 0 && row < attention.size() / columns; ++row) {
+    auto const weights = attention.subspan(row * columns, source_tokens);
+    alignment.emplace_back(std::ranges::max_element(weights) - weights.begin(), row);
+  }
+  return alignment;
+}
+
+Alignment between_words(Alignment const& alignment, std::span<std::int64_t const> source_words,
+                        std::span<std::int64_t const> target_words) {
+  std::set<std::pair<std::int64_t, std::int64_t>> pairs;  // of target and source: in the order of the target
+  for (auto const& [source, target] : alignment) {
+    pairs.emplace(target_words[static_cast<std::size_t>(target)], source_words[static_cast<std::size_t>(source)]);
+  }
+  Alignment words;
+  std::ranges::transform(pairs, std::back_inserter(words),
+                         [](auto const& pair) { return std::pair(pair.second, pair.first); });
+  return words;
+}
+
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::int32_t const> tokens) {
+  std::vector<std::int64_t> words;
+  for (std::size_t at = 0; at < tokens.size(); ++at) {
+    // A word begins where white space comes between this token's text and that of the token before it.
+    std::string const before = at == 0 ? "" : tokenizer.decode(tokens.subspan(at - 1, 1));
+    std::string const both = at == 0 ? "" : tokenizer.decode(tokens.subspan(at - 1, 2));
+    bool const begins = both.size() > before.size() && both.starts_with(before) &&
+                        std::isspace(static_cast<unsigned char>(both[before.size()])) != 0;
+    words.push_back(at == 0 ? 0 : words.back() + (begins ? 1 : 0));
+  }
+  return words;
+}
+
+std::string to_text(Alignment const& alignment) {
+  std::string text;
+  for (auto const& [source, target] : alignment) {
+    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", source, target);
+  }
+  return text;
+}
+
+}  // namespace heddle

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/io/text/tokenizer.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// Pairs of a token of the source and one of the target, both counted from 0.
+using Alignment = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+/// For each token of a target the token of its source to which it attends most, of equals the first. `attention` is
+/// [target tokens, source tokens and the source's end], whose end is left out.
+Alignment hard_alignment(std::span<double const> attention, std::size_t source_tokens);
+/// The alignment of the words that the tokens are parts of, each pair once.
+Alignment between_words(Alignment const& alignment, std::span<std::int64_t const> source_words,
+                        std::span<std::int64_t const> target_words);
+/// The number, from 0, of the word between white space that each token is a part of.
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::int32_t const> tokens);
+/// The alignment in Pharaoh's format: "0-0 1-2".
+std::string to_text(Alignment const& alignment);
+
+}  // namespace heddle

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+/// A source and a given target of it, without the tokens of the model's frame and their ends.
+struct GivenTarget {
+  std::vector<std::int32_t> source;
+  std::vector<std::int32_t> target;
+};
+
+struct ForcedTarget {
+  /// The negative log-likelihood of each of the target's tokens and its end; empty where the pair is too long for the
+  /// model.
+  std::vector<double> losses = {};
+  /// [target tokens, source tokens and the source's end]: how much each token of the target attends to those of the
+  /// source when it is predicted. Its rows' sums are below 1 where the source has a frame. Empty without alignments.
+  std::vector<double> attention = {};
+};
+
+/// The cross-attention that alignments are read from.
+struct AlignedAttention {
+  std::optional<std::int64_t> layer =
+      {};  ///< of the cross-attention layers, from 0; none: the last but one, or the only
+  std::optional<std::int64_t> head = {};  ///< from 0; none: the mean over all heads
+};
+
+/// Predicts given targets (forced decoding).
+class ForcedDecoding {
+ public:
+  /// Without alignments.
+  ForcedDecoding() = default;
+  /// With alignments: lets the attention of models that are opened with `model` from now on be recorded. Their results
+  /// do not change.
+  ForcedDecoding(AlignedAttention const& read, TrainedModelOptions& model);
+
+  /// Collective over the model's group. Of an ensemble the attention is that of the first model. Throws, with
+  /// alignments, ConfigError for a layer or head that the model does not have, where a plug-in's layer hides its
+  /// attention, and where kernels do not compute on the host.
+  std::vector<ForcedTarget> decode(TrainedModel& model, std::span<GivenTarget const> given) const;
+
+  class Recording;
+
+ private:
+  AlignedAttention read_;
+  std::shared_ptr<Recording> recording_;
+};
+
+}  // namespace heddle
