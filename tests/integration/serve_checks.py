@@ -189,6 +189,8 @@ def check_access():
         models = json.loads(server.get("/v1/models", token)[2])["models"]
         check([model["name"] for model in models] == ["default", "second"], models)
         check(server.get("/health")[0] == 200, "health without the token")
+        found = heddle("serve", "--checkpoint", "run", "--port", str(server.port))
+        check(found.returncode == 64 and "--port chooses another one" in found.stderr, f"a port in use: {found.stderr}")
         server.stop()
 
 
