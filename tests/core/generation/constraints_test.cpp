@@ -96,7 +96,7 @@ TEST(Constraints, AHypothesisWithoutATokenThatIsLeftEnds) {
     auto const results = sample.generate({{3, 4}}, options);
     Tokens tokens = results.front().front().tokens;
     std::ranges::sort(tokens);
-    EXPECT_EQ(tokens, (Tokens{0, 3, 4})) << "the start token 1 and the end token 2 are no part of it";
+    EXPECT_EQ(tokens, (Tokens{0, 3, 4})) << "without the start token 1 and the end token 2";
   }
 }
 

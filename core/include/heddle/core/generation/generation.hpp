@@ -121,7 +121,7 @@ struct Generated {
 /// With beam_groups = g there are g beams of beam_size / g hypotheses, which start together (diverse beam search,
 /// Vijayakumar et al. 2018). In each step they are extended one after the other, and `diversity` is subtracted from the
 /// order of an extension for each hypothesis of an earlier group that this step has extended by the same token. The
-/// subtractions of a hypothesis add up over its steps, but are no part of its log-probability and score. A group is
+/// subtractions of a hypothesis add up over its steps, and do not count in its log-probability and score. A group is
 /// done as a beam of its own size is; results are the best n_best of all groups, each once.
 ///
 /// A result depends on the other sentences only by rounding. Collective over the model's tensor and pipeline groups,
