@@ -34,6 +34,11 @@ def check_translations(server, lines):
     for line, translation in zip(listed, best, strict=True):
         _, text, score = line.split(" ||| ")
         check(text == translation["text"] and abs(float(score) - translation["score"]) < 1e-4, f"{line}: {translation}")
+    aligned = heddle("translate", "--checkpoint", "run", "--threads", "1", "--align", "hard", "--align-words", text="\n".join(lines[:5]) + "\n")
+    results = json.loads(server.post({"texts": lines[:5] + [""], "alignments": True})[2])["results"]
+    for line, result in zip(aligned.stdout.splitlines() + [" ||| "], results, strict=True):
+        pairs = " ".join(f"{source}-{target}" for source, target in result["translations"][0].get("alignment", []))
+        check(pairs == line.partition(" ||| ")[2], f"{line}: {pairs}")
     check(json.loads(server.post({"text": "one hundred " * 40})[2])["results"][0]["truncated"]["kept"] == 39, "a long text")
 
     stream = server.post({"texts": lines[:3], "stream": True})
@@ -184,6 +189,8 @@ def check_access():
         models = json.loads(server.get("/v1/models", token)[2])["models"]
         check([model["name"] for model in models] == ["default", "second"], models)
         check(server.get("/health")[0] == 200, "health without the token")
+        found = heddle("serve", "--checkpoint", "run", "--port", str(server.port))
+        check(found.returncode == 64 and "--port chooses another one" in found.stderr, f"a port in use: {found.stderr}")
         server.stop()
 
 

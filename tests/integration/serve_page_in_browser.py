@@ -43,8 +43,12 @@ def check_page(browser, server, pictures):
     type_text(browser, "three hundred and seven")
     until(browser, SHOWN, first)
     listed = json.loads(server.post({"text": "three hundred and seven", "n_best": 3}, fields)[2])["results"][0]["translations"]
-    until(browser, "return [...document.querySelectorAll('.list li')].map((each) => each.lastChild.textContent)", [each["text"] for each in listed])
+    until(browser, "return [...document.querySelectorAll('.list li')].map((each) => [...each.querySelectorAll('.word')].map((word) => word.textContent).join(' '))", [each["text"] for each in listed])
     check(browser.run("return [...document.querySelectorAll('.score')].every((each) => Number(each.textContent) < 0)"), "scores")
+    hover = ("const word = document.querySelectorAll('.list h2 .word')[arguments[0]]; word.dispatchEvent(new PointerEvent(arguments[1]));"
+             "return document.querySelectorAll('.list .aligned').length")
+    marked = [browser.run(hover, word, "pointerenter") or browser.run(hover, word, "pointerleave") for word in range(4)]
+    check(max(marked) >= 2, f"words that are marked as aligned: {marked}")
     # Older requests do not write over newer ones, and text is never markup.
     lines = ["three hundred and seven <img src=x onerror='window.hacked = 1'>", "five thousand"]
     browser.run("const s = document.getElementById('source'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))", "\n".join(lines))

@@ -56,7 +56,8 @@ void Connection::set_deadline(std::chrono::milliseconds time) {
 void Connection::deadline_passed() {
   if (phase_ == Phase::computing) {
     served_.workers.end_silent();
-    failed(HttpError(504, fmt::format("not translated within {} s", served_.limits.timeout.count() / 1000)));
+    failed(HttpError(
+        504, fmt::format("not translated within {} s", static_cast<double>(served_.limits.timeout.count()) / 1000)));
   } else {
     close();
   }
@@ -75,7 +76,7 @@ void Connection::read() {
 
 void Connection::header_read(Code const& problem) {
   began_ = std::chrono::steady_clock::now();
-  if (problem) {
+  if (problem || phase_ == Phase::closed) {
     read_failed(problem);
     return;
   }
@@ -135,7 +136,7 @@ void Connection::read_failed(Code const& problem) {
 }
 
 void Connection::body_read(Code const& problem) {
-  if (problem) {
+  if (problem || phase_ == Phase::closed) {
     read_failed(problem);
     return;
   }

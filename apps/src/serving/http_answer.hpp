@@ -26,7 +26,7 @@ HttpAnswer answer_of(HttpError const& error);
 /// Whether the connection stays open after the answer.
 enum class AfterAnswer { keep, close };
 
-/// The answer's header, in HTTP/1.1. `bytes` is the body's length; none: the body ends with the connection.
+/// The answer's header, in HTTP/1.1. Without the body's length the body ends with the connection.
 std::string header_of(HttpAnswer const& answer, AfterAnswer after, bool with_length = true);
 
 }  // namespace heddle

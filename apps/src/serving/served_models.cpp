@@ -58,8 +58,10 @@ ServedModels::ServedModels(ServedModelOptions const& options) {
   };
   TrainedModelOptions next = options.first;
   auto const open = [&](std::string const& name) {
-    models_.emplace_back(name, open_model(next, require, !next.adapters.empty()));
-    next.execution = &models_.front().second->execution();
+    TrainedModelOptions own = next;
+    ForcedDecoding forcing({}, own);
+    models_.push_back({name, std::move(forcing), open_model(own, require, !own.adapters.empty())});
+    next.execution = &models_.front().model->execution();
   };
   if (!next.checkpoint.empty()) {
     open(first_name);
@@ -80,27 +82,26 @@ ServedModels::~ServedModels() {
   }
 }
 
-TrainedModel& ServedModels::find(std::string const& model, std::string const& adapter) const {
-  auto const found =
-      model.empty() ? models_.begin() : std::ranges::find(models_, model, [](auto const& each) { return each.first; });
+ServedModel ServedModels::find(std::string const& model, std::string const& adapter) const {
+  auto const found = model.empty() ? models_.begin() : std::ranges::find(models_, model, &Named::name);
   if (found == models_.end()) {
     std::vector<std::string> names;
-    std::ranges::transform(models_, std::back_inserter(names), [](auto const& each) { return each.first; });
+    std::ranges::transform(models_, std::back_inserter(names), &Named::name);
     throw UsageError(fmt::format("there is no model \"{}\"; expected one of: {}", model, fmt::join(names, ", ")));
   }
-  return found->second->with_adapter(adapter);
+  return {&found->model->with_adapter(adapter), &found->forcing};
 }
 
 std::string ServedModels::describe() const {
   json::array models;
-  for (auto const& [name, model] : models_) {
+  for (auto const& [name, forcing, model] : models_) {
     models.push_back(describe_model(name, *model));
   }
   return json::serialize(json::object{{"models", std::move(models)}}) + "\n";
 }
 
 void ServedModels::warm_up() const {
-  for (auto const& [name, model] : models_) {
+  for (auto const& [name, forcing, model] : models_) {
     translate_synthetic_tokens(*model);
     for (std::string const& adapter : model->adapters()) {
       translate_synthetic_tokens(model->with_adapter(adapter));

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "inference/trained_model.hpp"
+#include "inference/forced_decoding.hpp"
 
 namespace heddle {
 
@@ -13,6 +13,12 @@ namespace heddle {
 struct ServedModelOptions {
   TrainedModelOptions first = {};                                ///< --checkpoint, with the options for all models
   std::vector<std::pair<std::string, std::string>> others = {};  ///< --model NAME=DIRECTORY
+};
+
+/// A model, perhaps with adapters, and its alignments.
+struct ServedModel {
+  TrainedModel* model = nullptr;
+  ForcedDecoding const* forcing = nullptr;
 };
 
 /// The models of a server, by names: they compute in one process, one after the other.
@@ -27,14 +33,19 @@ class ServedModels {
   ServedModels& operator=(ServedModels const&) = delete;
 
   /// The model with the adapters, "" for the first one and for none. Throws UsageError for a name that there is not.
-  TrainedModel& find(std::string const& model, std::string const& adapter) const;
+  ServedModel find(std::string const& model, std::string const& adapter) const;
   /// The answer of /v1/models: names, adapters, languages and limits, as JSON.
   std::string describe() const;
   /// Translates something, so that copies of this process share the weights as kernels pack them.
   void warm_up() const;
 
  private:
-  std::vector<std::pair<std::string, std::unique_ptr<TrainedModel>>> models_;
+  struct Named {
+    std::string name;
+    ForcedDecoding forcing;
+    std::unique_ptr<TrainedModel> model;
+  };
+  std::vector<Named> models_;
 };
 
 }  // namespace heddle

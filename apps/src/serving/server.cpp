@@ -42,7 +42,7 @@ class Server {
         signals_(context_, SIGTERM, SIGINT),
         patience_(context_),
         queue_(options.limits.queue) {
-    bind();
+    listen();
     if (!kernels_have_threads()) {  // otherwise the worker opens them, because threads are not copied
       models_ = std::make_unique<ServedModels>(options.models);
       models_->warm_up();
@@ -69,12 +69,14 @@ class Server {
   }
 
  private:
-  void bind() {
+  /// Clients that come before the models are open wait.
+  void listen() {
     tcp::endpoint const place(access_.address(), options_.port);
     try {
       acceptor_.open(place.protocol());
       acceptor_.set_option(tcp::acceptor::reuse_address(true));
       acceptor_.bind(place);
+      acceptor_.listen();
     } catch (boost::system::system_error const& error) {
       throw UsageError(fmt::format("cannot listen on {} port {}: {}; --port chooses another one",
                                    access_.address().to_string(), options_.port, error.code().message()));
@@ -83,7 +85,6 @@ class Server {
 
   void start(std::string described) {
     served_->models = std::move(described);
-    acceptor_.listen();
     tcp::endpoint const place = acceptor_.local_endpoint();
     bool const six = place.address().is_v6();
     std::cout << fmt::format("heddle: serving on http://{}{}{}:{}/\n", six ? "[" : "", place.address().to_string(),

@@ -89,6 +89,7 @@ void take_options(Fields& fields, ServedOptions& options) {
   fields.take("max_length", options.search.max_length);
   fields.take("length_penalty", options.search.length_penalty);
   fields.take("scores", options.scores);
+  fields.take("alignments", options.alignments);
   fields.take("stream", options.search.stream);
 }
 
@@ -157,6 +158,7 @@ std::string to_json(ServedOptions const& options) {
                                       {"max_length", options.search.max_length},
                                       {"length_penalty", options.search.length_penalty},
                                       {"scores", options.scores},
+                                      {"alignments", options.alignments},
                                       {"stream", options.search.stream}});
 }
 

@@ -28,6 +28,7 @@ struct ServedOptions {
   Search search = {};
   std::string source_language = {}, target_language = {};
   bool scores = false;
+  bool alignments = false;
 };
 
 /// The body of POST /v1/translate.

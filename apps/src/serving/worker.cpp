@@ -15,6 +15,7 @@
 #include <list>
 #include <map>
 
+#include "inference/alignment.hpp"
 #include "inference/translation.hpp"
 #include "report/json_text.hpp"
 #include "serving/translation_request.hpp"
@@ -36,14 +37,53 @@ std::string for_client(std::string message) {
   return message;
 }
 
+/// A text and its options.
+struct ComputedText {
+  GeneratedLine line;
+  ServedOptions options;
+};
+
+/// The words between white space that are aligned: [[SOURCE, TARGET], …], both from 0. Each translation of a text has
+/// such a list.
+std::vector<json::array> alignments_of(ServedModel const& served, ComputedText const& text,
+                                       std::vector<Translation> const& translations) {
+  TrainedModel& model = *served.model;
+  model.choose_languages({text.options.source_language, text.options.target_language});
+  std::vector<std::int32_t> source = *text.line.encoded.tokens;
+  source.erase(source.begin(), source.begin() + std::ssize(model.frame().source));
+  std::vector<GivenTarget> given;
+  for (Translation const& translation : translations) {
+    given.push_back({source, translation.tokens});
+  }
+  std::vector<ForcedTarget> const forced = served.forcing->decode(model, given);
+  std::vector<std::int64_t> const source_words = words_of(model.vocabulary().source, source);
+  std::vector<json::array> lists(translations.size());
+  for (std::size_t index = 0; index < lists.size(); ++index) {
+    Alignment const words = between_words(hard_alignment(forced[index].attention, source.size()), source_words,
+                                          words_of(model.vocabulary().target, given[index].target));
+    std::ranges::transform(words, std::back_inserter(lists[index]), [](auto const& pair) {
+      return json::array{pair.first, pair.second};
+    });
+  }
+  return lists;
+}
+
 /// A result as a client gets it: {"translations": [{"text": …}, …]}, the best first.
-std::string result_json(TrainedModel const& model, GeneratedLine const& line, bool scores) {
+std::string result_json(ServedModel const& served, ComputedText const& text) {
+  auto const& [line, options] = text;
+  std::vector<Translation> const found = translations_of(*served.model, line);
+  bool const aligned = options.alignments && line.encoded.tokens;
+  std::vector<json::array> alignments = aligned ? alignments_of(served, text, found) : std::vector<json::array>();
   json::array translations;
-  for (Translation const& translation : translations_of(model, line)) {
-    json::object& entry = translations.emplace_back(json::object{{"text", translation.text}}).get_object();
-    if (scores) {
-      entry["score"] = translation.score;
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    json::object entry{{"text", found[index].text}};
+    if (options.scores) {
+      entry["score"] = found[index].score;
     }
+    if (aligned) {
+      entry["alignment"] = std::move(alignments[index]);
+    }
+    translations.push_back(std::move(entry));
   }
   json::object result{{"translations", std::move(translations)}};
   if (line.encoded.cut_from > 0) {
@@ -83,15 +123,10 @@ class GrowingTexts final : public SearchObserver {
   std::map<std::int64_t, Hypotheses> live_;
 };
 
-struct ComputedText {
-  GeneratedLine line;
-  bool scores = false;
-};
-
 /// Texts that are computed together.
 struct Batch {
   SearchOptions search;
-  TrainedModel* model = nullptr;
+  ServedModel model = {};
   std::unique_ptr<GrowingTexts> observer = {};
   std::unique_ptr<Generation> generation = {};
   std::map<std::int64_t, ComputedText> texts = {};  ///< by numbers
@@ -171,26 +206,26 @@ class Worker {
   bool enter(WorkerMessage const& message) {
     std::size_t const end = message.bytes.find('\n');
     ServedOptions const options = served_options_of(std::string_view(message.bytes).substr(0, end));
-    TrainedModel& model = models_.find(options.search.model, options.search.adapter);
-    model.choose_languages({options.source_language, options.target_language});
+    ServedModel const served = models_.find(options.search.model, options.search.adapter);
+    served.model->choose_languages({options.source_language, options.target_language});
     SourceLine line{.text = message.bytes.substr(end + 1), .number = message.number};
-    EncodedLine encoded = encode_source(model, line.text);
-    GeneratedLine const nothing{line, {}};
-    if (!encoded.tokens) {
-      send(Kind::finished, message.number, result_json(model, nothing, options.scores));
+    EncodedLine encoded = encode_source(*served.model, line.text);
+    ComputedText text{{std::move(line), std::move(encoded)}, options};
+    if (!text.line.encoded.tokens) {
+      send(Kind::finished, message.number, result_json(served, text));
       return true;
     }
-    Batch* const batch = batch_for(options.search, model);
+    Batch* const batch = batch_for(options.search, served);
     if (batch == nullptr) {
       return false;
     }
-    batch->generation->add(message.number, *encoded.tokens, encoded.start);
-    batch->texts[message.number] = {{std::move(line), std::move(encoded)}, options.scores};
+    batch->generation->add(message.number, *text.line.encoded.tokens, text.line.encoded.start);
+    batch->texts[message.number] = std::move(text);
     return true;
   }
 
   /// The batch of these options; null if there are too many others that compute.
-  Batch* batch_for(SearchOptions const& search, TrainedModel& model) {
+  Batch* batch_for(SearchOptions const& search, ServedModel const& served) {
     auto found = std::ranges::find(batches_, search, &Batch::search);
     if (found == batches_.end()) {
       if (batches_.size() == max_batches) {
@@ -200,19 +235,20 @@ class Worker {
         }
         batches_.erase(idle);
       }
-      Batch batch{search, &model};
+      Batch batch{search, served};
       GenerationOptions options{.beam_size = search.beam_size,
                                 .n_best = search.n_best,
                                 .max_length = search.max_length,
                                 .length_penalty = search.length_penalty,
                                 .batch_tokens = options_.batch_tokens};
       if (search.stream) {
-        batch.observer = std::make_unique<GrowingTexts>([this, &model](std::int64_t number, auto const& tokens) {
-          send(Kind::growing, number, json_quoted(model.vocabulary().target.decode(tokens)));
-        });
+        batch.observer =
+            std::make_unique<GrowingTexts>([this, model = served.model](std::int64_t number, auto const& tokens) {
+              send(Kind::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));
+            });
         options.observer = batch.observer.get();
       }
-      batch.generation = model.generation(options);
+      batch.generation = served.model->generation(options);
       found = batches_.insert(batches_.end(), std::move(batch));
     }
     batches_.splice(batches_.end(), batches_, found);  // the one that was used longest ago is the first to be erased
@@ -237,7 +273,7 @@ class Worker {
       for (Generated& generated : batch->generation->step()) {
         auto const found = batch->texts.find(generated.number);
         found->second.line.hypotheses = std::move(generated.hypotheses);
-        send(Kind::finished, generated.number, result_json(*batch->model, found->second.line, found->second.scores));
+        send_result(batch->model, generated.number, found->second);
         batch->texts.erase(found);
         if (batch->observer) {
           batch->observer->forget(generated.number);
@@ -249,6 +285,17 @@ class Worker {
       }
       batches_.erase(batch);
     }
+  }
+
+  void send_result(ServedModel const& model, std::int64_t number, ComputedText const& text) {
+    std::string result;
+    try {
+      result = result_json(model, text);
+    } catch (ConfigError const& error) {  // the model or the build has no alignments
+      send(Kind::refused, number, error.what());
+      return;
+    }
+    send(Kind::finished, number, result);
   }
 
   int socket_;

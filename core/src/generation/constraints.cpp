@@ -87,7 +87,7 @@ void Constraints::add_repeating(std::span<std::int32_t const> start, std::span<s
   }
 }
 
-void remove(std::span<std::int32_t const> left_out, std::size_t wanted, std::int32_t end, RowRanking& ranking) {
+void leave_out(std::span<std::int32_t const> left_out, std::size_t wanted, std::int32_t end, RowRanking& ranking) {
   std::erase_if(ranking.best,
                 [&](RankedToken const& each) { return std::ranges::binary_search(left_out, each.token); });
   ranking.best.resize(std::min(ranking.best.size(), wanted));

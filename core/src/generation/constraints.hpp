@@ -33,8 +33,8 @@ class Constraints {
   std::map<std::int32_t, std::vector<Tokens>> sequences_;  ///< suppressed, by their last token but one
 };
 
-/// Removes tokens, which ascend, from a row's ranking; of the others the `wanted` best stay, or the end token where
+/// Leaves tokens, which ascend, out of a row's ranking; of the others the `wanted` best stay, or the end token where
 /// there are none.
-void remove(std::span<std::int32_t const> left_out, std::size_t wanted, std::int32_t end, RowRanking& ranking);
+void leave_out(std::span<std::int32_t const> left_out, std::size_t wanted, std::int32_t end, RowRanking& ranking);
 
 }  // namespace heddle

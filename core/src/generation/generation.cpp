@@ -215,7 +215,7 @@ class Generation::Search {
     }
     auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + most);
     for (std::size_t row = 0; row < rankings.size(); ++row) {
-      remove(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
+      leave_out(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
     }
     return rankings;
   }

@@ -77,7 +77,7 @@ TEST(TranslationRequestTest, HasLimits) {
 }
 
 TEST(TranslationRequestTest, OptionsTravelBetweenProcesses) {
-  ServedOptions const options{{"m\n", "law", 4, 3, 20, 0.7, true}, "en", "de", true};
+  ServedOptions const options{{"m\n", "law", 4, 3, 20, 0.7, true}, "en", "de", true, true};
   std::string const json = to_json(options);
   EXPECT_EQ(json.find('\n'), json.npos);
   ServedOptions const same = served_options_of(json);
@@ -85,6 +85,7 @@ TEST(TranslationRequestTest, OptionsTravelBetweenProcesses) {
   EXPECT_EQ(same.source_language, "en");
   EXPECT_EQ(same.target_language, "de");
   EXPECT_TRUE(same.scores);
+  EXPECT_TRUE(same.alignments);
 }
 
 }  // namespace

@@ -76,14 +76,31 @@ async function* events_of(answer) {
   }
 }
 
-function show_list(line, translations) {
-  if (translations.length < 2) {
-    return;
+/** A span for each word of a text, with white space between them. */
+function words_of(text) {
+  const words = text.trim().split(/\s+/).map((word) => element('span', {className: 'word', textContent: word}));
+  return {words, nodes: words.flatMap((word) => [word, ' '])};
+}
+
+/** Marks aligned words while the pointer is on one of them. */
+function mark_aligned(source, target, alignment) {
+  const pairs = alignment.map(([from, to]) => [source[from], target[to]]).filter(([from, to]) => from && to);
+  for (const word of [...source, ...target]) {
+    const aligned = pairs.filter((pair) => pair.includes(word)).flat();
+    word.addEventListener('pointerenter', () => aligned.forEach((each) => each.classList.add('aligned')));
+    word.addEventListener('pointerleave', () => aligned.forEach((each) => each.classList.remove('aligned')));
   }
-  const items = translations.map(({text, score}) =>
-    element('li', {}, element('span', {className: 'score', textContent: score.toFixed(3)}), text));
+}
+
+function show_list(line, translations) {
+  const source = words_of(line.text);
+  const items = translations.map(({text, score, alignment}) => {
+    const target = words_of(text);
+    mark_aligned(source.words, target.words, alignment ?? []);
+    return element('li', {}, element('span', {className: 'score', textContent: score.toFixed(3)}), ...target.nodes);
+  });
   at(`list-${line.index}`).replaceChildren(
-    element('div', {className: 'list'}, element('h2', {textContent: line.text}), element('ol', {}, ...items)));
+    element('div', {className: 'list'}, element('h2', {}, ...source.nodes), element('ol', {}, ...items)));
 }
 
 function show(name, data, lines) {
@@ -103,7 +120,7 @@ function show(name, data, lines) {
 }
 
 function request_of(lines) {
-  const request = {texts: lines.map((line) => line.text), scores: true, stream: true};
+  const request = {texts: lines.map((line) => line.text), scores: true, alignments: true, stream: true};
   for (const id of choices) {
     if (at(id).value && !at(id).parentElement.hidden) {
       request[id] = at(id).value;
