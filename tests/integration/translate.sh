@@ -66,6 +66,9 @@ awk -v one="$(perplexity --checkpoint $one)" -v other="$(perplexity --checkpoint
   -v both="$(perplexity --checkpoint $one --checkpoint $other --weight 1 --weight 3)" 'BEGIN {
   mean = exp((log(one) + 3 * log(other)) / 4); exit !(one > 1.01 * other && both > 0.999 * mean && both < 1.001 * mean)}' ||
   fail "the perplexity of an ensemble"
+awk -v float="$(perplexity --checkpoint run)" -v int8="$(perplexity --checkpoint run --quantize int8)" 'BEGIN {
+  exit !(int8 != float && int8 > 0.98 * float && int8 < 1.02 * float)}' || fail "the perplexity in int8"
+expect 64 '--quantize int4: expected int8' "$HEDDLE" translate --checkpoint run --quantize int4
 expect 64 'expected a number above 0 for each --checkpoint' "$HEDDLE" translate --checkpoint $one --checkpoint $other --weight 1
 expect 64 'has no tokens for the languages' "$HEDDLE" translate --checkpoint run --target-language de
 "$HEDDLE" translate --checkpoint run --set kernels.gemm=reference --beam 1 < some.en > reference.de

@@ -38,12 +38,15 @@ class RegistryTest : public BuiltInKernelsTest {
 /// Multiplies nothing; supports every problem or none.
 class FakeGemm final : public Gemm {
  public:
-  explicit FakeGemm(bool supported) : supported_(supported) {}
+  explicit FakeGemm(bool supported, Accuracy accuracy = Accuracy::rounded)
+      : supported_(supported), accuracy_(accuracy) {}
   bool supports(GemmProblem const&) const override { return supported_; }
+  Accuracy accuracy() const override { return accuracy_; }
   void multiply(Execution&, GemmCall const&) override {}
 
  private:
   bool supported_;
+  Accuracy accuracy_;
 };
 
 TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
@@ -87,7 +90,8 @@ TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
   // The name depends on the CPU.
   std::string fastest = on_device ? "teams" : "onednn";
   for (auto const& candidate : registries_.of<Gemm>().entries()) {
-    fastest = candidate.kernel->supports({}) && candidate.speed > 20 ? candidate.name : fastest;
+    bool const allowed = candidate.kernel->supports({}) && candidate.kernel->accuracy() != Accuracy::quantised;
+    fastest = allowed && candidate.speed > 20 ? candidate.name : fastest;
   }
   EXPECT_EQ(registries_.of<Gemm>().select("auto", {}), entry(fastest));
   GemmProblem const exact{DType::float64, DType::float64, DType::float64};
@@ -99,6 +103,18 @@ TEST_F(RegistryTest, AutoTakesTheFastestThatSupportsTheProblem) {
   registries_.of<Gemm>().add("unfit", 100, unfit);
   EXPECT_EQ(registries_.of<Gemm>().select("auto", {}), entry(fastest));
   EXPECT_EQ(registries_.of<Gemm>().select("slow", {}), slow);
+}
+
+TEST_F(RegistryTest, AQuantisedImplementationIsTakenByItsNameOnly) {
+  auto const quantised = std::make_shared<FakeGemm>(true, Accuracy::quantised);
+  registries_.of<Gemm>().add("quantised", 100, quantised);
+  EXPECT_EQ(registries_.of<Gemm>().select("quantised", {}), quantised);
+  EXPECT_NE(registries_.of<Gemm>().select("auto", {}), quantised);
+  KernelRegistries alone;
+  alone.of<Gemm>().add("quantised", 100, quantised);
+  EXPECT_FALSE(alone.supported<Gemm>({}));
+  EXPECT_THAT([&] { alone.of<Gemm>().select("auto", {}); },
+              ThrowsMessage<ConfigError>(HasSubstr("no implementation of operation 'gemm' supports")));
 }
 
 TEST_F(RegistryTest, AnUnknownOrUnfitNameIsAConfigErrorThatListsTheNames) {

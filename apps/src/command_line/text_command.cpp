@@ -57,7 +57,9 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
-       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated");
+       "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
+      ("quantize", without_default(options.quantize, "int8"),
+       "multiply by weights of 8 bits, rounded when the model is loaded: less exact, and faster");
   add_plugin_options(description, options);
 }
 

@@ -13,7 +13,7 @@
 
 namespace heddle {
 
-/// The options --checkpoint, --weight, --which, --adapter, --average, --set, --plugin, --trust-plugins.
+/// The options --checkpoint, --weight, --which, --adapter, --average, --set, --quantize, --plugin, --trust-plugins.
 /// TrainedModel::open throws UsageErrors for their values.
 void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
 /// Adds --plugin and --trust-plugins.

@@ -30,6 +30,9 @@ void check_options(TrainedModelOptions const& options) {
     throw UsageError(
         "--average takes the newest checkpoints, and --which best one of them: give only one of the two options");
   }
+  if (!options.quantize.empty() && options.quantize != "int8") {
+    throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
+  }
 }
 
 /// The checkpoints to try, in this order.
@@ -190,6 +193,9 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   Checkpoint const& first = average.first();
   Config config = stored_config(first, options.overrides);
   require_model_of(first, config);
+  if (!options.quantize.empty()) {
+    config.kernels.choose("gemm", options.quantize, "--quantize");
+  }
   std::unique_ptr<TrainedModel> model(new TrainedModel(std::move(config), first.contents().vocabulary(), options));
   model->digests_ = digests;
   if (base == nullptr) {

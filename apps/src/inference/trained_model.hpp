@@ -33,6 +33,7 @@ struct TrainedModelOptions {
   std::map<std::string, std::string> adapters = {};
   std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
+  std::string quantize;                ///< "int8": the products are; "": not
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.

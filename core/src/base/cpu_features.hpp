@@ -32,7 +32,8 @@ namespace heddle::cpu {
   EACH(avx512vnni, "AVX512_VNNI", __AVX512VNNI__, extended_leaf, ecx, 11, wide_vectors)       \
   EACH(avx512bf16, "AVX512_BF16", __AVX512BF16__, second_extended_leaf, ebx, 5, wide_vectors) \
   EACH(amx_tile, "AMX-TILE", __AMX_TILE__, extended_leaf, edx, 24, tiles)                     \
-  EACH(amx_bf16, "AMX-BF16", __AMX_BF16__, extended_leaf, edx, 22, tiles)
+  EACH(amx_bf16, "AMX-BF16", __AMX_BF16__, extended_leaf, edx, 22, tiles)                     \
+  EACH(amx_int8, "AMX-INT8", __AMX_INT8__, extended_leaf, edx, 25, tiles)
 
 enum Feature : std::uint64_t {
 #define HEDDLE_BIT_OF(name, ...) name##_bit,

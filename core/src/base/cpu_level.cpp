@@ -17,10 +17,10 @@ constexpr std::array<std::string_view, cpu_levels.size()> names{"x86-64-v2", "x8
 constexpr std::array<std::string_view, 1> names{"baseline"};
 #endif
 
+constexpr std::uint64_t level_v4_bf16 = cpu::level_v4 | cpu::avx512bf16 | cpu::avx512vnni;
 /// Features that each level above the baseline needs.
 constexpr std::array<std::uint64_t, cpu_levels.size()> needs{
-    0, cpu::level_v3, cpu::level_v4, cpu::level_v4 | cpu::avx512bf16,
-    cpu::level_v4 | cpu::avx512bf16 | cpu::amx_tile | cpu::amx_bf16};
+    0, cpu::level_v3, cpu::level_v4, level_v4_bf16, level_v4_bf16 | cpu::amx_tile | cpu::amx_bf16 | cpu::amx_int8};
 
 }  // namespace
 

@@ -141,14 +141,15 @@ class KernelCheck {
       if (!made.trial.forward || !supports(*kernel_, made.trial)) {
         continue;
       }
-      run_.add(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype), [&](CheckResult& found) {
-        Made const exact(named, DType::float64);
-        Kernel* const right = oracle(exact.trial);
-        if (right != nullptr && !expected) {
-          expected = results_of(exact, *right, execution_);
-        }
-        compare(made, expected, found);
-      });
+      run_.add(fmt::format("{}, {}", named.name, name_of(dtype)), tolerance(dtype, kernel_->accuracy()),
+               [&](CheckResult& found) {
+                 Made const exact(named, DType::float64);
+                 Kernel* const right = oracle(exact.trial);
+                 if (right != nullptr && !expected) {
+                   expected = results_of(exact, *right, execution_);
+                 }
+                 compare(made, expected, found);
+               });
     }
     Made const exact(named, DType::float64);
     if (oracle(exact.trial) == kernel_.get() && !exact.trial.gradients.empty()) {

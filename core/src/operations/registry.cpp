@@ -118,10 +118,17 @@ std::size_t AnyKernelRegistry::kept_bytes() const {
   return bytes;
 }
 
-std::vector<Implementation> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
+std::vector<Implementation> AnyKernelRegistry::candidates(std::string_view choice, AnyProblem const& problem) const {
   std::vector<Implementation> entries = by_speed(entries_);
-  std::erase_if(entries, [&](Implementation const& entry) { return !problem.supported_by(*entry.kernel); });
+  std::erase_if(entries, [&](Implementation const& entry) {
+    bool const chosen = choice == "auto" ? entry.kernel->accuracy() != Accuracy::quantised : choice == entry.name;
+    return !chosen || !problem.supported_by(*entry.kernel);
+  });
   return entries;
+}
+
+std::vector<Implementation> AnyKernelRegistry::supporting(AnyProblem const& problem) const {
+  return candidates("auto", problem);
 }
 
 void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
@@ -138,17 +145,13 @@ void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyP
 }
 
 Implementation AnyKernelRegistry::selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
-  std::vector<Implementation> candidates = supporting(problem);
-  std::erase_if(candidates, [&, &named = choice.implementation](Implementation const& entry) {
-    return named != "auto" && named != entry.name;
-  });
-  if (candidates.empty()) {
+  std::vector<Implementation> const found = candidates(choice.implementation, problem);
+  if (found.empty()) {
     fail_selection(choice, problem);
   }
   auto const times = timings_.find(problem.key);
-  std::string const name =
-      measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(candidates));
-  return *std::ranges::find(candidates, name, &Implementation::name);
+  std::string const name = measured_choice(times == timings_.end() ? TimesByName() : times->second, names_of(found));
+  return *std::ranges::find(found, name, &Implementation::name);
 }
 
 KernelRegistries::KernelRegistries(KernelRegistries const& other)

@@ -31,6 +31,7 @@ void multiply_as(Execution& execution, GemmCall const& call, GemmProblem const& 
 class ReferenceGemm final : public Gemm {
  public:
   bool supports(GemmProblem const& problem) const override { return kernels::has_gemm_types(problem); }
+  Accuracy accuracy() const override { return Accuracy::exact; }
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();

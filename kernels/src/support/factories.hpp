@@ -42,5 +42,7 @@ constexpr int own = 25;
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 /// Adds `avx512` if `level` includes AVX-512 and the build has the code for it.
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
+/// Adds `int8` with the instructions of `level` where kernels compute in the host's memory.
+void add_int8_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 
 }  // namespace heddle

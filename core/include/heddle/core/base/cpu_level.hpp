@@ -8,7 +8,7 @@ namespace heddle {
 
 /// The instruction sets between which kernels choose; each includes all those before it. `baseline`, which the rest of
 /// Heddle is compiled for, is x86-64-v2 on x86 (SSE4.2). v3 adds AVX2 and FMA; v4 adds AVX-512 F, BW, CD, DQ and VL;
-/// v4_bf16 adds AVX-512 BF16; v4_amx adds the matrix registers' bfloat16 products.
+/// v4_bf16 adds AVX-512 BF16 and VNNI; v4_amx adds the matrix registers' products of bfloat16 and int8.
 enum class CpuLevel { baseline, v3, v4, v4_bf16, v4_amx };
 
 inline constexpr std::array cpu_levels{CpuLevel::baseline, CpuLevel::v3, CpuLevel::v4, CpuLevel::v4_bf16,

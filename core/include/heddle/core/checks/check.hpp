@@ -10,10 +10,13 @@
 namespace heddle {
 
 /// The tolerance of an implementation in this dtype against the float64 oracle: |actual - expected| ≤ tolerance * (1 +
-/// |expected|).
-constexpr double tolerance(DType dtype) {
-  constexpr std::array<double, 4> tolerances{2e-5, 2e-2, 0, 1e-11};
-  return tolerances[static_cast<std::size_t>(dtype)];
+/// |expected|). An exact result differs by its rounding; a quantised one by what the trials' operands, of absolute
+/// value up to 1, lose with 7 bits and a sign.
+constexpr double tolerance(DType dtype, Accuracy accuracy = Accuracy::rounded) {
+  constexpr std::array<double, 4> exact{1.2e-7, 4e-3, 0, 1e-11};
+  constexpr std::array<double, 4> rounded{2e-5, 2e-2, 0, 1e-11};
+  auto const index = static_cast<std::size_t>(dtype);
+  return accuracy == Accuracy::exact ? exact[index] : accuracy == Accuracy::rounded ? rounded[index] : 0.1;
 }
 
 /// The tolerance of a float64 gradient against central differences, in the same form.

@@ -25,6 +25,13 @@ struct Cost {
   bool operator==(Cost const&) const = default;
 };
 
+/// How near an implementation's results come to the exact ones. A check's tolerance depends on it (checks/check.hpp).
+enum class Accuracy : std::uint8_t {
+  exact,      ///< the exact result, rounded once to the result's dtype
+  rounded,    ///< every step is rounded, operands at most to the dtype of the call
+  quantised,  ///< operands are rounded to fewer bits than they have; `auto` never selects it
+};
+
 /// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) define what a call computes. Every
 /// call takes the Execution first, must not assume that the host can read memory, and synchronises no more than it
 /// needs.
@@ -42,6 +49,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
+  virtual Accuracy accuracy() const { return Accuracy::rounded; }
   /// Bytes that the kernel holds between calls: packed copies of weights, for example.
   virtual std::size_t kept_bytes() const { return 0; }
 };

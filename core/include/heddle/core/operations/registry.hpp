@@ -55,11 +55,12 @@ class AnyKernelRegistry {
   /// The parts of the implementations in the order of registration.
   std::vector<Implementation> const& parts() const { return entries_; }
 
-  /// The parts that support the problem, in the order of implementations().
+  /// The parts that `auto` may select for the problem, in the order of implementations(): those that support it and are
+  /// not quantised.
   std::vector<Implementation> supporting(AnyProblem const& problem) const;
   /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
-  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. ConfigError gives
-  /// the reason.
+  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. A quantised one
+  /// must be named. ConfigError gives the reason.
   Implementation selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
@@ -75,6 +76,8 @@ class AnyKernelRegistry {
   void add_named_trial(NamedTrial trial);
 
  private:
+  /// The parts that support the problem and that the choice allows, the fastest by speed first.
+  std::vector<Implementation> candidates(std::string_view choice, AnyProblem const& problem) const;
   [[noreturn]] void fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
   std::string_view operation_;
@@ -181,7 +184,7 @@ class KernelRegistries {
     return Interface::observed({problem, registry.supporting(any_problem), std::move(kernel), observer_, idle_});
   }
 
-  /// True if an implementation supports the problem.
+  /// True if an implementation that `auto` may select supports the problem.
   template <class Interface>
   bool supported(typename Interface::Problem const& problem) const {
     AnyKernelRegistry const* const registry = find(Interface::operation);
