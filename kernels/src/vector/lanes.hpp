@@ -129,4 +129,39 @@ inline void transpose(Floats (&block)[width]) {
   exchange<1>(block, all);
 }
 
+/// Adds the elements in which the bit `step` of the index differs: of vector a where the bit is 0, and of b.
+template <std::size_t step, std::size_t... i>
+inline Floats add_pairs(Floats a, Floats b, std::index_sequence<i...>) {
+  return __builtin_shufflevector(a, b, ((i & step) == 0 ? i : i + width - step)...) +
+         __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : i + width)...);
+}
+template <std::size_t step>
+inline void add_pairs(Floats (&block)[width]) {
+  for (std::size_t i = 0; i < step; ++i) {
+    block[i] = add_pairs<step>(block[i], block[i + step], std::make_index_sequence<width>());
+  }
+}
+
+/// Element i is the sum of the elements of vector i, which are overwritten.
+inline Floats sums(Floats (&block)[width]) {
+  add_pairs<8>(block);
+  add_pairs<4>(block);
+  add_pairs<2>(block);
+  add_pairs<1>(block);
+  return block[0];
+}
+
+template <std::size_t step, std::size_t... i>
+inline Floats larger_of_pairs(Floats value, std::index_sequence<i...>) {
+  return maximum(value, __builtin_shufflevector(value, value, (i ^ step)...));
+}
+/// The largest element, if none is NaN.
+inline float largest(Floats value) {
+  constexpr std::make_index_sequence<width> all;
+  value = larger_of_pairs<8>(value, all);
+  value = larger_of_pairs<4>(value, all);
+  value = larger_of_pairs<2>(value, all);
+  return larger_of_pairs<1>(value, all)[0];
+}
+
 }  // namespace heddle::lanes
