@@ -42,5 +42,7 @@ constexpr int own = 25;
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 /// Adds `avx512` if `level` includes AVX-512 and the build has the code for it.
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
+/// Adds `amx`, which needs `onednn`, if `level` includes matrix registers and the build has the code for them.
+void add_amx_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 
 }  // namespace heddle

@@ -63,6 +63,12 @@ std::int64_t insert_block(RankedRow const& ranked, RankingView<float> const& vie
                           std::int64_t begin, std::int64_t size) {
   std::int64_t const end = begin + block < view.columns ? begin + block : view.columns;
   for (std::int64_t column = begin; column < end; ++column) {
+    bool const whole = column % lanes::width == 0 && column + lanes::width <= end;
+    if (whole && size == view.count &&
+        !lanes::any_above(lanes::load(logits + column), static_cast<float>(ranked.logit(size - 1)))) {
+      column += lanes::width - 1;
+      continue;
+    }
     float const logit = logits[column];
     if (size < view.count || static_cast<double>(logit) > ranked.logit(size - 1)) {
       ranked.insert(size, static_cast<double>(column), logit);

@@ -58,6 +58,19 @@ inline Floats maximum(Floats a, Floats b) {
   return a > b ? a : b;
 }
 
+/// Whether an element is above the bound.
+inline bool any_above(Floats value, float bound) {
+#ifdef __AVX512F__
+  return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(value), reinterpret_cast<__m512>(all(bound)), _CMP_GT_OQ) != 0;
+#else
+  bool above = false;
+  for (int i = 0; i < width; ++i) {
+    above = above || value[i] > bound;
+  }
+  return above;
+#endif
+}
+
 inline Integers indices() {
   return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
