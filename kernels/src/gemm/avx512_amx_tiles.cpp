@@ -25,9 +25,15 @@ struct Rows {
   std::int64_t stride;
 };
 
+/// Lines of memory that are read ahead into the second-level cache during a product, so many at each step.
+struct Ahead {
+  char const* next;
+  std::int64_t at_step;
+};
+
 /// sums [two tiles of rows, panel] of float32 = the products of these rows with a panel.
 template <bool second>
-void multiply_tiles(Rows a, Rows below, std::uint16_t const* packed, std::int64_t steps, float* sums) {
+void multiply_tiles(Rows a, Rows below, std::uint16_t const* packed, std::int64_t steps, Ahead ahead, float* sums) {
   _tile_zero(0);
   _tile_zero(1);
   if constexpr (second) {
@@ -35,6 +41,9 @@ void multiply_tiles(Rows a, Rows below, std::uint16_t const* packed, std::int64_
     _tile_zero(3);
   }
   for (std::int64_t s = 0; s < steps; ++s) {
+    for (std::int64_t line = 0; line < ahead.at_step; ++line, ahead.next += 64) {
+      _mm_prefetch(ahead.next, _MM_HINT_T1);
+    }
     _tile_loadd(6, packed, 64);
     _tile_loadd(7, packed + panel * step / 2, 64);
     _tile_loadd(4, a.data + s * step, a.stride * 2);
@@ -63,14 +72,18 @@ void write(Product const& product, float const* sums, std::int64_t row, std::int
     auto const mask = static_cast<__mmask16>(left < 16 ? (1U << left) - 1U : 0xffffU);
     __m512 const bias =
         product.bias != nullptr ? _mm512_maskz_loadu_ps(mask, product.bias + begin) : _mm512_setzero_ps();
-    for (std::int64_t i = 0; i < rows; ++i) {
-      __m512 const value = _mm512_add_ps(_mm512_loadu_ps(sums + i * panel + begin - column), bias);
-      std::int64_t const place = (row + i) * product.c_stride + begin;
-      if (product.c_is_float32) {
-        _mm512_mask_storeu_ps(static_cast<float*>(product.c) + place, mask, value);
-      } else {
-        _mm256_mask_storeu_epi16(static_cast<std::uint16_t*>(product.c) + place, mask,
-                                 reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
+    float const* from = sums + begin - column;
+    std::int64_t const stride = product.c_stride;
+    if (product.c_is_float32) {
+      float* to = static_cast<float*>(product.c) + row * stride + begin;
+      for (std::int64_t i = 0; i < rows; ++i, from += panel, to += stride) {
+        _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(_mm512_loadu_ps(from), bias));
+      }
+    } else {
+      std::uint16_t* to = static_cast<std::uint16_t*>(product.c) + row * stride + begin;
+      for (std::int64_t i = 0; i < rows; ++i, from += panel, to += stride) {
+        __m512 const value = _mm512_add_ps(_mm512_loadu_ps(from), bias);
+        _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
       }
     }
   }
@@ -126,12 +139,15 @@ void multiply(Product const& product) {
     std::int64_t const end = begin + block_rows < product.m ? begin + block_rows : product.m;
     for (std::int64_t column = 0; column < product.n; column += panel) {
       std::uint16_t const* const packed = product.packed + column * product.k;
-      for (std::int64_t row = begin; row < end; row += 2 * tile_rows) {
+      // Each pair of tiles reads its share of the next panel ahead.
+      std::int64_t const pairs = (end - begin + 2 * tile_rows - 1) / (2 * tile_rows);
+      Ahead ahead{reinterpret_cast<char const*>(packed + panel * product.k), (panel + pairs - 1) / pairs};
+      for (std::int64_t row = begin; row < end; row += 2 * tile_rows, ahead.next += 64 * ahead.at_step * steps) {
         std::int64_t const rows = end - row < 2 * tile_rows ? end - row : 2 * tile_rows;
         if (rows > tile_rows) {
-          multiply_tiles<true>(rows_at(row), rows_at(row + tile_rows), packed, steps, sums);
+          multiply_tiles<true>(rows_at(row), rows_at(row + tile_rows), packed, steps, ahead, sums);
         } else {
-          multiply_tiles<false>(rows_at(row), {}, packed, steps, sums);
+          multiply_tiles<false>(rows_at(row), {}, packed, steps, ahead, sums);
         }
         write(product, sums, row, rows, column);
       }
