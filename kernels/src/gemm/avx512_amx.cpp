@@ -45,7 +45,7 @@ class AmxGemm final : public Gemm {
   }
 
  private:
-  /// More rows are fewer calls, whose start costs the vendor little.
+  /// With more rows the vendor is as fast, and its copies of weights serve training, too.
   static constexpr std::int64_t max_rows = 640;
 
   static bool is_own(GemmProblem const& problem) {
@@ -54,7 +54,9 @@ class AmxGemm final : public Gemm {
   }
 
   Tensor const& packed_weight(GemmCall const& call, GemmProblem const& problem) {
-    auto const make = [&] { return Tensor::allocate(DType::bfloat16, {amx::packed_elements(problem.n, problem.k)}); };
+    auto const make = [&] {
+      return Tensor::allocate_on_host(DType::bfloat16, {amx::packed_elements(problem.n, problem.k)});
+    };
     auto const fill = [&](Tensor const& packed) {
       amx::pack({call.b.raw(), call.b.row_stride(), problem.n, problem.k, problem.b_dtype == DType::float32},
                 static_cast<std::uint16_t*>(packed.raw()));
