@@ -27,6 +27,7 @@ void register_built_in_kernels(KernelRegistries& registries, CpuLevel level) {
   add_onednn_gemm(registries.of<Gemm>(), level);
   add_avx512_gemm(registries.of<Gemm>(), level);
   add_int8_gemm(registries.of<Gemm>(), level);
+  add_amx_gemm(registries.of<Gemm>(), level);
 }
 
 std::string describe_instruction_sets(CpuLevel level) {

@@ -42,6 +42,9 @@ TEST_F(TokenRankingTest, EveryImplementationGivesTheTokensInOrderForEachCount) {
   for (auto const& entry : registries_.of<TokenRanking>().entries()) {
     for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       for (std::int64_t const columns : {1, 8, 31, 64, 300, 5001}) {
+        if (!entry.kernel->supports({dtype, columns})) {
+          continue;
+        }
         // In bfloat16 many of 5,001 logits are equal.
         TokenRankingCall const call{random_tensor(dtype, Shape{3, columns}, static_cast<std::uint64_t>(columns)), 7, 9};
         for (std::int64_t const count : {1, 2, 10, 64, 65, 400}) {

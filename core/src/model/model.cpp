@@ -136,9 +136,8 @@ Tensor Model::encode(LayerContext& context) const {
     return {};
   }
   auto const [part, stack] = held(stacks_ - 2);
-  Saved saved;
   if (pipeline_.size() == 1) {
-    return part->encode(context, *stack, {}, saved);
+    return part->encode(context, *stack, {});
   }
   Tensor const encoder_output =
       context.arena.allocate(dtype_, {context.pack.rows(encoder_side_).tokens, encoder_width_});
@@ -147,7 +146,7 @@ Tensor Model::encode(LayerContext& context) const {
     if (!stack->begins) {
       pipeline_.receive(input.hidden, pipeline_.rank() - 1);
     }
-    Tensor const hidden = part->encode(context, *stack, input.hidden, saved);
+    Tensor const hidden = part->encode(context, *stack, input.hidden);
     if (stack->ends) {
       tensor_ops_->copy(context.execution, hidden, encoder_output);
     } else {

@@ -301,14 +301,14 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
   return found == stacks_.end() ? nullptr : &*found;
 }
 
-Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const {
+Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const {
   Tensor input = hidden;
   if (stack.begins) {
     ParameterUseScope const use(context, stack.input_parameters);
     Saved of_input;
     input = stack.input->forward(context, of_input);
   }
-  return stack.layers.forward(context, {input, {}}, saved).hidden;
+  return stack.layers.encode(context, {input, {}}).hidden;
 }
 
 Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,

@@ -254,17 +254,40 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
   }
 }
 
-HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
-                                   std::vector<DecodeCache>& caches) const {
+template <class RunBranch>
+HiddenStates ResidualStack::infer(LayerContext& context, HiddenStates const& input, RunBranch const& run) const {
   Norm::Activations first;
   Stream stream = begin(context, input, first);
+  auto const allocate = [&] { return context.arena.allocate(input.hidden.dtype(), stream.residual.shape()); };
+  Tensor const residual = allocate();
+  Tensor const hidden = pre_ ? allocate() : residual;
   for (std::size_t index = 0; index < sublayers_.size(); ++index) {
-    SublayerActivations activations;
+    WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
     ParameterUseScope const use(context, sublayers_[index].parameters);
-    HiddenStates const branch = sublayers_[index].branch->decode(context, stream.states, step, caches[index]);
-    stream = join(context, index, stream, branch, activations);
+    ArenaScope const scope(context.arena);
+    SublayerActivations activations;
+    Stream const result = join(context, index, stream, run(index, stream.states, activations.branch), activations);
+    bool const normalized = result.states.hidden.raw() != result.residual.raw();
+    tensor_ops_->copy(context.execution, result.residual, residual);
+    if (normalized) {
+      tensor_ops_->copy(context.execution, result.states.hidden, hidden);
+    }
+    stream = {residual, {normalized ? hidden : residual, result.states.encoder_output}};
   }
   return {stream.states.hidden, input.encoder_output};
+}
+
+HiddenStates ResidualStack::encode(LayerContext& context, HiddenStates const& input) const {
+  return infer(context, input, [&](std::size_t index, HiddenStates const& states, Saved& saved) {
+    return sublayers_[index].branch->forward(context, states, saved);
+  });
+}
+
+HiddenStates ResidualStack::decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
+                                   std::vector<DecodeCache>& caches) const {
+  return infer(context, input, [&](std::size_t index, HiddenStates const& states, Saved&) {
+    return sublayers_[index].branch->decode(context, states, step, caches[index]);
+  });
 }
 
 }  // namespace heddle

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "simd.hpp"
+#include "simd_one_query.hpp"
 
 namespace heddle::simd_attention {
 namespace {
@@ -221,8 +221,11 @@ class QueryBlock {
 /// Attention::forward for calls of `Element`: float or BFloat16.
 template <class Element>
 void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
-  kernels::AttentionView<Element> const view(call);
   ForwardRows<Element> const rows{kernels::rows_of<Element>(output), kernels::rows_of<float>(log_sum_exp)};
+  if (forward_one_query<Element>(execution, call, rows.output, rows.log_sum_exp)) {
+    return;
+  }
+  kernels::AttentionView<Element> const view(call);
   auto const work = [=](std::int64_t item, Scratch scratch) {
     Head<Element> const head = head_at(view, item);
     Head<Element> const next = head_at(view, item + 1);

@@ -44,5 +44,7 @@ void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 /// Adds `int8` with the instructions of `level` where kernels compute in the host's memory.
 void add_int8_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
+/// Adds `amx`, which needs `onednn`, if `level` includes matrix registers and the build has the code for them.
+void add_amx_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);
 
 }  // namespace heddle

@@ -58,6 +58,19 @@ inline Floats maximum(Floats a, Floats b) {
   return a > b ? a : b;
 }
 
+/// Whether an element is above the bound.
+inline bool any_above(Floats value, float bound) {
+#ifdef __AVX512F__
+  return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(value), reinterpret_cast<__m512>(all(bound)), _CMP_GT_OQ) != 0;
+#else
+  bool above = false;
+  for (int i = 0; i < width; ++i) {
+    above = above || value[i] > bound;
+  }
+  return above;
+#endif
+}
+
 inline Integers indices() {
   return Integers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
@@ -127,6 +140,41 @@ inline void transpose(Floats (&block)[width]) {
   exchange<4>(block, all);
   exchange<2>(block, all);
   exchange<1>(block, all);
+}
+
+/// Adds the elements in which the bit `step` of the index differs: of vector a where the bit is 0, and of b.
+template <std::size_t step, std::size_t... i>
+inline Floats add_pairs(Floats a, Floats b, std::index_sequence<i...>) {
+  return __builtin_shufflevector(a, b, ((i & step) == 0 ? i : i + width - step)...) +
+         __builtin_shufflevector(a, b, ((i & step) == 0 ? i + step : i + width)...);
+}
+template <std::size_t step>
+inline void add_pairs(Floats (&block)[width]) {
+  for (std::size_t i = 0; i < step; ++i) {
+    block[i] = add_pairs<step>(block[i], block[i + step], std::make_index_sequence<width>());
+  }
+}
+
+/// Element i is the sum of the elements of vector i, which are overwritten.
+inline Floats sums(Floats (&block)[width]) {
+  add_pairs<8>(block);
+  add_pairs<4>(block);
+  add_pairs<2>(block);
+  add_pairs<1>(block);
+  return block[0];
+}
+
+template <std::size_t step, std::size_t... i>
+inline Floats larger_of_pairs(Floats value, std::index_sequence<i...>) {
+  return maximum(value, __builtin_shufflevector(value, value, (i ^ step)...));
+}
+/// The largest element, if none is NaN.
+inline float largest(Floats value) {
+  constexpr std::make_index_sequence<width> all;
+  value = larger_of_pairs<8>(value, all);
+  value = larger_of_pairs<4>(value, all);
+  value = larger_of_pairs<2>(value, all);
+  return larger_of_pairs<1>(value, all)[0];
 }
 
 }  // namespace heddle::lanes

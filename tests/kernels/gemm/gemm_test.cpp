@@ -150,7 +150,7 @@ TEST_F(GemmTest, EveryImplementationAgreesWithTheDefinition) {
 }
 
 TEST_F(GemmTest, BFloat16InEveryCombination) {
-  for (Sizes const& size : {Sizes{1, 37, 19}, Sizes{67, 29, 41}, Sizes{3, 20, 643}}) {
+  for (Sizes const& size : {Sizes{1, 37, 19}, Sizes{67, 29, 41}, Sizes{3, 20, 643}, Sizes{37, 41, 96}}) {
     for (Variant const& variant : all_variants()) {
       for (Types const& types : bfloat16_types) {
         for (std::uint64_t const weight : {0U, 11U}) {
@@ -293,11 +293,13 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
 }
 
 TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
-  // For `reference`, `kokkos` and `avx512`; oneDNN chooses its code by the number of rows.
+  // For `reference`, `kokkos`, `avx512` and the weights of `amx`; oneDNN chooses its code by the number of rows.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
       for (std::int64_t const row : {0, 57, 299}) {
-        GemmCall const all = make_call({300, 41, 530}, {false, true, false, true, true}, types);
+        bool const weight = entry.name == "amx";
+        GemmCall const all = weight ? as_weight(make_call({300, 41, 544}, {false, true, false, false, true}, types), 7)
+                                    : make_call({300, 41, 530}, {false, true, false, true, true}, types);
         if (entry.name == "onednn" || !entry.kernel->supports(all.problem())) {
           continue;
         }

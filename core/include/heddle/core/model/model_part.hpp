@@ -77,7 +77,7 @@ class ModelPart {
 
   /// The pieces by themselves, for generation and tests. `encode`: the layers that this part has of a stack without
   /// encoder output, over the pack; `hidden` is not read where this part begins the stack.
-  Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden, Saved& saved) const;
+  Tensor encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const;
   /// The layers of a stack over a step's new tokens → [rows.tokens, d_model], from the arena.
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
                 std::vector<DecodeCache>& caches) const;

@@ -38,7 +38,9 @@ class ResidualStack {
   /// Adds to grad_output.encoder_output, as Layer::backward does. The result's `hidden` has the memory of
   /// grad_output.hidden.
   HiddenStates backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const;
-  /// Decodes the step's new tokens; `caches` has one entry per sublayer (`make_caches`).
+  /// forward without a backward pass: keeps no activations, so that each sublayer uses the same memory.
+  HiddenStates encode(LayerContext& context, HiddenStates const& input) const;
+  /// Decodes the step's new tokens, with memory as encode; `caches` has one entry per sublayer (`make_caches`).
   HiddenStates decode(LayerContext& context, HiddenStates const& input, DecodeStep const& step,
                       std::vector<DecodeCache>& caches) const;
   /// Notifies of each sublayer, forward and backward, with the norm after it; null: no observer.
@@ -99,6 +101,9 @@ class ResidualStack {
   /// Runs a layer and keeps its input only.
   void run_and_forget(LayerContext& context, LayerRange const& layer, Stream& stream,
                       LayerActivations& activations) const;
+  /// Runs all sublayers, whose branches `run(index, states, saved)` computes, and releases their memory.
+  template <class RunBranch>
+  HiddenStates infer(LayerContext& context, HiddenStates const& input, RunBranch const& run) const;
   HiddenStates run_branch(LayerContext& context, Sublayer const& sublayer, HiddenStates const& input,
                           SublayerActivations& activations) const;
   /// The norm after the sum with sublayer `index`'s branch: its own (post-LN), or the next one's or the final one; none
