@@ -83,8 +83,10 @@ MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execu
     GemmCall const call = square(dtype, size);
     double const operations = 2.0 * static_cast<double>(size * size * size);
     auto entries = registry.entries();
-    std::erase_if(entries,
-                  [&](auto const& entry) { return entry.speed <= 0 || !entry.kernel->supports(call.problem()); });
+    std::erase_if(entries, [&](auto const& entry) {
+      return entry.speed <= 0 || entry.kernel->accuracy() == Accuracy::quantised ||
+             !entry.kernel->supports(call.problem());
+    });
     std::ranges::stable_sort(entries, std::greater(), [](auto const& entry) { return entry.speed; });
     for (auto const& entry : std::span(entries).first(std::min(entries.size(), max))) {
       double const seconds = min_seconds(execution, 0.3, [&] { entry.kernel->multiply(execution, call); });
