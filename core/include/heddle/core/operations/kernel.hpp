@@ -74,7 +74,7 @@ template <class Interface>
 struct KernelEntry {
   std::string name;
   /// `auto` selects the supporting implementation with the highest speed: reference 0, teams 5 or on a device 18,
-  /// kokkos 10, simd 15, onednn 20, avx512 25, or 15 on CPUs with AMX.
+  /// kokkos 10, simd 15, onednn 20, amx 25, avx512 25, or 15 on CPUs with AMX.
   int speed = 0;
   std::string origin;  ///< "built-in" or the plug-in's path
   std::shared_ptr<Interface> kernel;
