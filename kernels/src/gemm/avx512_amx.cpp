@@ -3,6 +3,7 @@
 #include "avx512_amx_tiles.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
+#include "support/matrix_registers.hpp"
 
 namespace heddle {
 
@@ -72,7 +73,7 @@ class AmxGemm final : public Gemm {
 
 void add_amx_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   GemmProblem const problem{.dtype = DType::bfloat16, .m = 1, .n = 1, .k = 1};
-  if (level >= CpuLevel::v4_amx && amx::request_registers()) {
+  if (level >= CpuLevel::v4_amx && request_matrix_registers()) {
     registry.add("amx", speeds::own, std::make_shared<AmxGemm>(registry.select("onednn", problem)));
   }
 }

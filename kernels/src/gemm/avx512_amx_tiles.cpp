@@ -1,8 +1,6 @@
 #include "avx512_amx_tiles.hpp"
 
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 namespace heddle::amx {
 
@@ -154,12 +152,6 @@ void multiply(Product const& product) {
     }
   }
   _tile_release();
-}
-
-bool request_registers() {
-  constexpr long request = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long tile_data = 18;    // XFEATURE_XTILEDATA
-  return syscall(SYS_arch_prctl, request, tile_data) == 0;
 }
 
 }  // namespace heddle::amx

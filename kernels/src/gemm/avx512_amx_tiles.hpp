@@ -39,7 +39,4 @@ struct Product {
 /// c = a wᵀ + bias. The order of an element's sums depends on k only.
 void multiply(Product const& product);
 
-/// Asks the system for the matrix registers; false where it has none.
-bool request_registers();
-
 }  // namespace heddle::amx

@@ -92,6 +92,19 @@ TEST(Recompute, AFurtherLayerKeepsItsInputOnly) {
   EXPECT_EQ(with(9) - with(4), 5 * ((input + 63) / 64 * 64));
 }
 
+TEST(Inference, AFurtherLayerOfAnEncoderTakesNoMemory) {
+  auto const peak = [](std::int64_t layers) {
+    Config config = parse_config("[model]\nd_model = 16\nd_ff = 48\nheads = 2\nmax_length = 16\n", "test");
+    config.model.encoder.layers = layers;
+    TestModel test(config.model, vocabulary, DType::float32, KernelChoices{});
+    Pack const pack = long_pack();
+    LayerContext context = test.bench.context(pack);
+    test.model.encode(context);
+    return test.bench.arena().peak();
+  };
+  EXPECT_EQ(peak(5), peak(2));
+}
+
 TEST(Recompute, ItsCostIsAThirdMore) {
   auto const cost = [](std::string const& recompute) {
     ModelConfig config;
