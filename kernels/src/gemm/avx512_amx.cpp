@@ -23,8 +23,9 @@ class AmxGemm final : public Gemm {
                ? sizeof(std::uint16_t) * static_cast<std::size_t>(amx::packed_elements(problem.n, problem.k))
                : vendor_->packed_bytes(problem);
   }
+  /// Its own copies; the vendor's implementation is registered, too, and counts its own.
   std::size_t kept_bytes() const override {
-    return vendor_->kept_bytes() + weights_.bytes([](Tensor const& packed) { return packed.bytes(); });
+    return weights_.bytes([](Tensor const& packed) { return packed.bytes(); });
   }
 
   void multiply(Execution& execution, GemmCall const& call) override {
