@@ -50,7 +50,7 @@ constexpr std::array commands = {
     Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
             Processes::one},
     Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one},
-    Command{"import", "make a run of a model of Hugging Face's transformers", run_import, Processes::one},
+    Command{"import", "make a run of a model of transformers, Marian or PEFT", run_import, Processes::one},
     Command{"export", "write a trained model for inference, or for Hugging Face's transformers", run_export,
             Processes::one},
     Command{"extend-vocabulary", "add pieces to the vocabulary of a trained model", run_extend_vocabulary,

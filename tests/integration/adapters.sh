@@ -140,6 +140,8 @@ cmp merged/model.safetensors merged.again/model.safetensors || fail "other weigh
 ends 64 "$HEDDLE" import lora.peft --out lora.bad
 ends 64 "$HEDDLE" export lora --format peft --merge --out lora.bad
 ends 78 "$HEDDLE" export marian --format peft --out lora.bad
+ends 78 "$HEDDLE" average lora.again --out lora.bad
+grep -q "has adapters without their base" log || fail "it is not said why adapters have no mean"
 sed -i 's/"fan_in_fan_out":false/"fan_in_fan_out":true/' lora.peft/adapter_config.json
 ends 78 "$HEDDLE" import lora.peft --base marian --out lora.bad
 grep -q "fan_in_fan_out = true cannot be imported" log || fail "the key is not named"

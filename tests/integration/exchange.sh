@@ -11,6 +11,11 @@ for family in marian t5-v1.1 nllb mistral gpt2 gemma2 bert roberta xlm-roberta; 
   ends 0 "$HEDDLE" export "$family" --out "$family.back"
   cmp "$golden/$family/model.safetensors" "$family.back/model.safetensors" || fail "$family: other tensors came back"
 done
+# Sentinels in the older form of T5's files, as their number.
+cp -r "$golden/t5-v1.1" t5.files
+echo '{"tokenizer_class": "T5Tokenizer", "extra_ids": 10}' > t5.files/tokenizer_config.json
+ends 0 "$HEDDLE" import t5.files --out t5.older
+grep -aq '<extra_id_9>' t5.older/source.model || fail "the sentinels are not found"
 head -n 3 text/valid.en > three
 ends 0 "$HEDDLE" translate --checkpoint marian --input three --output translated --max-length 8
 [ "$(wc -l < translated)" = 3 ] || fail "an imported model does not translate"
@@ -153,6 +158,12 @@ grep -q "model.biases = true: a model of the family t5 has false" log || fail "t
 # Files that cannot be used: nothing is left, and the reason is named.
 ends 78 "$HEDDLE" export marian --out marian.back
 ends 78 "$HEDDLE" import "$golden/marian" --out marian
+mkdir taken
+echo mine > taken/config.toml
+ends 78 "$HEDDLE" import "$golden/marian" --out taken
+ends 78 "$HEDDLE" average marian --out taken
+[ "$(cat taken/config.toml)" = mine ] || fail "a file in the way was replaced"
+ends 64 "$HEDDLE" export marian --format ctranslate2 --dtype float16 --quantization int8 --out other
 ends 65 "$HEDDLE" import three --out bad
 cp -r "$golden/marian" bad
 head -c 20000 "$golden/marian/model.safetensors" > bad/model.safetensors

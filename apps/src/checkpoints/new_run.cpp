@@ -24,9 +24,20 @@ void require_new_run(std::filesystem::path const& run) {
     throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
                                   run.string(), *newest));
   }
+  bool const taken =
+      std::filesystem::exists(run) && !(std::filesystem::is_directory(run) && std::filesystem::is_empty(run));
+  if (taken) {
+    throw ConfigError(fmt::format("--out {}: there are other files; name a new directory", run.string()));
+  }
 }
 
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from) {
+  if (!from.contents().base.checkpoint.empty()) {
+    throw ConfigError(
+        fmt::format("{}: has adapters without their base (adapter.save_base = false); make a model of both first: "
+                    "heddle export {} --merge --format heddle --out DIRECTORY",
+                    from.directory().string(), from.directory().string()));
+  }
   Config const config =
       stored_config(from, {fmt::format("run.directory={}", boost::json::serialize(boost::json::string(run.string()))),
                            "train.initialize_from=\"\"", "train.initialize_missing=[]", "train.initialize_rename=[]"});

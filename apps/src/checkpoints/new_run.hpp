@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// Throws ConfigError, which names --out, where a run has checkpoints.
+/// Throws ConfigError, which names --out, where there is a run or anything but an empty directory.
 void require_new_run(std::filesystem::path const& run);
 
 /// The contents of a run's first checkpoint that is made of another run's: its configuration, vocabulary and origin,

@@ -41,11 +41,14 @@ adapters, and nothing else. docs/models.md lists the models.)";
       ("quantization", without_default(quantization, "int8|int16|float16|bfloat16"),
        "of the weights in CTranslate2's format");
   syntax.positional.add("checkpoint", 1);
-  parse_options(syntax, arguments);
+  bool const dtype_given = !parse_options(syntax, arguments)["dtype"].defaulted();
   options.directory = directory;
   if (!quantization.empty()) {
     if (options.format != "ctranslate2") {
       throw UsageError("--quantization is for --format ctranslate2; --dtype is for all formats");
+    }
+    if (dtype_given) {
+      throw UsageError("--dtype and --quantization both name the type of the weights; give one of them");
     }
     options.dtype = quantization;
   }

@@ -182,6 +182,9 @@ std::vector<std::string> adapter_settings(json::object const& config) {
   try {
     auto const rank = config.at("r").to_number<std::int64_t>();
     auto const alpha = config.at("lora_alpha").to_number<double>();
+    if (rank < 1) {
+      throw DataError("r is below 1");
+    }
     json::value const* const stabilized = find_key(config, "use_rslora");  // Kalajdzievski 2023: alpha / √rank
     bool const by_root = stabilized != nullptr && !is_unset(*stabilized);
     json::value const* const dropout = find_key(config, "lora_dropout");
@@ -189,7 +192,7 @@ std::vector<std::string> adapter_settings(json::object const& config) {
             fmt::format("adapter.alpha={}", by_root ? alpha * std::sqrt(static_cast<double>(rank)) : alpha),
             fmt::format("adapter.dropout={}", dropout == nullptr ? 0 : dropout->to_number<double>())};
   } catch (std::exception const&) {
-    throw DataError(fmt::format("{}: expected the numbers r, lora_alpha and lora_dropout", config_name));
+    throw DataError(fmt::format("{}: expected the numbers r (at least 1), lora_alpha and lora_dropout", config_name));
   }
 }
 
@@ -377,8 +380,8 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   SafetensorsFiles const files = SafetensorsFiles::open(from / tensors_name);
   Config const before = stored_config(base);
   auto const [family, theirs] = choose_family("", base, before);
+  std::vector<std::string> settings = adapter_settings(read_peft_config(from));  // before tensors of other variants
   PeftNames const names = names_of(files, base, {*family, before.model, theirs});
-  std::vector<std::string> settings = adapter_settings(read_peft_config(from));
   settings.push_back("adapter.targets=" + to_toml(OptionValue(names.targets)));
   settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::canonical(base.directory()).string())));
   settings.push_back("run.directory=" + to_toml(OptionValue(run.string())));

@@ -108,6 +108,7 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   ours.checkpoint = checkpoint.string();
   TrainedModelOptions theirs = ours;
   theirs.checkpoint = run.string();
+  theirs.which = "auto";  // it has one checkpoint, which no validation marked
   std::vector<float> const before = probe_logits(execution, ours);
   std::vector<float> const after = probe_logits(execution, theirs);
   fs::remove_all(exported / "probe");

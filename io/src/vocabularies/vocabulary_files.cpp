@@ -131,6 +131,15 @@ std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) 
   return offset == nullptr ? 103 : offset->to_number<std::int64_t>();
 }
 
+/// The number of T5's sentinels: those among the added tokens, or what the older form of its files says.
+std::int64_t sentinels_of_t5(std::map<std::string, std::string> const& files) {
+  std::int64_t const count = std::ranges::count_if(
+      added_tokens(files), [](auto const& token) { return token.second.starts_with("<extra_id_"); });
+  json::object const config = json_object_in(files, "tokenizer_config.json");
+  json::value const* const written = find_key(config, "extra_ids");
+  return count == 0 && written != nullptr ? written->to_number<std::int64_t>() : count;
+}
+
 std::int64_t integer(json::object const& config, char const* key) {
   json::value const* const found = find_key(config, key);
   if (found == nullptr || !found->is_int64() || found->get_int64() < 1 || found->get_int64() > 100'000'000) {
@@ -266,11 +275,7 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
     switch (kind_of(family)) {
       case Kind::t5: {
         std::string const& model = file(read.files, "spiece.model", directory);
-        std::int64_t extra = 0;
-        for (auto const& [id, text] : added_tokens(read.files)) {
-          extra += text.starts_with("<extra_id_") ? 1 : 0;
-        }
-        read.source_model = read.target_model = t5_vocabulary(model, extra, rows);
+        read.source_model = read.target_model = t5_vocabulary(model, sentinels_of_t5(read.files), rows);
         break;
       }
       case Kind::pegasus:
