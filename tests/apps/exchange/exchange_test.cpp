@@ -260,7 +260,8 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
   EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
   EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; the base and adapter_config.json give it [2, 16]"));
-  EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r, lora_alpha and lora_dropout"));
+  EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r (at least 1), lora_alpha and lora_dropout"));
+  EXPECT_THAT(refusal("r", 0), HasSubstr("expected the numbers r (at least 1)"));
   fs::remove_all(directory_ / "base");
   import_model(execution_, golden("llama-bpe"), directory_ / "base");
   EXPECT_THAT(refusal("r", 3), HasSubstr("is not an adapter of a projection of"));
