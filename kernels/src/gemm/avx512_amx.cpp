@@ -50,9 +50,10 @@ class AmxGemm final : public Gemm {
   /// With more rows the vendor is as fast, and its copies of weights serve training, too.
   static constexpr std::int64_t max_rows = 640;
 
+  /// Fewer columns than a panel has would be packed, and multiplied, with zeros.
   static bool is_own(GemmProblem const& problem) {
-    return problem.m <= max_rows && problem.transpose_b && !problem.transpose_a && !problem.accumulate &&
-           problem.k > 0 && problem.k % amx::step == 0;
+    return problem.m <= max_rows && problem.n >= amx::panel && problem.transpose_b && !problem.transpose_a &&
+           !problem.accumulate && problem.k > 0 && problem.k % amx::step == 0;
   }
 
   Tensor const& packed_weight(GemmCall const& call, GemmProblem const& problem) {
