@@ -156,8 +156,8 @@ TEST_F(MemoryPlanTest, FrozenWeightsInBfloat16TakeLittle) {
   EXPECT_EQ(rounded.predicted.kernels, rounded.measured.kernels);
   EXPECT_EQ(rounded.predicted.gradients, plain.predicted.gradients);
   EXPECT_LT(rounded.measured.parameters, plain.measured.parameters * 6 / 10);
-  if (kernel_memory_space() == MemorySpace::host) {
-    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels * 3 / 10) << "packed copies of adapters only";
+  if (kernel_memory_space() == MemorySpace::host) {  // with AMX oneDNN pads a rank of 4 to a block
+    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels * 4 / 10) << "packed copies of adapters only";
   }
 }
 
