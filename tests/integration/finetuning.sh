@@ -67,6 +67,7 @@ awk "BEGIN { exit !($(best worse) > $(best whole)) }" || fail "the new run was n
 
 # Out again, with the new pieces.
 ends 0 "$HEDDLE" export whole --out whole.out
+ends 0 "$HEDDLE" export whole --which best --out whole.best
 grep -q '<2de>' whole.out/tokenizer_config.json || fail "transformers does not know the new pieces"
 [ ! -e whole.out/heddle_import.json ] || fail "the record of the import went out"
 ends 0 "$HEDDLE" import whole.out --out again

@@ -150,7 +150,7 @@ class Worker {
     WorkerMessage message;
     Clock::time_point since;
   };
-  /// As many caches as batches are kept.
+  /// Each batch keeps caches of keys and values for as many tokens as batch_tokens allows.
   static constexpr std::size_t max_batches = 4;
 
   bool computes() const {

@@ -206,14 +206,14 @@ class Generation::Search {
   std::vector<RowRanking> rank(LayerContext& context, std::list<Sentence> const& sentences,
                                std::vector<Tensor> const& logits) const {
     std::vector<Tokens> left_out;
-    std::size_t most = 0;
+    std::size_t max_left_out = 0;
     for (Sentence const& sentence : sentences) {
       for (LiveHypothesis const& hypothesis : sentence.live) {
         left_out.push_back(constraints_.left_out(sentence.start, hypothesis.tokens));
-        most = std::max(most, left_out.back().size());
+        max_left_out = std::max(max_left_out, left_out.back().size());
       }
     }
-    auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + most);
+    auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + max_left_out);
     for (std::size_t row = 0; row < rankings.size(); ++row) {
       leave_out(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
     }

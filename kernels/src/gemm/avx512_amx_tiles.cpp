@@ -23,7 +23,7 @@ struct Rows {
   std::int64_t stride;
 };
 
-/// Lines of memory that are read ahead into the second-level cache during a product, so many at each step.
+/// Lines of memory that are read ahead into the second-level cache during a product, `at_step` of them at each step.
 struct Ahead {
   char const* next;
   std::int64_t at_step;

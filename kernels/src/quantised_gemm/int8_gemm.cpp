@@ -74,7 +74,7 @@ class Int8Gemm final : public Gemm {
   }
 
  private:
-  /// Multiplies so many rows at once that those of a and c stay in the L2 cache while blocks of columns are written.
+  /// Multiplies chunks of rows: a chunk of a and c stays in the L2 cache while blocks of columns are written.
   void multiply_chunks(Execution& execution, GemmCall const& call, Int8Weight const& weight) const {
     constexpr std::int64_t floats_of_c = 1 << 18;
     std::int64_t const blocks = std::clamp<std::int64_t>(floats_of_c / (call.c.dim(1) * int8::block_rows), 1, 8);

@@ -265,6 +265,7 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   fs::remove_all(directory_ / "base");
   import_model(execution_, golden("llama-bpe"), directory_ / "base");
   EXPECT_THAT(refusal("r", 3), HasSubstr("is not an adapter of a projection of"));
+  EXPECT_THAT(refusal("use_dora", true), HasSubstr("use_dora = true cannot be imported"));  // before the tensors
   EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
@@ -156,8 +157,9 @@ TEST_F(MemoryPlanTest, FrozenWeightsInBfloat16TakeLittle) {
   EXPECT_EQ(rounded.predicted.kernels, rounded.measured.kernels);
   EXPECT_EQ(rounded.predicted.gradients, plain.predicted.gradients);
   EXPECT_LT(rounded.measured.parameters, plain.measured.parameters * 6 / 10);
-  if (kernel_memory_space() == MemorySpace::host) {  // with AMX oneDNN pads a rank of 4 to a block
-    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels * 4 / 10) << "packed copies of adapters only";
+  if (kernel_memory_space() == MemorySpace::host) {
+    int const tenths = usable_cpu_level() >= CpuLevel::v4_amx ? 4 : 3;  // with AMX oneDNN pads a rank of 4 to a block
+    EXPECT_LT(rounded.measured.kernels, plain.measured.kernels * tenths / 10) << "packed copies of adapters only";
   }
 }
 
