@@ -54,6 +54,7 @@ class RecordedAttention final : public Attention {
                     std::shared_ptr<Recording> recording)
       : computes_(std::move(computes)), reference_(std::move(reference)), recording_(std::move(recording)) {}
 
+  Accuracy accuracy() const override { return computes_->accuracy(); }
   std::size_t kept_bytes() const override { return computes_->kept_bytes(); }
   bool supports(AttentionProblem const& problem) const override { return computes_->supports(problem); }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
