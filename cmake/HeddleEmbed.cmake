@@ -57,7 +57,7 @@ std::string_view heddle::page_frame() {
 endfunction()
 
 # heddle_embed_page_files(TARGET DIRECTORY): compiles page.html, page.js and page.css in DIRECTORY into TARGET, as
-# apps/src/serving/page_files.hpp declares them.
+# apps/src/serving/http/page_files.hpp declares them.
 function(heddle_embed_page_files target directory)
   foreach(file page.html page.js page.css)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${directory}/${file}")
@@ -65,7 +65,7 @@ function(heddle_embed_page_files target directory)
   endforeach()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/page_files.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "serving/page_files.hpp"
+#include "serving/http/page_files.hpp"
 
 namespace heddle {
 namespace {

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "report/warning.hpp"
-#include "serving/connection.hpp"
-#include "serving/worker_message.hpp"
+#include "serving/http/connection.hpp"
+#include "serving/workers/worker_message.hpp"
 #include "supervision/forked_process.hpp"
 
 namespace heddle {

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <heddle/core/base/error.hpp>
 
-#include "serving/access.hpp"
+#include "serving/http/access.hpp"
 #include "serving/limits.hpp"
-#include "serving/served_models.hpp"
-#include "serving/worker.hpp"
+#include "serving/workers/served_models.hpp"
+#include "serving/workers/worker.hpp"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "serving/http_rules.hpp"
+#include "serving/http/http_rules.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 
+#include "serving/http/page_files.hpp"
 #include "serving/metrics.hpp"
-#include "serving/page_files.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

@@ -1,8 +1,8 @@
-#include "serving/request_queue.hpp"
+#include "serving/workers/request_queue.hpp"
 
 #include <gtest/gtest.h>
 
-#include "serving/worker_message.hpp"
+#include "serving/workers/worker_message.hpp"
 
 namespace heddle {
 namespace {

@@ -1,4 +1,4 @@
-#include "serving/translation_request.hpp"
+#include "serving/workers/translation_request.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "serving/http_rules.hpp"
+#include "serving/http/http_rules.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <array>
 #include <boost/beast/http/rfc7230.hpp>
 
-#include "serving/page_files.hpp"
+#include "serving/http/page_files.hpp"
 
 namespace heddle {
 namespace {

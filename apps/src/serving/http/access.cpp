@@ -1,4 +1,4 @@
-#include "serving/access.hpp"
+#include "serving/http/access.hpp"
 
 #include <fmt/format.h>
 #include <openssl/crypto.h>

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "serving/http_answer.hpp"
+#include "serving/http/http_answer.hpp"
 #include "serving/limits.hpp"
 
 namespace heddle {

@@ -3,8 +3,8 @@
 #include <boost/beast/http/message.hpp>
 #include <string>
 
-#include "serving/access.hpp"
-#include "serving/http_answer.hpp"
+#include "serving/http/access.hpp"
+#include "serving/http/http_answer.hpp"
 
 namespace heddle {
 

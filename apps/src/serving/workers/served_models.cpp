@@ -1,4 +1,4 @@
-#include "serving/served_models.hpp"
+#include "serving/workers/served_models.hpp"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "serving/translation_request.hpp"
+#include "serving/workers/translation_request.hpp"
 
 namespace heddle {
 

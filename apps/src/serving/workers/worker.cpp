@@ -1,4 +1,4 @@
-#include "serving/worker.hpp"
+#include "serving/workers/worker.hpp"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -18,8 +18,8 @@
 #include "inference/alignment.hpp"
 #include "inference/translation.hpp"
 #include "report/json_text.hpp"
-#include "serving/translation_request.hpp"
-#include "serving/worker_message.hpp"
+#include "serving/workers/translation_request.hpp"
+#include "serving/workers/worker_message.hpp"
 #include "supervision/forked_process.hpp"
 
 namespace heddle {

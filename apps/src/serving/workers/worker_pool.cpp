@@ -1,4 +1,4 @@
-#include "serving/worker_pool.hpp"
+#include "serving/workers/worker_pool.hpp"
 
 #include <fmt/format.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "serving/served_models.hpp"
+#include "serving/workers/served_models.hpp"
 
 namespace heddle {
 

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "serving/access.hpp"
-#include "serving/http_answer.hpp"
+#include "serving/http/access.hpp"
+#include "serving/http/http_answer.hpp"
 #include "serving/limits.hpp"
 #include "serving/metrics.hpp"
-#include "serving/request_queue.hpp"
-#include "serving/worker_pool.hpp"
+#include "serving/workers/request_queue.hpp"
+#include "serving/workers/worker_pool.hpp"
 
 namespace heddle {
 

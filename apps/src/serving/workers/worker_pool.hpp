@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "serving/metrics.hpp"
-#include "serving/request_queue.hpp"
-#include "serving/worker_message.hpp"
+#include "serving/workers/request_queue.hpp"
+#include "serving/workers/worker_message.hpp"
 
 namespace heddle {
 

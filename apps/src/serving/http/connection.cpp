@@ -1,4 +1,4 @@
-#include "serving/connection.hpp"
+#include "serving/http/connection.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 #include <boost/json.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 
-#include "serving/http_rules.hpp"
-#include "serving/page_files.hpp"
+#include "serving/http/http_rules.hpp"
+#include "serving/http/page_files.hpp"
 
 namespace heddle {
 namespace {

@@ -1,4 +1,4 @@
-#include "serving/request_queue.hpp"
+#include "serving/workers/request_queue.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "serving/worker_message.hpp"
+#include "serving/workers/worker_message.hpp"
 
 #include <cstring>
 
