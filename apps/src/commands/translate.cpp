@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <iterator>
 #include <map>
 
 #include "command_line/alignment_options.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
+#include "inference/alignment.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {
@@ -17,6 +20,7 @@ struct TranslateOptions : TextCommandOptions {
   AlignmentOptions alignment;
   bool json = false;
   bool n_best = false;
+  double coverage_penalty = 0;
 };
 
 CommandSyntax translate_syntax(TranslateOptions& options) {
@@ -39,12 +43,16 @@ line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0. With --al
       ("prefix-column", po::bool_switch(&options.text.prefix_column),
        "each line is TEXT<TAB>PREFIX, with what its translation starts with");
   add_alignment_options(syntax.options, options.alignment);
+  syntax.options.add_options()  //
+      ("coverage-penalty", with_default(options.coverage_penalty, "X"),
+       "choose among the beam's translations with X times the log of the attention that each source token got added to "
+       "their scores (Wu et al. 2016): those that leave out parts of the source lose");
   return syntax;
 }
 
 /// A translation, and the same for forced decoding.
 struct Output {
-  SourceLine const& line;
+  SourceLine const* line;
   Translation translation;
   GivenTarget given;
   ForcedTarget forced = {};
@@ -58,7 +66,7 @@ std::vector<Output> outputs_of(TrainedModel const& model, std::span<GeneratedLin
     source.erase(source.begin(), source.begin() + (source.empty() ? 0 : framed));
     for (Translation& translation : translations_of(model, line)) {
       GivenTarget given{source, translation.tokens};
-      outputs.push_back({line.line, std::move(translation), std::move(given)});
+      outputs.push_back({&line.line, std::move(translation), std::move(given)});
     }
   }
   return outputs;
@@ -69,7 +77,7 @@ void align(ForcedDecoding const& forcing, TrainedModel& model, std::vector<Outpu
   std::map<std::string, std::vector<Output*>> by_adapter;
   for (Output& output : outputs) {
     if (!output.given.source.empty()) {
-      by_adapter[output.line.adapter].push_back(&output);
+      by_adapter[output.line->adapter].push_back(&output);
     }
   }
   for (auto const& [adapter, own] : by_adapter) {
@@ -82,9 +90,40 @@ void align(ForcedDecoding const& forcing, TrainedModel& model, std::vector<Outpu
   }
 }
 
+/// Adds the coverage to the scores of each line's translations, and keeps the best `n_best` of them.
+void choose_by_coverage(double penalty, std::int64_t n_best, std::vector<Output>& outputs) {
+  std::vector<Output> chosen;
+  for (auto begin = outputs.begin(); begin != outputs.end();) {
+    auto const end =
+        std::find_if(begin, outputs.end(), [&](Output const& output) { return output.line != begin->line; });
+    std::for_each(begin, end, [&](Output& output) {
+      output.translation.score += penalty * coverage(output.forced.attention, output.given.source.size());
+    });
+    std::stable_sort(begin, end, [](Output const& left, Output const& right) {
+      return left.translation.score > right.translation.score;
+    });
+    std::move(begin, begin + std::min(end - begin, n_best), std::back_inserter(chosen));
+    begin = end;
+  }
+  outputs = std::move(chosen);
+}
+
+/// Forced decoding that reads the attention for alignments or for the coverage.
+ForcedDecoding forced_decoding(TranslateOptions& options) {
+  if (options.coverage_penalty < 0) {
+    throw UsageError("--coverage-penalty must be at least 0");
+  }
+  if (options.coverage_penalty > 0 && options.generation.beam_size == 1) {
+    throw UsageError("--coverage-penalty chooses among the translations of a beam: give --beam more than 1");
+  }
+  return options.coverage_penalty > 0 && !options.alignment.wanted()
+             ? ForcedDecoding(options.alignment.attention, options.model)
+             : forced_decoding(options.alignment, options.model, options.json, "--json");
+}
+
 std::string to_text(TranslateOptions const& options, TrainedModel const& model, Output const& output) {
   auto const& [text, score, log_probability, tokens] = output.translation;
-  std::int64_t const index = output.line.number - 1;
+  std::int64_t const index = output.line->number - 1;
   if (!options.json) {
     std::string line = options.n_best ? fmt::format("{} ||| {} ||| {:.6f}", index, text, score) : text;
     if (options.alignment.wanted()) {
@@ -118,7 +157,11 @@ ExitCode run_translate(Arguments const& arguments) {
   if (options.generation.sampling.temperature > 0 && values["beam"].defaulted()) {
     options.generation.beam_size = 1;
   }
-  ForcedDecoding const forcing = forced_decoding(options.alignment, options.model, options.json, "--json");
+  ForcedDecoding const forcing = forced_decoding(options);
+  std::int64_t const n_best = options.generation.n_best;
+  if (options.coverage_penalty > 0) {
+    options.generation.n_best = options.generation.beam_size;
+  }
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", commands_for(description));
   };
@@ -127,8 +170,11 @@ ExitCode run_translate(Arguments const& arguments) {
       {[](TrainedModel const& model, SourceLine const& line) { return encode_source(model, line.text, line.prefix); },
        [&](TrainedModel& model, std::span<GeneratedLine const> lines) {
          std::vector<Output> outputs = outputs_of(model, lines);
-         if (options.alignment.wanted()) {
+         if (options.alignment.wanted() || options.coverage_penalty > 0) {
            align(forcing, model, outputs);
+         }
+         if (options.coverage_penalty > 0) {
+           choose_by_coverage(options.coverage_penalty, n_best, outputs);
          }
          std::string text;
          for (Output const& output : outputs) {

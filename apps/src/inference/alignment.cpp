@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <functional>
+#include <numeric>
 #include <set>
 
 namespace heddle {
@@ -41,6 +44,17 @@ std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::in
     words.push_back(at == 0 ? 0 : words.back() + (begins ? 1 : 0));
   }
   return words;
+}
+
+double coverage(std::span<double const> attention, std::size_t source_tokens) {
+  static constexpr double min_attention = 1e-10;  // a token without any attention costs much, not everything
+  std::vector<double> sums(source_tokens);
+  for (std::size_t at = 0; at + source_tokens < attention.size(); at += source_tokens + 1) {
+    std::ranges::transform(attention.subspan(at, source_tokens), sums, sums.begin(), std::plus<>());
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0, [](double sum, double attended) {
+    return sum + std::log(std::clamp(attended, min_attention, 1.0));
+  });
 }
 
 std::string to_text(Alignment const& alignment) {

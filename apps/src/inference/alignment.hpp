@@ -20,6 +20,9 @@ Alignment between_words(Alignment const& alignment, std::span<std::int64_t const
                         std::span<std::int64_t const> target_words);
 /// The number, from 0, of the word between white space that each token is a part of.
 std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::int32_t const> tokens);
+/// The sum over the source's tokens of log(min(1, attention of all target tokens to it)), at most 0: the coverage of Wu
+/// et al. 2016, equation 14, without its factor.
+double coverage(std::span<double const> attention, std::size_t source_tokens);
 /// The alignment in Pharaoh's format: "0-0 1-2".
 std::string to_text(Alignment const& alignment);
 

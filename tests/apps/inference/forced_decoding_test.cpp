@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <numeric>
@@ -163,6 +164,14 @@ TEST(Alignment, TakesTheStrongestTokenButTheEnd) {
   std::vector<std::int64_t> const source_words{0, 1};
   std::vector<std::int64_t> const target_words{0, 1, 1};
   EXPECT_EQ(to_text(between_words(alignment, source_words, target_words)), "1-0 0-1");
+}
+
+TEST(Alignment, CoverageIsTheLogOfTheAttentionThatEachSourceTokenGot) {
+  // Two target tokens over three source tokens and the end: the tokens get 1.2 (counts as 1), 0.5 and 0.1.
+  std::vector<double> const attention{0.7, 0.1, 0.1, 0.1, 0.5, 0.4, 0.0, 0.1};
+  EXPECT_DOUBLE_EQ(coverage(attention, 3), std::log(0.5) + std::log(0.1));
+  EXPECT_DOUBLE_EQ(coverage(std::vector<double>{0, 1}, 1), std::log(1e-10)) << "finite where nothing attends";
+  EXPECT_EQ(coverage({}, 0), 0);
 }
 
 TEST(Alignment, WordsAreWhatWhiteSpaceSeparates) {
