@@ -86,3 +86,18 @@ std::span<PageFile const> page_files() {
 ]])
   target_sources(${target} PRIVATE "${source}")
 endfunction()
+
+# heddle_embed_job_script(TARGET FILE): compiles FILE into TARGET, as apps/src/tools/job_script.hpp declares it.
+function(heddle_embed_job_script target file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+  file(READ "${file}" script)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/job_script.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
+#include "tools/job_script.hpp"
+
+std::string_view heddle::job_script() {
+  return R"heddle(@script@)heddle";
+}
+]])
+  target_sources(${target} PRIVATE "${source}")
+endfunction()

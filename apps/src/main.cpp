@@ -35,6 +35,7 @@ struct Command {
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
             Processes::one},
+    Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
     Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
@@ -61,6 +62,8 @@ constexpr std::array commands = {
     Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one},
     Command{"doctor", "check this machine for training: MPI, threads, memory, files, Slurm", run_doctor,
             Processes::several},
+    Command{"selftest", "try the installation: data, training, resuming and translation in seconds", run_selftest,
+            Processes::one},
 };
 
 void print_help() {

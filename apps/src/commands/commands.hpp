@@ -22,12 +22,14 @@ ExitCode run_new_plugin(Arguments const& arguments);
 ExitCode run_plan(Arguments const& arguments);
 ExitCode run_prepare(Arguments const& arguments);
 ExitCode run_supervised(Arguments const& arguments);
+ExitCode run_selftest(Arguments const& arguments);
 ExitCode run_serve(Arguments const& arguments);
 ExitCode run_score(Arguments const& arguments);
 ExitCode run_train(Arguments const& arguments);
 ExitCode run_translate(Arguments const& arguments);
 ExitCode run_generate(Arguments const& arguments);
 ExitCode run_evaluate(Arguments const& arguments);
+ExitCode run_init(Arguments const& arguments);
 ExitCode run_inspect(Arguments const& arguments);
 
 }  // namespace heddle

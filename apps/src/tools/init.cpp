@@ -1,0 +1,205 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
+#include <boost/lexical_cast.hpp>
+#include <filesystem>
+#include <fstream>
+#include <heddle/core/base/cpu_level.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/config/config.hpp>
+#include <iostream>
+#include <thread>
+
+#include "command_line/options.hpp"
+#include "commands/commands.hpp"
+#include "job_script.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What `init` asks for; the options have the same names.
+struct RunAnswers {
+  std::string data = "data";
+  std::string size = "tiny";
+  std::int64_t nodes = 1;
+  std::int64_t ranks_per_node = std::max(1U, std::thread::hardware_concurrency());
+  std::string precision = "auto";
+  std::string where = "here";
+};
+
+/// A model and the training that suits it; `steps` is for text of the size that such a model needs.
+struct ModelSize {
+  char const* name;
+  char const* model;
+  char const* train;
+  char const* optimizer;
+};
+
+constexpr ModelSize model_sizes[] = {
+    {"tiny",  // apps/examples/multi30k.toml
+     "encoder_layers = 3\ndecoder_layers = 3\nd_model = 128\nd_ff = 512\nheads = 4\nnorm = \"pre\"\n"
+     "tie_embeddings = true\ndropout = 0.2\nmax_length = 256\n",
+     "steps = 4000\nbatch_tokens = 4096\nmicro_batch_tokens = 4096\nlabel_smoothing = 0.1\nvalidate_every = 500\n",
+     "learning_rate = 0.003\nschedule = \"inverse_sqrt\"\nwarmup_steps = 400\nclip_norm = 1.0\n"},
+    {"base",  // apps/examples/models/vaswani-base.toml
+     "encoder_layers = 6\ndecoder_layers = 6\nd_model = 512\nd_ff = 2048\nheads = 8\nnorm = \"pre\"\n"
+     "tie_embeddings = true\ndropout = 0.1\nmax_length = 512\n",
+     "steps = 100000\nbatch_tokens = 25000\nmicro_batch_tokens = 8192\nlabel_smoothing = 0.1\nvalidate_every = 2000\n",
+     "learning_rate = 0.0007\nschedule = \"inverse_sqrt\"\nwarmup_steps = 4000\nbeta2 = 0.98\nclip_norm = 1.0\n"},
+    {"big",  // apps/examples/models/vaswani-big.toml
+     "encoder_layers = 6\ndecoder_layers = 6\nd_model = 1024\nd_ff = 4096\nheads = 16\nnorm = \"pre\"\n"
+     "tie_embeddings = true\ndropout = 0.3\nmax_length = 512\n",
+     "steps = 300000\nbatch_tokens = 25000\nmicro_batch_tokens = 4096\nlabel_smoothing = 0.1\nvalidate_every = 5000\n",
+     "learning_rate = 0.0005\nschedule = \"inverse_sqrt\"\nwarmup_steps = 4000\nbeta2 = 0.98\nclip_norm = 1.0\n"}};
+
+/// The answer on standard input to a question; the default if the line is empty, or where there is none.
+template <class Value>
+void ask(Value& value, std::string const& question) {
+  std::cout << fmt::format("{} [{}]: ", question, value) << std::flush;
+  std::string line;
+  if (std::getline(std::cin, line) && !line.empty() && !boost::conversion::try_lexical_convert(line, value)) {
+    throw UsageError(fmt::format("\"{}\" is not an answer to: {}", line, question));
+  }
+}
+
+/// bfloat16 where this processor has instructions for it.
+std::string precision_of(RunAnswers const& answers) {
+  if (answers.precision != "auto") {
+    return answers.precision;
+  }
+  return detected_cpu_level() >= CpuLevel::v4_bf16 ? "bfloat16" : "float32";
+}
+
+std::string configuration(RunAnswers const& answers, ModelSize const& size) {
+  std::string const data = fs::path(answers.data).lexically_normal().string();
+  return fmt::format(
+      R"(# A run of a {} model, by `heddle init`. Every key: `heddle config --help` and docs/reference/config.md.
+[run]
+directory = "runs/{}"
+
+[data]
+train = "{}/train.h5"
+valid = "{}/valid.h5"
+
+[model]
+{}
+[train]
+{}precision = "{}"
+
+[optimizer]
+{}
+[checkpoint]
+every_steps = 500
+)",
+      size.name, size.name, data, data, size.model, size.train, precision_of(answers), size.optimizer);
+}
+
+/// The template of a Slurm job with these nodes and ranks.
+std::string job(RunAnswers const& answers) {
+  std::string script(job_script());
+  boost::replace_first(script, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
+  boost::replace_first(script, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", answers.ranks_per_node));
+  return script;
+}
+
+void write_new(fs::path const& path, std::string const& text) {
+  if (fs::exists(path)) {
+    throw UsageError(fmt::format("{} exists: move it away, or choose another --out", path.string()));
+  }
+  std::ofstream stream(path);
+  stream << text;
+  if (!stream.flush()) {
+    throw Error(fmt::format("{} cannot be written", path.string()));
+  }
+}
+
+ModelSize const& size_of(RunAnswers const& answers) {
+  auto const* const found = std::ranges::find(model_sizes, answers.size, &ModelSize::name);
+  if (found == std::end(model_sizes)) {
+    throw UsageError(fmt::format("--size {}: expected tiny, base or big", answers.size));
+  }
+  return *found;
+}
+
+void require_possible(RunAnswers const& answers) {
+  size_of(answers);
+  if (answers.precision != "auto" && answers.precision != "float32" && answers.precision != "bfloat16") {
+    throw UsageError(fmt::format("--precision {}: expected auto, float32 or bfloat16", answers.precision));
+  }
+  if (answers.where != "here" && answers.where != "slurm") {
+    throw UsageError(fmt::format("--where {}: expected here or slurm", answers.where));
+  }
+  if (answers.nodes < 1 || answers.ranks_per_node < 1) {
+    throw UsageError("--nodes and --ranks-per-node must be at least 1");
+  }
+}
+
+/// What to do next, as commands.
+std::string next_commands(RunAnswers const& answers, fs::path const& out) {
+  std::string const config = (out / "run.toml").lexically_normal().string();
+  std::string text;
+  if (!fs::exists(fs::path(answers.data) / "train.h5")) {
+    text += fmt::format(
+        "  heddle prepare --source TRAIN.src --target TRAIN.trg --valid-source VALID.src --valid-target VALID.trg "
+        "--out {}\n",
+        answers.data);
+  }
+  text += fmt::format("  heddle plan {} --nodes {} --ranks-per-node {}    # memory and time\n", config, answers.nodes,
+                      answers.ranks_per_node);
+  if (answers.where == "slurm") {
+    return text + fmt::format("  sbatch {} {}\n", (out / "train.sbatch").lexically_normal().string(), config);
+  }
+  return text + fmt::format("  mpirun -np {} heddle train {}\n", answers.nodes * answers.ranks_per_node, config);
+}
+
+}  // namespace
+
+ExitCode run_init(Arguments const& arguments) {
+  RunAnswers answers;
+  std::string out = ".";
+  CommandSyntax syntax;
+  syntax.name = "init";
+  syntax.usage = "[options]";
+  syntax.summary = R"(Writes run.toml, and with --where slurm the job script train.sbatch, for a translation model. On a
+terminal it asks for what no option gives.)";
+  syntax.options.add_options()                                                                          //
+      ("data", with_default(answers.data, "DIRECTORY"), "where train.h5 and valid.h5 are, or will be")  //
+      ("size", with_default(answers.size, "NAME"),
+       "tiny (some 10,000 sentences), base (millions), big (tens of millions)")                        //
+      ("nodes", with_default(answers.nodes, "N"), "machines")                                          //
+      ("ranks-per-node", with_default(answers.ranks_per_node, "N"), "ranks on each, a core for each")  //
+      ("precision", with_default(answers.precision, "NAME"),
+       "float32, bfloat16, or auto: what this processor is fast in")   //
+      ("where", with_default(answers.where, "NAME"), "here or slurm")  //
+      ("out", with_default(out, "DIRECTORY"), "where the files are written");
+  auto const values = parse_options(syntax, arguments);
+  if (::isatty(STDIN_FILENO) != 0) {
+    auto const ask_for = [&](char const* option, auto& value, char const* question) {
+      if (values[option].defaulted()) {
+        ask(value, question);
+      }
+    };
+    ask_for("data", answers.data, "Where are train.h5 and valid.h5 of `heddle prepare`?");
+    ask_for("size", answers.size, "Which model: tiny, base or big?");
+    ask_for("precision", answers.precision, "Which precision: auto, float32 or bfloat16?");
+    ask_for("where", answers.where, "Where does it run: here or slurm?");
+    ask_for("nodes", answers.nodes, "On how many machines?");
+    ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?");
+  }
+  require_possible(answers);
+  std::string const config = configuration(answers, size_of(answers));
+  parse_config(config, "run.toml");
+  fs::create_directories(out);
+  write_new(fs::path(out) / "run.toml", config);
+  if (answers.where == "slurm") {
+    write_new(fs::path(out) / "train.sbatch", job(answers));
+  }
+  std::cout << "next:\n" << next_commands(answers, out);
+  return ExitCode::done;
+}
+
+}  // namespace heddle
