@@ -1,4 +1,4 @@
-"""Checks the pages of a source tree: links, anchors, paths, lengths, the index and, with a program, its options and keys.
+"""Checks the pages of a source tree: links, anchors, paths, lengths, the index, the version and, with a program, names.
 
 check_pages.py TREE [PROGRAM] prints each broken place and exits with 1 if there is one.
 """
@@ -80,7 +80,7 @@ def check_links(tree, texts, report):
 
 def check_mentions(tree, report):
     """A path of a page that a source file, a script or a page names exists."""
-    for place in ("apps", "bench", "cmake", "core", "dist", "docs", "io", "kernels", "scripts", "tests", "README.md"):
+    for place in ("apps", "bench", "cmake", "core", "dist", "docs", "io", "kernels", "scripts", "tests", *pages(tree)):
         top = os.path.join(tree, place)
         files = [top] if os.path.isfile(top) else [os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names]
         for file in sorted(files):
@@ -94,6 +94,21 @@ def check_mentions(tree, report):
                 if not os.path.exists(os.path.join(tree, match.group())):
                     line = text.count("\n", 0, match.start()) + 1
                     report(f"{os.path.relpath(file, tree)}:{line}: {match.group()} does not exist")
+
+
+def check_version(tree, report):
+    """The version and the ABI number of the header are those of the files that name them for people and catalogues."""
+    header = os.path.join(tree, "core/include/heddle/core/base/compiled_abi_tag.hpp")
+    if not os.path.exists(header):
+        return
+    text = open(header, encoding="utf-8").read()
+    version = re.search(r'heddle_version = "([0-9.]+)"', text).group(1)
+    abi = re.search(r"abi_number = ([0-9]+)", text).group(1)
+    for file, words in (("CITATION.cff", f"\nversion: {version}\n"), ("codemeta.json", f'"version": "{version}"'),
+                        ("CHANGELOG.md", f"\n## {version} "), ("CHANGELOG.md", f"ABI number {abi}.")):
+        path = os.path.join(tree, file)
+        if not os.path.exists(path) or words not in open(path, encoding="utf-8").read():
+            report(f"{file}: does not have \"{words.strip()}\", as the header of the version has it")
 
 
 def output(program, *arguments):
@@ -158,6 +173,7 @@ def main():
     broken = []
     check_links(tree, texts, broken.append)
     check_mentions(tree, broken.append)
+    check_version(tree, broken.append)
     for page, text in texts.items():
         if text.count("\n") > MAX_LINES and page != "CHANGELOG.md":
             broken.append(f"{page}: {text.count(chr(10))} lines; a page of more than {MAX_LINES} is two")
