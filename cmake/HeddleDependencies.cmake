@@ -57,7 +57,7 @@ if(HEDDLE_MISSING)
   string(JOIN " " heddle_packages ${HEDDLE_MISSING_PACKAGES})
   message(FATAL_ERROR "Heddle needs, and did not find:\n  ${heddle_list}\n"
     "On Debian 12: apt-get install ${heddle_packages}\n"
-    "Elsewhere: install them and add their prefixes to CMAKE_PREFIX_PATH (docs/dependencies.md).")
+    "Elsewhere: install them and add their prefixes to CMAKE_PREFIX_PATH (docs/guide/dependencies.md).")
 endif()
 
 include(HeddleFixKokkos)

@@ -22,7 +22,7 @@ if(heddle_kokkos_devices MATCHES "OPENMP(;|$)|THREADS|HPX")
 endif()
 if(HEDDLE_KOKKOS_BACKEND AND NOT HEDDLE_KOKKOS_BACKEND IN_LIST heddle_kokkos_devices)
   message(FATAL_ERROR "HEDDLE_KOKKOS_BACKEND asks for ${HEDDLE_KOKKOS_BACKEND}, but the Kokkos in ${Kokkos_DIR} has "
-    "${Kokkos_DEVICES}: set Kokkos_ROOT to the prefix of one that has it (docs/dependencies.md).")
+    "${Kokkos_DEVICES}: set Kokkos_ROOT to the prefix of one that has it (docs/guide/dependencies.md).")
 endif()
 
 # A static Kokkos must exist once in a process, or kernels would use a second one that was never initialised: the core

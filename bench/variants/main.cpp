@@ -1,4 +1,4 @@
-// Prints the tables of variants in docs/kernels-and-plugins.md: bench_variants --help
+// Prints the tables of variants in docs/reference/kernels.md: bench_variants --help
 #include "../main.hpp"
 
 #include <fmt/format.h>

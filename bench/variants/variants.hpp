@@ -12,7 +12,7 @@ namespace heddle {
 
 struct Execution;
 
-/// A row of one of the tables of variants in docs/kernels-and-plugins.md.
+/// A row of one of the tables of variants in docs/reference/kernels.md.
 struct VariantResult {
   std::string name;
   double output_error = 0;    ///< in float32 with the chosen kernels, against float64 with `reference`: the largest

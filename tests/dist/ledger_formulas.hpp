@@ -14,8 +14,8 @@
 
 #include "layouts.hpp"
 
-// Communication of a training step by the formulas of the literature; docs/parallelism.md has them as a table. Sizes
-// divide by the ranks that they are split over, so that no buffer has padding.
+// Communication of a training step by the formulas of the literature; docs/internals/communication.md has them as a
+// table. Sizes divide by the ranks that they are split over, so that no buffer has padding.
 namespace heddle::ledger_formulas {
 
 inline constexpr std::int64_t d_model = 128;

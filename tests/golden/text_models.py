@@ -7,7 +7,7 @@ encoder-only one (masked tokens), as model.stacks of the run says.
 RUN is a run's directory: its config.toml gives the model, the data and the optimizer, its metrics.jsonl (train.log_every = 1) the
 losses to compare with. INITIAL is the directory of a run with the same configuration but train.steps = 1 and
 optimizer.learning_rate = 0, whose checkpoint has the initial parameters. Batches, and masks, are computed here a second time from the
-dataset, as docs/usage.md and the headers of heddle/io/samples describe them. Dropout must be 0. The last line compares the means of
+dataset, as docs/reference/train.md and the headers of heddle/io/samples describe them. Dropout must be 0. The last line compares the means of
 the last 100 losses; the program fails if they differ by more than 1 %.
 
 A batch is padded here, where Heddle computes no padding; the losses are means over real tokens.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sixty mistakes of new users: each ends with the code that docs/usage.md gives, and says what would be right.
+# Sixty mistakes of new users: each ends with the code that docs/reference/exit-codes.md gives, and says what would be right.
 source "$HEDDLE_SOURCE/tests/integration/small_run"
 
 mistakes=0 wrong=0
@@ -139,7 +139,7 @@ for command in $commands; do
 done
 ends 0 "$HEDDLE" train --help
 grep -q '^  RUN.toml  *the configuration$' log && ! grep -q -e '--config' log || fail "train --help shows RUN.toml otherwise"
-grep -q 'docs/config.md' log && grep -q '86' log || fail "train --help"
+grep -q 'docs/reference/config.md' log && grep -q '86' log || fail "train --help"
 
 # Doubtful, but not refused: a warning.
 # warned PATTERN COMMAND-AND-ARGUMENTS...

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The tables of variants in docs/kernels-and-plugins.md are what bench_variants prints, except for times.
+# The tables of variants in docs/reference/kernels.md are what bench_variants prints, except for times.
 # Rounding errors differ between processors: they are compared by their size. Then choices of kernels.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-page=$HEDDLE_SOURCE/docs/kernels-and-plugins.md
+page=$HEDDLE_SOURCE/docs/reference/kernels.md
 
 fail() { echo "FAILED: $*"; exit 1; }
 # rows FILE: the rows of all its tables of variants, without their heads.
@@ -27,7 +27,7 @@ exponents() { awk -F '|' '{ print $2 "|" int(log($3 + 0) / log(10) - 0.5) "|" in
 [ "$(grep -c '^| variant ' "$work/all")" -eq 3 ] || fail "bench_variants did not print three tables"
 [ "$(wc -l < "$work/printed")" -gt 60 ] || fail "bench_variants printed few rows"
 diff <(columns "$work/documented") <(columns "$work/printed") ||
-  fail "the tables in docs/kernels-and-plugins.md are out of date: bench_variants --time"
+  fail "the tables in docs/reference/kernels.md are out of date: bench_variants --time"
 paste -d '|' <(exponents "$work/documented") <(exponents "$work/printed") | awk -F '|' '
   function far(a, b) { return a - b > 1 || b - a > 1 }
   far($2, $5) || far($3, $6) { print "FAILED: the errors of" $1 "are of another size than those documented"; wrong = 1 }

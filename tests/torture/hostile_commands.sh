@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Command lines, crafted and at random: each ends soon, in little memory, with a code of docs/usage.md and a message.
+# Command lines, crafted and at random: each ends soon, in little memory, with a code of docs/reference/exit-codes.md and a message.
 source "$HEDDLE_SOURCE/tests/integration/small_run"
 random_count=60
 [ "$HEDDLE_TORTURE" = small ] || random_count=1000

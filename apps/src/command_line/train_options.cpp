@@ -20,7 +20,8 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
       ("new-data", po::bool_switch(&options.new_data),
        "resume on another dataset than the checkpoint's, from its start")  //
       ("trace", po::value(&options.trace)->value_name("N"),
-       "write the first N steps of the first start to trace.json in the run's directory: docs/run-directory.md");
+       "write the first N steps of the first start to trace.json in the run's directory: "
+       "docs/reference/run-directory.md");
   add_verbosity(syntax, options.verbosity, "print only warnings and the last lines; log.txt has the rest",
                 "print the whole resolved configuration and all tables, too");
 }

@@ -26,7 +26,7 @@ the model, which all commands read that take one: without optimizer state, a thi
 Face's transformers these are config.json, model.safetensors and the tokenizer's files; for Marian model.npz, decoder.yml and the vocabularies. They are
 read back before the directory appears: if the logits of a probe differ, nothing is written. For CTranslate2
 these are model.bin, config.json and the vocabularies. For PEFT these are the adapters of a model with
-adapters, and nothing else. docs/models.md lists the models.)";
+adapters, and nothing else. docs/reference/model-families.md lists the models.)";
   syntax.options.add_options()  //
       ("checkpoint", po::value(&options.model.checkpoint)->required()->value_name("CHECKPOINT"),
        "a run's directory, its checkpoints directory, or one checkpoint's")                   //

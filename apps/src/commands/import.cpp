@@ -29,7 +29,7 @@ transformers wrote, with config.json, *.safetensors and the tokenizer's files; o
 or the directory that has it, its vocabularies and decoder.yml; or, with --base, the directory of an adapter
 that PEFT wrote, adapter_config.json and adapter_model.safetensors. The run has one checkpoint, of step 0, with
 the vocabulary: `translate`, `generate` and `evaluate` use it, and train.initialize_from starts a run
-with it. docs/models.md lists the families of models.)";
+with it. docs/reference/model-families.md lists the families of models.)";
   syntax.options.add_options()                                                                                   //
       ("from", po::value(&from)->required()->value_name("MODEL"), "a directory or a .npz file")                  //
       ("out", po::value(&run)->required()->value_name("RUN"), "the run's directory, which must be new")          //

@@ -48,7 +48,7 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   syntax.summary = R"(Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part,
 communication by group, the pipeline's bubble and the time of a step; counts the others by the limit that
 they exceed; and shows the same run on fewer nodes. Needs no MPI. With --measure, under mpirun: measures
-messages for --network measured and, with RUN.toml, kernels while every rank computes. docs/planning.md
+messages for --network measured and, with RUN.toml, kernels while every rank computes. docs/guide/planning.md
 says how a plan is made and what it leaves out.)";
   PlanSettings& settings = options.settings;
   add_config_options(syntax, options, false);

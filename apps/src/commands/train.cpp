@@ -33,7 +33,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
       "       heddle train RUN.toml --dry-run [--ranks N]";
   syntax.summary = R"(Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory
 has checkpoints, resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint
-after the step. The keys of RUN.toml: docs/config.md, `heddle config --defaults` and `heddle config
+after the step. The keys of RUN.toml: docs/reference/config.md, `heddle config --defaults` and `heddle config
 --explain KEY`.
 
 Exit codes: 0 done; 64 wrong command line; 65 no valid checkpoint, or bad data; 70 replicas differ; 71

@@ -213,7 +213,7 @@ Finding batch_system() {
   if (auto const job = variable("SLURM_JOB_ID")) {
     return good(fmt::format("inside job {} on {} nodes", *job, variable("SLURM_JOB_NUM_NODES").value_or("?")));
   }
-  return program("sbatch") ? good("sbatch is there: docs/slurm.md has a job") : good("none on this machine");
+  return program("sbatch") ? good("sbatch is there: docs/guide/slurm.md has a job") : good("none on this machine");
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ struct HtmlReportOptions {
   bool trust_plugins = false;
 };
 
-/// A page for a browser (docs/usage.md names its sections). Parts that are absent or unreadable are left out, and the
-/// page says so; what the options name explicitly throws: DataError, ConfigError or UsageError.
+/// A page for a browser (docs/reference/using-models.md names its sections). Parts that are absent or unreadable are
+/// left out, and the page says so; what the options name explicitly throws: DataError, ConfigError or UsageError.
 std::string html_report(HtmlReportOptions const& options);
 
 }  // namespace heddle

@@ -9,9 +9,9 @@
 
 namespace heddle {
 
-/// The mesh as report.json has it (docs/run-directory.md): "layout", "stages", and in "ranks" the place and the parts
-/// of each rank, without measurements. `hosts` are those of the mesh's ranks. Throws ConfigError for an impossible
-/// layout.
+/// The mesh as report.json has it (docs/reference/run-directory.md): "layout", "stages", and in "ranks" the place and
+/// the parts of each rank, without measurements. `hosts` are those of the mesh's ranks. Throws ConfigError for an
+/// impossible layout.
 boost::json::object mesh_to_json(Config const& config, ModelDescription const& model, Mesh const& mesh,
                                  VocabularySizes const& vocabulary, std::vector<std::string> const& hosts);
 

@@ -36,7 +36,7 @@ class RunReport {
   RunReport(Setup const& setup, PlannedPacks const& packs);
 
   ModelDescription const& model() const { return model_; }
-  /// The content of report.json, as docs/run-directory.md describes it.
+  /// The content of report.json, as docs/reference/run-directory.md describes it.
   boost::json::object const& json() const { return json_; }
   /// The memory that this rank will need at most; zeros if it could not be predicted.
   MemoryPlan const& plan() const { return plan_; }

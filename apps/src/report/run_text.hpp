@@ -45,7 +45,7 @@ std::string left_out_warning(std::string const& key, SampleTotals const& totals,
 /// Its warnings, and left_out_warning of each of its corpora.
 std::vector<std::string> warnings_about(Mixture const& mixture, std::int64_t max_length);
 
-/// The "energy" of a report.json (docs/run-directory.md): unknown unless `reason` is empty.
+/// The "energy" of a report.json (docs/reference/run-directory.md): unknown unless `reason` is empty.
 boost::json::object energy_object(double joules, double tokens, std::string_view source, std::string_view reason);
 
 /// The energy in a report.json as text: "1,234 J, 5.6 J per million tokens (RAPL)" or "unknown (…)".

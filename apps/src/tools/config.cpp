@@ -26,7 +26,7 @@ CommandSyntax config_syntax(ConfigCommandOptions& options) {
   syntax.name = "config";
   syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
   syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
-training does, except for the data and the number of ranks; or explains keys. docs/config.md is the page
+training does, except for the data and the number of ranks; or explains keys. docs/reference/config.md is the page
 about them.)";
   add_config_options(syntax, options, false);
   syntax.options.add_options()                                                                                    //

@@ -149,7 +149,7 @@ A plug-in for Heddle, which `heddle new-plugin {0} --kind {1}` wrote.
     heddle prepare {2} --vocab-size 150 --out data
     heddle train run.toml
 
-Heddle's pages `docs/kernels-and-plugins.md` and `docs/checking-kernels.md` say what each part must do.
+Heddle's pages `docs/guide/plugins.md` and `docs/guide/checking-kernels.md` say what each part must do.
 )";
 
 /// The texts that a plug-in's run is trained on, as options of `heddle prepare`.

@@ -115,7 +115,7 @@ class KernelCheck {
     CheckResult nothing = run_.start("every trial");
     nothing.not_run = fmt::format(
         "it supports none of the {} problems that operation '{}' is checked by: add one that it supports, by "
-        "add_trial (docs/checking-kernels.md)",
+        "add_trial (docs/guide/checking-kernels.md)",
         registry_.trials().size(), registry_.operation());
     return nothing;
   }

@@ -396,7 +396,7 @@ Config parse_config(std::string_view text, std::string_view source_name, std::ve
 Config load_config(std::string const& path, std::vector<std::string> const& overrides) {
   FileText const file = read_file_text(path, std::uintmax_t{16} << 20);
   if (!file.problem.empty()) {
-    throw ConfigError(file.problem + "; expected a TOML file, see docs/config.md");
+    throw ConfigError(file.problem + "; expected a TOML file, see docs/reference/config.md");
   }
   return parse_config(file.text, path, overrides);
 }

@@ -326,7 +326,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.identity("frozen_precision", train.frozen_precision, "dtype of weights and tables that no step changes");
   keys.key("label_smoothing", train.label_smoothing, below_one(), "probability spread over the whole vocabulary");
   keys.key("z_loss", train.z_loss, at_least(0), "adds z_loss * log²Z to a token's loss, Z the sum of exp(logits)");
-  keys.key("task", train.task, any(), "registered name (see usage.md); default: the task of model.stacks");
+  keys.key("task", train.task, any(), "registered name (see train.md); default: the task of model.stacks");
   keys.key("mask_rate", train.mask_rate, inside_zero_and_one(), "fraction of tokens that masking tasks mask");
   keys.key("noise", train.noise, "denoising with sentinels for spans as in T5, or one <mask> for each as in BART");
   keys.key("span_length", train.span_length, {.min = 1, .max = 100}, "mean tokens of a masked span in denoising");

@@ -52,7 +52,7 @@ void load_plugin(std::string const& path, Registries& registries) {
   if (tag != abi_tag()) {
     throw ConfigError(
         fmt::format("plug-in {}: it was built for\n  {}\nbut this is\n  {}\nBuild it against this "
-                    "installation (docs/kernels-and-plugins.md)",
+                    "installation (docs/guide/plugins.md)",
                     path, tag, abi_tag()));
   }
   auto& register_all = entry_point<void(Registries&)>(library, path, "heddle_plugin_register");

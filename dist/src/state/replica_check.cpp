@@ -47,7 +47,7 @@ constexpr std::string_view undeclared_sum =
     "If a plug-in's layer has this parameter, and each tensor rank computes a part of its gradient, the parts were not "
     "added up: declare the parameter with gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes() where it "
     "is "
-    "applied to rows of the stream (docs/kernels-and-plugins.md). Otherwise a rank computed or received wrong numbers "
+    "applied to rows of the stream (docs/guide/plugins.md). Otherwise a rank computed or received wrong numbers "
     "(its memory, its processor or the network may be faulty): resume from the last checkpoint";
 
 /// A tensor, or the piece of one that is on this rank, with a name that is the same on every rank that holds it.

@@ -7,7 +7,7 @@
 #include <vector>
 
 /// The HDF5 file inside a checkpoint directory that holds everything but the tensors' elements;
-/// docs/checkpoint-format.md describes it.
+/// docs/reference/checkpoint-format.md describes it.
 namespace heddle {
 
 inline constexpr char const* state_file_name = "state.h5";

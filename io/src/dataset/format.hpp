@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// The layout of dataset files, which the writer and the reader share; docs/dataset-format.md describes it.
+/// The layout of dataset files, which the writer and the reader share; docs/reference/dataset-format.md describes it.
 namespace heddle::dataset_format {
 
 inline constexpr char const* name = "heddle-dataset";

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// The HDF5 files with tensors inside a checkpoint directory; docs/checkpoint-format.md describes them.
+/// The HDF5 files with tensors inside a checkpoint directory; docs/reference/checkpoint-format.md describes them.
 namespace heddle {
 
 /// Writes, or returns the version of, the attributes of every HDF5 file of a checkpoint: format and version. Throws

@@ -181,7 +181,7 @@ std::string describe_resume_rules() {
 }
 
 TEST(ResumeRules, AreInTheDocumentation) {
-  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/config.md");
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/reference/config.md");
   std::ostringstream text;
   text << file.rdbuf();
   EXPECT_THAT(text.str(), HasSubstr("```text\n" + describe_resume_rules() + "```"));

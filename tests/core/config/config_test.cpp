@@ -479,12 +479,12 @@ TEST(Config, TheDescriptionIsAConfigWithTheDefaults) {
 }
 
 TEST(Config, TheDocumentationHasTheDescriptionWordForWord) {
-  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/config.md");
-  ASSERT_TRUE(file) << "docs/config.md cannot be read";
+  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/reference/config.md");
+  ASSERT_TRUE(file) << "docs/reference/config.md cannot be read";
   std::ostringstream text;
   text << file.rdbuf();
   EXPECT_NE(text.str().find("```toml\n" + describe_config() + "```"), std::string::npos)
-      << "docs/config.md must hold this in its ```toml block:\n"
+      << "docs/reference/config.md must hold this in its ```toml block:\n"
       << describe_config();
 }
 

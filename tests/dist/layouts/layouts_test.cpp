@@ -178,7 +178,7 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
     axes.emplace(number % variants.size(), model_axis(layout));
   }
   if (world_.size() == 2) {
-    // docs/kernels-and-plugins.md says so of its tables of variants.
+    // docs/reference/kernels.md says so of its tables of variants.
     std::set<std::string> const all{"tensor", "sequence", "ring", "ulysses", "pipeline"};
     for (std::size_t kind = 0; kind < variants.size(); ++kind) {
       for (std::string const& axis : all) {

@@ -221,7 +221,7 @@ void expect_equal(TrafficByGroup const& measured, TrafficByGroup const& expected
 
 class LedgerFormulasTest : public DistTest {
  protected:
-  /// The measured numbers of docs/parallelism.md: rank 0's, of two.
+  /// The measured numbers of docs/internals/communication.md: rank 0's, of two.
   void print(Layout const& layout, char const* what, TrafficByGroup const& ledgers) const {
     if (world_.rank() == 0 && world_.size() == 2) {
       fmt::print("{}: {}: tensor: {}; context: {}; pipeline: {}; replicas: {}\n", describe(layout), what,

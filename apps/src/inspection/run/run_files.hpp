@@ -9,9 +9,9 @@
 
 namespace heddle {
 
-/// The JSON object in a file of a run's directory (docs/run-directory.md). Nothing, with a line added to `notes`, where
-/// the file is absent, not regular, larger than a page can use, or holds no JSON object. `fix` says in that line how
-/// to get the file.
+/// The JSON object in a file of a run's directory (docs/reference/run-directory.md). Nothing, with a line added to
+/// `notes`, where the file is absent, not regular, larger than a page can use, or holds no JSON object. `fix` says in
+/// that line how to get the file.
 std::optional<boost::json::object> read_run_file(std::filesystem::path const& path, std::string const& fix,
                                                  std::vector<std::string>& notes);
 
@@ -21,9 +21,9 @@ std::optional<boost::json::object> read_run_file(std::filesystem::path const& pa
 /// nested communication only the outermost. Nothing for a trace without steps.
 std::optional<boost::json::object> schedule_to_json(boost::json::object const& trace);
 
-/// Completes "energy" in the content of a report.json (docs/run-directory.md): where the hosts had no counters, but the
-/// run was a step of a Slurm job, asks Slurm's accounting by `sacct`, which gets at most this time. A step of which it
-/// knows nothing, or 0 J, leaves the energy unknown, with that in its "reason".
+/// Completes "energy" in the content of a report.json (docs/reference/run-directory.md): where the hosts had no
+/// counters, but the run was a step of a Slurm job, asks Slurm's accounting by `sacct`, which gets at most this time. A
+/// step of which it knows nothing, or 0 J, leaves the energy unknown, with that in its "reason".
 void add_slurm_energy(boost::json::object& report, std::chrono::milliseconds timeout = std::chrono::seconds(10));
 
 }  // namespace heddle

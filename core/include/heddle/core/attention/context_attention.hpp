@@ -21,7 +21,7 @@ namespace heddle {
 /// neighbours and global tokens, instead: each row costs 2 w e bytes there and 2 w g back.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
 /// the tokens' rows back. The group's size must divide the heads.
-/// docs/parallelism.md has the bytes that each sends.
+/// docs/internals/communication.md has the bytes that each sends.
 class ContextAttention {
  public:
   /// The memory and groups of a call. `arena` gets the tensors that forward keeps, and all others during the call.

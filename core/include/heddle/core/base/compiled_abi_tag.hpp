@@ -8,7 +8,8 @@ namespace heddle::plugin {
 
 /// Increases with each change of the headers of heddle/core, which plug-ins are compiled against.
 inline constexpr int abi_number = 8;
-inline constexpr char const* heddle_version = "0.1.0";
+/// The version of Heddle, for the whole tree: CMake reads it here.
+inline constexpr char const* heddle_version = "0.4.0";
 
 /// The versions that this translation unit was compiled with. Internal linkage: each library must report its own and
 /// not another's copy.

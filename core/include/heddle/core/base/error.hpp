@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// Exit codes of the process; see docs/usage.md. Only `main` turns an Error into one of these.
+/// Exit codes of the process; see docs/reference/exit-codes.md. Only `main` turns an Error into one of these.
 enum class ExitCode : int {
   done = 0,
   failure = 1,

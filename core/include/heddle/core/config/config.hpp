@@ -26,7 +26,7 @@ enum class PipelineSchedule : std::uint8_t { one_forward_one_backward, interleav
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<PipelineSchedule>{"1f1b", "interleaved"};
 
-/// How denoising masks text: see docs/usage.md.
+/// How denoising masks text: see docs/reference/train.md.
 enum class Noise : std::uint8_t { spans, infilling };
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<Noise>{"spans", "infilling"};

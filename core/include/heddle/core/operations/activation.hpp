@@ -54,9 +54,9 @@ class Activation : public Operation<ActivationProblem> {
 };
 
 /// The front end of implementations: checks a call's tensors and calls `Functions`, a class with these members.
-///   static bool supports(ActivationProblem const&);   for elements of a floating-point type
-///   template <class Element> static void forward(execution, call, output);
-///   template <class Element> static void backward(execution, call, grad_output, gradients);
+/// - `static bool supports(ActivationProblem const&)`, for elements of a floating-point type
+/// - `template <class Element> static void forward(execution, call, output)`
+/// - `template <class Element> static void backward(execution, call, grad_output, gradients)`
 template <class Functions, class Types = kernels::FloatingTypes>
 class ActivationFrontEnd final : public Activation {
  public:

@@ -49,8 +49,8 @@ class Embedding : public Operation<EmbeddingProblem> {
 };
 
 /// The front end of implementations: calls `Functions`, a class with these members.
-///   template <class Element, class TableElement> static void forward(execution, call, output);
-///   template <class Element> static void backward(execution, call, grad_output, grad_table, grad_positions);
+/// - `template <class Element, class TableElement> static void forward(execution, call, output)`
+/// - `template <class Element> static void backward(execution, call, grad_output, grad_table, grad_positions)`
 template <class Functions>
 class EmbeddingFrontEnd final : public Embedding {
  public:

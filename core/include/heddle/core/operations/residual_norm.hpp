@@ -71,9 +71,9 @@ class ResidualNorm : public Operation<ResidualNormProblem> {
 };
 
 /// The front end of implementations: calls `Functions`, a class with these members.
-///   static bool supports(ResidualNormProblem const&);   for elements of a floating-point type
-///   template <class Element> static void forward(execution, call, output);
-///   template <class Element> static void backward(execution, call, output, grad_normalized, grad_sum, gradients);
+/// - `static bool supports(ResidualNormProblem const&)`, for elements of a floating-point type
+/// - `template <class Element> static void forward(execution, call, output)`
+/// - `template <class Element> static void backward(execution, call, output, grad_normalized, grad_sum, gradients)`
 template <class Functions, class Types = kernels::FloatingTypes>
 class ResidualNormFrontEnd final : public ResidualNorm {
  public:

@@ -78,7 +78,7 @@ class TextTask {
 struct TextTaskSpec {
   TrainConfig const& train;
   SpecialIds ids;
-  std::vector<std::int32_t> sentinels;  ///< ids of <extra_id_0>, <extra_id_1>, …
+  std::vector<std::int32_t> sentinels;  ///< ids of `<extra_id_0>`, `<extra_id_1>`, …
   std::int64_t vocabulary = 0;
   bool prefixes = false;              ///< samples have prefixes (ModelDescription::needs_prefixes)
   std::optional<std::uint64_t> seed;  ///< seed of random numbers; none: those of validation, which no key changes

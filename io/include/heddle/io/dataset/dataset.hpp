@@ -58,9 +58,9 @@ enum class SampleLength { line, source, target, longer, both };
 std::string dataset_in(std::string const& path, char const* name);
 
 /// Sentence pairs, or the lines of one text, as token ids, with their vocabulary: one or several HDF5 files as
-/// docs/dataset-format.md describes, the samples of the first before those of the next. Opening takes time and memory
-/// that do not grow with the samples. Tokens and offsets are read in blocks; each block is compared with its digest
-/// and checked when it is read, and the latest are kept. Must not be used by several threads at once.
+/// docs/reference/dataset-format.md describes, the samples of the first before those of the next. Opening takes time
+/// and memory that do not grow with the samples. Tokens and offsets are read in blocks; each block is compared with its
+/// digest and checked when it is read, and the latest are kept. Must not be used by several threads at once.
 class Dataset {
  public:
   /// Checks HDF5 objects against the allow-list, extents, the vocabulary, the counts of lengths, and the table of

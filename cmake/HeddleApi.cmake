@@ -1,0 +1,18 @@
+# The target `api`, where Doxygen is found: pages of the headers that plug-ins use, in BUILD/api/html. A warning is an error.
+find_package(Doxygen QUIET)
+if(NOT DOXYGEN_FOUND)
+  return()
+endif()
+set(DOXYGEN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/api")
+set(DOXYGEN_PROJECT_BRIEF "Headers for plug-ins")
+set(DOXYGEN_STRIP_FROM_PATH "${PROJECT_SOURCE_DIR}/core/include")
+set(DOXYGEN_FULL_PATH_NAMES YES)
+# Comments without a command are the description, as `///` is used in the headers; names say the rest.
+set(DOXYGEN_EXTRACT_ALL YES)
+set(DOXYGEN_WARN_IF_UNDOCUMENTED NO)
+set(DOXYGEN_WARN_AS_ERROR FAIL_ON_WARNINGS)
+set(DOXYGEN_MACRO_EXPANSION YES)
+set(DOXYGEN_BUILTIN_STL_SUPPORT YES)
+set(DOXYGEN_HAVE_DOT NO)
+set(DOXYGEN_QUIET YES)
+doxygen_add_docs(api "${PROJECT_SOURCE_DIR}/core/include" COMMENT "API pages for authors of plug-ins")
