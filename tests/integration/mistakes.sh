@@ -100,6 +100,8 @@ mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out n
 printf 'a\xff\n' > bytes.en
 mistake 65 'bytes.en' prepare --source bytes.en --target bytes.en --out new --vocab-size 100
 mistake 65 "nowhere: .* (relative to $PWD)" translate --checkpoint nowhere
+mistake 65 "run.toml: is not a directory; expected a run's" translate --checkpoint run.toml
+mistake 65 "owner/name: does not exist .*hub are not downloaded.*save_pretrained" import owner/name --out imported
 mistake 64 'a finite length penalty of at least 0' translate --checkpoint nowhere --length-penalty -1
 mistake 65 'nowhere' inspect nowhere
 mistake 65 'run.toml' inspect run.toml

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
@@ -145,6 +146,12 @@ std::vector<std::string> group_of_zeros(Family const& family, ModelConfig const&
 
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
+  if (std::error_code ignored; !fs::exists(directory, ignored)) {
+    throw DataError(missing_file(directory) +
+                    "; expected a model's directory. Models of Hugging Face's hub are not downloaded: save one with "
+                    "transformers first, `from_pretrained(NAME)` of its class and of AutoTokenizer, then "
+                    "`save_pretrained(DIRECTORY)` of both");
+  }
   if (std::error_code ignored; fs::is_symlink(path, ignored)) {
     throw DataError(path.string() +
                     ": is a symbolic link, as all files in the cache of Hugging Face's hub are, and is "

@@ -228,6 +228,13 @@ std::string write_plugin(fs::path const& directory, std::string const& kind, Reg
   return name;
 }
 
+/// The prefix in which this program is installed with the headers that plug-ins need; "" for one that is not.
+std::string installed_prefix() {
+  std::error_code unreadable;
+  fs::path const prefix = fs::read_symlink("/proc/self/exe", unreadable).parent_path().parent_path();
+  return fs::exists(prefix / "include/heddle/core/plugins/entry.hpp") ? prefix.string() : "";
+}
+
 struct NewPluginOptions {
   std::string directory;
   std::string kind;
@@ -258,13 +265,15 @@ ExitCode run_new_plugin(Arguments const& arguments) {
   register_built_in_layers(built_in.layers);
   register_tasks(built_in.tasks);
   std::string const name = write_plugin(options.directory, options.kind, built_in);
+  std::string const prefix = installed_prefix();
   fmt::print(
       "{0} holds the plug-in {1}. In it:\n"
-      "  cmake -S . -B build -DCMAKE_PREFIX_PATH=PREFIX && cmake --build build    # PREFIX: where Heddle is installed\n"
-      "  ctest --test-dir build                                                   # heddle kernels --check\n"
-      "  heddle train run.toml                                                    # README.md has the commands that "
-      "make its data\n",
-      options.directory, name);
+      "  cmake -S . -B build -DCMAKE_PREFIX_PATH={2}{3}\n"
+      "  cmake --build build\n"
+      "  ctest --test-dir build    # heddle kernels --check\n"
+      "  heddle train run.toml     # README.md has the commands that make its data\n",
+      options.directory, name, prefix.empty() ? "PREFIX" : prefix,
+      prefix.empty() ? "    # PREFIX: where Heddle is installed (cmake --install)" : "");
   return ExitCode::done;
 }
 

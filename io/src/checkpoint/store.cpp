@@ -170,7 +170,9 @@ bool is_one_checkpoint(fs::path const& place) {
 CheckpointStore store_at(fs::path const& place) {
   std::error_code ignored;
   if (!fs::is_directory(place, ignored)) {
-    throw DataError(missing_file(place) + "; expected a run's, its checkpoints' or one checkpoint's");
+    std::string const reason =
+        fs::exists(place, ignored) ? place.string() + ": is not a directory" : missing_file(place);
+    throw DataError(reason + "; expected a run's, its checkpoints' or one checkpoint's");
   }
   return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, min_kept};
 }

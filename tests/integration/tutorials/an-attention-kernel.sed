@@ -1,0 +1,1 @@
+s/--train 20000/--train 2000 --valid 50/
