@@ -18,6 +18,7 @@ grep -q " <2de>: the mean of " log || fail "the parts are not named"
 ends 78 "$HEDDLE" extend-vocabulary marian --piece qqq --out grown
 ends 78 "$HEDDLE" extend-vocabulary marian --piece qqq --side target --out other
 ends 65 "$HEDDLE" extend-vocabulary grown --piece qqq --out other
+ends 65 "$HEDDLE" extend-vocabulary grown --language deu_Latn --out other
 ends 64 "$HEDDLE" extend-vocabulary marian --out other
 ends 64 "$HEDDLE" extend-vocabulary marian --piece qqq --side left --out other
 [ ! -e other ] || fail "a refused growth left files"
@@ -31,6 +32,8 @@ done
 train=(train grown/config.toml --set train.initialize_from=grown --set data.valid=grown.data/valid.h5
   --set train.batch_tokens=256 --set train.micro_batch_tokens=128 --set train.validate_bleu=false)
 ends 65 "$HEDDLE" "${train[@]}" --set data.train=marian.data/train.h5 --set run.directory=other
+ends 78 "$HEDDLE" "${train[@]}" --set data.train=grown.data/train.h5
+grep -q "training in its directory would delete it" log || fail "an import is trained in its place"
 train+=(--set data.train=grown.data/train.h5 --set optimizer.warmup_steps=2 --set train.log_every=1)
 
 # Layer-wise decay and groups that are unfrozen one after the other: the same bits in a run that stops and resumes.

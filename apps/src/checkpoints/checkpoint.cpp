@@ -270,8 +270,18 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
   return !checkpoint.contents().dataset.empty() && checkpoint.contents().dataset != data.digest();
 }
 
+void require_trained_here(Checkpoint const& checkpoint) {
+  if (checkpoint.state().step == 0 && checkpoint.contents().dataset.empty()) {
+    throw ConfigError(
+        fmt::format("{}: a model that was imported or made; training in its directory would delete it: start a new run "
+                    "with its parameters, --set run.directory=NEW --set train.initialize_from={}",
+                    checkpoint.directory().string(), checkpoint.directory().parent_path().parent_path().string()));
+  }
+}
+
 void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data) {
   std::string const where = checkpoint.directory().string();
+  require_trained_here(checkpoint);
   std::vector<std::string> changed;
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::identity)) {
     changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));

@@ -38,9 +38,11 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer);
 
-/// Throws ConfigError if a run with `config` cannot resume from `checkpoint`: with another value of a key whose
-/// ResumeRule is identity or, unless `new_data` is allowed, another dataset; DataError if the vocabulary is another
-/// one.
+/// Throws ConfigError for the checkpoint of a run that was not trained but made (import, average): training prunes it.
+void require_trained_here(Checkpoint const& checkpoint);
+/// Throws ConfigError as require_trained_here does, and if a run with `config` cannot resume from `checkpoint`: with
+/// another value of a key whose ResumeRule is identity or, unless `new_data` is allowed, another dataset; DataError if
+/// the vocabulary is another one.
 void check_same_run(Checkpoint const& checkpoint, Config const& config, TrainingData const& data, bool new_data);
 
 /// The checkpoint's configuration, with "section.key=value" in place of its own. Throws ConfigError where it cannot be

@@ -29,7 +29,8 @@ void read_pieces(std::string const& path, std::vector<std::string>& pieces) {
 }
 
 /// Prints the parts of the new pieces, and warns of those of which a part is unknown.
-void print_parts(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+void print_parts(Tokenizer const& vocabulary, VocabularyGrowth const& growth) {
+  std::vector<std::string> const& pieces = growth.pieces;
   constexpr std::size_t shown = 10;
   std::vector<std::string> unknown;
   for (std::size_t index = 0; index < pieces.size(); ++index) {
@@ -46,6 +47,11 @@ void print_parts(Tokenizer const& vocabulary, std::vector<std::string> const& pi
     if (!known) {
       unknown.push_back(pieces[index]);
     }
+  }
+  if (!growth.languages.empty()) {
+    std::cout << fmt::format("  {} {}: the mean of the vocabulary's {}\n", counted(growth.languages.size(), "language"),
+                             fmt::join(growth.languages, ", "),
+                             counted(vocabulary.form().languages.size(), "language"));
   }
   if (!unknown.empty()) {
     warn(
@@ -64,7 +70,7 @@ ExitCode run_extend_vocabulary(Arguments const& arguments) {
   std::string side = "both";
   CommandSyntax syntax;
   syntax.name = "extend-vocabulary";
-  syntax.usage = "CHECKPOINT --out RUN (--piece TEXT … | --pieces FILE) [options]";
+  syntax.usage = "CHECKPOINT --out RUN (--piece TEXT … | --pieces FILE | --language NAME …) [options]";
   syntax.summary =
       R"(Makes a run of a trained model with more pieces in its vocabulary: words, or tokens such as "<2de>". The
 embedding and the output of a new piece start as the mean of the pieces that the vocabulary had for it; all
@@ -76,8 +82,11 @@ it, and train.initialize_from starts a run with it.)";
        "a run's directory, its checkpoints directory, or one checkpoint's")               //
       ("out", po::value(&run)->required()->value_name("RUN"), "the new run's directory")  //
       ("piece", po::value(&growth.pieces)->composing()->value_name("TEXT"),
-       "a new piece; a space before it stands for the start of a word; may be repeated")                      //
-      ("pieces", po::value(&file)->value_name("FILE"), "a file with a new piece in each line")                //
+       "a new piece; a space before it stands for the start of a word; may be repeated")        //
+      ("pieces", po::value(&file)->value_name("FILE"), "a file with a new piece in each line")  //
+      ("language", po::value(&growth.languages)->composing()->value_name("NAME"),
+       "the token of a new language for --source-language and --target-language, named as the vocabulary's own are: "
+       "gsw_Latn, __gsw__, >>gsw<<; may be repeated")                                                         //
       ("side", with_default(side, "source|target|both"), "the vocabulary that grows; both, if they are one")  //
       ("which", with_default(growth.model.which, "auto|best|last"), "the checkpoint of a run");
   add_plugin_options(syntax.options, growth.model);
@@ -86,8 +95,8 @@ it, and train.initialize_from starts a run with it.)";
   if (!file.empty()) {
     read_pieces(file, growth.pieces);
   }
-  if (growth.pieces.empty()) {
-    throw UsageError("there is no new piece; name some by --piece, or a file by --pieces");
+  if (growth.pieces.empty() && growth.languages.empty()) {
+    throw UsageError("there is no new piece; name some by --piece, or a file by --pieces, or a --language");
   }
   if (side != "source" && side != "target" && side != "both") {
     throw UsageError(fmt::format("--side {}: possible are source, target and both", side));
@@ -98,9 +107,10 @@ it, and train.initialize_from starts a run with it.)";
   Runtime runtime;
   GrownModel const grown = extend_vocabulary(runtime.execution(), growth);
   Tokenizer const& before = growth.target ? grown.before.target : grown.before.source;
-  std::cout << fmt::format("{} new pieces, from {} on; new rows in {} → {}\n", readable_count(growth.pieces.size()),
+  std::cout << fmt::format("{} new pieces, from {} on; new rows in {} → {}\n",
+                           readable_count(growth.pieces.size() + growth.languages.size()),
                            readable_count(before.size()), fmt::join(grown.tables, ", "), grown.checkpoint.string());
-  print_parts(before, growth.pieces);
+  print_parts(before, growth);
   return ExitCode::done;
 }
 

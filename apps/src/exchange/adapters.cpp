@@ -120,7 +120,19 @@ json::value number(double value) {
   return whole ? json::value(static_cast<std::int64_t>(value)) : json::value(value);
 }
 
-json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model, std::string const& base,
+/// The name by which PEFT may find the base: where the model was published, as config.json says in many versions of
+/// transformers, else that of the directory that was imported; null if there is none.
+json::value name_of_base(CheckpointContents const& contents) {
+  json::object const config = json_object_in(contents.origin, "config.json");
+  json::object const record = json_object_in(contents.origin, import_record);
+  json::value const* const published = find_key(config, "_name_or_path");
+  bool const usable = published != nullptr && published->is_string() && !published->get_string().empty() &&
+                      published->get_string().find_first_of("/.") != 0;
+  json::value const* const name = usable ? published : find_key(record, "directory");
+  return name == nullptr ? json::value(nullptr) : *name;
+}
+
+json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model, json::value const& base,
                          std::vector<std::string> const& modules) {
   return {{"peft_type", "LORA"},
           {"task_type", model.is_encoder_decoder() ? "SEQ_2_SEQ_LM" : "CAUSAL_LM"},
@@ -139,6 +151,17 @@ json::object peft_config(AdapterConfig const& adapter, ModelConfig const& model,
 json::object read_peft_config(fs::path const& directory) {
   fs::path const path = directory / config_name;
   return json_object_of(read_regular(path, max_origin_bytes).value_or(""), path.string());
+}
+
+SafetensorsFiles open_adapter(fs::path const& directory) {
+  if (fs::path const pickle = directory / "adapter_model.bin";
+      fs::exists(pickle) && !fs::exists(directory / tensors_name)) {
+    throw DataError(
+        fmt::format("{}: is a pickle, which can run any code and is not read; convert the adapter with pip's peft: "
+                    "`PeftModel.from_pretrained(model, DIR)` and `save_pretrained(OUT, safe_serialization=True)`",
+                    pickle.string()));
+  }
+  return SafetensorsFiles::open(directory / tensors_name);
 }
 
 bool is_unset(json::value const& value) {
@@ -167,11 +190,11 @@ void require_plain(json::object const& config) {
     }
     auto const* const known =
         std::ranges::find(plain_values, std::string_view(key), &std::pair<std::string_view, std::string_view>::first);
-    json::array const possible =
-        known == plain_values.end() ? json::array{nullptr} : json::parse(known->second).as_array();
+    json::array const possible = known == plain_values.end() ? json::array() : json::parse(known->second).as_array();
     if (std::ranges::find(possible, value) == possible.end()) {
       throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", config_name, std::string(key),
-                                    json::serialize(value), json::serialize(possible)));
+                                    json::serialize(value),
+                                    possible.empty() ? "null or false" : json::serialize(possible)));
     }
   }
 }
@@ -336,7 +359,7 @@ fs::path merge_adapters(Checkpoint const& checkpoint, fs::path const& run) {
   return CheckpointStore(run / "checkpoints", 2).commit(Communicator::self(), contents, stream, 1).directory;
 }
 
-std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& model, std::string const& dtype,
+std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
                         fs::path const& directory) {
   std::vector<std::string> modules;
   std::vector<std::string> ours;
@@ -346,7 +369,7 @@ std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& mode
       if (auto const projection = without(tensor.name, adapter_suffixes.at(which))) {
         std::string const module = module_of(model, *projection);
         tensors.emplace_back(fmt::format("{}{}{}", peft_prefix, module, peft_suffixes.at(which)),
-                             ForeignTensor{tensor.shape, dtype});
+                             ForeignTensor{tensor.shape, options.dtype});
         ours.push_back(tensor.name);
         if (which == 0) {
           modules.push_back(module);
@@ -360,7 +383,7 @@ std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& mode
   }
   writer.finish();
   fs::rename(directory / "model.safetensors", directory / tensors_name);
-  std::string const base = checkpoint.contents().base.checkpoint;
+  json::value const base = options.base.empty() ? name_of_base(checkpoint.contents()) : json::string(options.base);
   replace_file(directory / config_name,
                json::serialize(peft_config(model.ours.adapter, model.ours, base, modules)) + "\n");
   return std::ssize(ours);
@@ -377,7 +400,7 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   model.checkpoint = base_place;
   auto const opened = open_checkpoints(model);
   Checkpoint const& base = opened.checkpoints.front();
-  SafetensorsFiles const files = SafetensorsFiles::open(from / tensors_name);
+  SafetensorsFiles const files = open_adapter(from);
   Config const before = stored_config(base);
   auto const [family, theirs] = choose_family("", base, before);
   std::vector<std::string> settings = adapter_settings(read_peft_config(from));  // before tensors of other variants

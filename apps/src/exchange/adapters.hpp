@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 
 namespace heddle {
@@ -17,9 +18,10 @@ namespace heddle {
 std::filesystem::path merge_adapters(Checkpoint const& checkpoint, std::filesystem::path const& run);
 
 /// Writes a checkpoint's adapters as PEFT (github.com/huggingface/peft) does: adapter_config.json and
-/// adapter_model.safetensors, with the names of `model`'s family. Returns the number of tensors. Throws ConfigError for
-/// an adapter of a weight that the family has in another form.
-std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& model, std::string const& dtype,
+/// adapter_model.safetensors, with the names of `model`'s family. PEFT's name of the base is `options.base`, or else
+/// the name that the base had where it was imported. Returns the number of tensors. Throws ConfigError for an adapter
+/// of a weight that the family has in another form.
+std::int64_t write_peft(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
                         std::filesystem::path const& directory);
 
 /// Whether the place is a directory with an adapter of PEFT.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -13,6 +14,7 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "checkpoints/averaging.hpp"
@@ -20,6 +22,7 @@
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
 #include "exchange/probe.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 
@@ -53,7 +56,7 @@ std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& m
   for (ExportedTensor const& tensor : exported) {
     tensors.emplace_back(tensor.name, ForeignTensor{tensor.shape, options.dtype});
   }
-  SafetensorsWriter writer(directory, std::move(tensors));
+  SafetensorsWriter writer(directory, std::move(tensors), options.max_shard_bytes);
   for (ExportedTensor const& tensor : exported) {
     read_exported(checkpoint, tensor, model, [&](std::span<float const> elements) { writer.write(elements); });
   }
@@ -74,15 +77,66 @@ void write_huggingface(Checkpoint const& checkpoint, Config const& config, Expor
   result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory);
 }
 
+/// Without places in data and losses.
+CheckpointContents contents_of_model(Checkpoint const& checkpoint) {
+  CheckpointContents contents = checkpoint.contents();
+  contents.cursor.clear();
+  contents.losses = {};
+  contents.state_begins.clear();
+  return contents;
+}
+
+/// The parameters that write_plain wrote.
+class PlainTensors final : public OneRankTensors {
+ public:
+  PlainTensors(Checkpoint const& checkpoint, SafetensorsFiles const& files) : files_(files) {
+    for (TensorInfo const& tensor : checkpoint.tensors()) {
+      tensors_.push_back({tensor.name, tensor.shape});
+    }
+  }
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    files_.read(tensors_.at(chunk.tensor).name, chunk.elements, elements);
+  }
+
+ private:
+  SafetensorsFiles const& files_;
+};
+
+/// The parameters under their names here, [model] as JSON and the vocabulary; and in `probe` a run made of these files.
+std::int64_t write_plain(Checkpoint const& checkpoint, ExportOptions const& options, fs::path const& directory,
+                         fs::path const& probe) {
+  SafetensorsWriter::Tensors tensors;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    tensors.emplace_back(tensor.name, ForeignTensor{tensor.shape, options.dtype});
+  }
+  SafetensorsWriter writer(directory, std::move(tensors), options.max_shard_bytes);
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    for (TensorSlice const& slab : slabs_of(tensor)) {
+      writer.write(checkpoint.read(slab));
+    }
+  }
+  writer.finish();
+  json::object keys;
+  for (auto const& [key, value] : key_values(stored_config(checkpoint, options.model.overrides))) {
+    if (key.starts_with("model.")) {
+      keys[key] = json::parse(value);
+    }
+  }
+  replace_file(directory / "config.json", json::serialize(keys) + "\n");
+  replace_file(directory / "source.model", checkpoint.contents().source_model);
+  replace_file(directory / "target.model", checkpoint.contents().target_model);
+  SafetensorsFiles const files = SafetensorsFiles::open(directory);
+  PlainTensors again(checkpoint, files);
+  CheckpointStore(probe / "checkpoints", 2).commit(Communicator::self(), contents_of_model(checkpoint), again, 1);
+  return std::ssize(files.tensors());
+}
+
 /// A checkpoint with nothing but the model: without optimizer state, places in data and losses.
 std::int64_t write_stripped(Checkpoint checkpoint, std::string const& dtype, fs::path const& directory) {
   if (dtype != "float32" && dtype != "bfloat16") {
     throw UsageError("--dtype " + dtype + ": Heddle's own models are float32 or bfloat16");
   }
-  CheckpointContents contents = checkpoint.contents();
-  contents.cursor.clear();
-  contents.losses = {};
-  contents.state_begins.clear();
+  CheckpointContents const contents = contents_of_model(checkpoint);
   AveragedModel const model({std::move(checkpoint)});
   AveragedTensors tensors(model, dtype == "float32" ? DType::float32 : DType::bfloat16);
   fs::path const store = directory / "store";
@@ -94,14 +148,13 @@ std::int64_t write_stripped(Checkpoint checkpoint, std::string const& dtype, fs:
   return std::ssize(tensors.tensors());
 }
 
-/// Reads the files back and compares the logits of a probe. Returns the largest difference.
+/// Reads the files back, unless write_plain did, and compares the logits of a probe. Returns the largest difference.
 double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
                       fs::path const& exported) {
-  bool const ours_already = options.format == "heddle";
-  fs::path const run = ours_already ? exported : exported / "probe";
+  fs::path const run = options.format == "heddle" ? exported : exported / "probe";
   if (is_peft(exported)) {
     import_peft(execution, exported, checkpoint.string(), run, {.overrides = {"adapter.save_base=false"}});
-  } else if (!ours_already) {
+  } else if (!fs::exists(run)) {
     import_model(execution, exported, run);
   }
   TrainedModelOptions ours = options.model;
@@ -128,6 +181,27 @@ double compare_logits(Execution& execution, ExportOptions const& options, fs::pa
   return difference;
 }
 
+/// Throws UsageError for an unknown format, and for options that the format has not.
+void check_format(ExportOptions const& options) {
+  constexpr std::array formats{"huggingface", "safetensors", "heddle", "marian", "ctranslate2", "peft"};
+  auto const is_one_of = [&](std::initializer_list<std::string_view> some) {
+    return std::ranges::find(some, options.format) != some.end();
+  };
+  if (std::ranges::find(formats, options.format) == formats.end()) {
+    throw UsageError(fmt::format("--format {}: possible are {}", options.format, fmt::join(formats, ", ")));
+  }
+  if (!options.family.empty() && !is_one_of({"huggingface", "peft"})) {
+    throw UsageError(fmt::format("--family is for the formats huggingface and peft; {} has one form for all models",
+                                 options.format));
+  }
+  if (!options.base.empty() && options.format != "peft") {
+    throw UsageError("--base is for --format peft");
+  }
+  if (options.max_shard_bytes != SafetensorsWriter::default_shard_bytes && !is_one_of({"huggingface", "safetensors"})) {
+    throw UsageError("--max-shard-size is for the formats huggingface and safetensors");
+  }
+}
+
 /// Throws where the format and --merge do not go together with the model's adapters.
 void check_adapters(ExportOptions const& options, Checkpoint const& checkpoint, Config const& config) {
   bool const adapters = config.model.adapter.rank > 0;
@@ -143,10 +217,29 @@ void check_adapters(ExportOptions const& options, Checkpoint const& checkpoint, 
   }
 }
 
+/// CTranslate2's models have a bias against single tokens, and no place for other limits of generation.
+void warn_of_limits(Vocabulary const& vocabulary) {
+  GenerationLimits const limits = limits_of(vocabulary);
+  auto const is_long = [](auto const& sequence) { return sequence.size() > 1; };
+  if (std::ranges::any_of(limits.suppressed, is_long) || !limits.suppressed_first.empty()) {
+    warn(
+        "bad_words_ids of several tokens and begin_suppress_tokens are not in CTranslate2's model: give them to "
+        "translate_batch, as suppress_sequences");
+  }
+}
+
 std::int64_t write_adapters(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
                             fs::path const& directory) {
   auto const [family, made] = choose_family(options.family, checkpoint, config);
-  return write_peft(checkpoint, {*family, config.model, made}, options.dtype, directory);
+  return write_peft(checkpoint, {*family, config.model, made}, options, directory);
+}
+
+/// Whether the family's models have the stacks of this one.
+bool has_stacks(Family const& family, ModelConfig const& model) {
+  auto const stacks = std::ranges::find_if(
+      family.settings, [](std::string_view setting) { return setting.starts_with("model.stacks="); });
+  return stacks == family.settings.end() ? model.is_encoder_decoder()
+                                         : *stacks == "model.stacks=" + to_toml(OptionValue(model.stacks));
 }
 
 }  // namespace
@@ -167,6 +260,9 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
   }
   std::string reasons;
   for (Family const& family : families()) {
+    if (!has_stacks(family, config.model)) {
+      continue;
+    }
     try {
       return {&family, config_json(family, config)};
     } catch (ConfigError const& error) {
@@ -174,10 +270,13 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
     }
   }
   throw ConfigError(
-      fmt::format("{}: no family of transformers has this model:{}", checkpoint.directory().string(), reasons));
+      fmt::format("{}: no family of transformers has this model; --format safetensors writes any. Of those "
+                  "with its stacks:{}",
+                  checkpoint.directory().string(), reasons));
 }
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
+  check_format(options);
   UnfinishedDirectory directory(place_beside(options.directory));
   auto opened = open_checkpoints(options.model);
   Checkpoint& trained = opened.checkpoints.front();
@@ -192,6 +291,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
+    warn_of_limits(checkpoint.contents().vocabulary());
   } else if (options.format == "marian") {
     if (options.dtype != "float32") {
       throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
@@ -201,11 +301,10 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
     write_huggingface(checkpoint, config, options, directory.path(), result);
   } else if (options.format == "peft") {
     result.tensors = write_adapters(checkpoint, config, options, directory.path());
-  } else if (options.format == "heddle") {
-    result.tensors = write_stripped(std::move(checkpoint), options.dtype, directory.path());
+  } else if (options.format == "safetensors") {
+    result.tensors = write_plain(checkpoint, options, directory.path(), directory.path() / "probe");
   } else {
-    throw UsageError(
-        fmt::format("--format {}: possible are huggingface, heddle, marian, ctranslate2 and peft", options.format));
+    result.tensors = write_stripped(std::move(checkpoint), options.dtype, directory.path());
   }
   fs::remove_all(merged_run);
   if (options.format != "ctranslate2") {

@@ -3,6 +3,7 @@
 #include <boost/json/object.hpp>
 #include <filesystem>
 #include <heddle/io/exchange/family.hpp>
+#include <heddle/io/formats/safetensors.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,9 +16,12 @@ struct Execution;
 
 struct ExportOptions {
   TrainedModelOptions model;
-  std::string format = "huggingface";  ///< or "heddle", "marian", "ctranslate2", "peft" (the adapters alone)
+  std::string format = "huggingface";  ///< or "safetensors" (Heddle's own names), "heddle", "marian", "ctranslate2",
+                                       ///< "peft" (the adapters alone)
   bool merge = false;                  ///< adapters are folded into the weights
-  std::string family;             ///< model_type of config.json; "": the one that it came from, or the first that fits
+  std::string family;     ///< model_type of config.json; "": the one that it came from, or the first that fits
+  std::string base = {};  ///< for "peft": the base model's name; "": the one that it had where it was imported
+  std::int64_t max_shard_bytes = SafetensorsWriter::default_shard_bytes;  ///< of a file of tensors
   std::string dtype = "float32";  ///< of the tensors: float32, bfloat16 or, except in "heddle", float16; for
                                   ///< CTranslate2 also int8 or int16
   std::filesystem::path directory;
@@ -40,9 +44,9 @@ std::pair<Family const*, boost::json::object> choose_family(std::string wanted, 
 /// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it, or for Heddle itself as a
 /// checkpoint that has only the model. It appears in its directory when it is complete, on the disk and, except for
 /// CTranslate2, read back: it gives the same logits on a probe batch. Throws
-/// UsageError for an unknown format, ConfigError where the directory exists and for a model that no family has, which
-/// names the key that stands in the way, or with adapters that are not merged, Error where the logits differ. For one
-/// rank.
+/// UsageError for an unknown format and for options that it has not, ConfigError where the directory exists and for a
+/// model that no family has, which names the key that stands in the way, or with adapters that are not merged, Error
+/// where the logits differ. For one rank.
 ExportedModel export_model(Execution& execution, ExportOptions const& options);
 
 }  // namespace heddle

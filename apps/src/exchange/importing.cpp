@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -85,11 +86,16 @@ class TensorsOfFiles final : public TensorStream {
   TensorStream& stream_;
 };
 
-/// Calls `read`, which knows only another system's files: what libraries say of them is about bad data, too.
+/// Calls `read`, which knows only another system's files: what libraries say of them is about bad data, too, and
+/// messages about data name the place.
 template <class Read>
 auto of_files(fs::path const& from, Read const& read) {
   try {
     return read();
+  } catch (DataError const& error) {
+    std::string const message = error.what();
+    throw DataError(message.find(from.string()) != message.npos ? message
+                                                                : fmt::format("{}: {}", from.string(), message));
   } catch (Error const&) {
     throw;
   } catch (std::bad_alloc const&) {
@@ -99,22 +105,24 @@ auto of_files(fs::path const& from, Read const& read) {
   }
 }
 
-/// The run's configuration. A message about a key that `source` gave names it.
-Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides,
-                 std::string_view source) {
-  std::vector<std::string> const given = settings;
+/// The run's configuration.
+Config config_of(std::vector<std::string> settings, fs::path const& run, std::vector<std::string> const& overrides) {
   settings.push_back(fmt::format("run.directory={}", json::serialize(json::string(run.string()))));
   settings.insert(settings.end(), overrides.begin(), overrides.end());
+  return parse_config("", "", settings);
+}
+
+/// Calls `use`; messages about keys that `source` gave as `settings` name it, and not `--set`.
+template <class Use>
+auto of_settings(std::vector<std::string> const& settings, std::string_view source, Use const& use) {
   try {
-    return parse_config("", "", settings);
+    return use();
   } catch (ConfigError const& error) {
-    std::string_view const message = error.what();
-    for (std::string const& setting : given) {
-      if (std::string const origin = "--set " + setting + ":"; message.starts_with(origin)) {
-        throw ConfigError(fmt::format("{} gives {}{}", source, setting, message.substr(origin.size() - 1)));
-      }
+    std::string message = error.what();
+    for (std::string const& setting : settings) {
+      boost::replace_all(message, fmt::format("--set {}:", setting), fmt::format("{} gives {}:", source, setting));
     }
-    throw;
+    throw ConfigError(message);
   }
 }
 
@@ -151,6 +159,9 @@ json::object read_config_json(fs::path const& directory) {
                     "; expected a model's directory. Models of Hugging Face's hub are not downloaded: save one with "
                     "transformers first, `from_pretrained(NAME)` of its class and of AutoTokenizer, then "
                     "`save_pretrained(DIRECTORY)` of both");
+  }
+  if (fs::is_regular_file(directory)) {
+    throw DataError(directory.string() + ": is a file; give its directory, with config.json and the tokenizer's files");
   }
   if (std::error_code ignored; fs::is_symlink(path, ignored)) {
     throw DataError(path.string() +
@@ -192,18 +203,20 @@ std::pair<Config, std::vector<StreamedTensor>> describe_import(Execution& execut
                                                                Vocabulary const& vocabulary, fs::path const& run,
                                                                ImportOptions const& options) {
   std::vector<std::string> settings = settings_of(foreign.family, foreign.config);
-  Config config = config_of(settings, run, options.overrides, foreign.family.source);
-  require_layers(config, foreign);
-  std::vector<StreamedTensor> parameters = parameters_of(execution, config, vocabulary);
-  std::vector<std::string> more = group_of_zeros(foreign.family, config.model, parameters);
-  if (!config.model.is_encoder_decoder()) {  // the file gives every key, and this one asks for translations
-    more.emplace_back("train.validate_bleu=false");
-  }
-  if (!more.empty()) {
-    settings.insert(settings.end(), more.begin(), more.end());
-    config = config_of(settings, run, options.overrides, foreign.family.source);
-  }
-  return {std::move(config), std::move(parameters)};
+  return of_settings(std::vector(settings), foreign.family.source, [&] {
+    Config config = config_of(settings, run, options.overrides);
+    require_layers(config, foreign);
+    std::vector<StreamedTensor> parameters = parameters_of(execution, config, vocabulary);
+    std::vector<std::string> more = group_of_zeros(foreign.family, config.model, parameters);
+    if (!config.model.is_encoder_decoder()) {  // the file gives every key, and this one asks for translations
+      more.emplace_back("train.validate_bleu=false");
+    }
+    if (!more.empty()) {
+      settings.insert(settings.end(), more.begin(), more.end());
+      config = config_of(settings, run, options.overrides);
+    }
+    return std::pair(std::move(config), std::move(parameters));
+  });
 }
 
 }  // namespace

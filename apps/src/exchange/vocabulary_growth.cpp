@@ -26,13 +26,18 @@ namespace json = boost::json;
 /// For each new piece the old ids of its parts.
 using Parts = std::vector<std::vector<std::int32_t>>;
 
-/// The parts of a side's new pieces; none if it does not grow.
-Parts parts_of(Tokenizer const& vocabulary, std::vector<std::string> const& pieces, bool grows) {
+/// The parts of a side's new pieces and languages; none if it does not grow.
+Parts parts_of(Tokenizer const& vocabulary, VocabularyGrowth const& growth, bool grows) {
   Parts parts;
-  for (std::string const& piece : grows ? pieces : std::vector<std::string>()) {
+  for (std::string const& piece : grows ? growth.pieces : std::vector<std::string>()) {
     parts.push_back(parts_of(vocabulary, piece));
   }
+  parts.resize(parts.size() + (grows ? growth.languages.size() : 0), vocabulary.form().languages);
   return parts;
+}
+
+Tokenizer grown(Tokenizer const& vocabulary, VocabularyGrowth const& growth, bool grows) {
+  return grows ? with_languages(with_pieces(vocabulary, growth.pieces), growth.languages) : vocabulary;
 }
 
 /// A checkpoint's parameters, some of them with more rows.
@@ -124,14 +129,13 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   Checkpoint const& checkpoint = opened.checkpoints.front();
   require_new_run(growth.run);
   CheckpointContents contents = contents_of_new_run(growth.run, checkpoint);
-  GrownModel grown{.checkpoint = {}, .tables = {}, .before = checkpoint.contents().vocabulary()};
-  Vocabulary const& before = grown.before;
+  GrownModel result{.checkpoint = {}, .tables = {}, .before = checkpoint.contents().vocabulary()};
+  Vocabulary const& before = result.before;
   bool const joint = before.joint();
   if (joint && !(growth.source && growth.target)) {
     throw ConfigError("source and target have one vocabulary, which grows for both: --side both");
   }
-  Vocabulary const now{growth.source ? with_pieces(before.source, growth.pieces) : before.source,
-                       growth.target ? with_pieces(before.target, growth.pieces) : before.target};
+  Vocabulary const now{grown(before.source, growth, growth.source), grown(before.target, growth, growth.target)};
   Config const config = parse_config(contents.config, growth.run.string());
   Registries registries;
   PluginsConfig const plugins = trusted_plugins(config.plugins, {growth.model.plugins, growth.model.trust_plugins},
@@ -139,8 +143,8 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   register_everything({.plugins = read_plugins(plugins), .trust_plugins = growth.model.trust_plugins}, registries,
                       execution);
   VocabularySizes const sizes{before.source.size(), before.target.size(), joint};
-  Parts const source = parts_of(before.source, growth.pieces, growth.source);
-  Parts const target = parts_of(before.target, growth.pieces, growth.target);
+  Parts const source = parts_of(before.source, growth, growth.source);
+  Parts const target = parts_of(before.target, growth, growth.target);
   std::map<std::string, Parts const*> tables;
   for (auto const& [side, parts] : {std::pair(Side::source, &source), {Side::target, &target}}) {
     if (!parts->empty()) {
@@ -156,13 +160,14 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   if (joint) {  // other systems' files that name a vocabulary's size have one for both sides
     add_pieces(contents.origin, now.target, static_cast<std::int32_t>(target.size()));
   }
-  record_pieces(contents.origin, checkpoint.directory().parent_path().parent_path(), std::ssize(growth.pieces));
+  record_pieces(contents.origin, checkpoint.directory().parent_path().parent_path(),
+                std::ssize(growth.pieces) + std::ssize(growth.languages));
   GrownTensors tensors(checkpoint, tables);
-  grown.checkpoint = write_new_run(growth.run, contents, tensors);
+  result.checkpoint = write_new_run(growth.run, contents, tensors);
   for (auto const& [name, parts] : tables) {
-    grown.tables.push_back(name);
+    result.tables.push_back(name);
   }
-  return grown;
+  return result;
 }
 
 }  // namespace heddle

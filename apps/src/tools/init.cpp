@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What `init` asks for; the options have the same names.
+/// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
   std::string data = "data";
   std::string size = "tiny";
@@ -138,7 +138,7 @@ void require_possible(RunAnswers const& answers) {
   }
 }
 
-/// What to do next, as commands.
+/// The commands that come next.
 std::string next_commands(RunAnswers const& answers, fs::path const& out) {
   std::string const config = (out / "run.toml").lexically_normal().string();
   std::string text;

@@ -162,8 +162,12 @@ Family const& ctranslate2_tensors() {
 
 void require_ctranslate2(Config const& config) {
   bool const alone = config.model.is_decoder_only();
+  if (!alone && !config.model.is_encoder_decoder()) {
+    throw ConfigError(
+        "model.stacks = [\"encoder\"]: only encoder-decoder and decoder-only models can be exported to CTranslate2");
+  }
   static std::vector<PossibleKey> const possible{
-      {"model.stacks", {"[\"decoder\"]"}},
+      {"model.stacks"},
       {"model.decoder_sublayers", {R"(["self_attention", "feed_forward"])"}},
       {"model.encoder_layers"},
       {"model.decoder_layers"},

@@ -111,7 +111,10 @@ void ImportedTensors::require_shape(StreamedTensor const& tensor, TensorOrigin c
   auto const found = from_.tensors().find(origin.name);
   if (found == from_.tensors().end()) {
     throw DataError(
-        fmt::format("there is no tensor {}, of which the parameter {} would be made", origin.name, tensor.name));
+        fmt::format("there is no tensor {}, of which the parameter {} would be made; {} must belong to these weights, "
+                    "and the model "
+                    "must have been saved with its head, as {}",
+                    origin.name, tensor.name, model_.family.source, model_.family.architecture));
   }
   auto const expected = their_shape(tensor.shape, origin.change);
   if (found->second.shape != expected) {

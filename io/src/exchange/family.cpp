@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cctype>
@@ -31,6 +32,24 @@ std::string list_of_families() {
   }
   return names;
 }
+
+/// Models that cannot be imported, by the start of their model_type, and why.
+constexpr std::array<std::array<std::string_view, 2>, 15> impossible_models{
+    {{"albert", "its layers share their weights"},
+     {"deberta", "its attention keeps positions apart from tokens"},
+     {"deepseek", "it is a mixture of experts"},
+     {"distilbert", "it has no token types, and tensors of other names"},
+     {"electra", "it finds replaced tokens, and does not predict masked ones"},
+     {"gpt_neox", "its attention and feed-forward sublayers are parallel"},
+     {"gptj", "its attention and feed-forward sublayers are parallel"},
+     {"longt5", "its encoder attends within blocks"},
+     {"mixtral", "it is a mixture of experts"},
+     {"nllb-moe", "it is a mixture of experts; the dense models of NLLB-200 can be imported"},
+     {"phi", "its attention and feed-forward sublayers are parallel, or their projections joined"},
+     {"qwen2_moe", "it is a mixture of experts"},
+     {"qwen3_moe", "it is a mixture of experts"},
+     {"switch_transformers", "it is a mixture of experts"},
+     {"umt5", "each of its layers has a relative position bias of its own"}}};
 
 bool equal(json::value const& one, json::value const& other) {
   return one.is_number() && other.is_number() ? one.to_number<double>() == other.to_number<double>() : one == other;
@@ -311,10 +330,20 @@ Family const& family_of(json::object const& config) {
   if (type == nullptr || !type->is_string()) {
     throw DataError("config.json has no model_type; expected one of: " + list_of_families());
   }
-  auto const found = std::ranges::find(families(), std::string_view(type->get_string()), &Family::model_type);
+  std::string_view const name = type->get_string();
+  auto const found = std::ranges::find(families(), name, &Family::model_type);
   if (found == families().end()) {
-    throw DataError(fmt::format("config.json: models of the type {} cannot be imported; possible are: {}",
-                                json::serialize(*type), list_of_families()));
+    auto const* const known =
+        std::ranges::find_if(impossible_models, [&](auto const& each) { return name.starts_with(each[0]); });
+    throw DataError(fmt::format(
+        "config.json: models of the type {} cannot be imported{}", json::serialize(*type),
+        known != impossible_models.end() ? fmt::format(": {}", (*known)[1]) : "; possible are: " + list_of_families()));
+  }
+  if (json::value const* const quantized = find_key(config, "quantization_config")) {
+    throw ConfigError(fmt::format(
+        "config.json: quantization_config = {}: quantized weights cannot be imported; take the model that they were "
+        "made of, or remove the key where the tensors are float32, bfloat16 or float16 themselves",
+        json::serialize(*quantized).substr(0, 200)));
   }
   return *found;
 }

@@ -6,6 +6,7 @@
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <regex>
 
 namespace heddle {
 namespace {
@@ -95,6 +96,11 @@ void require_none(std::string const& name, char const* option) {
 }
 
 }  // namespace
+
+bool is_language(std::string const& text) {
+  static std::regex const form(R"([a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]+__|>>.+<<)");
+  return std::regex_match(text, form);
+}
 
 std::string to_json(TextForm const& form) {
   return json::serialize(json::object{{"source", to_value(form.source)},

@@ -5,8 +5,10 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <set>
 
 #include "text/tokenizer_model.hpp"
 
@@ -85,12 +87,22 @@ void add_to_decoder(json::object& settings, std::map<std::string, std::string>& 
       origin.erase(older);
     }
   }
+  std::vector<std::int32_t> const& languages = vocabulary.form().languages;
+  bool const fairseq = origin.contains("sentencepiece.bpe.model");  // languages and mask may be without their ids
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
     // Other systems number added tokens without gaps, so that rows without a token get one, too.
     std::string const piece = vocabulary.piece(id);
     std::string const key = std::to_string(id);
-    if (id >= first || (piece.starts_with(filler) && !decoder.get_object().contains(key))) {
-      decoder.get_object()[key] = added_token(piece, id < first);
+    bool const language = std::ranges::find(languages, id) != languages.end();
+    bool const unnamed = piece.starts_with(filler) || (fairseq && (language || piece == "<mask>"));
+    if (id >= first || (unnamed && !decoder.get_object().contains(key))) {
+      decoder.get_object()[key] = added_token(piece, id < first || language);
+    }
+    // Classes that have a list of their languages take it from here, where it is here.
+    for (char const* const list : {"additional_special_tokens", "extra_special_tokens"}) {
+      if (json::value* const names = settings.if_contains(list); id >= first && language && names != nullptr) {
+        (names->is_array() ? names->get_array() : names->emplace_array()).emplace_back(piece);
+      }
     }
   }
 }
@@ -125,6 +137,37 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     }
   }
   return grown;
+}
+
+Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> const& languages) {
+  if (languages.empty()) {
+    return vocabulary;
+  }
+  TextForm form = vocabulary.form();
+  if (form.languages.empty()) {
+    throw DataError("the vocabulary has no languages, so that none can be added; a tag in texts is a piece (--piece)");
+  }
+  std::string const example = vocabulary.piece(form.languages.front());
+  std::set<std::string> known;
+  for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
+    known.insert(vocabulary.piece(id));
+  }
+  SentencePieceModel model = SentencePieceModel::parse(vocabulary.model());
+  std::vector<SentencePiece> added;
+  for (std::string const& language : languages) {
+    bool const alike = is_language(language) && language.starts_with("__") == example.starts_with("__") &&
+                       language.starts_with(">>") == example.starts_with(">>");
+    if (!alike || !known.insert(language).second) {
+      throw DataError(fmt::format("the new language \"{}\" {}", language,
+                                  alike ? "is a token of the vocabulary already, or given twice"
+                                        : fmt::format("is not named as the vocabulary's languages are: {}", example)));
+    }
+    form.languages.push_back(vocabulary.size() + static_cast<std::int32_t>(added.size()));
+    added.push_back({language, 0, Type::control, {}});
+  }
+  model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
+  model.text_form = to_json(form);
+  return Tokenizer::from_model(model.serialize());
 }
 
 std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece) {

@@ -10,7 +10,6 @@
 #include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <optional>
-#include <regex>
 
 #include "text/tokenizer_model.hpp"
 
@@ -32,14 +31,13 @@ constexpr std::array class_places{ClassPlaces{"MBart50", LanguagePlace::first, L
                                   ClassPlaces{"M2M100", LanguagePlace::first, LanguagePlace::first},
                                   ClassPlaces{"Marian", LanguagePlace::of_target, LanguagePlace::none}};
 
-/// A language among the control pieces of a vocabulary: "eng_Latn", "en_XX", "__en__", ">>en<<".
+/// A language among the control pieces of a vocabulary.
 struct Language {
   std::string name;
   std::int32_t id;
 };
 
 std::vector<Language> languages_of(std::string const& model) {
-  static std::regex const form(R"([a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]+__|>>.+<<)");
   std::vector<Language> languages;
   if (is_json(model)) {
     return languages;
@@ -50,7 +48,7 @@ std::vector<Language> languages_of(std::string const& model) {
     if (control && piece.text == end_of_ids_piece) {
       break;
     }
-    if (control && std::regex_match(piece.text, form)) {
+    if (control && is_language(piece.text)) {
       languages.push_back({piece.text, id});
     }
     ++id;

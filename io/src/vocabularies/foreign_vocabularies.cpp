@@ -143,8 +143,12 @@ std::string vocabulary_by_text(std::string_view bytes, std::vector<std::string> 
 }
 
 std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
-                                                      std::string_view vocab_json) {
-  auto const texts = pieces_of_vocab_json(vocab_json);
+                                                      std::string_view vocab_json,
+                                                      std::map<std::int64_t, std::string> const& added) {
+  auto texts = pieces_of_vocab_json(vocab_json);
+  for (auto next = added.find(std::ssize(texts)); next != added.end(); next = added.find(std::ssize(texts))) {
+    texts.push_back(next->second);
+  }
   std::vector<std::string> languages;
   std::ranges::copy_if(texts, std::back_inserter(languages),
                        [](std::string const& text) { return text.starts_with(">>") && text.ends_with("<<"); });

@@ -78,6 +78,21 @@ std::string const& file(std::map<std::string, std::string> const& files, char co
   return found->second;
 }
 
+/// The bytes of a SentencePiece model. Throws DataError, which names the file, where they are none.
+std::string const& sentencepiece_file(std::map<std::string, std::string> const& files, char const* name,
+                                      fs::path const& directory) {
+  std::string const& bytes = file(files, name, directory);
+  try {
+    static_cast<void>(SentencePieceModel::parse(bytes));
+  } catch (DataError const& error) {
+    throw DataError(
+        fmt::format("{}: {}; copy the file again from where the model came from (`git lfs pull`, if it is "
+                    "a pointer of Git LFS)",
+                    (directory / name).string(), error.what()));
+  }
+  return bytes;
+}
+
 /// A token's text: a string, or an object that has it.
 std::string token_text(json::value const& token) {
   return json::value_to<std::string>(token.is_object() ? token.at("content") : token);
@@ -104,11 +119,13 @@ std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::stri
 /// mBART-50 was published) have the languages without ids, in the order of the ids.
 FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t pieces) {
   FairseqTokens tokens;
-  tokens.mask.clear();
   for (auto const& [id, text] : added_tokens(files)) {
     if (id >= pieces) {
-      (text == "<mask>" ? tokens.mask : tokens.languages.emplace_back()) = text;
+      tokens.languages.push_back(text);
     }
+  }
+  if (!tokens.languages.empty()) {  // also where tokens were added after the mask
+    tokens.mask.clear();
   }
   for (char const* const name : {"tokenizer_config.json", "special_tokens_map.json"}) {
     json::object const config = json_object_in(files, name);
@@ -119,7 +136,6 @@ FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, st
     for (json::value const& token : listed->as_array()) {
       tokens.languages.push_back(token_text(token));
     }
-    tokens.mask = "<mask>";
   }
   return tokens;
 }
@@ -131,13 +147,15 @@ std::int64_t offset_of_pegasus(std::map<std::string, std::string> const& files) 
   return offset == nullptr ? 103 : offset->to_number<std::int64_t>();
 }
 
-/// The number of T5's sentinels: those among the added tokens, or what the older form of its files says.
+/// The number of T5's sentinels: those among the added tokens, or what the older form of its files says, or the default
+/// of transformers' class.
 std::int64_t sentinels_of_t5(std::map<std::string, std::string> const& files) {
   std::int64_t const count = std::ranges::count_if(
       added_tokens(files), [](auto const& token) { return token.second.starts_with("<extra_id_"); });
   json::object const config = json_object_in(files, "tokenizer_config.json");
   json::value const* const written = find_key(config, "extra_ids");
-  return count == 0 && written != nullptr ? written->to_number<std::int64_t>() : count;
+  std::int64_t const absent = config.contains("added_tokens_decoder") ? 0 : 100;
+  return count > 0 ? count : written != nullptr ? written->to_number<std::int64_t>() : absent;
 }
 
 std::int64_t integer(json::object const& config, char const* key) {
@@ -152,13 +170,17 @@ std::int64_t integer(json::object const& config, char const* key) {
 std::string fairseq_model(std::map<std::string, std::string> const& files, json::object const& config,
                           fs::path const& directory) {
   std::int64_t const rows = integer(config, "vocab_size");
-  std::string const& bytes = file(files, "sentencepiece.bpe.model", directory);
+  std::string const& bytes = sentencepiece_file(files, "sentencepiece.bpe.model", directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
   FairseqTokens tokens = fairseq_tokens(files, pieces);
   json::value const* const type = find_key(config, "model_type");
-  if (type != nullptr && *type == "xlm-roberta") {  // its class adds the mask also where no file has it
-    tokens.mask = "<mask>";
+  if (type != nullptr && *type == "xlm-roberta") {
     tokens.start = "<s>";
+  } else if (std::ranges::all_of(tokens.languages, [](std::string const& text) { return text == "<mask>"; })) {
+    throw DataError(fmt::format(
+        "{}: no file names the languages of the vocabulary: tokenizer_config.json has them as added_tokens_decoder or "
+        "additional_special_tokens; load the tokenizer with transformers, and save it there by save_pretrained",
+        directory.string()));
   }
   return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
                                       : fairseq_vocabulary(bytes, tokens, rows);
@@ -172,13 +194,15 @@ std::string plain_model(std::map<std::string, std::string>& files, json::object 
     add_files(directory, byte_level_files, files);
     if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt")) &&
         !files.contains("vocab.txt")) {
-      throw DataError(
-          fmt::format("{}: there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt",
-                      directory.string()));
+      throw DataError(fmt::format(
+          "{}: {}; save the tokenizer there by save_pretrained of transformers", directory.string(),
+          files.contains("vocab.json")
+              ? "vocab.json is there without merges.txt, and tokenizer.json is not"
+              : "there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt"));
     }
     return read_byte_level_vocabulary(files, config);
   }
-  std::string const& bytes = files.at("tokenizer.model");
+  std::string const& bytes = sentencepiece_file(files, "tokenizer.model", directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
   std::vector<std::string> added;
   for (auto const& [id, text] : added_tokens(files)) {
@@ -274,18 +298,19 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   try {
     switch (kind_of(family)) {
       case Kind::t5: {
-        std::string const& model = file(read.files, "spiece.model", directory);
+        std::string const& model = sentencepiece_file(read.files, "spiece.model", directory);
         read.source_model = read.target_model = t5_vocabulary(model, sentinels_of_t5(read.files), rows);
         break;
       }
       case Kind::pegasus:
-        read.source_model = read.target_model =
-            pegasus_vocabulary(file(read.files, "spiece.model", directory), offset_of_pegasus(read.files), rows);
+        read.source_model = read.target_model = pegasus_vocabulary(
+            sentencepiece_file(read.files, "spiece.model", directory), offset_of_pegasus(read.files), rows);
         break;
       case Kind::marian:
         std::tie(read.source_model, read.target_model) =
-            marian_vocabulary(file(read.files, "source.spm", directory), file(read.files, "target.spm", directory),
-                              file(read.files, "vocab.json", directory));
+            marian_vocabulary(sentencepiece_file(read.files, "source.spm", directory),
+                              sentencepiece_file(read.files, "target.spm", directory),
+                              file(read.files, "vocab.json", directory), added_tokens(read.files));
         break;
       case Kind::fairseq:
         read.source_model = read.target_model = fairseq_model(read.files, config, directory);
@@ -305,7 +330,11 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its vocabulary cannot be used: {}", directory.string(), plain_message(error)));
+    throw DataError(
+        fmt::format("{}: its vocabulary cannot be used: a member of tokenizer.json or of another JSON file of the "
+                    "tokenizer is missing or has another type ({}); save the tokenizer again by save_pretrained of "
+                    "transformers",
+                    directory.string(), plain_message(error)));
   }
   return read;
 }

@@ -109,6 +109,23 @@ TEST_F(StoredConfigTest, OfAnotherSeedThanTheStateIsRefused) {
               HasSubstr("was trained with the seed 7, but its configuration has train.seed = 5"));
 }
 
+TEST_F(StoredConfigTest, OfAModelThatWasMadeIsNotTrainedInItsPlace) {
+  Zeros tensors(model_.parameters);
+  CheckpointContents contents;
+  contents.config = to_toml(config_of(""));
+  auto const refusal = [&](std::string const& run) {
+    CheckpointStore store(directory_ / run / "checkpoints", 3);
+    Checkpoint const found = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
+    return message_of<ConfigError>([&] { require_trained_here(found); });
+  };
+  EXPECT_THAT(refusal("imported"), HasSubstr("--set train.initialize_from=" + (directory_ / "imported").string()));
+  contents.dataset = "digest";
+  EXPECT_EQ(refusal("stopped"), "");
+  contents.dataset.clear();
+  contents.state.step = 3;
+  EXPECT_EQ(refusal("older"), "");
+}
+
 TEST_F(StoredConfigTest, StateThatIsNotStoredStartsAtZeroAndIsNamed) {
   Checkpoint const stored = checkpoint(config_of(""));  // of values only
   std::string const name = stored.tensors().front().name;

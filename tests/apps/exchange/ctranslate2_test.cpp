@@ -282,6 +282,7 @@ TEST_F(Ctranslate2Test, AModelThatItCannotComputeIsRefusedByKey) {
     return message;
   };
   EXPECT_THAT(refusal("mistral", {}), HasSubstr("model.decoder.self_attention.window"));
+  EXPECT_THAT(refusal("bert", {}), HasSubstr("only encoder-decoder and decoder-only models can be exported"));
   EXPECT_THAT(refusal("marian", {"model.encoder.layer.1.activation=gelu"}), HasSubstr("model.encoder.layer.1"));
   EXPECT_THAT(refusal("marian", {"model.decoder.self_attention.window=3"}),
               HasSubstr("model.decoder.self_attention.window"));

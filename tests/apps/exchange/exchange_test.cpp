@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 using test::message_of;
+using testing::AllOf;
 using testing::HasSubstr;
 
 /// A model of tests/golden/exchange and what transformers computes with it: see make_models.py there.
@@ -234,6 +235,29 @@ TEST_P(AdapterExchangeTest, AnExportHasTheAdapterThatWasImported) {
   }
 }
 
+TEST_P(AdapterExchangeTest, AnExportNamesItsBaseAsItWasPublished) {
+  auto const base_of = [&](fs::path const& directory) {
+    return json::parse(test::read_whole(directory / "adapter_config.json")).at("base_model_name_or_path");
+  };
+  ExportOptions options;
+  options.format = "peft";
+  options.model.checkpoint = (directory_ / "run").string();
+  for (auto const& [name, expected] : {std::pair("group/model", "group/model"), {"/local/model", "changed"}}) {
+    for (char const* const place : {"base", "run", "named"}) {
+      fs::remove_all(directory_ / place);
+    }
+    import_model(execution_, changed(GetParam(), "_name_or_path", name), directory_ / "base");
+    import_peft(execution_, adapter(), (directory_ / "base").string(), directory_ / "run");
+    options.directory = directory_ / "named";
+    export_model(execution_, options);
+    EXPECT_EQ(base_of(options.directory), expected);
+  }
+  options.base = "other/model";
+  options.directory = directory_ / "option";
+  export_model(execution_, options);
+  EXPECT_EQ(base_of(options.directory), "other/model");
+}
+
 TEST_P(AdapterExchangeTest, MergedWeightsHaveTheLogitsOfPEFT) {
   import_adapter(true);
   export_run("huggingface");
@@ -255,7 +279,8 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
     return message_of<Error>(
         [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("use_dora", true), HasSubstr("adapter_config.json: use_dora = true cannot be imported"));
+  EXPECT_THAT(refusal("use_dora", true),
+              HasSubstr("adapter_config.json: use_dora = true cannot be imported; possible is null or false"));
   EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is [\"none\"]"));
   EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
   EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
@@ -266,6 +291,10 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   import_model(execution_, golden("llama-bpe"), directory_ / "base");
   EXPECT_THAT(refusal("r", 3), HasSubstr("is not an adapter of a projection of"));
   EXPECT_THAT(refusal("use_dora", true), HasSubstr("use_dora = true cannot be imported"));  // before the tensors
+  fs::rename(adapter / "adapter_model.safetensors", adapter / "adapter_model.bin");
+  EXPECT_THAT(message_of<DataError>(
+                  [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); }),
+              HasSubstr("adapter_model.bin: is a pickle"));
   EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
 
@@ -282,11 +311,17 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
   EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
   EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
-  for (std::string const type : {"albert", "deberta-v2", "electra", "distilbert"}) {
+  EXPECT_THAT(refusal("marian", "encoder_attention_heads", 5),
+              HasSubstr("config.json gives model.encoder.heads=5: model.encoder.heads = 5 does not divide"));
+  EXPECT_THAT(refusal("marian", "quantization_config", {{"quant_method", "gptq"}}),
+              HasSubstr("quantization_config = {\"quant_method\":\"gptq\"}: quantized weights cannot be imported"));
+  for (auto const& [type, reason] : {std::pair("albert", ": its layers share their weights"),
+                                     {"deberta-v2", ": its attention keeps positions apart"},
+                                     {"unheard_of", "; possible are: t5, mt5"}}) {
     EXPECT_THAT(message_of<DataError>([&] {
                   import_model(execution_, changed("bert", "model_type", json::string(type)), directory_ / "refused");
                 }),
-                HasSubstr("\"" + type + "\" cannot be imported; possible are: t5"));
+                HasSubstr(fmt::format("\"{}\" cannot be imported{}", type, reason)));
   }
   EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
@@ -296,9 +331,58 @@ TEST_F(ExchangeTest, TensorsOfAnotherModelAreRefused) {
     return message_of<DataError>(
         [&] { import_model(execution_, changed("marian", key, value), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("encoder_layers", 2), HasSubstr("there is no tensor model.encoder.layers.1."));
+  EXPECT_THAT(refusal("encoder_layers", 2),
+              AllOf(HasSubstr((directory_ / "changed").string() + ": there is no tensor model.encoder.layers.1."),
+                    HasSubstr("must have been saved with its head, as MarianMTModel")));
+  EXPECT_THAT(message_of<DataError>(
+                  [&] { import_model(execution_, golden("marian") / "model.safetensors", directory_ / "refused"); }),
+              HasSubstr("model.safetensors: is a file; give its directory"));
   EXPECT_THAT(refusal("encoder_layers", 0), HasSubstr("model.encoder.layers.0."));
   EXPECT_THAT(refusal("encoder_ffn_dim", 8), HasSubstr("has the shape"));
+}
+
+TEST_F(ExchangeTest, PlainTensorsHaveOurNamesAndShapesInAsManyFilesAsAreAskedFor) {
+  import_model(execution_, golden("marian"), directory_ / "run");
+  ExportOptions options;
+  options.model.checkpoint = (directory_ / "run").string();
+  options.directory = directory_ / "plain";
+  options.format = "safetensors";
+  options.max_shard_bytes = 4000;
+  EXPECT_EQ(export_model(execution_, options).largest_difference, 0.0);
+  EXPECT_FALSE(fs::exists(directory_ / "plain" / "probe"));
+  EXPECT_TRUE(fs::exists(directory_ / "plain" / "model.safetensors.index.json"));
+  SafetensorsFiles const files = SafetensorsFiles::open(directory_ / "plain");
+  Checkpoint const checkpoint = std::move(open_checkpoints(options.model).checkpoints.front());
+  ASSERT_EQ(files.tensors().size(), checkpoint.tensors().size());
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    ASSERT_TRUE(files.tensors().contains(tensor.name)) << tensor.name;
+    EXPECT_EQ(files.tensors().at(tensor.name).shape, tensor.shape);
+    std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+    files.read(tensor.name, {0, tensor.elements()}, values);
+    EXPECT_EQ(values, checkpoint.read(tensor.name)) << tensor.name;
+  }
+  json::value const config = json::parse(test::read_whole(directory_ / "plain" / "config.json"));
+  EXPECT_EQ(config.at("model.d_model"), 16);
+  EXPECT_EQ(config.at("model.position_layout"), "halves");
+  EXPECT_EQ(test::read_whole(directory_ / "plain" / "source.model"), checkpoint.contents().source_model);
+}
+
+TEST_F(ExchangeTest, OptionsThatAFormatHasNotAreRefused) {
+  ExportOptions options;
+  options.directory = directory_ / "out";
+  auto const refusal = [&](std::string const& format) {
+    options.format = format;
+    return message_of<UsageError>([&] { export_model(execution_, options); });
+  };
+  EXPECT_THAT(refusal("onnx"), HasSubstr("--format onnx: possible are huggingface, safetensors, heddle, marian"));
+  options.family = "t5";
+  EXPECT_THAT(refusal("ctranslate2"), HasSubstr("--family is for the formats huggingface and peft"));
+  options.family = "";
+  options.base = "name";
+  EXPECT_THAT(refusal("huggingface"), HasSubstr("--base is for --format peft"));
+  options.base = "";
+  options.max_shard_bytes = 1000;
+  EXPECT_THAT(refusal("heddle"), HasSubstr("--max-shard-size is for the formats huggingface and safetensors"));
 }
 
 TEST_F(ExchangeTest, AFamilyThatCannotHaveTheModelNamesTheKey) {

@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 
 #include "exchange/exporting.hpp"
@@ -135,6 +136,36 @@ TEST_P(VocabularyGrowthTest, GoesOutAndComesInAgainWithItsPieces) {
 
 INSTANTIATE_TEST_SUITE_P(Families, VocabularyGrowthTest,
                          testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe"));
+
+TEST_F(VocabularyGrowthTest, ANewLanguageStartsAsTheMeanOfTheOthersAndGoesOutAndComesIn) {
+  import_model(execution_, golden("nllb"), at("run"));
+  VocabularyGrowth growth;
+  growth.model.checkpoint = at("run").string();
+  growth.pieces = {"qzq"};
+  growth.languages = {"gsw_Latn"};
+  growth.run = at("grown");
+  extend_vocabulary(execution_, growth);
+  std::vector<float> const before = checkpoint_of(at("run")).read("embedding.weight");
+  std::vector<float> const after = checkpoint_of(at("grown")).read("embedding.weight");
+  TextForm const form = checkpoint_of(at("run")).contents().vocabulary().source.form();
+  ASSERT_EQ(form.languages.size(), 2U);
+  std::size_t const columns = (after.size() - before.size()) / 2;
+  for (std::size_t column = 0; column < columns; ++column) {
+    auto const of = [&](std::size_t row) { return before[row * columns + column]; };
+    EXPECT_FLOAT_EQ(
+        after[before.size() + columns + column],
+        (of(static_cast<std::size_t>(form.languages[0])) + of(static_cast<std::size_t>(form.languages[1]))) / 2);
+  }
+  ExportOptions options;
+  options.model.checkpoint = at("grown").string();
+  options.directory = at("out");
+  EXPECT_EQ(export_model(execution_, options).largest_difference, 0.0);
+  import_model(execution_, at("out"), at("again"));
+  Vocabulary const again = checkpoint_of(at("again")).contents().vocabulary();
+  EXPECT_EQ(again.source.piece(again.source.size() - 1), "gsw_Latn");
+  EXPECT_EQ(frame_of(again, {"eng_Latn", "gsw_Latn"}).start.back(), again.source.size() - 1);
+  EXPECT_EQ(again.source.encode("aqzqa"), checkpoint_of(at("grown")).contents().vocabulary().source.encode("aqzqa"));
+}
 
 TEST_F(VocabularyGrowthTest, OneSideOfAJointVocabularyCannotGrow) {
   import_model(execution_, golden("marian"), at("run"));

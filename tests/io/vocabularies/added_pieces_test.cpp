@@ -4,6 +4,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
@@ -113,6 +114,36 @@ TEST(AddedPieces, HaveAsPartsWhatTheOldVocabularyCuts) {
     }
     EXPECT_TRUE(text == "dogcat" || text == "▁dogcat") << text;
   }
+}
+
+TEST(AddedLanguages, AreOptionsOfTheVocabularyAndChangeNoText) {
+  TextForm form;
+  Tokenizer const plain = Tokenizer::from_model(
+      fairseq_vocabulary(test::exchange_file("sentencepiece_bpe.model"), {{"eng_Latn", "deu_Latn"}}));
+  for (std::int32_t id = 0; id < plain.size(); ++id) {
+    if (is_language(plain.piece(id))) {
+      form.languages.push_back(id);
+    }
+  }
+  ASSERT_EQ(form.languages.size(), 2U);
+  form.source.language = form.target.language = LanguagePlace::first;
+  SentencePieceModel model = SentencePieceModel::parse(plain.model());
+  model.text_form = to_json(form);
+  Tokenizer const before = Tokenizer::from_model(model.serialize());
+  Tokenizer const now = with_languages(with_pieces(before, {"oman"}), {"gsw_Latn", "als_Latn"});
+  ASSERT_EQ(now.size(), before.size() + 3);
+  TextFrame const frame = frame_of({now, now}, {"gsw_Latn", "deu_Latn"});
+  EXPECT_THAT(frame.source, ElementsAre(before.size() + 1));
+  EXPECT_EQ(frame_of({now, now}, {"eng_Latn", "als_Latn"}).start.back(), before.size() + 2);
+  EXPECT_EQ(now.encode("gsw_Latn"), before.encode("gsw_Latn"));
+  auto const refusal = [&](Tokenizer const& vocabulary, std::vector<std::string> const& names) {
+    return message_of<DataError>([&] { with_languages(vocabulary, names); });
+  };
+  EXPECT_THAT(refusal(plain, {"gsw_Latn"}), HasSubstr("has no languages, so that none can be added"));
+  EXPECT_THAT(refusal(before, {"deu_Latn"}), HasSubstr("is a token of the vocabulary already, or given twice"));
+  EXPECT_THAT(refusal(before, {"gsw_Latn", "gsw_Latn"}), HasSubstr("given twice"));
+  EXPECT_THAT(refusal(before, {"swiss"}), HasSubstr("not named as the vocabulary's languages are: "));
+  EXPECT_THAT(refusal(before, {"__gsw__"}), HasSubstr("not named as the vocabulary's languages are: "));
 }
 
 TEST(AddedPieces, AreAddedTokensOfTransformersFiles) {

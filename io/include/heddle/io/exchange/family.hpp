@@ -82,7 +82,8 @@ struct Family {
 
 /// All families.
 std::span<Family const> families();
-/// The family of a config.json. Throws DataError, which lists all, if it is none of them.
+/// The family of a config.json. Throws DataError if it is none of them, which says why where that is known, else lists
+/// all; ConfigError for quantized weights.
 Family const& family_of(boost::json::object const& config);
 /// The family of that name. Throws UsageError, which lists all, if there is none.
 Family const& family_named(std::string const& model_type);

@@ -42,6 +42,9 @@ struct TextForm {
   bool operator==(TextForm const&) const = default;
 };
 
+/// Whether a token's text is that of a language: "eng_Latn", "en_XX", "__en__", ">>en<<".
+bool is_language(std::string const& text);
+
 /// A form as JSON, and back. Throws DataError for a text that is not a form of a vocabulary of `size` tokens.
 std::string to_json(TextForm const& form);
 TextForm parse_text_form(std::string_view json, std::int32_t size);

@@ -16,13 +16,18 @@ namespace heddle {
 /// occur because text is normalized.
 Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces);
 
+/// Returns the vocabulary with new languages after the last id, for `--source-language` and `--target-language`:
+/// control pieces, which no text is read as. Throws DataError where the vocabulary has no languages, and for a name
+/// that it has or that has another form than the names of its languages ("eng_Latn", "__en__", ">>eng<<").
+Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> const& languages);
+
 /// The ids that the vocabulary has for a new piece. A space before it that is a piece of its own, and not a
 /// part of the new one, is left out.
 std::vector<std::int32_t> parts_of(Tokenizer const& vocabulary, std::string const& piece);
 
 /// Adds the last `count` pieces of a vocabulary to another system's files of CheckpointContents::origin, as
 /// transformers adds tokens: config.json has the new size, tokenizer_config.json and tokenizer.json have them as added
-/// tokens with their ids.
+/// tokens with their ids, languages as special ones.
 void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& vocabulary, std::int32_t count);
 
 /// The way back: a SentencePiece model whose rows for the tokens that were added to it, by id, are their pieces. Rows

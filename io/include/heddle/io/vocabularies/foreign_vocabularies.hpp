@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -45,9 +46,11 @@ std::string vocabulary_by_text(std::string_view model, std::vector<std::string> 
                                std::vector<std::string> const& control, SpecialPieces const& special);
 
 /// Marian and OPUS-MT in Hugging Face's form: source.spm, target.spm and one vocab.json for both. The source's and the
-/// target's model have equal ids. Language codes (">>fra<<") are control pieces; a decoder starts from <pad>.
+/// target's model have equal ids. Language codes (">>fra<<") are control pieces; a decoder starts from <pad>. `added`
+/// are tokens by their ids, of which those that follow the ids of vocab.json count.
 std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
-                                                      std::string_view vocab_json);
+                                                      std::string_view vocab_json,
+                                                      std::map<std::int64_t, std::string> const& added = {});
 
 /// M2M100: vocab.json by text, then the languages ("en" or "__en__", as __en__).
 std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,
