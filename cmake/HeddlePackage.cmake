@@ -17,11 +17,10 @@ set(CPACK_PACKAGE_NAME heddle)
 set(CPACK_PACKAGE_CONTACT "The Heddle maintainers <maintainers@heddle.invalid>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of encoder-decoder Transformers on clusters")
 set(CPACK_PACKAGE_DESCRIPTION
-  "Heddle trains encoder-decoder, decoder-only and encoder-only Transformers for\n\
- translation and language modelling under MPI, with tensor, pipeline, context and\n\
- data parallelism, verified checkpoints and kernels for several instruction sets.\n\
- It translates, scores and serves models, and exchanges them with transformers,\n\
- Marian and CTranslate2.")
+  "Heddle trains Transformers for translation and language modelling under MPI,
+with tensor, pipeline, context and data parallelism, verified checkpoints and
+kernels for several instruction sets. It translates, scores and serves
+models, and exchanges them with transformers, Marian and CTranslate2.")
 set(CPACK_PACKAGING_INSTALL_PREFIX "/usr")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/packaging/debian/finish.cmake")
