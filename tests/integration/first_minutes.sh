@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What helps with the first run: `selftest`, `init` (options, and questions on a terminal), shell completion.
+set -euo pipefail
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+give_up() {
+  echo "$*"
+  exit 1
+}
+
+mkdir tmp
+TMPDIR=$work/tmp "$HEDDLE" selftest > selftest.out || { cat selftest.out; give_up "selftest fails"; }
+[ "$(tail -n 1 selftest.out)" = "everything works" ] || give_up "selftest does not say that everything works"
+[ -z "$(ls tmp)" ] || give_up "selftest leaves files: $(ls tmp)"
+# No file may be longer than 100 KiB: the first thing that cannot be written is data or a checkpoint.
+code=0
+(ulimit -f 100 && TMPDIR=$work/tmp "$HEDDLE" selftest > selftest.out 2>&1) || code=$?
+[ "$code" -eq 1 ] || give_up "selftest ends with $code where files cannot be written"
+grep -q FAILED selftest.out || give_up "selftest does not say what failed"
+[ -n "$(ls tmp)" ] || give_up "selftest leaves nothing to look at where it failed"
+
+for size in tiny base big; do
+  "$HEDDLE" init --size $size --precision bfloat16 --where slurm --nodes 2 --ranks-per-node 3 --out $size < /dev/null > next
+  "$HEDDLE" config $size/run.toml > config.out || give_up "config refuses the configuration of init --size $size"
+  grep -qx 'precision = "bfloat16"' config.out || give_up "init forgets --precision"
+done
+grep -q "sbatch big/train.sbatch big/run.toml" next || give_up "init does not say what comes next"
+grep -qx "#SBATCH --nodes=2" big/train.sbatch || give_up "init forgets --nodes"
+grep -qx "#SBATCH --ntasks-per-node=3" big/train.sbatch || give_up "init forgets --ranks-per-node"
+bash -n big/train.sbatch
+code=0
+"$HEDDLE" init --out big < /dev/null > next 2>&1 || code=$?
+[ "$code" -eq 64 ] || give_up "init overwrites a configuration"
+code=0
+"$HEDDLE" init --size huge --out huge < /dev/null > next 2>&1 || code=$?
+[ "$code" -eq 64 ] || give_up "init takes a size that there is not"
+[ ! -e huge ] || give_up "init writes something for answers that are not possible"
+
+# On a terminal it asks for what no option gives; an empty line is the default.
+printf 'corpus\nbase\nfloat32\n\n3\n2\n' | script -qec "$HEDDLE init --out asked" /dev/null > asked.out
+grep -qx 'train = "corpus/train.h5"' asked/run.toml || { cat asked.out; give_up "init forgets an answer"; }
+grep -q "mpirun -np 6 heddle train asked/run.toml" asked.out || { cat asked.out; give_up "init forgets the ranks"; }
+
+# shellcheck source=packaging/completions/heddle.bash
+source "$HEDDLE_SOURCE/packaging/completions/heddle.bash"
+completed() {
+  COMP_WORDS=("$HEDDLE" "$@")
+  COMP_CWORD=$#
+  _heddle
+  echo "${COMPREPLY[*]}"
+}
+[ "$(completed trans)" = translate ] || give_up "a command is not completed: $(completed trans)"
+[[ " $(completed translate --b) " == *" --beam "* ]] || give_up "an option is not completed: $(completed translate --b)"
+[ "$(completed translate --align h)" = hard ] || give_up "a word of an option is not completed: $(completed translate --align h)"
