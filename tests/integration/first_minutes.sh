@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What helps with the first run: `selftest`, `init` (options, and questions on a terminal), shell completion.
+# The first run: `selftest`, `init` (options, and questions on a terminal), shell completion.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -53,6 +53,7 @@ GemmProblem GemmCall::problem() const {
   problem.transpose_b = transpose_b;
   problem.accumulate = accumulate;
   problem.bias = !bias.empty();
+  problem.gaps = a.row_stride() != a.dim(1) || c.row_stride() != c.dim(1);
   auto const oriented = [](bool transposed, std::int64_t rows, std::int64_t columns) {
     return transposed ? Shape{columns, rows} : Shape{rows, columns};
   };

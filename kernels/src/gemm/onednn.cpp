@@ -170,7 +170,7 @@ class OneDnnGemm final : public Gemm {
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
-    return problem.transpose_a || is_padded(problem) ? 0 : packed_description(problem).get_size();
+    return !packs(problem) || is_padded(problem) ? 0 : packed_description(problem).get_size();
   }
   std::size_t kept_bytes() const override {
     return weights_.bytes([](PackedWeight const& weight) { return weight.packed.get_desc().get_size(); });
@@ -215,16 +215,13 @@ class OneDnnGemm final : public Gemm {
     multiply_chunks(execution, padded, padded.problem());
   }
 
-  /// Whether oneDNN gets a packed copy of b. Where rows of a or c are apart, as those of adapters are that work on
-  /// parts of a fused projection, oneDNN 2.6.3 has only its reference loops for packed weights: a hundred times slower.
-  static bool packs(GemmCall const& call) {
-    auto const has_dense_rows = [](Tensor const& matrix) { return matrix.row_stride() == matrix.dim(1); };
-    return call.b_weight.id != 0 && !call.transpose_a && has_dense_rows(call.a) && has_dense_rows(call.c);
-  }
+  /// Whether oneDNN gets a packed copy of a weight b. Where rows have gaps, as those have of adapters of parts of a
+  /// fused projection, oneDNN 2.6.3 has only its reference loops for packed weights: a hundred times slower.
+  static bool packs(GemmProblem const& problem) { return !problem.transpose_a && !problem.gaps; }
 
   /// The rows of a are tokens: rows of c, or the reduction dimension if a is transposed. That dimension is cut.
   void multiply_chunks(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
-    bool const pack = packs(call);
+    bool const pack = call.b_weight.id != 0 && packs(problem);
     if (!pack && problem.b_dtype != problem.dtype) {
       multiply_converted(execution, call);
       return;

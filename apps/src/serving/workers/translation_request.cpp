@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
-#include <cmath>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -55,7 +54,7 @@ class Fields {
     value = found.get_bool();
   }
   static void read(std::string const& key, json::value const& found, std::int64_t& value) {
-    if (!found.is_int64() || std::abs(found.get_int64()) > std::numeric_limits<std::int32_t>::max()) {
+    if (!found.is_int64() || !std::in_range<std::int32_t>(found.get_int64())) {
       refuse(key + ": expected an integer");
     }
     value = found.get_int64();

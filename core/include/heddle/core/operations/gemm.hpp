@@ -14,6 +14,7 @@ struct GemmProblem {
   DType output_dtype = DType::float32;  ///< dtype of c
   std::int64_t m = 0, n = 0, k = 0;     ///< m of a problem to select by: approximate, it differs from call to call
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
+  bool gaps = false;  ///< rows of a or c are apart: parts of wider matrices
 };
 /// Describes the problem, for messages.
 std::string describe(GemmProblem const& problem);
