@@ -12,7 +12,8 @@ core=$(ldd "$work/moved/bin/heddle" | awk '$1 ~ /^libheddle_core/ {print $3}')
   { echo "the moved program loads its core library from $core"; exit 1; }
 "$work/moved/bin/heddle" kernels > "$work/kernels" || { echo "the moved program does not find its kernels"; exit 1; }
 
-for file in doc/heddle/README.md doc/heddle/LICENSE doc/heddle/docs/reference/commands.md heddle/train.sbatch heddle/examples/demo.toml; do
+for file in doc/heddle/README.md doc/heddle/LICENSE doc/heddle/docs/reference/commands.md heddle/train.sbatch heddle/train.pbs \
+  heddle/train.lsf heddle/examples/demo.toml; do
   [ -s "$work/moved/share/$file" ] || { echo "share/$file is not installed"; exit 1; }
 done
 
