@@ -1,5 +1,5 @@
 # `cmake --install`: the program, the core library with its headers, the package that an out-of-tree plug-in finds, the
-# documentation, and examples with the job template for Slurm.
+# documentation, examples, job templates for three schedulers, and a module for Lmod.
 include(CMakePackageConfigHelpers)
 
 set(heddle_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/heddle")
@@ -10,7 +10,13 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" DESTINATION "${CMAKE_INS
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/apps/examples" DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle")
-install(PROGRAMS "${PROJECT_SOURCE_DIR}/apps/slurm/train.sbatch" DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle")
+install(PROGRAMS
+  "${PROJECT_SOURCE_DIR}/apps/slurm/train.sbatch"
+  "${PROJECT_SOURCE_DIR}/apps/pbs/train.pbs"
+  "${PROJECT_SOURCE_DIR}/apps/lsf/train.lsf"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle")
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/lmod/heddle.lua"
+  DESTINATION "${CMAKE_INSTALL_DATADIR}/heddle/modulefiles/heddle" RENAME "${PROJECT_VERSION}.lua")
 install(EXPORT heddleTargets NAMESPACE heddle:: DESTINATION "${heddle_package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/heddleConfig.cmake.in"

@@ -11,8 +11,8 @@ MAX_LINES = 300
 LINK = re.compile(r"\[[^\]\[]*\]\(([^()\s]+)\)|<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"")
 MENTION = re.compile(r"\bdocs/[A-Za-z0-9_/.-]+\.(?:md|svg|png)\b")
 # Suffixes after which `model.npz` or `train.h5` is the name of a file, not a key.
-FILES = set("bin cpp csv de en fr gz h5 hpp html journal json jsonl log md model npz partial pem py safetensors sbatch sh so spm "
-            "toml txt vocab yml".split())
+FILES = set("bin cpp csv de en fr gz h5 hpp html journal json jsonl log lsf lua md model npz partial pbs pem py safetensors sbatch "
+            "sh so spm toml txt vocab yml".split())
 
 
 def pages(tree):
@@ -80,7 +80,7 @@ def check_links(tree, texts, report):
 
 def check_mentions(tree, report):
     """A path of a page that a source file, a script or a page names exists."""
-    for place in ("apps", "bench", "cmake", "core", "dist", "docs", "io", "kernels", "scripts", "tests", *pages(tree)):
+    for place in ("apps", "bench", "cmake", "core", "dist", "docs", "io", "kernels", "packaging", "scripts", "tests", *pages(tree)):
         top = os.path.join(tree, place)
         files = [top] if os.path.isfile(top) else [os.path.join(folder, name) for folder, _, names in os.walk(top) for name in names]
         for file in sorted(files):

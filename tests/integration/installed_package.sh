@@ -16,7 +16,8 @@ core=$(ldd "$work/moved/bin/heddle" | awk '$1 ~ /^libheddle_core/ {print $3}')
 grep -qx "  cmake -S . -B build -DCMAKE_PREFIX_PATH=$(readlink -f "$work/moved")" "$work/new" ||
   { cat "$work/new"; echo "new-plugin does not print the prefix in which it is installed"; exit 1; }
 
-for file in doc/heddle/README.md doc/heddle/LICENSE doc/heddle/docs/reference/commands.md heddle/train.sbatch heddle/examples/demo.toml; do
+for file in doc/heddle/README.md doc/heddle/LICENSE doc/heddle/docs/reference/commands.md heddle/train.sbatch heddle/train.pbs \
+  heddle/train.lsf heddle/examples/demo.toml; do
   [ -s "$work/moved/share/$file" ] || { echo "share/$file is not installed"; exit 1; }
 done
 
