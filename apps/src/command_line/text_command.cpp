@@ -226,7 +226,8 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
     if (options.text.stream && world.size() > 1) {
       throw UsageError("--stream answers line by line, and several processes read ahead: start one");
     }
-    Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
+    Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads,
+                              options.output.empty()};
     LineSource text(leads ? options.text : TextOptions{.input = "/dev/null"});
     TrainedModelOptions of_model = options.model;
     of_model.group = processes.ranks.group;

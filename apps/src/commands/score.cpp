@@ -199,7 +199,8 @@ void check_options(ScoringOptions const& options) {
 
 ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
-  Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
+  Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads,
+                            options.output.empty()};
   if (!options.n_best && world.rank() == 0) {
     require_equal_lines(options.source, {options.target});
   }

@@ -114,6 +114,9 @@ ExitCode run_serve(Arguments const& arguments) {
   }
   options.port = static_cast<std::uint16_t>(values.port);
   options.limits.all_body_bytes = std::max(options.limits.all_body_bytes, 2 * options.limits.body_bytes);
+  if (values.timeout <= 0 || values.client_timeout <= 0) {
+    throw UsageError("--timeout and --client-timeout must be more than 0");
+  }
   options.limits.timeout = time_of("--timeout", values.timeout, 1000);
   options.limits.client = time_of("--client-timeout", values.client_timeout, 1000);
   options.limits.stop = time_of("--stop-timeout", values.stop_timeout, 1000);

@@ -71,6 +71,18 @@ class PartialFile {
   std::int64_t at_ = 0;
 };
 
+/// The file that a symbolic link to a file leads to, which need not exist; other paths as they are. Without this the
+/// link would be replaced by the output.
+fs::path target_of(fs::path const& path) {
+  constexpr int max_links = 40;
+  std::error_code ignored;
+  fs::path target = path;
+  for (int link = 0; link < max_links && fs::is_symlink(target, ignored); ++link) {
+    target = target.parent_path() / fs::read_symlink(target);
+  }
+  return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored) ? path : target;
+}
+
 }  // namespace
 
 CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vector<std::string> const& inputs)
@@ -78,6 +90,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   if (path_.empty()) {
     return;
   }
+  path_ = target_of(path_);
   require_other_file(path_, inputs);
   compressed_ = path_.extension() == ".gz";
   restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
@@ -85,6 +98,9 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
     file_.open(path_, std::ios::binary);
     require_written(file_, path_);
     return;
+  }
+  if (fs::path const parent = fs::absolute(path_).parent_path(); !fs::is_directory(parent)) {
+    throw UsageError(fmt::format("--output {}: there is no directory {}", path_.string(), parent.string()));
   }
   lock_.emplace(path_.string() + ".lock");
   if (lock_->try_take(FileLock::Kind::exclusive) == FileLock::Result::busy) {
@@ -249,9 +265,9 @@ std::string output_identity(std::string const& command, std::vector<std::string>
   json::array words{command, HEDDLE_VERSION, model_digest};
   bool is_value = false;
   for (std::string const& word : arguments) {
-    bool const left_out = std::ranges::any_of(std::array{"--input", "--output", "--threads"}, [&](std::string name) {
-      return word == name || word.starts_with(name + "=");
-    });
+    bool const left_out =
+        std::ranges::any_of(std::array{"--checkpoint", "--input", "--output", "--threads"},
+                            [&](std::string name) { return word == name || word.starts_with(name + "="); });
     if (!left_out && !is_value) {
       words.emplace_back(word);
     }

@@ -24,7 +24,9 @@ using Clock = std::chrono::steady_clock;
 /// A line about the progress, which is written over where standard error is a terminal.
 class ProgressLine {
  public:
-  explicit ProgressLine(LineSource const& text) : text_(text) {}
+  /// `results_on_stdout`: results may be written to the same terminal.
+  ProgressLine(LineSource const& text, bool results_on_stdout)
+      : text_(text), terminal_(::isatty(STDERR_FILENO) == 1 && (!results_on_stdout || ::isatty(STDOUT_FILENO) == 0)) {}
   ~ProgressLine() { clear(); }
 
   void add(std::int64_t lines, std::int64_t tokens) {
@@ -58,7 +60,7 @@ class ProgressLine {
 
  private:
   LineSource const& text_;
-  bool terminal_ = ::isatty(STDERR_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 0;  // not among results
+  bool terminal_;
   double first_share_ = 0;  ///< the share of the text that had been read when the first lines were done
   bool is_shown_ = false;
   std::int64_t lines_ = 0;
@@ -141,7 +143,7 @@ void convert_pieces(Processes const& processes, LineSource const& text,
     serve_pieces(ranks, compute);
     return;
   }
-  ProgressLine progress(text);
+  ProgressLine progress(text, processes.writes_stdout);
   auto const report = [&](PieceResult result) {
     if (!result.messages.empty()) {
       progress.clear();

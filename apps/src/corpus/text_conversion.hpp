@@ -28,8 +28,9 @@ ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& opt
 /// The processes of a command.
 struct Processes {
   RankGroups ranks = {};
-  bool launched = false;  ///< a launcher started the ranks, and this process uses MPI
-  int threads = 0;        ///< processes to share the work where none did; 0: one for each core
+  bool launched = false;       ///< a launcher started the ranks, and this process uses MPI
+  int threads = 0;             ///< processes to share the work where none did; 0: one for each core
+  bool writes_stdout = false;  ///< results go to the standard output: no progress among them on a terminal
 };
 
 /// The ranks of `world` in groups that have a model each, as `overrides` ask for with parallel.tensor=N. Throws

@@ -29,9 +29,9 @@ class ForcedDecoding::Recording {
   }
   /// True the first time only: of an ensemble one model is recorded.
   bool claim() { return !std::exchange(claimed_, true); }
-  void called(Execution& execution, Attention& reference, AttentionCall const& call) {
+  void called(Execution& execution, Attention& computes, Attention& reference, AttentionCall const& call) {
     if (wanted_ && calls_++ == *wanted_) {
-      recorded_ = {call.heads, call.mask, {}, attention_weights(execution, reference, call)};
+      recorded_ = {call.heads, call.mask, {}, attention_weights(execution, computes, reference, call)};
     }
   }
 
@@ -59,7 +59,7 @@ class RecordedAttention final : public Attention {
   bool supports(AttentionProblem const& problem) const override { return computes_->supports(problem); }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    recording_->called(execution, *reference_, call);
+    recording_->called(execution, *computes_, *reference_, call);
     computes_->forward(execution, call, output, log_sum_exp);
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,

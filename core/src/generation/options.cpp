@@ -13,6 +13,9 @@ void require_valid(GenerationOptions const& options) {
     throw UsageError(fmt::format("beam size {} and n-best {}: expected 1 <= n-best <= beam size", options.beam_size,
                                  options.n_best));
   }
+  if (options.beam_size > max_beam_size) {
+    throw UsageError(fmt::format("beam size {}: expected at most {}", options.beam_size, max_beam_size));
+  }
   if (options.beam_groups < 1 || options.beam_size % options.beam_groups != 0 || !std::isfinite(options.diversity) ||
       options.diversity < 0 || (options.beam_groups > 1 && options.observer != nullptr)) {
     throw UsageError(

@@ -79,7 +79,8 @@ std::vector<double> expected_weights(AttentionCall const& call, std::int64_t que
   return weights;
 }
 
-void expect_weights(AttentionCall const& call, std::vector<SequenceAttention> const& sequences) {
+void expect_weights(AttentionCall const& call, std::vector<SequenceAttention> const& sequences,
+                    double tolerance = 1e-14) {
   ASSERT_EQ(sequences.size(), 2U);
   std::int64_t query_begin = 0;
   std::int64_t key_begin = 0;
@@ -92,10 +93,10 @@ void expect_weights(AttentionCall const& call, std::vector<SequenceAttention> co
         for (std::int64_t key = 0; key < sequence.keys; ++key) {
           double const weight =
               sequence.weights[static_cast<std::size_t>((head * sequence.queries + query) * sequence.keys + key)];
-          EXPECT_NEAR(weight, expected[static_cast<std::size_t>(key)], 1e-14);
+          EXPECT_NEAR(weight, expected[static_cast<std::size_t>(key)], tolerance);
           sum += weight;
         }
-        EXPECT_NEAR(sum, 1, 1e-14);
+        EXPECT_NEAR(sum, 1, tolerance);
       }
     }
     query_begin += sequence.queries;
@@ -111,6 +112,9 @@ TEST_F(ProbeTest, WeightsAreTheSoftmaxOfTheScoresUnderEveryMask) {
     SCOPED_TRACE(describe(mask));
     AttentionCall const call = this->call(mask);
     expect_weights(call, attention_weights(execution_, *reference(bench_), call));
+    for (auto const& [name, speed, origin, kernel] : bench_.registries().kernels.of<Attention>().entries()) {
+      expect_weights(call, attention_weights(execution_, *kernel, *reference(bench_), call), 1e-6);
+    }
   }
 }
 

@@ -8,20 +8,21 @@
 namespace heddle {
 namespace {
 
-Tensor in_float64(Tensor const& tensor) {
-  return tensor.empty() ? tensor : from_doubles(to_doubles(tensor), DType::float64, tensor.shape());
+Tensor in_dtype(Tensor const& tensor, DType dtype) {
+  return tensor.empty() ? tensor : from_doubles(to_doubles(tensor), dtype, tensor.shape());
 }
 
-/// The same problem in float64, without dropout.
-AttentionCall probed(AttentionCall const& call) {
+/// The same problem in another dtype, without dropout, and with the keys in place of the values.
+AttentionCall probed(AttentionCall const& call, DType dtype) {
   if (call.accumulate || !call.state.empty()) {
     throw Error("the weights of a call that continues another one are not known");
   }
   AttentionCall result = call;
-  result.q = in_float64(call.q);
-  result.k = in_float64(call.k);
-  result.bias = in_float64(call.bias);
-  result.score_weight = in_float64(call.score_weight);
+  result.q = in_dtype(call.q, dtype);
+  result.k = in_dtype(call.k, dtype);
+  result.bias = in_dtype(call.bias, dtype);
+  result.score_weight = in_dtype(call.score_weight, dtype);
+  result.v = result.k;
   result.dropout = {};
   return result;
 }
@@ -40,14 +41,14 @@ Tensor unit_values(AttentionCall const& call, std::int64_t head_dim, std::int64_
       }
     }
   }
-  return from_doubles(values, DType::float64, call.k.shape());
+  return from_doubles(values, call.k.dtype(), call.k.shape());
 }
 
 }  // namespace
 
-std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference,
-                                                 AttentionCall const& call) {
-  AttentionCall part = probed(call);
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& attention, AttentionCall const& call,
+                                                 DType dtype) {
+  AttentionCall part = probed(call, dtype);
   std::int64_t const columns = call.q.dim(1);
   std::int64_t const head_dim = columns / call.heads;
   auto const query_begin = to_host<std::int32_t>(call.queries.begin);
@@ -59,11 +60,11 @@ std::vector<SequenceAttention> attention_weights(Execution& execution, Attention
     sequence.weights.resize(static_cast<std::size_t>(call.heads * sequence.queries * sequence.keys));
     sequences.push_back(std::move(sequence));
   }
-  Tensor const output = Tensor::allocate(DType::float64, call.q.shape());
-  Tensor const log_sum_exp = Tensor::allocate(DType::float64, {call.q.dim(0), call.heads});
+  Tensor const output = Tensor::allocate(dtype, call.q.shape());
+  Tensor const log_sum_exp = Tensor::allocate(dtype, {call.q.dim(0), call.heads});
   for (std::int64_t first = 0; first < call.keys.max_length; first += head_dim) {
     part.v = unit_values(part, head_dim, first);
-    reference.forward(execution, part, output, log_sum_exp);
+    attention.forward(execution, part, output, log_sum_exp);
     std::vector<double> const weights = to_doubles(output);
     for (std::size_t index = 0; index < sequences.size(); ++index) {
       SequenceAttention& sequence = sequences[index];
@@ -79,6 +80,12 @@ std::vector<SequenceAttention> attention_weights(Execution& execution, Attention
     }
   }
   return sequences;
+}
+
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& fast, Attention& reference,
+                                                 AttentionCall const& call) {
+  bool const can = fast.supports(probed(call, DType::float32).problem());
+  return attention_weights(execution, can ? fast : reference, call, can ? DType::float32 : DType::float64);
 }
 
 std::vector<ObservedAttention> AttentionProbe::stop() {

@@ -20,10 +20,16 @@ struct SequenceAttention {
   std::vector<double> weights;  ///< [heads, queries, keys]
 };
 
-/// The weights of every sequence of a call, in float64. `reference` computes them from the call's queries and keys,
-/// with values whose column j of each head is 1 only for the j-th key, so that the output consists of weights. They
-/// include the call's masks, biases and kind of scores. The call must not accumulate, and has no state.
-std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& reference, AttentionCall const& call);
+/// The weights of every sequence of a call. `attention` computes them in `dtype`, which is float32 or float64, from the
+/// call's queries and keys, with values whose column j of each head is 1 only for the j-th key, so that the output
+/// consists of weights. They include the call's masks, biases and kind of scores. The call must not accumulate, and has
+/// no state. A pass yields as many keys as a head has columns: the time grows with the cube of the length.
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& attention, AttentionCall const& call,
+                                                 DType dtype = DType::float64);
+/// The same by an implementation that computes the call itself: in float32 where it can, which takes a fraction of the
+/// time, else by `reference`.
+std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& fast, Attention& reference,
+                                                 AttentionCall const& call);
 
 /// A call of an attention sublayer.
 struct ObservedAttention {

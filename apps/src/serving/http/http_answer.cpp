@@ -14,6 +14,8 @@ HttpAnswer answer_of(HttpError const& error) {
     answer.fields = "Retry-After: 1\r\n";
   } else if (error.status == 401) {
     answer.fields = "WWW-Authenticate: Bearer\r\n";
+  } else if (error.status == 405) {
+    answer.fields = fmt::format("Allow: {}\r\n", error.allowed);
   }
   return answer;
 }

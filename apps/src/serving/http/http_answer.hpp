@@ -10,6 +10,7 @@ namespace heddle {
 struct HttpError : Error {
   HttpError(int code, std::string const& message) : Error(message), status(code) {}
   int status;
+  std::string_view allowed = {};  ///< of 405: the methods that the path takes
 };
 
 /// An answer to a request.

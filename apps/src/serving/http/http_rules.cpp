@@ -64,6 +64,9 @@ void require_json(HttpFields const& fields) {
   if (!boost::beast::iequals({name.data(), name.size()}, "application/json")) {
     throw HttpError(415, "expected the field Content-Type: application/json");
   }
+  if (fields.count(http::field::content_encoding) > 0) {
+    throw HttpError(415, "expected a body without Content-Encoding");
+  }
 }
 
 }  // namespace
@@ -75,9 +78,6 @@ std::string served_path(HttpFields const& fields) {
 
 void require_allowed(HttpFields const& fields, Access const& access) {
   require_certain_length(fields);
-  if (fields.version() != 10 && fields.version() != 11) {
-    throw HttpError(505, "expected HTTP/1.1");
-  }
   if (fields.count(http::field::host) > 1 || (fields.version() == 11 && fields.count(http::field::host) == 0)) {
     throw HttpError(400, "expected one field Host");
   }
@@ -96,7 +96,9 @@ void require_allowed(HttpFields const& fields, Access const& access) {
   bool const posts = route->path == "/v1/translate";
   bool const reads = fields.method() == http::verb::get || fields.method() == http::verb::head;
   if (posts ? fields.method() != http::verb::post : !reads) {
-    throw HttpError(405, posts ? "expected POST" : "expected GET");
+    HttpError error(405, posts ? "expected POST" : "expected GET");
+    error.allowed = posts ? "POST" : "GET, HEAD";
+    throw error;
   }
   if (posts) {
     require_json(fields);

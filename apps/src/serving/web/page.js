@@ -126,8 +126,10 @@ function request_of(lines) {
       request[id] = at(id).value;
     }
   }
-  request.beam_size = Math.max(1, Math.trunc(Number(at('beam_size').value)));
-  request.n_best = Math.min(request.beam_size, Math.max(1, Math.trunc(Number(at('n_best').value))));
+  if (at('beam_size').value) { // else the server's own
+    request.beam_size = Math.max(1, Math.trunc(Number(at('beam_size').value)));
+  }
+  request.n_best = Math.min(request.beam_size || 5, Math.max(1, Math.trunc(Number(at('n_best').value))));
   return request;
 }
 

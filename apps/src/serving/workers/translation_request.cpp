@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <cmath>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <type_traits>
@@ -130,10 +131,11 @@ TranslationRequest parse_translation_request(std::string_view body, ServingLimit
     refuse(error.what());
   }
   TranslationRequest request;
+  request.options.search.beam_size = std::min(request.options.search.beam_size, limits.beam_size);
   Fields fields(object);
   bool const one = object.contains("text");
   if (one == object.contains("texts")) {
-    refuse("expected \"text\", a string, or \"texts\", a list of strings");
+    refuse("expected either \"text\", a string, or \"texts\", a list of strings");
   }
   if (one) {
     fields.take("text", request.texts.emplace_back());

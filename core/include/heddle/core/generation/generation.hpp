@@ -62,6 +62,9 @@ class SearchObserver {
   virtual void extended(SearchStep const& step) = 0;
 };
 
+/// A wider beam finds nothing better, and takes memory for each hypothesis.
+inline constexpr std::int64_t max_beam_size = 1000;
+
 struct GenerationOptions {
   std::int64_t beam_size = 1;        ///< 1: greedy, one live hypothesis
   std::int64_t n_best = 1;           ///< hypotheses per sentence, at most beam_size
