@@ -100,7 +100,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
     return;
   }
   if (fs::path const parent = fs::absolute(path_).parent_path(); !fs::is_directory(parent)) {
-    throw UsageError(fmt::format("--output {}: there is no directory {}", path_.string(), parent.string()));
+    throw Error(fmt::format("--output {}: there is no directory {}", path_.string(), parent.string()));
   }
   lock_.emplace(path_.string() + ".lock");
   if (lock_->try_take(FileLock::Kind::exclusive) == FileLock::Result::busy) {

@@ -29,9 +29,9 @@ class ForcedDecoding::Recording {
   }
   /// True the first time only: of an ensemble one model is recorded.
   bool claim() { return !std::exchange(claimed_, true); }
-  void called(Execution& execution, Attention& computes, Attention& reference, AttentionCall const& call) {
+  void called(Execution& execution, KernelRegistry<Attention> const& kernels, AttentionCall const& call) {
     if (wanted_ && calls_++ == *wanted_) {
-      recorded_ = {call.heads, call.mask, {}, attention_weights(execution, computes, reference, call)};
+      recorded_ = {call.heads, call.mask, {}, attention_weights(execution, kernels, call)};
     }
   }
 
@@ -50,16 +50,16 @@ using Recording = ForcedDecoding::Recording;
 /// An implementation of attention whose calls can be recorded.
 class RecordedAttention final : public Attention {
  public:
-  RecordedAttention(std::shared_ptr<Attention> computes, std::shared_ptr<Attention> reference,
+  RecordedAttention(std::shared_ptr<Attention> computes, std::shared_ptr<KernelRegistry<Attention> const> plain,
                     std::shared_ptr<Recording> recording)
-      : computes_(std::move(computes)), reference_(std::move(reference)), recording_(std::move(recording)) {}
+      : computes_(std::move(computes)), plain_(std::move(plain)), recording_(std::move(recording)) {}
 
   Accuracy accuracy() const override { return computes_->accuracy(); }
   std::size_t kept_bytes() const override { return computes_->kept_bytes(); }
   bool supports(AttentionProblem const& problem) const override { return computes_->supports(problem); }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
-    recording_->called(execution, *computes_, *reference_, call);
+    recording_->called(execution, *plain_, call);
     computes_->forward(execution, call, output, log_sum_exp);
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
@@ -69,18 +69,18 @@ class RecordedAttention final : public Attention {
 
  private:
   std::shared_ptr<Attention> computes_;
-  std::shared_ptr<Attention> reference_;
+  std::shared_ptr<KernelRegistry<Attention> const> plain_;
   std::shared_ptr<Recording> recording_;
 };
 
 /// The implementations under their names and with their speeds, so that the same ones are selected, recorded.
 KernelRegistry<Attention> recorded(KernelRegistry<Attention> const& plain,
                                    std::shared_ptr<Recording> const& recording) {
-  auto const reference = std::static_pointer_cast<Attention>(plain.find("reference"));
+  auto const all = std::make_shared<KernelRegistry<Attention> const>(plain);
   KernelRegistry<Attention> result;
   for (auto const& [name, speed, origin, kernel] : plain.entries()) {
     result.set_origin(origin);
-    result.add_part(name, speed, std::make_shared<RecordedAttention>(kernel, reference, recording));
+    result.add_part(name, speed, std::make_shared<RecordedAttention>(kernel, all, recording));
   }
   return result;
 }

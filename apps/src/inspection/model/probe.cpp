@@ -82,10 +82,10 @@ std::vector<SequenceAttention> attention_weights(Execution& execution, Attention
   return sequences;
 }
 
-std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& fast, Attention& reference,
+std::vector<SequenceAttention> attention_weights(Execution& execution, KernelRegistry<Attention> const& kernels,
                                                  AttentionCall const& call) {
-  bool const can = fast.supports(probed(call, DType::float32).problem());
-  return attention_weights(execution, can ? fast : reference, call, can ? DType::float32 : DType::float64);
+  auto const fastest = kernels.select("auto", probed(call, DType::float32).problem());
+  return attention_weights(execution, *fastest, call, DType::float32);
 }
 
 std::vector<ObservedAttention> AttentionProbe::stop() {

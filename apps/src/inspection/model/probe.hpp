@@ -26,9 +26,8 @@ struct SequenceAttention {
 /// no state. A pass yields as many keys as a head has columns: the time grows with the cube of the length.
 std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& attention, AttentionCall const& call,
                                                  DType dtype = DType::float64);
-/// The same by an implementation that computes the call itself: in float32 where it can, which takes a fraction of the
-/// time, else by `reference`.
-std::vector<SequenceAttention> attention_weights(Execution& execution, Attention& fast, Attention& reference,
+/// The same in float32 by the fastest of `kernels`, which takes a fraction of the reference's time.
+std::vector<SequenceAttention> attention_weights(Execution& execution, KernelRegistry<Attention> const& kernels,
                                                  AttentionCall const& call);
 
 /// A call of an attention sublayer.
