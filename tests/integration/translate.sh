@@ -122,7 +122,7 @@ expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --inpu
 input=same.en expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --output same.en
 expect 64 'is the text that is read' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output same.en
 cmp some.en same.en || fail "the input was overwritten"
-expect 1 'nowhere/x.lock: could not open the file' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
+expect 1 '--output nowhere/x: there is no directory' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output nowhere/x
 [ ! -s stdout ] || fail "evaluate translated for an output that cannot be written"
 expect 1 '/dev/full: cannot write' "$HEDDLE" evaluate --checkpoint run --source same.en --reference same.en --output /dev/full
 grep -q '^perplexity' stdout || fail "the scores are lost with the translations"
