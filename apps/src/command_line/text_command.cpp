@@ -205,8 +205,8 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
 
 void add_threads(OptionsDescription& description, int& threads) {
   description.add_options()("threads", with_default(threads, "N"),
-                            "processes that share the work and the model's memory; 0: one for each core; under mpirun "
-                            "or srun the ranks share the work, and this is not read");
+                            "processes that share the work and the model's memory; 0: one for each core; ignored where "
+                            "mpirun or srun started ranks, which share the work");
 }
 
 void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,

@@ -69,6 +69,8 @@ std::string Scores::line_of(CorpusScore const& corpus, bool confidence, std::str
   if (confidence) {
     auto const [mean, half_width] = confidence_of(corpus);
     interval = fmt::format(" (μ = {:.2f} ± {:.2f})", mean, half_width);
+  }
+  if (confidence || compared_) {
     resampling = fmt::format("|bs:{}|seed:{}", Resampling().samples, Resampling().seed);
   }
   return fmt::format("{}|nrefs:{}{}|{}|version:heddle-{} = {:.2f}{}{}{}\n", corpus.metric().name(), references_,

@@ -22,9 +22,10 @@ std::string read_token(std::string const& path) {
   token.erase(token.find_last_not_of(" \t\r\n") + 1);
   bool const plain = std::ranges::all_of(token, [](char letter) { return letter > ' ' && letter <= '~'; });
   if (token.size() < min_token || !plain) {
-    throw UsageError(fmt::format(
-        "--token-file {}: expected one line of at least {} letters and digits; `openssl rand -hex 32` prints one", path,
-        min_token));
+    throw UsageError(
+        fmt::format("--token-file {}: expected one line of at least {} characters of ASCII without spaces; `openssl "
+                    "rand -hex 32` prints one",
+                    path, min_token));
   }
   return token;
 }
