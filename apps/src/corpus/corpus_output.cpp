@@ -1,6 +1,7 @@
 #include "corpus/corpus_output.hpp"
 
 #include <fmt/format.h>
+#define ZLIB_CONST  // zlib.h: what is read is const
 #include <zlib.h>
 
 #include <algorithm>
@@ -267,7 +268,7 @@ std::string output_identity(std::string const& command, std::vector<std::string>
   for (std::string const& word : arguments) {
     bool const left_out =
         std::ranges::any_of(std::array{"--checkpoint", "--input", "--output", "--threads"},
-                            [&](std::string name) { return word == name || word.starts_with(name + "="); });
+                            [&](std::string const& name) { return word == name || word.starts_with(name + "="); });
     if (!left_out && !is_value) {
       words.emplace_back(word);
     }
@@ -283,7 +284,7 @@ std::string gzip(std::string const& text) {
     throw Error("zlib could not be initialised");
   }
   std::string bytes(::deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // zlib reads it only
+  stream.next_in = reinterpret_cast<Bytef const*>(text.data());
   stream.avail_in = static_cast<uInt>(text.size());
   stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
   stream.avail_out = static_cast<uInt>(bytes.size());
@@ -301,7 +302,7 @@ std::string gunzip(std::string const& bytes) {
   if (::inflateInit2(&stream, 16 + MAX_WBITS) != Z_OK) {
     throw Error("zlib could not be initialised");
   }
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib reads it only
+  stream.next_in = reinterpret_cast<Bytef const*>(bytes.data());
   stream.avail_in = static_cast<uInt>(bytes.size());
   std::string text;
   int result = Z_OK;
