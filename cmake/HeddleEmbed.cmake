@@ -31,6 +31,19 @@ std::span<TemplateFile const> template_files() {
   target_sources(${target} PRIVATE "${source}")
 endfunction()
 
+# heddle_embed_text(TARGET HEADER FUNCTION TEXT): compiles into TARGET the function that HEADER declares, which returns TEXT.
+function(heddle_embed_text target header function text)
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
+#include "@header@"
+
+std::string_view heddle::@function@() {
+  return R"heddle(@text@)heddle";
+}
+]])
+  target_sources(${target} PRIVATE "${source}")
+endfunction()
+
 # heddle_embed_page(TARGET DIRECTORY): compiles page.html in DIRECTORY into TARGET, with style.css and the scripts in the order of
 # their names, as apps/src/inspection/page/page.hpp declares it.
 function(heddle_embed_page target directory)
@@ -45,15 +58,7 @@ function(heddle_embed_page target directory)
   endforeach()
   string(REPLACE "{{style}}" "${style}" page "${page}")
   string(REPLACE "{{scripts}}" "${code}" page "${page}")
-  set(source "${CMAKE_CURRENT_BINARY_DIR}/page_frame.cpp")
-  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "inspection/page/page.hpp"
-
-std::string_view heddle::page_frame() {
-  return R"heddle(@page@)heddle";
-}
-]])
-  target_sources(${target} PRIVATE "${source}")
+  heddle_embed_text(${target} "inspection/page/page.hpp" page_frame "${page}")
 endfunction()
 
 # heddle_embed_page_files(TARGET DIRECTORY): compiles page.html, page.js and page.css in DIRECTORY into TARGET, as
@@ -91,13 +96,5 @@ endfunction()
 function(heddle_embed_job_script target file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(READ "${file}" script)
-  set(source "${CMAKE_CURRENT_BINARY_DIR}/job_script.cpp")
-  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "tools/job_script.hpp"
-
-std::string_view heddle::job_script() {
-  return R"heddle(@script@)heddle";
-}
-]])
-  target_sources(${target} PRIVATE "${source}")
+  heddle_embed_text(${target} "tools/job_script.hpp" job_script "${script}")
 endfunction()

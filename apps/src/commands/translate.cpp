@@ -110,7 +110,7 @@ void choose_by_coverage(double penalty, std::int64_t n_best, std::vector<Output>
 
 /// Forced decoding that reads the attention for alignments or for the coverage.
 ForcedDecoding forced_decoding(TranslateOptions& options) {
-  if (options.coverage_penalty < 0) {
+  if (!(options.coverage_penalty >= 0)) {
     throw UsageError("--coverage-penalty must be at least 0");
   }
   if (options.coverage_penalty > 0 && options.generation.beam_size == 1) {

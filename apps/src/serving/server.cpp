@@ -83,8 +83,10 @@ class Server {
     }
   }
 
-  void start(std::string described) {
-    served_->models = std::move(described);
+  void start(std::string const& described) {
+    boost::json::object models = boost::json::parse(described).as_object();
+    models["max_beam_size"] = options_.limits.beam_size;
+    served_->models = boost::json::serialize(models) + "\n";
     tcp::endpoint const place = acceptor_.local_endpoint();
     bool const six = place.address().is_v6();
     std::cout << fmt::format("heddle: serving on http://{}{}{}:{}/\n", six ? "[" : "", place.address().to_string(),

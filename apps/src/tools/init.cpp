@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
+#include <boost/algorithm/string/split.hpp>
 #include <boost/lexical_cast.hpp>
 #include <filesystem>
-#include <fstream>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <thread>
 
@@ -20,6 +21,10 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr char const* sizes = "tiny|base|big";
+constexpr char const* precisions = "auto|float32|bfloat16";
+constexpr char const* places = "here|slurm";
 
 /// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
@@ -33,7 +38,7 @@ struct RunAnswers {
 
 /// A model and the training that suits it; `steps` is for text of the size that such a model needs.
 struct ModelSize {
-  char const* name;
+  std::string_view name;
   char const* model;
   char const* train;
   char const* optimizer;
@@ -74,16 +79,19 @@ std::string precision_of(RunAnswers const& answers) {
   return detected_cpu_level() >= CpuLevel::v4_bf16 ? "bfloat16" : "float32";
 }
 
-std::string configuration(RunAnswers const& answers, ModelSize const& size) {
-  std::string const data = fs::path(answers.data).lexically_normal().string();
+std::string configuration(RunAnswers const& answers) {
+  ModelSize const& size = *std::ranges::find(model_sizes, answers.size, &ModelSize::name);
+  auto const dataset = [&](char const* name) {
+    return to_toml(OptionValue((fs::path(answers.data) / name).lexically_normal().string()));
+  };
   return fmt::format(
       R"(# A run of a {} model, by `heddle init`. Every key: `heddle config --help` and docs/reference/config.md.
 [run]
 directory = "runs/{}"
 
 [data]
-train = "{}/train.h5"
-valid = "{}/valid.h5"
+train = {}
+valid = {}
 
 [model]
 {}
@@ -95,7 +103,8 @@ valid = "{}/valid.h5"
 [checkpoint]
 every_steps = 500
 )",
-      size.name, size.name, data, data, size.model, size.train, precision_of(answers), size.optimizer);
+      size.name, size.name, dataset("train.h5"), dataset("valid.h5"), size.model, size.train, precision_of(answers),
+      size.optimizer);
 }
 
 /// The template of a Slurm job with these nodes and ranks.
@@ -110,29 +119,22 @@ void write_new(fs::path const& path, std::string const& text) {
   if (fs::exists(path)) {
     throw UsageError(fmt::format("{} exists: move it away, or choose another --out", path.string()));
   }
-  std::ofstream stream(path);
-  stream << text;
-  if (!stream.flush()) {
-    throw Error(fmt::format("{} cannot be written", path.string()));
-  }
+  replace_file(path, text);
 }
 
-ModelSize const& size_of(RunAnswers const& answers) {
-  auto const* const found = std::ranges::find(model_sizes, answers.size, &ModelSize::name);
-  if (found == std::end(model_sizes)) {
-    throw UsageError(fmt::format("--size {}: expected tiny, base or big", answers.size));
+/// Throws UsageError for an answer that is not one of the choices, "one|two": parse_options sees only options.
+void require_one_of(char const* choices, std::string const& answer, char const* option) {
+  std::vector<std::string> words;
+  boost::split(words, std::string_view(choices), [](char letter) { return letter == '|'; });
+  if (std::ranges::find(words, answer) == words.end()) {
+    throw UsageError(fmt::format("--{} {}: expected one of: {}", option, answer, fmt::join(words, ", ")));
   }
-  return *found;
 }
 
 void require_possible(RunAnswers const& answers) {
-  size_of(answers);
-  if (answers.precision != "auto" && answers.precision != "float32" && answers.precision != "bfloat16") {
-    throw UsageError(fmt::format("--precision {}: expected auto, float32 or bfloat16", answers.precision));
-  }
-  if (answers.where != "here" && answers.where != "slurm") {
-    throw UsageError(fmt::format("--where {}: expected here or slurm", answers.where));
-  }
+  require_one_of(sizes, answers.size, "size");
+  require_one_of(precisions, answers.precision, "precision");
+  require_one_of(places, answers.where, "where");
   if (answers.nodes < 1 || answers.ranks_per_node < 1) {
     throw UsageError("--nodes and --ranks-per-node must be at least 1");
   }
@@ -168,13 +170,13 @@ ExitCode run_init(Arguments const& arguments) {
 terminal it asks for what no option gives.)";
   syntax.options.add_options()                                                                          //
       ("data", with_default(answers.data, "DIRECTORY"), "where train.h5 and valid.h5 are, or will be")  //
-      ("size", with_default(answers.size, "NAME"),
+      ("size", with_default(answers.size, sizes),
        "tiny (some 10,000 sentences), base (millions), big (tens of millions)")                        //
       ("nodes", with_default(answers.nodes, "N"), "machines")                                          //
       ("ranks-per-node", with_default(answers.ranks_per_node, "N"), "ranks on each, a core for each")  //
-      ("precision", with_default(answers.precision, "NAME"),
-       "float32, bfloat16, or auto: what this processor is fast in")   //
-      ("where", with_default(answers.where, "NAME"), "here or slurm")  //
+      ("precision", with_default(answers.precision, precisions),
+       "auto: bfloat16 where this processor has instructions for it")  //
+      ("where", with_default(answers.where, places), "where it runs")  //
       ("out", with_default(out, "DIRECTORY"), "where the files are written");
   auto const values = parse_options(syntax, arguments);
   if (::isatty(STDIN_FILENO) != 0) {
@@ -191,7 +193,7 @@ terminal it asks for what no option gives.)";
     ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?");
   }
   require_possible(answers);
-  std::string const config = configuration(answers, size_of(answers));
+  std::string const config = configuration(answers);
   parse_config(config, "run.toml");
   fs::create_directories(out);
   write_new(fs::path(out) / "run.toml", config);

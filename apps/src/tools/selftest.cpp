@@ -1,14 +1,16 @@
 #include <fmt/format.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include <algorithm>
 #include <boost/json.hpp>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 
 #include "command_line/options.hpp"
@@ -19,9 +21,6 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Enough number words for a vocabulary, and few enough that preparing them takes a second.
-constexpr int training_lines = 4000;
 
 /// A command of the test, without the program's name, and what must hold after it: "" or what is wrong.
 struct SelfTestStep {
@@ -37,14 +36,6 @@ std::vector<std::string> lines_of(fs::path const& file) {
     lines.push_back(line);
   }
   return lines;
-}
-
-void shorten(fs::path const& file, std::size_t count) {
-  std::vector<std::string> lines = lines_of(file);
-  std::ofstream stream(file);
-  for (std::size_t index = 0; index < std::min(count, lines.size()); ++index) {
-    stream << lines[index] << '\n';
-  }
 }
 
 /// The step and the loss of the newest line of metrics.jsonl must be what a model that learns has.
@@ -100,19 +91,12 @@ std::vector<SelfTestStep> steps_in(fs::path const& directory) {
   fs::path const translation = directory / "translation";
   std::string const config = (directory / "run.toml").string();
   auto const text = [&](char const* name) { return (data / name).string(); };
-  return {{"write a small task",
-           {"demo-data", "--out", data.string()},
-           [data] {
-             shorten(data / "train.en", training_lines);
-             shorten(data / "train.de", training_lines);
-             shorten(data / "test.en", 20);
-             return std::string();
-           }},
+  return {{"write a small task", {"demo-data", "--train", "4000", "--test", "20", "--out", data.string()}},
           {"make a vocabulary and datasets",
            {"prepare", "--source", text("train.en"), "--target", text("train.de"), "--valid-source", text("valid.en"),
             "--valid-target", text("valid.de"), "--vocab-size", "256", "--out", data.string()}},
-          {"train", {"train", config, "--set", "train.steps=40"}, [run] { return learning_problem(run, 40, 5.5); }},
-          {"resume from the checkpoint", {"train", config}, [run] { return learning_problem(run, 80, 4.5); }},
+          {"train", {"train", config, "--set", "train.steps=40"}, [run] { return learning_problem(run, 40, 4.5); }},
+          {"resume from the checkpoint", {"train", config}, [run] { return learning_problem(run, 80, 3.0); }},
           {"verify the checkpoints", {"checkpoint", "verify", run.string()}},
           {"translate",
            {"translate", "--checkpoint", run.string(), "--threads", "1", "--beam", "2", "--input", text("test.en"),
@@ -123,12 +107,21 @@ std::vector<SelfTestStep> steps_in(fs::path const& directory) {
            }}};
 }
 
+/// A new directory, which nobody else can have made.
+fs::path temporary_directory() {
+  std::string name = (fs::temp_directory_path() / "heddle-selftest-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw Error(fmt::format("{} cannot be made: {}; set TMPDIR to another place", name, std::strerror(errno)));
+  }
+  return name;
+}
+
 /// Runs the command without its output. Returns what is wrong, or "".
 std::string run_step(std::string const& program, SelfTestStep const& step) {
   std::vector<std::string> command{program};
   command.insert(command.end(), step.command.begin(), step.command.end());
+  BlockedSignals const signals;  // first, so that the end of the process is one of them
   ChildProcess child(command, ChildProcess::Output::discarded);
-  BlockedSignals const signals;
   std::optional<ProcessEnd> end;
   while (!(end = child.ended())) {
     std::optional<int> const signal = signals.wait(std::chrono::milliseconds(100));
@@ -152,9 +145,8 @@ model, resumes it, verifies its checkpoints and translates, in a temporary direc
 Exit codes: 0 everything works; 1 something does not, and the directory stays.)";
   parse_options(syntax, arguments);
   std::string const program = fs::read_symlink("/proc/self/exe").string();
-  fs::path const directory = fs::temp_directory_path() / fmt::format("heddle-selftest-{}", ::getpid());
-  fs::create_directory(directory);
-  std::ofstream(directory / "run.toml") << configuration(directory);
+  fs::path const directory = temporary_directory();
+  replace_file(directory / "run.toml", configuration(directory));
   for (SelfTestStep const& step : steps_in(directory)) {
     auto const start = std::chrono::steady_clock::now();
     std::string const problem = run_step(program, step);

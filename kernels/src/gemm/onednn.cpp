@@ -215,8 +215,8 @@ class OneDnnGemm final : public Gemm {
     multiply_chunks(execution, padded, padded.problem());
   }
 
-  /// Whether oneDNN gets a packed copy of a weight b. Where rows have gaps, as those have of adapters of parts of a
-  /// fused projection, oneDNN 2.6.3 has only its reference loops for packed weights: a hundred times slower.
+  /// Whether oneDNN gets a packed copy of a weight b. Where rows have gaps, for example those of an adapter of one
+  /// part of a fused projection, oneDNN 2.6.3 has only its reference loops for packed weights: a hundred times slower.
   static bool packs(GemmProblem const& problem) { return !problem.transpose_a && !problem.gaps; }
 
   /// The rows of a are tokens: rows of c, or the reduction dimension if a is transposed. That dimension is cut.

@@ -142,8 +142,25 @@ TEST_F(CorpusOutputTest, IdentityLeavesOutFilesAndProcesses) {
   std::string const all =
       output_identity("translate", {"--beam", "5", "--input", "a", "--threads=3", "--output=b"}, "d");
   EXPECT_EQ(all, output_identity("translate", {"--output", "c", "--beam", "5"}, "d"));
+  EXPECT_EQ(all, output_identity("translate", {"--checkpoint", "runs/x", "--beam", "5"}, "d"))
+      << "the digest names the model";
   EXPECT_NE(all, output_identity("translate", {"--beam", "4"}, "d"));
   EXPECT_NE(all, output_identity("translate", {"--beam", "5"}, "e"));
+}
+
+TEST_F(CorpusOutputTest, ALinkToAFileStaysAndItsFileIsWritten) {
+  fs::path const link = beside(".link");
+  for (bool const there : {false, true}) {
+    fs::remove(link);
+    fs::create_symlink(path_.filename(), link);
+    if (!there) {
+      fs::remove(path_);
+    }
+    CorpusOutput output(link, "same", {});
+    output.finish();
+    EXPECT_TRUE(fs::is_symlink(link));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path_)));
+  }
 }
 
 }  // namespace

@@ -55,6 +55,8 @@ TEST(HttpRulesTest, AnswersOnlyTheServersOwnPaths) {
   EXPECT_EQ(status_of("GET /v1/translate HTTP/1.1\r\n" + host), 405);
   EXPECT_EQ(status_of("POST /health HTTP/1.1\r\n" + host), 405);
   EXPECT_EQ(status_of("OPTIONS /v1/translate HTTP/1.1\r\n" + host), 405);
+  EXPECT_THAT(answer_of(HttpError(405, "expected POST", "POST")).fields, HasSubstr("Allow: POST\r\n"));
+  EXPECT_EQ(status_of(post + "Content-Encoding: gzip\r\n"), 415);
 }
 
 TEST(HttpRulesTest, RefusesUncertainLengths) {

@@ -74,6 +74,8 @@ TEST(TranslationRequestTest, HasLimits) {
   EXPECT_EQ(refusal(R"({"texts": ["a", "b", "c"], "beam_size": 2})", limits).first, 413);
   EXPECT_EQ(refusal(R"({"text": "abcd", "beam_size": 2})", limits).first, 413);
   EXPECT_EQ(refusal(R"({"text": "a", "beam_size": 3})", limits).first, 400);
+  EXPECT_EQ(parse_translation_request(R"({"text": "a"})", limits).options.search.beam_size, 2)
+      << "a default that is allowed";
 }
 
 TEST(TranslationRequestTest, OptionsTravelBetweenProcesses) {

@@ -122,6 +122,8 @@ TEST(Constraints, ImpossibleOnesAreRefused) {
   EXPECT_THROW(require_valid({.no_repeat_ngram = -1}), UsageError);
   EXPECT_THAT(refused({.beam_size = 4, .beam_groups = 3}), ThrowsMessage<UsageError>(HasSubstr("divide the beam")));
   EXPECT_THROW(require_valid({.beam_size = 4, .beam_groups = 0}), UsageError);
+  EXPECT_NO_THROW(require_valid({.beam_size = max_beam_size}));
+  EXPECT_THROW(require_valid({.beam_size = max_beam_size + 1}), UsageError);
   EXPECT_THROW(require_valid({.beam_size = 4, .beam_groups = 2, .diversity = -1}), UsageError);
   Sample sample({.vocabulary = 5, .max_length = 6});
   EXPECT_THROW(sample.generate({{4}}, {.forbidden = {{5}}}), UsageError);

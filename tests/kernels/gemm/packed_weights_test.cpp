@@ -67,24 +67,21 @@ TEST_F(PackedWeightsTest, CopiesOfWeightsThatAreGoneGoToo) {
 
 /// oneDNN 2.6.3 has only its reference loops for a packed weight and rows with gaps.
 TEST_F(PackedWeightsTest, OneDnnPacksOnlyForMatricesWithoutGaps) {
-  for (auto const& entry : registries_.of<Gemm>().entries()) {
-    if (entry.name != "onednn" || !entry.kernel->supports(problem())) {
-      continue;
-    }
-    Tensor const wide = Tensor::allocate(DType::float32, {size, 2 * size});
-    Tensor const part = wide.columns(size, size);
-    Tensor const dense = Tensor::allocate(DType::float32, {size, size});
-    auto const multiply_into = [&](Tensor const& a, Tensor const& c) {
-      std::size_t const before = entry.kernel->kept_bytes();
-      entry.kernel->multiply(
-          execution_,
-          {.a = a, .b = memory_.rows(0, size), .c = c, .bias = {}, .transpose_b = true, .b_weight = {1, 1}});
-      return entry.kernel->kept_bytes() - before;
-    };
-    EXPECT_EQ(multiply_into(part, dense), 0);
-    EXPECT_EQ(multiply_into(dense, part), 0);
-    EXPECT_EQ(multiply_into(dense, dense), entry.kernel->packed_bytes(problem()));
+  auto const gemm = std::static_pointer_cast<Gemm>(registries_.of<Gemm>().find("onednn"));
+  if (gemm == nullptr || !gemm->supports(problem())) {
+    GTEST_SKIP() << "this build has no oneDNN that computes in the kernels' memory";
   }
+  Tensor const part = Tensor::allocate(DType::float32, {size, 2 * size}).columns(size, size);
+  Tensor const dense = Tensor::allocate(DType::float32, {size, size});
+  auto const kept_for = [&](Tensor const& a, Tensor const& c) {
+    std::size_t const before = gemm->kept_bytes();
+    gemm->multiply(execution_,
+                   {.a = a, .b = memory_.rows(0, size), .c = c, .bias = {}, .transpose_b = true, .b_weight = {1, 1}});
+    return gemm->kept_bytes() - before;
+  };
+  EXPECT_EQ(kept_for(part, dense), 0);
+  EXPECT_EQ(kept_for(dense, part), 0);
+  EXPECT_EQ(kept_for(dense, dense), gemm->packed_bytes(problem()));
 }
 
 }  // namespace

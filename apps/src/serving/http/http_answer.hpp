@@ -8,9 +8,10 @@ namespace heddle {
 
 /// An error that is the client's answer, with a status of HTTP.
 struct HttpError : Error {
-  HttpError(int code, std::string const& message) : Error(message), status(code) {}
+  HttpError(int code, std::string const& message, std::string_view methods = {})
+      : Error(message), status(code), allowed(methods) {}
   int status;
-  std::string_view allowed = {};  ///< of 405: the methods that the path takes
+  std::string_view allowed;  ///< of 405: the methods that the path takes
 };
 
 /// An answer to a request.

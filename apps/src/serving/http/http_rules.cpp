@@ -96,9 +96,7 @@ void require_allowed(HttpFields const& fields, Access const& access) {
   bool const posts = route->path == "/v1/translate";
   bool const reads = fields.method() == http::verb::get || fields.method() == http::verb::head;
   if (posts ? fields.method() != http::verb::post : !reads) {
-    HttpError error(405, posts ? "expected POST" : "expected GET");
-    error.allowed = posts ? "POST" : "GET, HEAD";
-    throw error;
+    throw posts ? HttpError(405, "expected POST", "POST") : HttpError(405, "expected GET", "GET, HEAD");
   }
   if (posts) {
     require_json(fields);

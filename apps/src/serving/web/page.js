@@ -51,7 +51,10 @@ function offer_of_model() {
 
 async function load_models() {
   try {
-    models = (await (await ask('/v1/models')).json()).models;
+    const answer = await (await ask('/v1/models')).json();
+    models = answer.models;
+    at('beam_size').max = at('n_best').max = answer.max_beam_size;
+    at('beam_size').placeholder = Math.min(5, answer.max_beam_size);
     offer('model', models.map((model) => model.name), models.length > 1);
     offer_of_model();
     say('');
@@ -129,7 +132,7 @@ function request_of(lines) {
   if (at('beam_size').value) { // else the server's own
     request.beam_size = Math.max(1, Math.trunc(Number(at('beam_size').value)));
   }
-  request.n_best = Math.min(request.beam_size || 5, Math.max(1, Math.trunc(Number(at('n_best').value))));
+  request.n_best = Math.min(request.beam_size || Number(at('beam_size').placeholder), Math.max(1, Math.trunc(Number(at('n_best').value))));
   return request;
 }
 
