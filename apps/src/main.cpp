@@ -71,7 +71,7 @@ void print_help() {
       << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder, decoder-only and encoder-only Transformers on "
          "clusters.\n\nCommands:\n";
   for (Command const& command : commands) {
-    std::cout << fmt::format("  {:<17} {}\n", command.name, command.help);
+    std::cout << fmt::format("  {:<17}  {}\n", command.name, command.help);
   }
   std::cout << "\n`heddle COMMAND --help` and `heddle help COMMAND` show a command's options. `heddle --version` "
                "prints the version.\n";

@@ -302,8 +302,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
   if (has_new_data(checkpoint, data) && !new_data) {
     throw ConfigError(fmt::format(
         "{} was trained on the dataset with digest {}, but {} has {}: resuming would mix their orders; name "
-        "the dataset that the run started with, resume with this one from its start by --new-data, or start over with "
-        "--fresh",
+        "the dataset that the run started with, resume with this one from its start by --new-data, start over with "
+        "--fresh, or fine-tune in another run.directory with train.initialize_from",
         where, checkpoint.contents().dataset, data.name(), data.digest()));
   }
 }

@@ -68,8 +68,8 @@ void print_help(CommandSyntax const& syntax, po::options_description const& opti
     }
   }
   std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n{}", syntax.name, syntax.usage, syntax.summary,
-                           describe_arguments(syntax))
-            << named;
+                           describe_arguments(syntax));
+  named.print(std::cout, named.get_option_column_width() + 1);  // help2man knows an option by two spaces after it
 }
 
 /// Throws UsageError where a value of an option "best|last" is another word.

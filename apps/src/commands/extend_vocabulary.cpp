@@ -48,6 +48,9 @@ void print_parts(Tokenizer const& vocabulary, VocabularyGrowth const& growth) {
       unknown.push_back(pieces[index]);
     }
   }
+  if (pieces.size() > shown) {
+    std::cout << fmt::format("  … and {} more\n", readable_count(pieces.size() - shown));
+  }
   if (!growth.languages.empty()) {
     std::cout << fmt::format("  {} {}: the mean of the vocabulary's {}\n", counted(growth.languages.size(), "language"),
                              fmt::join(growth.languages, ", "),

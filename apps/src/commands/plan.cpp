@@ -44,7 +44,7 @@ CommandSyntax plan_syntax(PlanOptions& options) {
   syntax.name = "plan";
   syntax.usage =
       "RUN.toml --nodes N --ranks-per-node R [--memory GIB] [--network ALPHA,BETA | measured] [--write] [options]\n"
-      "       mpirun … heddle plan [RUN.toml] --measure";
+      "   or: mpirun … heddle plan [RUN.toml] --measure";
   syntax.summary = R"(Lists the fastest layouts of a run on N nodes that fit into their memory, with memory by part,
 communication by group, the pipeline's bubble and the time of a step; counts the others by the limit that
 they exceed; and shows the same run on fewer nodes. Needs no MPI. With --measure, under mpirun: measures

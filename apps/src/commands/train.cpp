@@ -30,7 +30,7 @@ CommandSyntax train_syntax(TrainOptions& options) {
   syntax.name = "train";
   syntax.usage =
       "RUN.toml [--set SECTION.KEY=VALUE]... [--fresh | --resume-from STEP] [--new-data] [--trace N]\n"
-      "       heddle train RUN.toml --dry-run [--ranks N]";
+      "   or: heddle train RUN.toml --dry-run [--ranks N]";
   syntax.summary = R"(Trains as RUN.toml says, alone or on every rank that mpirun or srun starts. Where run.directory
 has checkpoints, resumes from the newest that verifies. SIGUSR1, SIGTERM and SIGINT: writes a checkpoint
 after the step. The keys of RUN.toml: docs/reference/config.md, `heddle config --defaults` and `heddle config

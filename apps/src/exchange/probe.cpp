@@ -27,6 +27,7 @@ std::vector<std::int32_t> random_tokens(std::int32_t sequence, std::uint32_t sid
 std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const& options) {
   TrainedModelOptions shared = options;
   shared.execution = &execution;
+  shared.overrides.emplace_back("train.precision=float32");
   auto const model = TrainedModel::open(shared, [](ModelDescription const&) {});
   Vocabulary const& vocabulary = model->vocabulary();
   std::int64_t const length = std::min(longest, model->longest_source() - 1);

@@ -85,7 +85,7 @@ std::string configuration(RunAnswers const& answers) {
     return to_toml(OptionValue((fs::path(answers.data) / name).lexically_normal().string()));
   };
   return fmt::format(
-      R"(# A run of a {} model, by `heddle init`. Every key: `heddle config --help` and docs/reference/config.md.
+      R"(# A run of a {} model, by `heddle init`. Every key: `heddle config --defaults` and docs/reference/config.md.
 [run]
 directory = "runs/{}"
 

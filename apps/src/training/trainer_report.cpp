@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
@@ -32,7 +33,10 @@ std::string describe_parameters(WholeModel const& model, OptimizerConfig const& 
 }  // namespace
 
 void Trainer::print_start() {
-  directory_->replace_file("config.toml", to_toml(config_));
+  // A start that makes no step leaves the configuration of the run as it is.
+  if (!finished() || !std::filesystem::exists(setup_.directory / "config.toml")) {
+    directory_->replace_file("config.toml", to_toml(config_));
+  }
   if (!setup_.kernels.file.empty()) {
     directory_->replace_file("kernels.json", setup_.kernels.file);
   }
