@@ -125,6 +125,8 @@ def check_functions(browser):
         check(axis and all(a[1] + 10 <= b[0] for a, b in zip(axis, axis[1:])), f"labels collide: {axis}")
     check([text for _, _, text in labels[2]] == ["10", "500", "1,000", "1,230"], f"labels of 10 to 1,230: {labels[2]}")
     check(call("[0, 12, 1234.5, 0.12345, 0.0005, 50000000].map(number_text)") == ["0", "12", "1,235", "0.1235", "5e-4", "5e7"], "texts of numbers")
+    parts = call("[...html('p', {}, ...breakable('runs/a-b/step_1 0.125 model.d_ff')).childNodes].map((each) => each.textContent).filter(Boolean)")
+    check(parts == ["runs/", "a-b/", "step_", "1 0.125 model.", "d_", "ff"], f"lines may end between {parts}")
     values = [4.0, 2.0, 3.0, 8.0]
     expected = [sum(0.9 ** (at - each) * values[each] for each in range(at + 1)) / sum(0.9 ** each for each in range(at + 1)) for at in range(4)]
     check(close(call("smoothed(arguments[0], 0.9)", values), expected), "smoothing")
@@ -185,6 +187,8 @@ def check_choices(browser, metrics):
     browser.run("const slider = document.querySelector('#curves input'); slider.value = 0.9; slider.dispatchEvent(new Event('input'))")
     check(curve("Validation loss")[1] > valid[-1] and browser.run(
         "return document.querySelectorAll(\"[data-chart='Validation loss'] .faint\").length") == 3, "smoothing changes nothing")
+    text = browser.run("return document.querySelector(\"[data-chart='Validation loss'] + .readout\").textContent")
+    check(f"{valid[-1]:.4g} (smoothed " in text, f"the values of a smoothed curve are '{text}'")
     browser.run("const slider = document.querySelector('#curves input'); slider.value = 0; slider.dispatchEvent(new Event('input'))")
     check(close(curve("Validation loss"), [valid[0], valid[-1]]), "smoothing stays")
 

@@ -77,11 +77,13 @@ boost::json::value pack_of(Config const& config, Task const& task, Dataset const
   }
 }
 
-/// The step of the newest samples that a validation of the first run has left; -1 without any.
-double newest_samples_step(boost::json::object const& data) {
+/// Whether the page has samples of the first run's validation at this step.
+bool has_samples(boost::json::object const& data, std::int64_t step) {
   auto const* const metrics = data.at("runs").at(0).as_object().if_contains("metrics");
-  auto const* const samples = metrics != nullptr ? metrics->as_object().if_contains("samples") : nullptr;
-  return samples == nullptr || samples->as_array().empty() ? -1 : samples->as_array().back().at("step").as_double();
+  return metrics != nullptr &&
+         std::ranges::any_of(metrics->at("samples").as_array(), [&](boost::json::value const& each) {
+           return each.at("step").as_double() == static_cast<double>(step);
+         });
 }
 
 /// Adds the run's dataset, and the model's attention and search for sentences. Without sentences given by the user, a
@@ -115,7 +117,7 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
     }
     require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
     data["model"] = view.to_json(sentences, options.beam_size, notes);
-    if (dataset && newest_samples_step(data) != static_cast<double>(run.checkpoint->state().step)) {
+    if (dataset && !has_samples(data, run.checkpoint->state().step)) {
       data["translations"] = view.translations(first_pairs(*dataset, translated_pairs), options.beam_size);
     }
   } catch (UntrustedPluginsError const&) {

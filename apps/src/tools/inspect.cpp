@@ -45,8 +45,8 @@ CommandSyntax inspect_syntax(InspectOptions& options) {
   syntax.usage = "PATH [RUN...] [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
   syntax.summary = R"(Shows the content of a dataset (a .h5 file, or the directory `heddle prepare` wrote) or of a
 checkpoint (a run's directory, its checkpoints directory, or one checkpoint's) as text, after checking
-it. With --html it draws them, and a run's curves, in one page for a browser, where further runs are compared
-with the first.)";
+it. With --html it draws them, and a run's curves, in one page for a browser; further runs are compared with
+the first.)";
   syntax.options.add_options()  //
       ("path", po::value(&options.paths)->value_name("PATH")->required()->composing(),
        "a dataset, a checkpoint or a run; with --html further runs to compare with it")  //

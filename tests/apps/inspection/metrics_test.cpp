@@ -102,8 +102,8 @@ TEST(ReadMetrics, KeepsTheSamplesOfTheFirstAndTheLastValidation) {
   boost::json::object const json = to_json(metrics);
   boost::json::array const& shown = json.at("samples").as_array();
   ASSERT_EQ(shown.size(), 20U);
-  EXPECT_EQ(shown.front().at("step"), 1);
-  EXPECT_EQ(shown.back().at("step"), 95);
+  EXPECT_EQ(shown.front().at("step").as_double(), 1);
+  EXPECT_EQ(shown.back().at("step").as_double(), 95);
   EXPECT_EQ(shown.back().at("rows"), (boost::json::array{boost::json::array{"one", "eins", "ein95"}}));
 }
 

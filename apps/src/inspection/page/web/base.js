@@ -59,9 +59,9 @@ function piece_text(piece) {
   return piece.replaceAll('\u2581', '_') || '·';
 }
 
-/** A text whose lines may end after the separators of paths and keys, so that a narrow box breaks no word. */
+/** A text whose lines may end after the separators of paths and keys, so that a narrow box breaks no word and no number. */
 function breakable(text) {
-  return String(text).split(/(?<=[/._])(?=[^/._])/).flatMap((part, index) => (index > 0 ? [html('wbr'), part] : [part]));
+  return String(text).split(/(?<=[/_])(?=[^/_])|(?<=\.)(?=[A-Za-z_])/).flatMap((part, index) => (index > 0 ? [html('wbr'), part] : [part]));
 }
 
 function shortened(text, max) {

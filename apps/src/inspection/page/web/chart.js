@@ -135,10 +135,19 @@ function line_chart(options) {
 
   /** The values at the cursor, else the last ones: of several curves they are the legend. */
   function show_values() {
-    const value_of = (series) => (cursor === null ? last_text(series) : number_text(series.values[nearest_index(series.xs, cursor)]));
+    const value_of = (series) => {
+      const index = cursor === null ? series.xs.length - 1 : nearest_index(series.xs, cursor);
+      const text = cursor === null ? last_text(series) : number_text(series.raw[index]);
+      return series.raw === series.values ? text : `${text} (smoothed ${number_text(series.values[index])})`;
+    };
     const place = cursor === null ? (options.plain ? '' : 'last ') : `${axis().at(cursor)}: `;
-    readout.replaceChildren(place, ...(all.length === 1 ? [options.plain && cursor === null ? '' : value_of(all[0])]
-      : [legend(all.map((series) => [options.plain && cursor === null ? series.name : `${series.name} ${value_of(series)}`, series.colour]))]));
+    const value = (series) => (options.plain && cursor === null ? '' : value_of(series));
+    if (all.length === 1) {
+      readout.replaceChildren(place, value(all[0]));
+    } else {
+      readout.replaceChildren(legend(all.map((series) => [`${series.name} ${value(series)}`, series.colour])));
+      readout.firstChild.prepend(place);
+    }
   }
 
   function draw(width) {
@@ -231,7 +240,7 @@ function not_finite_text([first, last]) {
 /** The last value, or since when it is not finite. */
 function last_text(series) {
   const end = (series.not_finite || []).at(-1);
-  return end && end[0] > series.steps.at(-1) ? `not finite since step ${number_text(end[0])}` : number_text(series.values.at(-1));
+  return end && end[0] > series.steps.at(-1) ? `not finite since step ${number_text(end[0])}` : number_text((series.raw || series.values).at(-1));
 }
 
 /** The points of a curve as texts for polylines, between which its value is not finite. */

@@ -42,17 +42,18 @@ function show_comparison() {
     : html('p', {class: 'lead'}, page.runs.every((run) => run.config) ? 'Nothing.' : 'Not every run has a checkpoint.')));
 }
 
-/** Translations of the first validation pairs: those that validations have left, and the checkpoint's own. */
+/** Samples as tables to choose from: the checkpoint's own translations, then those of validations, the newest first. */
 function show_translations() {
-  const run = (page.runs || [])[0];
-  const stored = (run && run.metrics && run.metrics.samples || []).map(({step, rows}) => ({name: `validation at step ${number_text(step)}`, rows}));
-  const all = [...(page.translations && page.translations.length > 0 ? [{name: 'the checkpoint', rows: page.translations}] : []), ...stored.reverse()]
+  const of_validations = (run, index) => (run.metrics && run.metrics.samples || []).map(
+    ({step, rows}) => ({name: `${page.runs.length > 1 ? `${run_name(index)}, ` : ''}validation at step ${number_text(step)}`, rows})).reverse();
+  const of_checkpoint = page.translations ? [{name: `the checkpoint${of_run(0)}, now, pairs of ${page.datasets[0].name}`, rows: page.translations}] : [];
+  const all = [...of_checkpoint, ...(page.runs || []).flatMap(of_validations)]
     .map(({name, rows}) => ({name, rows: rows.filter((row) => Array.isArray(row) && row.length === 3)})).filter(({rows}) => rows.length > 0);
   if (all.length === 0) {
     return;
   }
   const holder = html('div', {class: 'card'});
-  section('translations', 'Translations', 'The first pairs of the validation data, and what the model makes of their sources.', of_run(0)).append(
+  section('translations', 'Translations', 'Pairs of the data, and what the model makes of their sources. A validation with BLEU leaves its first pairs.').append(
     html('div', {class: 'controls'}, menu('Translated by', all.map(({name}) => name),
       (index) => holder.replaceChildren(plain_table(['source', 'reference', 'translation'], all[index].rows)))), holder);
 }
