@@ -22,13 +22,16 @@ sys.exit(0 if eval(sys.argv[2]) else 1)
 PYTHON
 }
 
-page run.html run --source "$hostile" --word "$hostile" --pairs pairs.tsv --compare other
+page run.html run third --source "$hostile" --word "$hostile" --pairs pairs.tsv --compare other
 grep -qE '(src|href)="?(https?:|//|[a-z]+\.)' run.html && fail "the page names another file"
 [ "$(grep -c '<script' run.html)" = 2 ] || fail "the page has other scripts than its own"
 grep -qF '<img' run.html && fail "text became markup"
-data run.html 'len(page["runs"]) == 2 and len(page["model"]["sentences"]) == 3' || fail "runs and sentences"
+data run.html '[run["name"] for run in page["runs"]] == ["run", "third", "other"] and len(page["model"]["sentences"]) == 3' || fail "runs and sentences"
 data run.html 'page["runs"][0]["metrics"]["series"]["valid_loss"]["steps"] == [10.0, 20.0, 30.0]' || fail "the curve of the validation loss"
-data run.html '{row[0] for row in page["differences"]} >= {"optimizer.learning_rate"}' || fail "differences"
+data run.html '["optimizer.learning_rate", "0.01", "0.02", "0.003"] in page["differences"]' || fail "differences"
+data run.html '["train.steps", "30", "15", "30"] in page["differences"]' || fail "a key in which only one run differs"
+data run.html '[(each["step"], len(each["rows"])) for each in page["runs"][0]["metrics"]["samples"]] == [(10, 8), (20, 8), (30, 8)]' || fail "samples"
+data run.html '"translations" not in page' || fail "the newest samples are computed again"
 data run.html 'len(page["runs"][0]["norms"]) > 20 and all("update" in each for each in page["runs"][0]["norms"])' || fail "norms"
 data run.html '[each["path"] for each in page["model"]["sentences"][0]["attention"]] == ["encoder.layers.0.self_attention",
   "encoder.layers.1.self_attention", "decoder.layers.0.self_attention", "decoder.layers.0.cross_attention"]' || fail "sublayers"
@@ -36,6 +39,7 @@ data run.html 'page["runs"][0]["schedule"]["step"] == "step 2" and any("other/tr
 
 # Without sentences some of the validation data are taken; without data the page says so.
 page short.html run/checkpoints/step-00000020
+data short.html 'len(page["translations"]) == 8 and all(len(row) == 3 for row in page["translations"])' || fail "translations of a checkpoint"
 data short.html 'len(page["model"]["sentences"]) == 2 and page["runs"][0]["facts"][0] == ["step", "20"]' || fail "a checkpoint"
 mv data gone
 page nothing.html run
@@ -90,13 +94,14 @@ expect() { # expect CODE PATTERN ARGUMENTS...
   grep -qe "$pattern" log || fail "no word of '$pattern': $*"
 }
 expect 64 'add --html PAGE' run --source x
+expect 64 'a second PATH is for a page; add --html PAGE' run other
 expect 64 'needs --source' run --target x --html x.html
 expect 65 'nor a metrics.jsonl' text --html x.html
 expect 64 '--beam is 0; expected at least 1' run --beam 0 --html x.html
 expect 64 '--html is "-"; expected the name of a file' run --html -
 expect 1 'there is no directory missing$' run --html missing/x.html
 expect 64 '--source, --compare are for a run or a checkpoint, but data/train.h5 has datasets' data/train.h5 --html x.html --compare run --source text
-expect 65 'data: has datasets, not a run; --compare takes the directory of a run' run --compare data --html x.html
+expect 65 'data: has datasets, not a run; runs are compared by their directories' run --compare data --html x.html
 expect 65 'data/train.h5: is a file' run --compare data/train.h5 --html x.html
 expect 65 'long: the run has no checkpoint yet; with --html PAGE its curves are drawn' long
 grep -q 'long/metrics.jsonl: valid_loss is not finite from step 10,001 on$' log || fail "inspect hides a divergence"

@@ -8,6 +8,6 @@ if [ -z "$browser" ] || [ -z "$driver" ] || ! command -v python3 > /dev/null; th
   exit 77
 fi
 source "$HEDDLE_SOURCE/tests/integration/inspected_run"
-"$HEDDLE" inspect run --source "$hostile" --pairs pairs.tsv --word "$hostile" --word seven --compare other --html page.html > log 2>&1 ||
+"$HEDDLE" inspect run other third --source "$hostile" --pairs pairs.tsv --word "$hostile" --word seven --html page.html > log 2>&1 ||
   fail inspect
 python3 "$HEDDLE_SOURCE/tests/integration/page_in_browser.py" "$driver" "$browser" "$work/page.html" run/metrics.jsonl

@@ -126,12 +126,12 @@ Place place_of(std::optional<std::int64_t> layer, TrainedModel const& model) {
       cross.push_back(index);
     }
   }
-  std::int64_t const chosen = layer.value_or(std::max<std::int64_t>(std::ssize(cross) - 2, 0));
-  if (chosen < 0 || chosen >= std::ssize(cross)) {
-    throw ConfigError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 0",
+  std::int64_t const chosen = layer.value_or(std::max<std::int64_t>(std::ssize(cross) - 1, 1));
+  if (chosen < 1 || chosen > std::ssize(cross)) {
+    throw ConfigError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 1",
                                   chosen, cross.size()));
   }
-  return {sublayers.size(), cross[static_cast<std::size_t>(chosen)]};
+  return {sublayers.size(), cross[static_cast<std::size_t>(chosen - 1)]};
 }
 
 /// Adds up the weights of heads [first, end), for a sequence's own tokens.
@@ -163,10 +163,10 @@ ReadHeads heads_of(std::optional<std::int64_t> head, ObservedAttention const& ca
   if (!head) {
     return {0, call.heads, static_cast<double>(heads)};
   }
-  if (*head < 0 || *head >= heads) {
-    throw ConfigError(fmt::format("alignments of head {}: expected one of the {} heads, from 0", *head, heads));
+  if (*head < 1 || *head > heads) {
+    throw ConfigError(fmt::format("alignments of head {}: expected one of the {} heads, from 1", *head, heads));
   }
-  std::int64_t const own = *head - group.rank() * call.heads;
+  std::int64_t const own = *head - 1 - group.rank() * call.heads;
   bool const here = own >= 0 && own < call.heads;
   return {here ? own : 0, here ? own + 1 : 0};
 }

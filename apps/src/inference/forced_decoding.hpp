@@ -27,9 +27,9 @@ struct ForcedTarget {
 
 /// The cross-attention that alignments are read from.
 struct AlignedAttention {
-  std::optional<std::int64_t> layer =
-      {};  ///< of the cross-attention layers, from 0; none: the last but one, or the only
-  std::optional<std::int64_t> head = {};  ///< from 0; none: the mean over all heads
+  /// Number among the layers with cross-attention, from 1; none: the last but one, or the only one.
+  std::optional<std::int64_t> layer = {};
+  std::optional<std::int64_t> head = {};  ///< from 1; none: the mean over all heads
 };
 
 /// Predicts given targets (forced decoding).

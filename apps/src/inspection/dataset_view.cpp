@@ -212,6 +212,15 @@ boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& d
   return sides;
 }
 
+std::vector<SentenceText> first_pairs(Dataset const& dataset, std::int64_t count) {
+  std::vector<SentenceText> pairs;
+  for (std::int64_t index = 0; !dataset.has_lines() && index < std::min(count, dataset.size()); ++index) {
+    auto const texts = texts_of(dataset, index);
+    pairs.push_back({texts.front(), texts.back()});
+  }
+  return pairs;
+}
+
 std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count) {
   constexpr std::int64_t searched = 500;
   constexpr std::int64_t shortest = 6;

@@ -24,6 +24,8 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t samples);
 /// longer ones are left out, as in training.
 boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length);
 
+/// The first pairs of a dataset, at most `count`; none of a dataset of lines.
+std::vector<SentenceText> first_pairs(Dataset const& dataset, std::int64_t count);
 /// Short samples from the start of a dataset, at most `count`.
 std::vector<SentenceText> example_sentences(Dataset const& dataset, std::size_t count);
 

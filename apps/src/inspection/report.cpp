@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <map>
 #include <utility>
 
 #include "inspection/dataset_view.hpp"
@@ -21,6 +22,7 @@ namespace fs = std::filesystem;
 using Notes = std::vector<std::string>;
 
 constexpr std::size_t example_pairs = 2;
+constexpr std::int64_t translated_pairs = 8;
 
 /// The run's validation data, else its training data, where it is still in place; the reason otherwise.
 std::optional<Dataset> data_of(Config const& config, Notes& notes) {
@@ -75,6 +77,15 @@ boost::json::value pack_of(Config const& config, Task const& task, Dataset const
   }
 }
 
+/// Whether the page has samples of the first run's validation at this step.
+bool has_samples(boost::json::object const& data, std::int64_t step) {
+  auto const* const metrics = data.at("runs").at(0).as_object().if_contains("metrics");
+  return metrics != nullptr &&
+         std::ranges::any_of(metrics->at("samples").as_array(), [&](boost::json::value const& each) {
+           return each.at("step").as_double() == static_cast<double>(step);
+         });
+}
+
 /// Adds the run's dataset, and the model's attention and search for sentences. Without sentences given by the user, a
 /// note where the model cannot be computed with, unless its plug-ins are not trusted.
 void add_model(boost::json::object& data, HtmlReportOptions const& options, RunView const& run, Notes& notes) {
@@ -106,6 +117,9 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
     }
     require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
     data["model"] = view.to_json(sentences, options.beam_size, notes);
+    if (dataset && !has_samples(data, run.checkpoint->state().step)) {
+      data["translations"] = view.translations(first_pairs(*dataset, translated_pairs), options.beam_size);
+    }
   } catch (UntrustedPluginsError const&) {
     throw;
   } catch (Error const& error) {
@@ -117,17 +131,42 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   }
 }
 
-void add_comparison(boost::json::object& data, boost::json::array& runs, HtmlReportOptions const& options,
-                    RunView const& run, Notes& notes) {
-  RunView const other = open_run(options.compare, options.which, keys_of_norms());
-  runs.push_back(to_json(other, notes));
-  boost::json::array rows;
-  if (run.checkpoint && other.checkpoint) {
-    for (ConfigDifference const& difference : differences(*run.config(), *other.config())) {
-      rows.push_back(boost::json::array{difference.key, difference.before, difference.after});
+/// [[key, value in the first run, in the second, …], …] for each key by which any of the runs differs from the first.
+boost::json::array differing_keys(std::vector<Config> const& configs) {
+  std::map<std::string, std::vector<std::string>> rows;
+  for (std::size_t index = 1; index < configs.size(); ++index) {
+    for (ConfigDifference const& difference : differences(configs.front(), configs[index])) {
+      auto& row = rows.try_emplace(difference.key, configs.size(), difference.before).first->second;
+      row[index] = difference.after;
     }
   }
-  data["differences"] = std::move(rows);
+  boost::json::array array;
+  for (auto const& [key, values] : rows) {
+    boost::json::array row{key};
+    for (std::string const& value : values) {
+      row.emplace_back(value);
+    }
+    array.push_back(std::move(row));
+  }
+  return array;
+}
+
+/// Adds the runs to compare `run` with, and the keys by which those with a checkpoint differ, if all have one.
+void add_comparison(boost::json::object& data, boost::json::array& runs, HtmlReportOptions const& options,
+                    RunView const& run, Notes& notes) {
+  std::vector<Config> configs;
+  auto const add_config = [&configs](RunView const& each) {
+    if (each.checkpoint) {
+      configs.push_back(*each.config());
+    }
+  };
+  add_config(run);
+  for (std::string const& path : options.compare) {
+    RunView const other = open_run(path, options.which, keys_of_norms());
+    runs.push_back(to_json(other, notes));
+    add_config(other);
+  }
+  data["differences"] = configs.size() == runs.size() ? differing_keys(configs) : boost::json::array();
 }
 
 void add_run(boost::json::object& data, HtmlReportOptions const& options, Notes& notes) {

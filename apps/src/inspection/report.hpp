@@ -14,7 +14,7 @@ struct HtmlReportOptions {
   std::string path;                                  ///< a run's directory, a checkpoint's, a dataset's, or a dataset
   std::vector<std::filesystem::path> datasets = {};  ///< at `path`; empty: it has none
   std::string which = "last";                        ///< which of a run's checkpoints: best or last
-  std::string compare = {};                          ///< another run's directory; empty: none
+  std::vector<std::string> compare = {};             ///< directories of further runs
   std::vector<SentenceText> sentences = {};          ///< empty: some of the validation data
   Languages languages = {};                          ///< of the sentences
   std::vector<std::string> words = {};               ///< whose neighbours are shown; empty: some of the vocabulary's

@@ -89,6 +89,7 @@ struct Line {
   std::vector<std::string> cells = {};  ///< cells of the columns after rank and host
 };
 
+/// "4-7", or one number.
 std::string describe_range(std::int64_t begin, std::int64_t end) {
   return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1);
 }
@@ -162,7 +163,10 @@ class RankTable {
       }
       auto const first = value.at(0).to_number<std::int64_t>();
       auto const second = value.at(1).to_number<std::int64_t>();
-      line.cells.push_back(key == "chunks" ? fmt::format("{}, {}", first, second) : describe_range(first, second));
+      // Heads and columns count from 1, as layers do; pieces of a vocabulary by their ids, which start at 0.
+      std::int64_t const origin = key == "heads" || key == "d_ff" ? 1 : 0;
+      line.cells.push_back(key == "chunks" ? fmt::format("{}, {}", first, second)
+                                           : describe_range(first + origin, second + origin));
     }
     return line;
   }

@@ -11,6 +11,8 @@ namespace heddle {
 
 /// The file with a run's metrics, in its directory.
 inline constexpr char const* metrics_name = "metrics.jsonl";
+/// The key of a line's sample translations, [[source, reference, translation], …].
+inline constexpr char const* valid_samples_key = "valid_samples";
 /// The file with a run's report, in its directory.
 inline constexpr char const* report_name = "report.json";
 

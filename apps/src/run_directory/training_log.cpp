@@ -63,6 +63,36 @@ boost::json::object to_json(TrafficByGroup const& traffic) {
   return object;
 }
 
+/// [[source, reference, translation], …], long texts shortened, so that lines stay short.
+boost::json::array to_json(std::vector<SampleTranslation> const& samples) {
+  constexpr std::size_t max_bytes = 400;
+  auto const shortened = [](std::string const& text) {
+    if (text.size() <= max_bytes) {
+      return text;
+    }
+    std::size_t end = max_bytes;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) {
+      --end;  // a character is not divided
+    }
+    return text.substr(0, end) + "…";
+  };
+  boost::json::array rows;
+  for (auto const& [source, reference, translation] : samples) {
+    rows.push_back(boost::json::array{shortened(source), shortened(reference), shortened(translation)});
+  }
+  return rows;
+}
+
+/// The samples as a table in Markdown.
+std::string table(std::vector<SampleTranslation> const& samples) {
+  std::string text = "| source | translation | reference |\n| --- | --- | --- |\n";
+  for (auto const& [source, reference, translation] : samples) {
+    text +=
+        fmt::format("| {} | {} | {} |\n", markdown_cell(source), markdown_cell(translation), markdown_cell(reference));
+  }
+  return text;
+}
+
 /// The texts of metrics that have one.
 std::string joined_texts(std::vector<Metric> const& metrics, std::string_view separator) {
   std::string text;
@@ -73,6 +103,13 @@ std::string joined_texts(std::vector<Metric> const& metrics, std::string_view se
 }
 
 }  // namespace
+
+std::string markdown_cell(std::string text) {
+  for (std::size_t place = text.find('|'); place != std::string::npos; place = text.find('|', place + 2)) {
+    text.insert(place, "\\");
+  }
+  return text;
+}
 
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& log) {
   auto const path = directory.path() / metrics_name;
@@ -145,6 +182,7 @@ std::vector<Metric> TrainingLog::validation_metrics(ValidationResult const& vali
   if (auto const bleu = validation.bleu) {
     metrics.push_back({"valid_bleu", *bleu, "valid/bleu", fmt::format("BLEU {:.2f}", *bleu)});
     metrics.push_back({.key = "valid_dataset", .value = boost::json::value(start_.valid_dataset)});
+    metrics.push_back({.key = valid_samples_key, .value = to_json(validation.samples)});
   }
   boost::json::object entropies;
   for (AttentionEntropy const& each : validation.entropies) {
@@ -221,7 +259,7 @@ void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& met
   }
   if (validation) {
     if (validation->bleu) {
-      events_->text(step, "valid/translations", validation->translations);
+      events_->text(step, "valid/translations", table(validation->samples));
     }
     for (NamedImage const& each : validation->attention) {
       events_->image(step, "attention/" + each.name, each.image);

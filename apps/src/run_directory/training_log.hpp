@@ -35,12 +35,19 @@ struct AttentionEntropy {
   bool of_source = true;  ///< it reads the source: an encoder's, or a decoder's cross-attention
 };
 
+/// A pair of the validation set and the model's translation of its source.
+struct SampleTranslation {
+  std::string source;
+  std::string reference;
+  std::string translation;
+};
+
 /// A validation's result.
 struct ValidationResult {
   double loss = 0;  ///< unsmoothed, per target token, natural log
   std::optional<double> bleu{};
-  std::optional<double> accuracy{};  ///< accuracy on masked tokens
-  std::string translations{};        ///< some of them, beside their references, in Markdown; "" without BLEU
+  std::optional<double> accuracy{};          ///< accuracy on masked tokens
+  std::vector<SampleTranslation> samples{};  ///< the first pairs; empty without BLEU
   LayerNorms norms{};
   // On rank 0, with BLEU and where they can be computed:
   std::vector<NamedImage> attention{};  ///< images of the first short pair, one for each cross-attention sublayer
@@ -71,6 +78,9 @@ struct BestBleu {
   double bleu = 0;
   std::int64_t step = 0;
 };
+
+/// The text as a cell of a table in Markdown.
+std::string markdown_cell(std::string text);
 
 /// Writes `metrics.jsonl` and TensorBoard's events, and the progress to the run's log; used by rank 0 only.
 class TrainingLog {

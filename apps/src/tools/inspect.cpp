@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 
 struct InspectOptions {
+  std::vector<std::string> paths;
   bool parameters = false;
   bool verify = false;
   std::string html;
@@ -41,12 +42,14 @@ struct InspectOptions {
 CommandSyntax inspect_syntax(InspectOptions& options) {
   CommandSyntax syntax;
   syntax.name = "inspect";
-  syntax.usage = "PATH [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
+  syntax.usage = "PATH [RUN...] [--parameters] [--samples N] [--verify] [--html PAGE [options]]";
   syntax.summary = R"(Shows the content of a dataset (a .h5 file, or the directory `heddle prepare` wrote) or of a
 checkpoint (a run's directory, its checkpoints directory, or one checkpoint's) as text, after checking
-it. With --html it draws them, and a run's curves, in one page for a browser.)";
-  syntax.options.add_options()                                                                                     //
-      ("path", po::value(&options.page.path)->value_name("PATH")->required(), "a dataset, a checkpoint or a run")  //
+it. With --html it draws them, and a run's curves, in one page for a browser; further runs are compared with
+the first.)";
+  syntax.options.add_options()  //
+      ("path", po::value(&options.paths)->value_name("PATH")->required()->composing(),
+       "a dataset, a checkpoint or a run; with --html further runs to compare with it")  //
       ("which", with_default(options.page.which, "best|last"),
        "which of a run's checkpoints")  //
       ("parameters", po::bool_switch(&options.parameters),
@@ -67,8 +70,9 @@ it. With --html it draws them, and a run's curves, in one page for a browser.)";
       ("target-language", without_default(options.page.languages.target, "NAME"),
        "the language of their translations")  //
       ("word", po::value(&options.page.words)->value_name("WORD")->composing(),
-       "a word whose nearest embeddings are listed; may be repeated")                                  //
-      ("compare", po::value(&options.page.compare)->value_name("RUN"), "another run to compare with")  //
+       "a word whose nearest embeddings are listed; may be repeated")  //
+      ("compare", po::value(&options.page.compare)->value_name("RUN")->composing(),
+       "another run to compare with, as a second PATH is; may be repeated")  //
       ("beam", with_default(options.page.beam_size, "N"),
        "beam size of the search that is drawn")  //
       ("plugin", po::value(&options.page.plugins)->value_name("LIBRARY")->composing(),
@@ -76,7 +80,7 @@ it. With --html it draws them, and a run's curves, in one page for a browser.)";
        "named here; may be repeated")  //
       ("trust-plugins", po::bool_switch(&options.page.trust_plugins),
        "load the plug-ins that the checkpoint names, unchecked");
-  syntax.positional.add("path", 1);
+  syntax.positional.add("path", 1000);
   return syntax;
 }
 
@@ -157,6 +161,7 @@ std::vector<std::string> model_options(InspectOptions const& options) {
   add("--target-language", !options.page.languages.target.empty());
   add("--word", !options.page.words.empty());
   add("--compare", !options.page.compare.empty());
+  add("a second PATH", options.paths.size() > 1);
   return given;
 }
 
@@ -179,6 +184,7 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
                                  fmt::join(given, ", "), given.size() == 1 ? "is" : "are", options.page.path));
   }
   options.page.sentences = sentences_of(options);
+  options.page.compare.insert(options.page.compare.begin(), options.paths.begin() + 1, options.paths.end());
   if (options.page.beam_size < 1) {
     throw UsageError(fmt::format("inspect: --beam is {}; expected at least 1", options.page.beam_size));
   }
@@ -200,6 +206,7 @@ void require_html(InspectOptions const& options) {
 ExitCode run_inspect(Arguments const& arguments) {
   InspectOptions options;
   parse_options(inspect_syntax(options), arguments);
+  options.page.path = options.paths.front();
   if (options.page.examples < 0) {
     throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.page.examples));
   }

@@ -21,6 +21,7 @@ namespace heddle {
 namespace {
 
 constexpr std::int64_t max_viewed_tokens = 256;
+constexpr std::size_t max_samples = 8;
 
 LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
@@ -28,28 +29,7 @@ LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch)
   return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 
-/// A cell of a table in Markdown.
-std::string cell(std::string text) {
-  for (std::size_t place = text.find('|'); place != std::string::npos; place = text.find('|', place + 2)) {
-    text.insert(place, "\\");
-  }
-  return text;
-}
-
-/// The first pairs as a table in Markdown.
-std::string table(ValidationSetup const& setup, std::vector<SampleId> const& pairs,
-                  std::vector<std::string> const& hypotheses, std::vector<std::string> const& references) {
-  constexpr std::size_t max_lines = 8;
-  Tokenizer const& tokenizer = setup.dataset.source_tokenizer();
-  std::string text = "| source | translation | reference |\n| --- | --- | --- |\n";
-  for (std::size_t line = 0; line < std::min(pairs.size(), max_lines); ++line) {
-    text += fmt::format("| {} | {} | {} |\n", cell(tokenizer.decode(setup.dataset.source(pairs[line].index))),
-                        cell(hypotheses[line]), cell(references[line]));
-  }
-  return text;
-}
-
-/// Sets the BLEU and the translations of a result.
+/// Sets the BLEU and the samples of a result.
 void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs, ValidationResult& result) {
   Communicator const& replicas = setup.parallel.replicas;
   Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
@@ -88,10 +68,14 @@ void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs,
   CorpusScore bleu(bleu_metric());
   for (SampleId const& pair : pairs) {
     references.push_back(tokenizer.decode(setup.dataset.target(pair.index)));
-    bleu.add(hypotheses.at(references.size() - 1), {&references.back(), 1});
+    std::string const& hypothesis = hypotheses.at(references.size() - 1);
+    bleu.add(hypothesis, {&references.back(), 1});
+    if (result.samples.size() < max_samples) {
+      result.samples.push_back(
+          {setup.dataset.source_tokenizer().decode(setup.dataset.source(pair.index)), references.back(), hypothesis});
+    }
   }
   result.bleu = bleu.score();
-  result.translations = table(setup, pairs, hypotheses, references);
 }
 
 /// The tokens of an image's rows and columns, in Markdown.
@@ -99,7 +83,7 @@ std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds c
   auto const pieces = [](Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
     std::string text;
     for (std::int32_t const token : tokens) {
-      text += fmt::format(" {}", cell(tokenizer.piece(token)));
+      text += fmt::format(" {}", markdown_cell(tokenizer.piece(token)));
     }
     return text;
   };

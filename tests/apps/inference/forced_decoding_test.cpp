@@ -64,7 +64,7 @@ TEST_P(ForcedDecodingTest, HasTheLossesAndTheAttentionOfTheModel) {
   auto const plain_model = open(options_);
   std::vector<ForcedTarget> const plain = ForcedDecoding().decode(*plain_model, given_);
   TextFrame const& frame = plain_model->frame();
-  for (std::optional<std::int64_t> const head : {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
+  for (std::optional<std::int64_t> const head : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)}) {
     TrainedModelOptions options = options_;
     ForcedDecoding const forcing({.head = head}, options);
     auto const model = open(options);
@@ -84,7 +84,7 @@ TEST_P(ForcedDecodingTest, HasTheLossesAndTheAttentionOfTheModel) {
       for (std::size_t row = frame.target.size(); row < frame.target.size() + target.size(); ++row) {
         for (std::size_t column = frame.source.size(); column <= frame.source.size() + source.size(); ++column) {
           double sum = 0;
-          for (std::int64_t each = head.value_or(0); each < (head ? *head + 1 : heads); ++each) {
+          for (std::int64_t each = head ? *head - 1 : 0; each < head.value_or(heads); ++each) {
             sum += all.weights[static_cast<std::size_t>((each * all.queries) * all.keys) +
                                row * static_cast<std::size_t>(all.keys) + column];
           }
@@ -124,9 +124,10 @@ TEST_P(ForcedDecodingTest, RefusesLayersAndHeadsThatTheModelDoesNotHave) {
       forcing.decode(*open(options), given_);
     };
   };
-  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<ConfigError>(HasSubstr("layers with cross-attention, from 0")));
-  EXPECT_THAT(refused({.layer = -1}), ThrowsMessage<ConfigError>(HasSubstr("alignments of layer -1")));
-  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<ConfigError>(HasSubstr("heads, from 0")));
+  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<ConfigError>(HasSubstr("layers with cross-attention, from 1")));
+  EXPECT_THAT(refused({.layer = 0}), ThrowsMessage<ConfigError>(HasSubstr("alignments of layer 0")));
+  EXPECT_THAT(refused({.head = 0}), ThrowsMessage<ConfigError>(HasSubstr("alignments of head 0")));
+  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<ConfigError>(HasSubstr("heads, from 1")));
 }
 
 TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong) {

@@ -87,6 +87,26 @@ TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayer) {
   EXPECT_EQ(entropy.at(20), 0.5);
 }
 
+TEST(ReadMetrics, KeepsTheSamplesOfTheFirstAndTheLastValidation) {
+  test::TemporaryDirectory const directory;
+  auto const path = directory.path() / "metrics.jsonl";
+  std::ofstream file(path);
+  for (int step = 1; step <= 95; ++step) {
+    file << R"({"step":)" << step << R"(,"valid_bleu":1,"valid_samples":[["one","eins","ein)" << step << R"("]]})"
+         << '\n';
+  }
+  file.close();
+  RunMetrics const metrics = read_metrics(path);
+  ASSERT_EQ(metrics.samples.size(), 95U);
+  EXPECT_EQ(metrics.series.size(), 1U) << "samples are not a curve";
+  boost::json::object const json = to_json(metrics);
+  boost::json::array const& shown = json.at("samples").as_array();
+  ASSERT_EQ(shown.size(), 20U);
+  EXPECT_EQ(shown.front().at("step").as_double(), 1);
+  EXPECT_EQ(shown.back().at("step").as_double(), 95);
+  EXPECT_EQ(shown.back().at("rows"), (boost::json::array{boost::json::array{"one", "eins", "ein95"}}));
+}
+
 TEST(ReadMetrics, ShowsWhereANumberIsNotFinite) {
   test::TemporaryDirectory const directory;
   auto const path = directory.path() / "metrics.jsonl";

@@ -39,14 +39,14 @@ TEST(MeshTextTest, SaysWhatEveryRankHolds) {
       "stage 1: decoder layers 2 to 6 (48 % of the cost)\n"
       "sequence parallel: between sublayers tensor rank r holds rows r/2 to (r+1)/2 of the stream\n"
       "rank  host  stage  context  chunks of 4  tensor  heads  d_ff       vocabulary\n"
-      "0     a     0      0        0, 3         0       0-3    0-1023     0-499\n"
-      "1     a     0      0        0, 3         1       4-7    1024-2047  500-999\n"
-      "2     a     0      1        1, 2         0       0-3    0-1023     0-499\n"
-      "3     a     0      1        1, 2         1       4-7    1024-2047  500-999\n"
-      "4     b     1      0        0, 3         0       0-3    0-1023     0-499\n"
-      "5     b     1      0        0, 3         1       4-7    1024-2047  500-999\n"
-      "6     b     1      1        1, 2         0       0-3    0-1023     0-499\n"
-      "7     b     1      1        1, 2         1       4-7    1024-2047  500-999\n");
+      "0     a     0      0        0, 3         0       1-4    1-1024     0-499\n"
+      "1     a     0      0        0, 3         1       5-8    1025-2048  500-999\n"
+      "2     a     0      1        1, 2         0       1-4    1-1024     0-499\n"
+      "3     a     0      1        1, 2         1       5-8    1025-2048  500-999\n"
+      "4     b     1      0        0, 3         0       1-4    1-1024     0-499\n"
+      "5     b     1      0        0, 3         1       5-8    1025-2048  500-999\n"
+      "6     b     1      1        1, 2         0       1-4    1-1024     0-499\n"
+      "7     b     1      1        1, 2         1       5-8    1025-2048  500-999\n");
 }
 
 TEST(MeshTextTest, WarnsOfTensorGroupsThatSpanHosts) {
@@ -64,9 +64,9 @@ TEST(MeshTextTest, FoldsManyRanks) {
   }
   std::vector<std::string> const few(hosts.begin(), hosts.begin() + 128);
   std::string const by_host = mesh_text({2, 16, 1, 4}, few);
-  EXPECT_THAT(by_host, HasSubstr("4-7      node1   0      1     0 to 3  0-1 to 6-7"));
+  EXPECT_THAT(by_host, HasSubstr("4-7      node1   0      1     0 to 3  1-2 to 7-8"));
   std::string const by_stage = mesh_text({2, 64, 1, 4}, hosts);
-  EXPECT_THAT(by_stage, HasSubstr("256-511  node64 to node127  1      0 to 63  0 to 3  0-1 to 6-7"));
+  EXPECT_THAT(by_stage, HasSubstr("256-511  node64 to node127  1      0 to 63  0 to 3  1-2 to 7-8"));
 }
 
 }  // namespace

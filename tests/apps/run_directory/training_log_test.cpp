@@ -87,6 +87,24 @@ TEST_F(TrainingLogTest, TheBestBleuIsOnTheStartsOwnValidationSet) {
   EXPECT_EQ(again.best_bleu()->step, 2);
 }
 
+TEST_F(TrainingLogTest, SamplesOfAValidationAreCutBetweenCharacters) {
+  std::string letters = "a";
+  for (int letter = 0; letter < 300; ++letter) {
+    letters += "ä";
+  }
+  opened(0).step(report(1), ValidationResult{.bleu = 20, .samples = {{"one | two", "eins", ""}, {letters, "b", "c"}}});
+  boost::json::value const line = boost::json::parse(lines().at(0));
+  boost::json::array const& rows = line.at("valid_samples").as_array();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0], (boost::json::array{"one | two", "eins", ""}));
+  // 400 bytes would end inside of a letter.
+  EXPECT_EQ(rows[1].at(0).as_string(), letters.substr(0, 399) + "…");
+}
+
+TEST(MarkdownCellTest, KeepsTheColumnsOfATable) {
+  EXPECT_EQ(markdown_cell("one | two||"), "one \\| two\\|\\|");
+}
+
 TEST_F(TrainingLogTest, AResumedRunKeepsLinesThatAnEarlierVersionWrote) {
   std::ofstream(place_.path() / "run" / "metrics.jsonl") << "{\"step\":1,\"valid_perplexity\":Infinity}\n";
   TrainingLog const log = opened(1);

@@ -7,6 +7,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
+#include <iterator>
 #include <numeric>
 
 #include "inspection/model/observed_model.hpp"
@@ -111,6 +112,32 @@ std::optional<ModelView::Sentence> ModelView::encode(SentenceText const& text, s
     take_target(hypotheses.front().tokens);
   }
   return sentence;
+}
+
+boost::json::array ModelView::translations(std::vector<SentenceText> const& pairs, std::int64_t beam_size) {
+  if (!has_source() || description_.no_generation_reason()) {
+    return {};
+  }
+  Vocabulary const& vocabulary = model_->vocabulary();
+  TextFrame const& frame = model_->frame();
+  boost::json::array rows;
+  std::vector<std::vector<std::int32_t>> sources;
+  for (SentenceText const& pair : pairs) {
+    std::vector<std::int32_t> source = frame.source;
+    std::ranges::copy(vocabulary.source.encode(pair.source), std::back_inserter(source));
+    if (source.size() > frame.source.size() && std::ssize(source) <= model_->longest_source()) {
+      sources.push_back(std::move(source));
+      rows.push_back(boost::json::array{pair.source, pair.target.value_or("")});
+    }
+  }
+  std::vector<std::vector<std::int32_t>> const starts(sources.size(), frame.start);
+  auto const found = model_->generate(sources, {.beam_size = beam_size}, starts);
+  embedding_->take();  // no tensor of the search may outlive the model
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    auto const& hypotheses = found[index];
+    rows[index].as_array().emplace_back(hypotheses.empty() ? "" : vocabulary.target.decode(hypotheses.front().tokens));
+  }
+  return rows;
 }
 
 TokenSequence ModelView::sequence_of(Sentence const& sentence, std::int32_t number) const {

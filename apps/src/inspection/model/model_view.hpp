@@ -34,6 +34,10 @@ class ModelView {
   boost::json::object to_json(std::vector<SentenceText> const& texts, std::int64_t beam_size,
                               std::vector<std::string>& notes);
 
+  /// [[source, reference, translation], …] of pairs that are not too long, by beam search; empty where the model does
+  /// not translate.
+  boost::json::array translations(std::vector<SentenceText> const& pairs, std::int64_t beam_size);
+
  private:
   /// A sentence as token ids, with its languages' and without begin and end tokens.
   struct Sentence {

@@ -14,6 +14,7 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t drawn_buckets = 500;
+constexpr std::size_t shown_samples = 20;
 
 /// A null stands for a number that is not finite.
 void add(MetricSeries& series, double step, boost::json::value const& value) {
@@ -43,6 +44,9 @@ void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
   add_numbers(metrics, step, "attention_entropy.", object_of(line, "attention_entropy"));
+  if (auto const* const samples = line.if_contains(valid_samples_key); samples != nullptr && samples->is_array()) {
+    metrics.samples.push_back({step, samples->get_array()});
+  }
 }
 
 boost::json::array numbers(std::vector<double> const& values) {
@@ -51,6 +55,17 @@ boost::json::array numbers(std::vector<double> const& values) {
   for (double const value : values) {
     // Seven digits are more than a chart shows.
     array.emplace_back(std::stod(fmt::format("{:.7g}", value)));
+  }
+  return array;
+}
+
+/// At most `max` of the samples, evenly spread, with the first and the last.
+boost::json::array samples_to_json(std::vector<ValidationSamples> const& samples, std::size_t max) {
+  boost::json::array array;
+  std::size_t const shown = std::min(samples.size(), max);
+  for (std::size_t index = 0; index < shown; ++index) {
+    auto const& [step, rows] = samples[shown == 1 ? 0 : index * (samples.size() - 1) / (shown - 1)];
+    array.push_back({{"step", step}, {"rows", rows}});
   }
   return array;
 }
@@ -165,7 +180,8 @@ boost::json::object to_json(RunMetrics const& metrics) {
   }
   return {{"series", std::move(series)},
           {"unreadable", metrics.unreadable},
-          {"not_finite", boost::json::value_from(describe_not_finite(metrics))}};
+          {"not_finite", boost::json::value_from(describe_not_finite(metrics))},
+          {"samples", samples_to_json(metrics.samples, shown_samples)}};
 }
 
 }  // namespace heddle

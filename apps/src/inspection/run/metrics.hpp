@@ -37,11 +37,18 @@ struct MetricSeries {
 /// equal parts of the steps, in their order. No peak is lost, and no stretch that is not finite.
 MetricSeries downsample(MetricSeries const& series, std::size_t buckets);
 
+/// The translations of the first pairs that a validation made: [[source, reference, translation], …].
+struct ValidationSamples {
+  double step = 0;
+  boost::json::array rows;
+};
+
 /// The content of a metrics.jsonl.
 struct RunMetrics {
   /// Every number except the step, by its key; those of attention_entropy as "attention_entropy.PATH".
   std::map<std::string, MetricSeries> series;
-  std::int64_t unreadable = 0;  ///< lines that are not a JSON object with a step: torn by a kill
+  std::vector<ValidationSamples> samples;  ///< by step, ascending
+  std::int64_t unreadable = 0;             ///< lines that are not a JSON object with a step: torn by a kill
 };
 /// Throws DataError for a file that is absent or not regular.
 RunMetrics read_metrics(std::filesystem::path const& path);
@@ -50,7 +57,7 @@ RunMetrics read_metrics(std::filesystem::path const& path);
 std::vector<std::string> describe_not_finite(RunMetrics const& metrics);
 
 /// {"series": {KEY: {"steps": […], "values": […], "not_finite": [[first, last], …]}}, "unreadable",
-/// "not_finite": [the sentences]}
+/// "not_finite": [the sentences], "samples": [{"step", "rows"}]}. Of many samples some are left out, never the last.
 boost::json::object to_json(RunMetrics const& metrics);
 
 }  // namespace heddle

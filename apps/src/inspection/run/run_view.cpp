@@ -83,7 +83,7 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
     std::ranges::for_each(skipped, report_on_stderr);
     run.checkpoint = std::move(checkpoints.front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {
-    throw DataError(fmt::format("{}: has datasets, not a run; --compare takes the directory of a run", path));
+    throw DataError(fmt::format("{}: has datasets, not a run; runs are compared by their directories", path));
   } else if (run.directory.empty()) {
     throw DataError(
         fmt::format("{}: holds neither datasets nor checkpoints nor a {}; expected a directory that `heddle prepare` "

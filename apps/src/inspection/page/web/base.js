@@ -31,7 +31,7 @@ function number_text(value) {
   }
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e7 || size < 1e-3)) {
-    return value.toExponential(2).replace('e+', 'e');
+    return value.toExponential(2).replace(/\.?0+e/, 'e').replace('e+', 'e');
   }
   if (Number.isInteger(value)) {
     return grouped(value);
@@ -57,6 +57,11 @@ function bytes_text(bytes) {
 /** SentencePiece's piece as a reader expects it: its word start becomes a low line. */
 function piece_text(piece) {
   return piece.replaceAll('\u2581', '_') || '·';
+}
+
+/** A text whose lines may end after the separators of paths and keys, so that a narrow box breaks no word and no number. */
+function breakable(text) {
+  return String(text).split(/(?<=[/_])(?=[^/_])|(?<=\.)(?=[A-Za-z_])/).flatMap((part, index) => (index > 0 ? [html('wbr'), part] : [part]));
 }
 
 function shortened(text, max) {
@@ -92,7 +97,7 @@ function note(text) {
 }
 
 function plain_table(heads, rows, number_columns = []) {
-  const cell = (name, text, column) => html(name, {class: number_columns.includes(column) ? 'number' : null}, String(text));
+  const cell = (name, text, column) => html(name, {class: number_columns.includes(column) ? 'number' : null}, ...breakable(text));
   return html('div', {class: 'scroll'}, html('table', {class: 'plain'},
     html('thead', {}, html('tr', {}, ...heads.map((head, column) => cell('th', head, column)))),
     html('tbody', {}, ...rows.map((row) => html('tr', {}, ...row.map((text, column) => cell('td', text, column)))))));
@@ -154,7 +159,7 @@ function choices(label, names, chosen) {
 /** Labels with values: `facts` are [label, text], or null for those that are unknown. */
 function facts_list(facts) {
   return html('dl', {class: 'facts'}, ...facts.filter(Boolean).map(
-    ([label, text]) => html('div', {}, html('dt', {}, label), html('dd', {}, String(text)))));
+    ([label, text]) => html('div', {class: String(text).length > 30 ? 'long' : null}, html('dt', {}, label), html('dd', {}, ...breakable(text)))));
 }
 
 /** Names with their colours; `mark` is the class of the coloured mark. */
@@ -172,6 +177,24 @@ function bar_row(attributes, name, share, text, colour = series_colour(0)) {
   bar.style.width = `${100 * Math.max(share, 0)}%`;
   bar.style.background = colour;
   return html('div', {class: 'bar', ...attributes}, html('span', {title: name}, name), html('div', {}, bar), html('span', {}, text));
+}
+
+/**
+ * A line that says what a box that scrolls sideways does not show: describe(from, to) for the pixels in view. It is empty
+ * while all is in view. The box fades out where it is cut.
+ */
+function cut_note(box, describe) {
+  const line = html('p', {class: 'cut'});
+  const show = () => {
+    const end = box.scrollLeft + box.clientWidth;
+    const [left, right] = [box.scrollLeft > 1, end < box.scrollWidth - 1];
+    box.classList.toggle('cut-left', left);
+    box.classList.toggle('cut-right', right);
+    line.textContent = left || right ? describe(box.scrollLeft, end) : '';
+  };
+  box.addEventListener('scroll', show);
+  new ResizeObserver(show).observe(box);
+  return line;
 }
 
 /** Calls draw(width) now and whenever the node's width changes. */

@@ -2,10 +2,11 @@
 
 /**
  * options: {matrix, rows: labels, columns: labels, share_of, describe(row, column, value), title, max_cell, min_cell,
- * tall, max_label}. Labels are drawn as far as they have room.
+ * row_height (default: cells are square), max_label}. Labels are drawn as far as they have room. The map is no wider than
+ * its largest cells make it.
  */
 function heat_map(options) {
-  const {matrix, max_cell = 26, min_cell = 3, tall = 1, max_label = 16} = options;
+  const {matrix, max_cell = 26, min_cell = 3, row_height, max_label = 16} = options;
   const holder = html('div', {class: 'scroll', tabindex: 0, 'aria-label': options.title, 'data-heat-map': options.title});
   const readout = html('div', {class: 'readout', 'aria-live': 'polite'});
   let chosen = null;
@@ -25,12 +26,14 @@ function heat_map(options) {
     show(...chosen);
   }
 
+  const longest = (labels) => Math.min(max_label, Math.max(...labels.map((label) => Array.from(label).length)));
+  const room = 12 + 6.6 * longest(options.rows);
+  const top = 12 + 5.2 * longest(options.columns);
+
   function draw(width) {
-    const longest = (labels) => Math.min(max_label, Math.max(...labels.map((label) => Array.from(label).length)));
-    const left = Math.min(12 + 6.6 * longest(options.rows), width * 0.4);
-    const top = 12 + 5.2 * longest(options.columns);
+    const left = Math.min(room, width * 0.4);
     const cell = Math.max(Math.min((width - left - 14) / matrix.columns, max_cell), min_cell);
-    const height = cell * tall;
+    const height = row_height || cell;
     const drawing = shape('svg', {width: Math.ceil(left + cell * matrix.columns + 14 + top * 0.6), height: Math.ceil(top + height * matrix.rows + 6)});
     const inside = (size) => Math.max(size - (size > 6 ? 1 : 0), 1);
     cells = Array.from(matrix.values, (value, i) => {
@@ -63,7 +66,7 @@ function heat_map(options) {
       choose(...(chosen ? [chosen[0] + move[0], chosen[1] + move[1]] : [0, 0]));
     }
   });
-  const outer = html('div', {}, holder, readout);
+  const outer = html('div', {class: 'map', style: `width: ${Math.ceil(room + max_cell * matrix.columns + 14 + top * 0.6)}px`}, holder, readout);
   drawn_to_width(outer, draw);
   return outer;
 }

@@ -61,8 +61,8 @@ function mesh_of(run) {
     }
   });
   choose(0);
-  return [card(page.runs.length > 1 ? run.name : 'Ranks', drawing,
-    run.report.ranks.length > ranks.length ? note(`the first ${ranks.length} of ${run.report.ranks.length} ranks`) : null), html('div', {class: 'card'}, details),
+  return [card(page.runs.length > 1 ? run.name : 'Ranks', html('div', {class: 'ranks'}, drawing, details),
+    run.report.ranks.length > ranks.length ? note(`the first ${ranks.length} of ${run.report.ranks.length} ranks`) : null),
   memory_card(ranks), traffic_card(run.report), efficiency_card(run.report)].filter(Boolean);
 }
 

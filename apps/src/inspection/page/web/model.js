@@ -3,7 +3,7 @@
 function show_positions() {
   const all = page.model && page.model.positions || [];
   if (all.length > 0) {
-    section('positions', 'Positions', 'The positional encodings that the model computes with, as a map and as waves.', of_first_run()).append(...all.map(position_cards));
+    section('positions', 'Positions', 'The positional encodings that the model computes with, as a map and as waves.', of_run(0)).append(...all.map(position_cards));
   }
 }
 
@@ -14,7 +14,8 @@ function position_cards(encoding) {
   const readout = html('div', {class: 'readout'});
   const bias = encoding.row_name === 'head';
   const value_at = (row, column) => matrix.values[row * matrix.columns + column];
-  canvas.style.height = `${Math.min(Math.max(matrix.rows * (bias ? 18 : 2.2), 90), 300)}px`;
+  const height = Math.min(Math.max(matrix.rows * (bias ? 18 : 2.2), 90), 300);
+  canvas.style.height = `${height}px`;
   canvas.addEventListener('pointermove', (event) => {
     const box = canvas.getBoundingClientRect();
     const row = Math.min(Math.floor((event.clientY - box.top) / box.height * matrix.rows), matrix.rows - 1);
@@ -35,7 +36,7 @@ function position_cards(encoding) {
   return html('div', {class: 'grid wide', style: 'margin-bottom: 0.9rem'},
     card(`${encoding.kind.replaceAll('_', ' ')}: ${encoding.name}`, html('p', {class: 'lead'}, encoding.note), canvas,
       html('p', {class: 'axis-note'}, `down: ${encoding.row_name}; across: ${encoding.column_name}`), ramp_legend(matrix.min, matrix.max, share_of), readout),
-    line_chart({title: 'Waves', series, height: 240, x_name: bias ? 'distance' : 'position', plain: true}));
+    line_chart({title: () => 'Waves', series: () => series, height: height + 60, plain: true, axis: () => ({text: number_text, at: (place) => `${bias ? 'distance' : 'position'} ${number_text(place)}`})}));
 }
 
 function show_embeddings() {
@@ -43,7 +44,7 @@ function show_embeddings() {
   if (tables.length === 0) {
     return;
   }
-  const node = section('embeddings', 'Embeddings', 'The pieces of the vocabulary whose embeddings point most in the direction of a word’s (the mean of its pieces), by the cosine of the angle.', of_first_run());
+  const node = section('embeddings', 'Embeddings', 'The pieces of the vocabulary whose embeddings point most in the direction of a word’s (the mean of its pieces), by the cosine of the angle.', of_run(0));
   for (const table of tables) {
     const holder = html('div');
     const show = (index) => {
@@ -88,7 +89,7 @@ function show_norms() {
     legend(runs.length > 1 ? runs.map((run) => [run.name, run.colour]) : []));
   const holder = html('div');
   const shown = norm_quantities.slice(0, updates ? 4 : 3);
-  node.append(html('div', {class: 'card', style: 'margin-top: 0.9rem'}, html('h3', {}, `Every parameter of the layers${page.runs.length > 1 ? ` of ${runs[0].name}` : ''}`),
+  node.append(html('div', {class: 'card fitted', style: 'margin-top: 0.9rem'}, html('h3', {}, `Every parameter of the layers${page.runs.length > 1 ? ` of ${runs[0].name}` : ''}`),
     choices('Quantity', shown.map((each) => each.name), (index) => holder.replaceChildren(norm_map(runs[0].norms, norm_quantities[index]))), holder));
 }
 
@@ -115,7 +116,7 @@ function norm_map(norms, quantity) {
   const [min, max] = extent(drawn);
   const share_of = (value) => (value > 0 ? 0.08 + 0.92 * (Math.log10(value) - min) / (max - min || 1) : 0);
   const map = heat_map({
-    title: `${quantity.name} of every parameter`, matrix: {rows: rows.length, columns: columns.length, values}, rows, columns, share_of, max_cell: 46, min_cell: 16, tall: 0.5, max_label: 30,
+    title: `${quantity.name} of every parameter`, matrix: {rows: rows.length, columns: columns.length, values}, rows, columns, share_of, max_cell: 110, min_cell: 16, row_height: 21, max_label: 30,
     describe: (row, column, value) => `${columns[column]}, ${rows[row]}: ${quantity.name} ${Number.isFinite(value) ? number_text(value) : 'none'}`,
   });
   return html('div', {}, map, drawn.length > 0 ? ramp_legend(10 ** min, 10 ** max, share_of) : '');

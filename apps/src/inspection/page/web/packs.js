@@ -31,10 +31,11 @@ function mask_card(mask) {
   const matrix = decoded(mask.matrix);
   const each = mask.positions / matrix.rows;
   const labels = Array.from({length: matrix.rows}, (_, i) => String(Math.round(i * each) + 1));
-  const places = mask.sublayers.length > 3 ? `${mask.sublayers.slice(0, 3).join(', ')} and ${mask.sublayers.length - 3} more` : mask.sublayers.join(', ');
+  const names = mask.sublayers.map(sublayer_name);
+  const places = names.length > 3 ? `${names.slice(0, 3).join(', ')} and ${names.length - 3} more` : names.join(', ');
   return card(mask.mask, html('p', {class: 'lead'}, `${places}${mask.prefix > 0 ? `; drawn with a prefix of ${mask.prefix}` : ''}${each > 1 ? `; a cell stands for ${each} × ${each} positions` : ''}`),
     heat_map({
-      title: `mask ${mask.mask}`, matrix, rows: labels, columns: labels, share_of: (share) => 0.62 * share, max_cell: 12, min_cell: 4, max_label: 4,
+      title: `mask ${mask.mask}`, matrix, rows: labels, columns: labels, share_of: (share) => 0.62 * share, max_cell: 20, min_cell: 4, max_label: 4,
       describe: (row, column, value) => `query ${labels[row]} ${value === 0 ? 'does not see' : value === 1 ? 'sees' : `sees ${(100 * value).toFixed(0)} % of`} key ${labels[column]}`,
     }));
 }
@@ -42,7 +43,7 @@ function mask_card(mask) {
 function show_packs() {
   const masks = page.model && page.model.masks || [];
   if (masks.length > 0 || page.pack) {
-    section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.', of_first_run())
+    section('packs', 'Pack and masks', 'No padding is computed: a micro-batch is one row of tokens per side, and attention stays inside each sequence, where a mask says which keys a query sees.', of_run(0))
       .append(page.pack ? pack_card('The first samples', page.pack) : '', html('div', {class: 'grid', style: 'margin-top: 0.9rem'}, ...masks.map(mask_card)));
   }
 }
@@ -74,7 +75,7 @@ function histogram(side) {
 
 function show_datasets() {
   (page.datasets || []).forEach((data, index) => {
-    const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.kind}.`, of_first_run());
+    const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.kind}.`, of_run(0));
     node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)),
       data.examples.length > 0 ? card('Samples as they are stored, without special pieces', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
   });

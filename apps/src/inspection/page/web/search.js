@@ -1,5 +1,6 @@
 // The tree of a beam search: a column for each step, a node for each hypothesis that was ranked.
 const search_step_width = 92;
+const search_left = 30;
 const search_row_height = 34;
 
 function show_search() {
@@ -8,7 +9,7 @@ function show_search() {
     return;
   }
   const node = section('search', 'Beam search', 'Every hypothesis that the search ranked, step by step: kept ones continue, squares are finished, '
-    + 'small faint ones were dropped. A node shows its token; its tooltip the log-probability so far.', of_first_run());
+    + 'small faint ones were dropped. A node shows its token; its tooltip the log-probability so far.', of_run(0));
   const holder = html('div', {class: 'card'});
   node.append(html('div', {class: 'controls'}, menu('Sentence', sentences.map(sentence_title), (index) => show_tree(sentences[index].search, holder))), holder);
 }
@@ -18,7 +19,7 @@ function placed_nodes(search) {
   const used = [];
   return search.nodes.map(([parent, piece, step, log_probability, fate], index) => {
     used[step] = (used[step] || 0) + 1;
-    return {index, parent, piece, step, log_probability, fate, x: 30 + step * search_step_width, y: 26 + (used[step] - 1) * search_row_height};
+    return {index, parent, piece, step, log_probability, fate, x: search_left + step * search_step_width, y: 26 + (used[step] - 1) * search_row_height};
   });
 }
 
@@ -58,6 +59,12 @@ function show_tree(search, holder) {
     }
   }
   const names = search.hypotheses.map((hypothesis) => `${hypothesis.score.toFixed(3)}  ${hypothesis.text || '(empty)'}`);
-  holder.replaceChildren(html('h3', {}, 'Finished hypotheses, by their score'), choices('Hypotheses', names, highlight),
-    html('div', {class: 'scroll', tabindex: 0, 'aria-label': 'Tree'}, drawing));
+  const box = html('div', {class: 'scroll', tabindex: 0, 'aria-label': 'Tree'}, drawing);
+  const steps = Math.max(...nodes.map((node) => node.step));
+  const note_of = (from, to) => {
+    const first = Math.max(1, Math.ceil((from - search_left) / search_step_width));
+    const last = Math.min(steps, Math.floor((to - search_left) / search_step_width));
+    return `The graph is cut: steps ${first} to ${last} of ${steps} are in view. Scroll sideways, also by the arrow keys, to see the others.`;
+  };
+  holder.replaceChildren(html('h3', {}, 'Finished hypotheses, by their score'), choices('Hypotheses', names, highlight), box, cut_note(box, note_of));
 }

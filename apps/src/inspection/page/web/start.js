@@ -13,6 +13,7 @@ function start() {
   show_curves();
   show_mesh();
   show_schedule();
+  show_translations();
   show_attention();
   show_search();
   show_packs();

@@ -1,0 +1,121 @@
+// The curves of all runs, and what the reader chooses for them: the horizontal axis, smoothing, and loss or perplexity.
+const curve_titles = {
+  train_loss: 'Training loss', train_nll: 'Training loss, unsmoothed', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_accuracy: 'Masked accuracy',
+  learning_rate: 'Learning rate', gradient_norm: 'Gradient norm', tokens_per_second: 'Tokens per second',
+  repeated: 'Steps computed again', skipped: 'Batches skipped',
+};
+/** Curves in nats for each token, whose exponential is the perplexity. */
+const perplexity_titles = {train_nll: 'Training perplexity', valid_loss: 'Validation perplexity'};
+const entropy_prefix = 'attention_entropy.';
+const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];
+const chosen_curves = {axis: 'step', smoothing: 0, perplexity: false, redraw: []};
+
+function has_points(curve) {
+  return Boolean(curve) && curve.steps.length > 0;
+}
+
+function series_of(run) {
+  return run.metrics ? run.metrics.series : {};
+}
+
+/** The largest unit of time in which `seconds` are at least two. */
+function time_unit(seconds) {
+  const units = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+  return units.find(([size]) => seconds >= 2 * size) || units.at(-1);
+}
+
+/** The horizontal axes that every run has: {name, text(place), at(place), place(run): a function of the step}. */
+function curve_axes(runs) {
+  const axes = [{name: 'step', ...step_axis, place: () => (step) => step}];
+  const over = (key, size) => (run) => {
+    const curve = series_of(run)[key];
+    return (step) => interpolated(curve.steps, curve.values, step) / size;
+  };
+  const all_have = (key) => runs.every((run) => has_points(series_of(run)[key]));
+  if (all_have('seconds')) {
+    const [size, unit] = time_unit(Math.max(...runs.map((run) => series_of(run).seconds.values.at(-1))));
+    axes.push({name: 'training time', text: (place) => `${number_text(place)} ${unit}`, at: (place) => `${number_text(place)} ${unit} of training`, place: over('seconds', size)});
+  }
+  if (all_have('tokens')) {
+    const short = new Intl.NumberFormat('en', {notation: 'compact', maximumSignificantDigits: 3});
+    axes.push({name: 'tokens', text: (place) => short.format(place), at: (place) => `${short.format(place)} tokens`, place: over('tokens', 1)});
+  }
+  return axes;
+}
+
+/** The steps at which a run's epochs end: [{step, epoch}]. */
+function epoch_ends(run) {
+  const curve = series_of(run).epoch;
+  if (!has_points(curve)) {
+    return [];
+  }
+  const first = Math.floor(curve.values[0]) + 1;
+  const count = Math.max(0, Math.floor(curve.values.at(-1)) - first + 1);
+  return Array.from({length: Math.min(count, 10000)}, (_, index) => ({step: interpolated(curve.values, curve.steps, first + index), epoch: first + index}));
+}
+
+/** A curve as the reader has chosen to see it. */
+function chosen_curve(run, axis, key) {
+  const curve = series_of(run)[key];
+  if (!has_points(curve)) {
+    return {steps: [], values: []};
+  }
+  const raw = chosen_curves.perplexity && perplexity_titles[key] ? curve.values.map(Math.exp) : curve.values;
+  return {...curve, raw, values: chosen_curves.smoothing > 0 ? smoothed(raw, chosen_curves.smoothing) : raw, x_of: axis.place(run)};
+}
+
+/** How evenly each attention sublayer reads its keys; nothing where that was not measured. */
+function entropy_chart(run, common) {
+  const keys = Object.keys(series_of(run)).filter((key) => key.startsWith(entropy_prefix) && has_points(series_of(run)[key]));
+  return keys.length === 0 ? null : line_chart({
+    ...common, wide: true, title: () => `Attention entropy${of_run(page.runs.indexOf(run))} (1: uniform)`,
+    series: () => keys.map((key) => ({...chosen_curve(run, common.axis(), key), name: sublayer_name(key.slice(entropy_prefix.length))})),
+  });
+}
+
+function curve_controls(axes, has_perplexity) {
+  const change = (choice) => {
+    Object.assign(chosen_curves, choice);
+    chosen_curves.redraw.forEach((draw) => draw());
+  };
+  const text = html('output', {}, '0');
+  const slider = html('input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: 0, 'aria-label': 'Smoothing', input: () => {
+    text.textContent = slider.value;
+    change({smoothing: Number(slider.value)});
+  }});
+  return html('div', {class: 'choices'},
+    choices('Horizontal axis', axes.map((axis) => axis.name), (index) => change({axis: axes[index].name})),
+    has_perplexity ? choices('Loss or perplexity', ['loss', 'perplexity'], (index) => change({perplexity: index === 1})) : null,
+    html('label', {class: 'controls'}, 'smoothing ', slider, text));
+}
+
+function show_curves() {
+  const runs = (page.runs || []).filter((run) => run.metrics);
+  const has_curve = (key) => runs.some((run) => has_points(series_of(run)[key]));
+  const keys = [...new Set([...Object.keys(curve_titles), ...runs.flatMap((run) => Object.keys(series_of(run))).sort()])]
+    .filter((key) => has_curve(key) && !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
+  if (keys.length === 0) {
+    return;
+  }
+  const axes = curve_axes(runs);
+  const axis = () => axes.find((each) => each.name === chosen_curves.axis);
+  const first = epoch_ends(runs[0]).length > 0 ? runs[0] : null;
+  const marks = () => (first ? epoch_ends(first) : []).map(({step, epoch}) => ({x: axis().place(first)(step), text: String(epoch), title: `end of epoch ${epoch}`}));
+  const common = {axis, marks, redraw: chosen_curves.redraw};
+  const node = section('curves', 'Curves', 'Long curves keep the smallest and the largest value of each stretch; steps at which a value is not finite are shaded. '
+    + `${first ? `Dotted lines: the ends of epochs${of_run(page.runs.indexOf(first))}. ` : ''}Smoothing is an exponential moving average over the points of a curve, which stay faintly visible. `
+    + 'Point at a chart, or focus it and use the arrow keys, to read values.');
+  const charts = keys.map((key) => line_chart({
+    ...common, title: () => (chosen_curves.perplexity && perplexity_titles[key]) || curve_titles[key] || key,
+    log: () => key === 'gradient_norm' || (chosen_curves.perplexity && Boolean(perplexity_titles[key])),
+    series: () => runs.map((run) => ({...chosen_curve(run, axis(), key), name: run_name(page.runs.indexOf(run)), colour: series_colour(page.runs.indexOf(run))})),
+  }));
+  node.append(curve_controls(axes, keys.some((key) => perplexity_titles[key])),
+    html('div', {class: 'grid'}, ...charts, ...runs.map((run) => entropy_chart(run, common))));
+  runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run_name(page.runs.indexOf(run)) + ': ' : ''}${text}.`))));
+  const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
+  if (unreadable > 0) {
+    node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'
+      : `${grouped(unreadable)} lines of metrics.jsonl are not readable and are left out.`));
+  }
+}
