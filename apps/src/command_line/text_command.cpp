@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/files/sha256.hpp>
 
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
-#include "inference/forbidden_words.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
@@ -149,20 +147,16 @@ void add_sampling_options(OptionsDescription& description, Sampling& sampling) {
        "seed of the random draws: the same text for the same seed, input and line number, counted from 1");
 }
 
-void add_forbid(OptionsDescription& description, std::string& path) {
-  description.add_options()("forbid", po::value(&path)->value_name("TEXT"),
+void add_forbid(OptionsDescription& description, TokenChoices& choices) {
+  description.add_options()("forbid", po::value(&choices.forbid)->value_name("TEXT"),
                             "a text of words and phrases, one a line, that are not generated");
 }
 
-std::string generation_digest(TrainedModel const& model, GenerationOptions const& options) {
-  std::string text = model.digest();
-  if (options.forbidden.empty()) {
-    return text;
-  }
-  for (std::vector<std::int32_t> const& tokens : options.forbidden) {
-    text += fmt::format(" {}", fmt::join(tokens, ","));
-  }
-  return sha256(text);
+void add_shortlist(OptionsDescription& description, TokenChoices& choices) {
+  description.add_options()(
+      "shortlist", po::value(&choices.shortlist)->value_name("LEXICON[:FIRST:BEST]"),
+      "choose only from the FIRST most frequent pieces and the BEST likeliest translations of each source piece, by a "
+      "lexicon of `heddle lexicon` or Marian's lex.s2t; default: 100 and 100");
 }
 
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done) {
@@ -198,7 +192,7 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
       ("stream", po::bool_switch(&options.text.stream),
        "answer each line before the next one is read, as on a terminal: for a program at the other end of a pipe")  //
       ("output", po::value(&options.output)->value_name("TEXT"), "write to this file instead of the standard output");
-  add_forbid(description, options.forbid);
+  add_forbid(description, options.choices);
   add_text_options(description, options.text, done);
   add_threads(description, options.threads);
 }
@@ -239,7 +233,7 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
       model->choose_languages(options.languages);
     }
     GenerationOptions generation = options.generation;
-    generation.forbidden = forbidden_tokens(options.forbid, model->vocabulary().target);
+    apply(options.choices, model->vocabulary(), generation);
     ComputePiece const compute = piece_computation(*model, generation, conversion);
     std::string const digest = generation_digest(*model, generation);
     CorpusOutput output(leads ? options.output : "", output_identity(conversion.command, options.arguments, digest),

@@ -9,6 +9,7 @@
 #include "command_line/options.hpp"
 #include "corpus/line_source.hpp"
 #include "corpus/text_conversion.hpp"
+#include "inference/token_choices.hpp"
 #include "inference/trained_model.hpp"
 
 namespace heddle {
@@ -37,10 +38,10 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
 /// The options --temperature, --top-k, --top-p, --min-p and --seed.
 void add_sampling_options(OptionsDescription& description, Sampling& sampling);
 
-/// The option --forbid, which names a text for forbidden_tokens.
-void add_forbid(OptionsDescription& description, std::string& path);
-/// The digest of a model and of what it must not generate.
-std::string generation_digest(TrainedModel const& model, GenerationOptions const& options);
+/// The option --forbid.
+void add_forbid(OptionsDescription& description, TokenChoices& choices);
+/// The option --shortlist, of commands that translate.
+void add_shortlist(OptionsDescription& description, TokenChoices& choices);
 
 /// The options --window and --invalid-utf8. `done` says what is done with the lines: "translated".
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done);
@@ -50,7 +51,7 @@ struct TextCommandOptions {
   TrainedModelOptions model;
   GenerationOptions generation;
   TextOptions text;
-  std::string forbid = {};
+  TokenChoices choices = {};
   std::string output = {};  ///< "": the standard output
   Languages languages = {};
   int threads = 0;                          ///< Processes::threads

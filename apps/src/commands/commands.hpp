@@ -18,6 +18,7 @@ ExitCode run_export(Arguments const& arguments);
 ExitCode run_extend_vocabulary(Arguments const& arguments);
 ExitCode run_import(Arguments const& arguments);
 ExitCode run_kernels(Arguments const& arguments);
+ExitCode run_lexicon(Arguments const& arguments);
 ExitCode run_new_plugin(Arguments const& arguments);
 ExitCode run_plan(Arguments const& arguments);
 ExitCode run_prepare(Arguments const& arguments);

@@ -20,7 +20,6 @@
 #include "corpus/scores.hpp"
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
-#include "inference/forbidden_words.hpp"
 #include "inference/translation.hpp"
 
 namespace heddle {
@@ -47,7 +46,7 @@ struct EvaluateOptions {
   std::string output;
   TextOptions text_options;
   Languages languages;
-  std::string forbid;
+  TokenChoices choices;
   int threads = 0;
   Arguments arguments = {};
 
@@ -101,7 +100,8 @@ masked tokens.)";
   add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
-  add_forbid(syntax.options, options.forbid);
+  add_forbid(syntax.options, options.choices);
+  add_shortlist(syntax.options, options.choices);
   add_text_options(syntax.options, options.text_options, "translated");
   add_threads(syntax.options, options.threads);
   return syntax;
@@ -288,7 +288,7 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
   LineSource text(options.reading(test.source), test.references);
   bool const leads = processes.ranks.world.rank() == 0;
   GenerationOptions generation = options.generation;
-  generation.forbidden = forbidden_tokens(options.forbid, model.vocabulary().target);
+  apply(options.choices, model.vocabulary(), generation);
   std::optional<CorpusOutput> output;
   if (leads && !options.output.empty()) {
     std::vector<std::string> inputs = test.references;

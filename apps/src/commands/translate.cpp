@@ -42,6 +42,7 @@ line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0. With --al
        "what translations start with: line n of this text belongs to the input's line n")  //
       ("prefix-column", po::bool_switch(&options.text.prefix_column),
        "each line is TEXT<TAB>PREFIX, with what its translation starts with");
+  add_shortlist(syntax.options, options.choices);
   add_alignment_options(syntax.options, options.alignment);
   syntax.options.add_options()  //
       ("coverage-penalty", with_default(options.coverage_penalty, "X"),

@@ -12,14 +12,6 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 using Ids = std::unordered_map<std::string, std::int32_t>;
 
-Ids ids_of(Tokenizer const& tokenizer) {
-  Ids ids;
-  for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
-    ids.emplace(tokenizer.piece(id), id);
-  }
-  return ids;
-}
-
 std::vector<Tokens> spellings(std::string const& word, Tokenizer const& tokenizer, Ids const& ids) {
   constexpr std::size_t max_spellings = 1000;
   Tokens const own = tokenizer.encode(word);
@@ -63,13 +55,13 @@ std::vector<Tokens> spellings(std::string const& word, Tokenizer const& tokenize
 }  // namespace
 
 std::vector<Tokens> spellings(std::string const& word, Tokenizer const& tokenizer) {
-  return spellings(word, tokenizer, ids_of(tokenizer));
+  return spellings(word, tokenizer, piece_ids(tokenizer));
 }
 
 std::vector<Tokens> forbidden_tokens(std::string const& path, Tokenizer const& tokenizer) {
   std::vector<Tokens> forbidden;
   if (!path.empty()) {
-    Ids const ids = ids_of(tokenizer);
+    Ids const ids = piece_ids(tokenizer);
     LineReader reader(path, InvalidUtf8::fail);
     for (std::string line; reader.next(line);) {
       std::ranges::move(spellings(line, tokenizer, ids), std::back_inserter(forbidden));

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "constraints.hpp"
+#include "shortlisted_outputs.hpp"
 #include "step_lists.hpp"
 #include "token_choice.hpp"
 
@@ -40,6 +41,25 @@ std::vector<WeightedModel> members_of(GenerationModel const& model) {
   std::vector<WeightedModel> members{{&model.model, model.weight}};
   members.insert(members.end(), model.others.begin(), model.others.end());
   return members;
+}
+
+/// Throws UsageError for a token that the model does not have, and ConfigError for a model that takes no shortlist.
+void require_shortlist_fits(Shortlist const& shortlist, Model const& model) {
+  if (!model.has_encoder_output() || model.tensor().size() > 1 || model.pipeline().size() > 1) {
+    throw ConfigError(
+        "a shortlist is for a model that translates, with an encoder, and that is on one rank: it is not for "
+        "parallel.tensor above 1");
+  }
+  auto const require = [&](std::vector<std::int32_t> const& tokens) {
+    for (std::int32_t const token : tokens) {
+      if (token < 0 || token >= model.target_vocabulary()) {
+        throw UsageError(
+            fmt::format("token {} of a shortlist; expected ids from 0 to {}", token, model.target_vocabulary() - 1));
+      }
+    }
+  };
+  require(shortlist.always);
+  std::ranges::for_each(shortlist.translations, require);
 }
 
 using Fate = SearchStep::Fate;
@@ -83,7 +103,8 @@ class Generation::Search {
         wanted_(wanted_tokens(options, model.model)),
         group_size_(static_cast<std::size_t>(options.beam_size / options.beam_groups)),
         members_(members_of(model)),
-        rankings_(members_, model.ids.target.end) {
+        rankings_(members_, model.ids.target.end),
+        shortlisted_(members_) {
     for (WeightedModel const& member : members_) {
       caches_.push_back(member.model->make_caches());
     }
@@ -108,6 +129,9 @@ class Generation::Search {
     } else {
       sentence.start.insert(sentence.start.end(), source.begin(), source.end());
     }
+    if (options_.shortlist) {
+      sentence.shortlist = options_.shortlist->tokens(sentence.source, model_.ids.target.end);
+    }
     sentence.longest = std::min(tokens + 1, model_.max_length - sentence.start_end());
     waiting_cost_ += sentence.cost;
     waiting_.push_back(std::move(sentence));
@@ -124,10 +148,13 @@ class Generation::Search {
       decode(context, live_, std::vector<Tensor>(members_.size()), done);
     }
     std::list<Sentence> entering = admit();
+    ArenaScope const scope(arena_);
+    Pack const pack = has_encoder() && !entering.empty() ? source_pack(entering) : Pack();
+    LayerContext context{execution_, arena_, pack};
+    if (options_.shortlist) {
+      shortlisted_.select(context, live_, entering);
+    }
     if (!entering.empty()) {
-      ArenaScope const scope(arena_);
-      Pack const pack = has_encoder() ? source_pack(entering) : Pack();
-      LayerContext context{execution_, arena_, pack};
       std::vector<Tensor> encoder_outputs;
       for (WeightedModel const& member : members_) {
         encoder_outputs.push_back(member.model->encode(context));
@@ -183,7 +210,8 @@ class Generation::Search {
     auto const [tokens, step] = upload_.upload(lists, {token_rows_.count(), source_rows_.count(), states_.count()});
     std::vector<Tensor> logits;
     for (std::size_t member = 0; member < members_.size(); ++member) {
-      logits.push_back(members_[member].model->decode(context, tokens, encoder_outputs[member], step, caches_[member]));
+      logits.push_back(members_[member].model->decode(context, tokens, encoder_outputs[member], step, caches_[member],
+                                                      options_.shortlist ? &shortlisted_.selection(member) : nullptr));
     }
     auto const rankings = rank(context, sentences, logits);
     std::size_t row = 0;
@@ -213,7 +241,8 @@ class Generation::Search {
         max_left_out = std::max(max_left_out, left_out.back().size());
       }
     }
-    auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + max_left_out);
+    auto const columns = options_.shortlist ? shortlisted_.columns(sentences) : std::vector<RankedColumns>();
+    auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + max_left_out, columns);
     for (std::size_t row = 0; row < rankings.size(); ++row) {
       leave_out(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
     }
@@ -382,6 +411,7 @@ class Generation::Search {
   std::vector<WeightedModel> members_;
   std::vector<std::vector<DecodeCache>> caches_;  ///< of the members
   RowRankings rankings_;
+  ShortlistedOutputs shortlisted_;
   PackMemory pack_memory_;
   StepUpload upload_;
   CachePlaces token_rows_, source_rows_, states_;
@@ -402,6 +432,9 @@ Generation::Generation(Execution& execution, Arena& arena, GenerationModel const
         member.model->has_encoder_output() != model.model.has_encoder_output()) {
       throw ConfigError("an ensemble needs models with the same vocabularies, all of them with an encoder or none");
     }
+  }
+  if (options.shortlist) {
+    require_shortlist_fits(*options.shortlist, model.model);
   }
   search_ = std::make_unique<Search>(execution, arena, model, options);
 }

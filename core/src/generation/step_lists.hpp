@@ -35,6 +35,8 @@ struct Sentence {
   std::int64_t first_token_row = 0;
   std::int64_t first_state = 0;
   std::int64_t first_source_row = 0;
+  std::vector<std::int32_t> shortlist = {};  ///< the tokens that it is chosen from; empty: all
+  std::int64_t first_column = 0;             ///< of the shortlist, see ShortlistedOutputs
 
   /// The position of the start's last token.
   std::int64_t start_end() const { return static_cast<std::int64_t>(start.size()) - 1; }

@@ -27,11 +27,15 @@ double random_number(std::uint64_t seed, DrawPlace const& place) {
 }  // namespace
 
 std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows,
-                                          std::size_t count) const {
+                                          std::size_t count, std::span<RankedColumns const> columns) const {
+  if (!columns.empty()) {
+    auto const size = [](RankedColumns const& each) { return each.tokens.size(); };
+    count = std::min(count, size(std::ranges::max(columns, {}, size)));
+  }
   std::vector<double> log_sums(rows);  // of an ensemble: Σ weight · log Σ exp(logit)
   for (std::size_t member = 0; models_.size() > 1 && member < models_.size(); ++member) {
     double const weight = models_[member].weight;
-    auto const ranked = rank_one(context, logits[member], rows, 1);
+    auto const ranked = rank_one(context, logits[member], rows, 1, columns);
     for (std::size_t row = 0; row < rows; ++row) {
       log_sums[row] += weight * ranked[row].log_sum_exp;
     }
@@ -44,7 +48,7 @@ std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tenso
     }
   }
   std::vector<RowRanking> rankings;
-  for (Ranked& ranked : rank_one(context, logits.front(), rows, count)) {
+  for (Ranked& ranked : rank_one(context, logits.front(), rows, count, columns)) {
     if (models_.size() > 1) {  // the ranking's log-probabilities are those of a softmax over the sums
       double const shift = ranked.log_sum_exp - log_sums[rankings.size()];
       ranked.ranking.end_log_probability += shift;
@@ -58,14 +62,17 @@ std::vector<RowRanking> RowRankings::rank(LayerContext& context, std::span<Tenso
 }
 
 std::vector<RowRankings::Ranked> RowRankings::rank_one(LayerContext& context, Tensor const& logits, std::size_t rows,
-                                                       std::size_t count) const {
+                                                       std::size_t count,
+                                                       std::span<RankedColumns const> columns) const {
   ArenaScope const scope(context.arena);
   Model const& model = *models_.front().model;
   Communicator const& tensor = model.tensor();
   std::int64_t const width = RankingColumns{static_cast<std::int64_t>(count)}.width();
   Shape const of_part{static_cast<std::int64_t>(rows), width};
   Tensor const parts = context.arena.allocate(DType::float64, {tensor.size() * of_part[0], width});
-  if (!logits.empty()) {
+  if (!columns.empty()) {
+    rank_columns(context, logits, columns, parts);
+  } else if (!logits.empty()) {
     Tensor const own = tensor.size() > 1 ? context.arena.allocate(DType::float64, of_part) : parts;
     TokenRankingCall const call{logits, model.first_logit(), end_id_};
     model.token_ranking().rank(context.execution, call, own);
@@ -82,7 +89,28 @@ std::vector<RowRankings::Ranked> RowRankings::rank_one(LayerContext& context, Te
     auto const of_row = std::span(numbers).subspan(row * static_cast<std::size_t>(width));
     ranked.push_back(merge(of_row, rows * static_cast<std::size_t>(width), count));
   }
+  std::size_t row = 0;
+  for (RankedColumns const& each : columns) {
+    for (std::size_t const end = row + static_cast<std::size_t>(each.rows); row < end; ++row) {
+      for (RankedToken& token : ranked[row].ranking.best) {
+        token.token = each.tokens[static_cast<std::size_t>(token.token)];
+      }
+    }
+  }
   return ranked;
+}
+
+void RowRankings::rank_columns(LayerContext& context, Tensor const& logits, std::span<RankedColumns const> columns,
+                               Tensor const& table) const {
+  Model const& model = *models_.front().model;
+  std::int64_t row = 0;
+  for (RankedColumns const& each : columns) {
+    ArenaScope const scope(context.arena);
+    Tensor const own = context.arena.allocate(logits.dtype(), {each.rows, each.columns.size()});
+    model.tensor_ops().gather_columns(context.execution, logits.rows(row, each.rows), each.columns, own);
+    model.token_ranking().rank(context.execution, {own, 0, 0}, table.rows(row, each.rows));
+    row += each.rows;
+  }
 }
 
 RowRankings::Ranked RowRankings::merge(std::span<double const> parts, std::size_t stride, std::size_t count) const {

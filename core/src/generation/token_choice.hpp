@@ -18,6 +18,13 @@ struct RowRanking {
   double end_log_probability = 0;
 };
 
+/// Consecutive rows of logits that are ranked over some of the columns only.
+struct RankedColumns {
+  std::int64_t rows = 0;
+  Tensor columns{};                        ///< int32: their indices
+  std::span<std::int32_t const> tokens{};  ///< of the columns, the end token first
+};
+
 /// Ranks the tokens of rows of logits, whose columns may be split over the tensor group and which only the last
 /// pipeline stage has. Each part's best tokens and sum of exponentials are exchanged and fetched, never the logits. All
 /// ranks get the same result. Of several models the sums of their weighted logits are ranked.
@@ -28,9 +35,10 @@ class RowRankings {
 
   /// The `count` best tokens of each row, or all where there are fewer. `logits` are the results of the models' decode
   /// for `rows` rows; those of several models are overwritten. Waits for them. Collective over the tensor and pipeline
-  /// groups. Throws Error, on all ranks, where a logit is NaN or +infinity.
+  /// groups. Throws Error, on all ranks, where a logit is NaN or +infinity. If `columns` is not empty, it is for all
+  /// rows, and the models are not split.
   std::vector<RowRanking> rank(LayerContext& context, std::span<Tensor const> logits, std::size_t rows,
-                               std::size_t count) const;
+                               std::size_t count, std::span<RankedColumns const> columns = {}) const;
 
  private:
   /// A row's ranking, and the logarithm of its sum of exponentials.
@@ -38,7 +46,11 @@ class RowRankings {
     RowRanking ranking;
     double log_sum_exp = 0;
   };
-  std::vector<Ranked> rank_one(LayerContext& context, Tensor const& logits, std::size_t rows, std::size_t count) const;
+  std::vector<Ranked> rank_one(LayerContext& context, Tensor const& logits, std::size_t rows, std::size_t count,
+                               std::span<RankedColumns const> columns) const;
+  /// Ranks rows over their columns, whose indices stand for tokens.
+  void rank_columns(LayerContext& context, Tensor const& logits, std::span<RankedColumns const> columns,
+                    Tensor const& table) const;
   /// A row's rankings by the parts of the vocabulary, those of each part `stride` numbers after those of the one
   /// before, as one.
   Ranked merge(std::span<double const> parts, std::size_t stride, std::size_t count) const;

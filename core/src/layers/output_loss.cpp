@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <atomic>
+#include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/output_loss.hpp>
 
 namespace heddle {
@@ -8,6 +10,12 @@ namespace {
 /// The number of tokens whose logits exist at once on the host: few enough to stay in cache, and enough for an
 /// efficient multiplication.
 constexpr std::int64_t host_chunk_tokens = 256;
+
+/// The version of a selection, unique in the process: its memory may have been another one's.
+std::uint64_t next_version() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 }  // namespace
 
@@ -68,10 +76,49 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
   }
 }
 
-Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
+Tensor OutputLoss::transformed(LayerContext& context, Tensor const& hidden) const {
   OutputTransform::Activations activations;
-  Tensor const transformed = transform_ ? transform_->forward(context, hidden, activations) : hidden;
-  return logits(context, transformed, statistics_dtype(hidden.dtype()));
+  return transform_ ? transform_->forward(context, hidden, activations) : hidden;
+}
+
+Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden) const {
+  return logits(context, transformed(context, hidden), statistics_dtype(hidden.dtype()));
+}
+
+Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, OutputSelection const& selection) const {
+  Tensor const input = transformed(context, hidden);
+  Tensor const logits = context.arena.allocate(statistics_dtype(hidden.dtype()), {hidden.dim(0), selection.tokens});
+  for (std::int64_t begin = 0; begin < selection.tokens; begin += OutputSelection::block) {
+    gemm_->multiply(context.execution,
+                    {.a = input,
+                     .b = selection.table.rows(begin, OutputSelection::block),
+                     .c = logits.columns(begin, OutputSelection::block),
+                     .bias = selection.bias.empty() ? Tensor() : selection.bias.rows(begin, OutputSelection::block),
+                     .transpose_b = true,
+                     .b_weight = selection.version});
+  }
+  if (cap_ > 0) {
+    tensor_ops_->cap(context.execution, logits, cap_);
+  }
+  return logits;
+}
+
+void OutputLoss::select(LayerContext& context, Tensor const& ids, OutputSelection& selection) const {
+  std::int64_t const tokens = ids.size();
+  if (selection.table.empty() || selection.table.dim(0) < tokens) {
+    std::int64_t const rows = rounded_up(tokens + tokens / 4, OutputSelection::block);
+    selection.table = Tensor::allocate(table_.value.dtype(), {rows, table_.value.dim(1)});
+    if (bias_ != nullptr) {
+      selection.bias = Tensor::allocate(bias_->value.dtype(), {rows});
+    }
+  }
+  tensor_ops_->gather_rows(context.execution, table_.value, ids, selection.table.rows(0, tokens));
+  if (bias_ != nullptr) {
+    tensor_ops_->gather_rows(context.execution, bias_->value.reshaped({bias_->value.size(), 1}), ids,
+                             selection.bias.rows(0, tokens).reshaped({tokens, 1}));
+  }
+  selection.tokens = tokens;
+  selection.version = {table_.weight_version().id, next_version()};
 }
 
 Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, DType dtype) const {

@@ -163,7 +163,7 @@ std::vector<DecodeCache> Model::make_caches() const {
 }
 
 Tensor Model::decode(LayerContext& context, DecodeTokens const& tokens, Tensor const& encoder_output,
-                     DecodeStep const& step, std::vector<DecodeCache>& caches) const {
+                     DecodeStep const& step, std::vector<DecodeCache>& caches, OutputSelection const* outputs) const {
   auto const [part, stack] = held(stacks_ - 1);
   if (part == nullptr) {
     return {};
@@ -180,7 +180,7 @@ Tensor Model::decode(LayerContext& context, DecodeTokens const& tokens, Tensor c
       tensor_ops_->gather_rows(context.execution, hidden, tokens.newest, newest);
       hidden = newest;
     }
-    return part->logits(context, hidden);
+    return outputs != nullptr ? part->logits(context, hidden, *outputs) : part->logits(context, hidden);
   }
   pipeline_.send(hidden, pipeline_.rank() + 1);
   return {};

@@ -292,6 +292,14 @@ std::string const& Tokenizer::model() const noexcept {
   return model_->bytes;
 }
 
+std::unordered_map<std::string, int32_t> piece_ids(Tokenizer const& tokenizer) {
+  std::unordered_map<std::string, int32_t> ids;
+  for (int32_t id = 0; id < tokenizer.size(); ++id) {
+    ids.emplace(tokenizer.piece(id), id);
+  }
+  return ids;
+}
+
 bool Vocabulary::joint() const {
   bool same = source.size() == target.size() && source.special_ids() == target.special_ids();
   if (source.model() != target.model()) {

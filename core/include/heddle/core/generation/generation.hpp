@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/generation/limits.hpp>
+#include <heddle/core/generation/shortlist.hpp>
 #include <heddle/core/model/model.hpp>
 #include <memory>
 #include <span>
@@ -77,6 +78,7 @@ struct GenerationOptions {
   double diversity = 0.5;            ///< log-probability that a token costs for each use by an earlier group
   std::vector<std::vector<std::int32_t>> forbidden = {};  ///< in addition to GenerationLimits::suppressed
   Sampling sampling{};                                    ///< needs beam_size 1
+  std::shared_ptr<Shortlist const> shortlist = {};        ///< of a model with an encoder output, on one rank
   SearchObserver* observer = nullptr;                     ///< of a search without groups
 };
 
@@ -127,14 +129,18 @@ struct Generated {
 /// subtractions of a hypothesis add up over its steps, and do not count in its log-probability and score. A group is
 /// done as a beam of its own size is; results are the best n_best of all groups, each once.
 ///
+/// With a shortlist only a sentence's own tokens are ranked, and probabilities are relative to them. Where they are
+/// equal, the end token comes first.
+///
 /// A result depends on the other sentences only by rounding. Collective over the model's tensor and pipeline groups,
 /// whose ranks make the same calls and get the same results. A step copies to the device once, and once more if it has
 /// new sources.
 class Generation {
  public:
-  /// Throws UsageError for impossible options, and for limits that leave no token or name one that there is not;
-  /// ConfigError for a model that cannot generate (ModelDescription::no_generation_reason), and for an ensemble of
-  /// models that differ in their vocabularies or of which only some have an encoder output.
+  /// Throws UsageError for impossible options, for limits that leave no token, and for limits or a shortlist that name
+  /// one that there is not; ConfigError for a shortlist where the model is split or has no encoder output, for a model
+  /// that cannot generate (ModelDescription::no_generation_reason), and for an ensemble of models that differ in their
+  /// vocabularies or of which only some have an encoder output.
   Generation(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options);
   ~Generation();
   Generation(Generation const&) = delete;

@@ -24,6 +24,17 @@ struct LossSums {
 /// From tensors of sums [n, SoftmaxCrossEntropy::sums_size] that OutputLoss::evaluate has added to. Waits for them.
 std::vector<LossSums> fetch_loss_sums(Tensor const& sums);
 
+/// The output projection for some of the vocabulary's tokens: copies of their rows and biases.
+struct OutputSelection {
+  /// Logits are computed for so many tokens at a time, so that a token's logit does not depend on their number.
+  static constexpr std::int64_t block = 512;
+
+  Tensor table{};           ///< [at least `tokens`, d_model]
+  Tensor bias{};            ///< [at least `tokens`], or empty
+  std::int64_t tokens = 0;  ///< a multiple of `block`
+  WeightVersion version{};
+};
+
 /// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
 /// exist only for one chunk. With model.output_transform an OutputTransform comes first, with model.output_bias a
 /// parameter output.bias is added to the logits, and model.logit_cap caps them (Gemma Team 2024). The vocabulary is
@@ -52,6 +63,11 @@ class OutputLoss {
   /// hidden [rows, d_model] → logits [rows, this rank's part of the vocabulary] in statistics_dtype, from the arena:
   /// logits for ranking are not rounded.
   Tensor logits(LayerContext& context, Tensor const& hidden) const;
+  /// The same for the tokens of a selection: [rows, selection.tokens].
+  Tensor logits(LayerContext& context, Tensor const& hidden, OutputSelection const& selection) const;
+  /// Selects the tokens with these ids, int32 [a multiple of OutputSelection::block], of a vocabulary that is not
+  /// split.
+  void select(LayerContext& context, Tensor const& ids, OutputSelection& selection) const;
   /// The number of tokens whose logits exist at once: 256 on the host, where they stay in the cache, or
   /// device_chunk_tokens.
   static std::int64_t chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype);
@@ -66,6 +82,7 @@ class OutputLoss {
   /// evaluate without the transform: `hidden` is its output.
   void evaluate_transformed(LayerContext& context, Tensor const& hidden, RowTargets const& targets,
                             Training const& training, Tensor const& grad_hidden) const;
+  Tensor transformed(LayerContext& context, Tensor const& hidden) const;
   Tensor logits(LayerContext& context, Tensor const& hidden, DType dtype) const;
   SoftmaxCrossEntropyCall call(Tensor const& logits, RowTargets const& targets, Training const& training) const;
   /// The weights in the dtype of the statistics.

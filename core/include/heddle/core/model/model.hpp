@@ -57,9 +57,14 @@ class Model {
   };
   /// → logits [hypotheses, this rank's part of the vocabulary] after the last token of each hypothesis on the stage
   /// that ends the model and an empty tensor elsewhere, from the arena. `encoder_output` is encode's result for the
-  /// sentences of a first step, and else empty.
+  /// sentences of a first step, and else empty. With `outputs` there are only the logits of its tokens.
   Tensor decode(LayerContext& context, DecodeTokens const& tokens, Tensor const& encoder_output, DecodeStep const& step,
-                std::vector<DecodeCache>& caches) const;
+                std::vector<DecodeCache>& caches, OutputSelection const* outputs = nullptr) const;
+  /// Selects the tokens with these ids, int32 [a multiple of OutputSelection::block], for `decode`, which reads the
+  /// selection. One stage and one tensor rank only.
+  void select_outputs(LayerContext& context, Tensor const& ids, OutputSelection& selection) const {
+    only_part().select_outputs(context, ids, selection);
+  }
 
   /// Whether a stack precedes the last one, which attends to its output. A model without an encoder output continues
   /// prompts.

@@ -86,6 +86,15 @@ class ModelPart {
     ParameterUseScope const use(context, output_parameters_);
     return output_->logits(context, hidden);
   }
+  /// The same for the tokens of a selection.
+  Tensor logits(LayerContext& context, Tensor const& hidden, OutputSelection const& selection) const {
+    ParameterUseScope const use(context, output_parameters_);
+    return output_->logits(context, hidden, selection);
+  }
+  void select_outputs(LayerContext& context, Tensor const& ids, OutputSelection& selection) const {
+    ParameterUseScope const use(context, output_parameters_);
+    output_->select(context, ids, selection);
+  }
   std::int64_t first_logit() const { return output_->first_token(); }
   /// The rows of the last stack. Throws Error if the pack has no tokens for them to predict.
   std::int64_t output_rows(Pack const& pack) const;

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,9 @@ class Tokenizer {
   explicit Tokenizer(std::shared_ptr<TokenizerModel const> model) : model_(std::move(model)) {}
   std::shared_ptr<TokenizerModel const> model_;
 };
+
+/// The ids of a vocabulary's pieces; the lowest where several have one text.
+std::unordered_map<std::string, int32_t> piece_ids(Tokenizer const& tokenizer);
 
 /// The source's and the target's tokenizer.
 struct Vocabulary {

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
+#include <heddle/io/dataset/lexicon.hpp>
+#include <iostream>
+
+#include "command_line/options.hpp"
+#include "commands.hpp"
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+ExitCode run_lexicon(Arguments const& arguments) {
+  std::vector<std::string> datasets;
+  std::string output;
+  LexiconTraining training;
+  CommandSyntax syntax;
+  syntax.name = "lexicon";
+  syntax.usage = "--dataset DATASET --output LEXICON [options]";
+  syntax.summary = R"(Learns from a dataset of sentence pairs which target pieces translate a source piece, with IBM
+model 1, and writes a text "TARGET SOURCE PROBABILITY", as Marian's lex.s2t. `translate --shortlist LEXICON`
+chooses only from these pieces.)";
+  syntax.options.add_options()  //
+      ("dataset", po::value(&datasets)->required()->composing()->value_name("DATASET"),
+       "a dataset of `heddle prepare`, or its directory; may be repeated")                                         //
+      ("output", po::value(&output)->required()->value_name("LEXICON"), "the new file")                            //
+      ("best", with_default(training.best, "N"), "translations of a source piece; less likely ones are left out")  //
+      ("max-pairs", with_default(training.max_pairs, "N"),
+       "learn from at most N pairs, evenly spread: their tokens are kept in memory");
+  parse_options(syntax, arguments);
+  if (training.best < 1 || training.max_pairs < 1) {
+    throw UsageError(
+        fmt::format("lexicon: --best {} and --max-pairs {}: expected at least 1", training.best, training.max_pairs));
+  }
+  for (std::string& dataset : datasets) {
+    dataset = dataset_in(dataset, "train.h5");
+  }
+  Dataset const dataset = Dataset::open(datasets);
+  Lexicon const lexicon = learn_lexicon(dataset, training);
+  write_lexicon(lexicon, dataset.vocabulary(), output);
+  std::int64_t pieces = 0;
+  std::int64_t entries = 0;
+  for (auto const& translations : lexicon.translations) {
+    pieces += translations.empty() ? 0 : 1;
+    entries += std::ssize(translations);
+  }
+  std::cout << fmt::format("{} translations of {} source pieces → {}\n", readable_count(entries),
+                           readable_count(pieces), output);
+  return ExitCode::done;
+}
+
+}  // namespace heddle

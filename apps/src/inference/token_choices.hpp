@@ -1,0 +1,23 @@
+#pragma once
+
+#include <heddle/core/generation/generation.hpp>
+#include <string>
+
+#include "inference/trained_model.hpp"
+
+namespace heddle {
+
+/// The user's choice of tokens that may be generated, by files.
+struct TokenChoices {
+  std::string forbid = {};     ///< a text for forbidden_tokens; "": none
+  std::string shortlist = {};  ///< "FILE[:FIRST:BEST]", a lexicon for Lexicon::shortlist; "": none
+};
+
+/// Sets the options that the files choose. Throws UsageError for numbers that are not possible and DataError for a file
+/// that cannot be read.
+void apply(TokenChoices const& choices, Vocabulary const& vocabulary, GenerationOptions& options);
+
+/// The digest of a model and of the choices in these options.
+std::string generation_digest(TrainedModel const& model, GenerationOptions const& options);
+
+}  // namespace heddle

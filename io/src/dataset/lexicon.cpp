@@ -1,0 +1,263 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/lexicon.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "files/pending_file.hpp"
+
+namespace heddle {
+namespace {
+
+constexpr char const* no_source = "NULL";
+
+void sort_entries(std::vector<Lexicon::Entry>& entries) {
+  std::ranges::sort(entries, [](Lexicon::Entry const& a, Lexicon::Entry const& b) {
+    return std::pair(-a.probability, a.target) < std::pair(-b.probability, b.target);
+  });
+}
+
+/// The tokens of pairs, and for each source piece the pairs that have it, once for each time. A last piece, which every
+/// pair has once, stands for no source.
+class LexiconPairs {
+ public:
+  LexiconPairs(Dataset const& dataset, std::int64_t max_pairs) {
+    std::int64_t const count = std::min(max_pairs, dataset.size());
+    auto const pieces = static_cast<std::size_t>(dataset.source_tokenizer().size()) + 1;
+    pairs_of_.assign(pieces, {});
+    for (std::int64_t pair = 0; pair < count; ++pair) {
+      std::int64_t const index = pair * dataset.size() / count;
+      std::vector<std::int32_t> const source = dataset.source(index);
+      std::vector<std::int32_t> const target = dataset.target(index);
+      for (std::int32_t const piece : source) {
+        pairs_of_[static_cast<std::size_t>(piece)].push_back(static_cast<std::int32_t>(pair));
+      }
+      pairs_of_.back().push_back(static_cast<std::int32_t>(pair));
+      targets_.insert(targets_.end(), target.begin(), target.end());
+      begins_.push_back(targets_.size());
+      generators_.push_back(static_cast<float>(source.size() + 1));
+    }
+  }
+
+  std::size_t source_pieces() const { return pairs_of_.size(); }
+  std::vector<std::int32_t> const& pairs_of(std::size_t source) const { return pairs_of_[source]; }
+  std::size_t begin(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair)]; }
+  std::size_t end(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair) + 1]; }
+  std::vector<std::int32_t> const& targets() const { return targets_; }
+  /// The source pieces of the pair, and none.
+  float generators(std::int32_t pair) const { return generators_[static_cast<std::size_t>(pair)]; }
+
+ private:
+  std::vector<std::vector<std::int32_t>> pairs_of_;
+  std::vector<std::int32_t> targets_;
+  std::vector<std::size_t> begins_{0};
+  std::vector<float> generators_;
+};
+
+/// Model 1, computed source piece by source piece: the probabilities of one piece are spread over the target vocabulary
+/// while all pairs that have it are visited, so that no table of two dimensions is searched.
+class ModelOne {
+ public:
+  using Entries = std::vector<Lexicon::Entry>;
+
+  ModelOne(LexiconPairs const& pairs, std::int64_t target_pieces, std::int64_t kept)
+      : pairs_(pairs),
+        kept_(static_cast<std::size_t>(kept)),
+        table_(pairs.source_pieces()),
+        spread_(static_cast<std::size_t>(target_pieces)),
+        counts_(static_cast<std::size_t>(target_pieces)),
+        sums_(pairs.targets().size()) {}
+
+  void iterate() {
+    std::ranges::fill(sums_, 0.F);
+    for (std::size_t source = 0; source < table_.size(); ++source) {
+      spread(source);
+      for (std::int32_t const pair : pairs_.pairs_of(source)) {
+        for (std::size_t at = pairs_.begin(pair); at < pairs_.end(pair); ++at) {
+          sums_[at] += probability(at);
+        }
+      }
+      clear(source);
+    }
+    for (std::size_t source = 0; source < table_.size(); ++source) {
+      maximise(source);
+    }
+    first_ = false;
+  }
+  Entries const& entries(std::size_t source) const { return table_[source]; }
+
+ private:
+  /// At first each target piece is as likely as another one.
+  float probability(std::size_t at) const {
+    return first_ ? 1.F : spread_[static_cast<std::size_t>(pairs_.targets()[at])];
+  }
+  void spread(std::size_t source) {
+    for (auto const& [target, probability] : table_[source]) {
+      spread_[static_cast<std::size_t>(target)] = static_cast<float>(probability);
+    }
+  }
+  void clear(std::size_t source) {
+    for (auto const& entry : table_[source]) {
+      spread_[static_cast<std::size_t>(entry.target)] = 0;
+    }
+  }
+
+  void maximise(std::size_t source) {
+    Entries entries;
+    double total = 0;
+    spread(source);
+    for (std::int32_t const pair : pairs_.pairs_of(source)) {
+      for (std::size_t at = pairs_.begin(pair); at < pairs_.end(pair); ++at) {
+        float const part = probability(at);
+        if (!(part > 0)) {
+          continue;
+        }
+        std::int32_t const target = pairs_.targets()[at];
+        double& count = counts_[static_cast<std::size_t>(target)];
+        if (count == 0) {
+          entries.push_back({target});
+        }
+        count += static_cast<double>(part / sums_[at]);
+      }
+    }
+    clear(source);
+    for (Lexicon::Entry& entry : entries) {
+      entry.probability = std::exchange(counts_[static_cast<std::size_t>(entry.target)], 0);
+      total += entry.probability;
+    }
+    for (Lexicon::Entry& entry : entries) {
+      entry.probability /= total;
+    }
+    sort_entries(entries);
+    // Every target piece may come from no source, so that each has a sum above 0.
+    if (source + 1 < table_.size()) {
+      entries.resize(std::min(entries.size(), kept_));
+    }
+    table_[source] = std::move(entries);
+  }
+
+  LexiconPairs const& pairs_;
+  std::size_t kept_;
+  bool first_ = true;
+  std::vector<Entries> table_;
+  std::vector<float> spread_;   ///< the probabilities of one source piece
+  std::vector<double> counts_;  ///< of one source piece
+  std::vector<float> sums_;     ///< of each target token, over the pieces that may have generated it
+};
+
+std::vector<Lexicon::Entry> frequencies(std::vector<std::int32_t> const& targets, std::int64_t pieces) {
+  std::vector<Lexicon::Entry> all(static_cast<std::size_t>(pieces));
+  for (std::size_t piece = 0; piece < all.size(); ++piece) {
+    all[piece].target = static_cast<std::int32_t>(piece);
+  }
+  for (std::int32_t const target : targets) {
+    all[static_cast<std::size_t>(target)].probability += 1 / static_cast<double>(targets.size());
+  }
+  sort_entries(all);
+  std::erase_if(all, [](Lexicon::Entry const& entry) { return entry.probability == 0; });
+  return all;
+}
+
+}  // namespace
+
+Shortlist Lexicon::shortlist(std::int64_t first, std::int64_t best, std::int64_t target_pieces) const {
+  Shortlist shortlist;
+  auto const append = [](std::vector<Entry> const& entries, std::int64_t count, std::vector<std::int32_t>& tokens) {
+    for (std::int64_t index = 0; index < std::min(count, std::ssize(entries)); ++index) {
+      tokens.push_back(entries[static_cast<std::size_t>(index)].target);
+    }
+  };
+  if (frequent.empty()) {
+    shortlist.always.resize(static_cast<std::size_t>(std::min(first, target_pieces)));
+    std::iota(shortlist.always.begin(), shortlist.always.end(), 0);
+  }
+  append(frequent, first, shortlist.always);
+  for (std::vector<Entry> const& entries : translations) {
+    append(entries, best, shortlist.translations.emplace_back());
+  }
+  return shortlist;
+}
+
+Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training) {
+  if (dataset.has_lines()) {
+    throw DataError(dataset.name() + ": has lines of one text; a lexicon is learned from sentence pairs");
+  }
+  LexiconPairs const pairs(dataset, training.max_pairs);
+  std::int64_t const target_pieces = dataset.target_tokenizer().size();
+  // What is unlikely at first may become likely, so that more translations are kept meanwhile.
+  ModelOne model(pairs, target_pieces, std::max<std::int64_t>(10 * training.best, 1000));
+  for (int iteration = 0; iteration < training.iterations; ++iteration) {
+    model.iterate();
+  }
+  Lexicon lexicon{.frequent = frequencies(pairs.targets(), target_pieces)};
+  for (std::size_t source = 0; source + 1 < pairs.source_pieces(); ++source) {
+    std::vector<Lexicon::Entry>& entries = lexicon.translations.emplace_back(model.entries(source));
+    entries.resize(std::min(entries.size(), static_cast<std::size_t>(training.best)));
+    std::erase_if(entries, [&](Lexicon::Entry const& entry) { return entry.probability < training.min_probability; });
+  }
+  return lexicon;
+}
+
+void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::filesystem::path const& path) {
+  std::string text;
+  auto const add = [&](std::string const& source, std::vector<Lexicon::Entry> const& entries) {
+    auto const blank = [](std::string const& piece) { return piece.find_first_of(" \t\r\n") != piece.npos; };
+    for (auto const& [target, probability] : entries) {
+      std::string const piece = vocabulary.target.piece(target);
+      if (!blank(piece) && !blank(source)) {
+        text += fmt::format("{} {} {:.7g}\n", piece, source, probability);
+      }
+    }
+  };
+  add(no_source, lexicon.frequent);
+  for (std::size_t source = 0; source < lexicon.translations.size(); ++source) {
+    add(vocabulary.source.piece(static_cast<std::int32_t>(source)), lexicon.translations[source]);
+  }
+  PendingFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabulary) {
+  auto const sources = piece_ids(vocabulary.source);
+  auto const targets = piece_ids(vocabulary.target);
+  Lexicon lexicon;
+  lexicon.translations.resize(static_cast<std::size_t>(vocabulary.source.size()));
+  bool known = false;
+  LineReader reader(path);
+  for (std::string line; reader.next(line);) {
+    std::size_t const first = line.find_first_of(" \t");
+    std::size_t const second = line.find_first_of(" \t", first == line.npos ? first : first + 1);
+    double probability = -1;
+    if (second != line.npos) {
+      std::from_chars(line.data() + second + 1, line.data() + line.size(), probability);
+    }
+    if (!(probability >= 0 && probability <= 1)) {
+      throw DataError(fmt::format("{}, line {}: expected \"TARGET SOURCE PROBABILITY\", with single spaces",
+                                  path.string(), reader.line_number()));
+    }
+    auto const target = targets.find(line.substr(0, first));
+    std::string const source = line.substr(first + 1, second - first - 1);
+    if (target == targets.end()) {
+      continue;
+    }
+    if (source == no_source) {
+      lexicon.frequent.push_back({target->second, probability});
+    } else if (auto const id = sources.find(source); id != sources.end()) {
+      lexicon.translations[static_cast<std::size_t>(id->second)].push_back({target->second, probability});
+      known = true;
+    }
+  }
+  if (!known) {
+    throw DataError(path.string() + ": has no pair of pieces that the model's vocabulary has");
+  }
+  sort_entries(lexicon.frequent);
+  std::ranges::for_each(lexicon.translations, sort_entries);
+  return lexicon;
+}
+
+}  // namespace heddle

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/dataset/lexicon.hpp>
+
+#include "dataset_fixture.hpp"
+#include "read_lines.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using test::separate_vocabulary;
+using test::TemporaryDirectory;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The translation of source token t is t + 1 wherever it stands, and half of the targets end with 45, which translates
+/// nothing. No two words always occur together.
+Dataset word_by_word(TemporaryDirectory const& directory) {
+  DatasetWriter writer(directory / "train.h5", separate_vocabulary());
+  for (int32_t pair = 0; pair < 600; ++pair) {
+    std::vector<int32_t> source;
+    std::vector<int32_t> target;
+    for (int32_t word = 0; word < 4; ++word) {
+      source.push_back(4 + (pair * (2 * word + 1) + pair / 30 * word + word) % 30);
+      target.insert(target.begin(), source.back() + 1);
+    }
+    if (pair % 2 == 0) {
+      target.push_back(45);
+    }
+    writer.add(source, target);
+  }
+  writer.commit();
+  return Dataset::open(directory / "train.h5");
+}
+
+TEST(Lexicon, TheLikeliestTranslationOfAWordIsItsTranslation) {
+  TemporaryDirectory const directory;
+  Dataset const dataset = word_by_word(directory);
+  Lexicon const lexicon = learn_lexicon(dataset, {.best = 7});
+  ASSERT_EQ(std::ssize(lexicon.translations), 60);
+  for (int32_t source = 4; source < 34; ++source) {
+    auto const& entries = lexicon.translations[static_cast<std::size_t>(source)];
+    ASSERT_FALSE(entries.empty());
+    EXPECT_LE(entries.size(), 7U);
+    EXPECT_EQ(entries.front().target, source + 1);
+    EXPECT_GT(entries.front().probability, 0.8);
+    double sum = 0;
+    for (std::size_t index = 0; index < entries.size(); ++index) {
+      sum += entries[index].probability;
+      EXPECT_TRUE(index == 0 || entries[index].probability <= entries[index - 1].probability);
+    }
+    EXPECT_LE(sum, 1 + 1e-6);
+  }
+  EXPECT_TRUE(lexicon.translations[50].empty()) << "it does not occur";
+  EXPECT_EQ(lexicon.frequent.front().target, 45);
+  EXPECT_NEAR(lexicon.frequent.front().probability, 300.0 / (600 * 4 + 300), 1e-9);
+}
+
+TEST(Lexicon, IsTheSameAgainAndFromAnEvenSample) {
+  TemporaryDirectory const directory;
+  Dataset const dataset = word_by_word(directory);
+  for (int64_t const pairs : {600, 1000, 200}) {
+    for (char const* const name : {"first", "second"}) {
+      write_lexicon(learn_lexicon(dataset, {.max_pairs = pairs}), dataset.vocabulary(), directory / name);
+    }
+    EXPECT_EQ(test::read_lines(directory / "first"), test::read_lines(directory / "second"));
+  }
+  EXPECT_EQ(learn_lexicon(dataset, {.max_pairs = 200}).translations[9].front().target, 10);
+}
+
+TEST(Lexicon, IsReadAsItWasWritten) {
+  TemporaryDirectory const directory;
+  Dataset const dataset = word_by_word(directory);
+  Lexicon const lexicon = learn_lexicon(dataset, {.best = 5});
+  write_lexicon(lexicon, dataset.vocabulary(), directory / "lex");
+  Lexicon const read = read_lexicon(directory / "lex", dataset.vocabulary());
+  Shortlist const expected = lexicon.shortlist(10, 3, 50);
+  Shortlist const found = read.shortlist(10, 3, 50);
+  EXPECT_EQ(found.always, expected.always);
+  EXPECT_EQ(found.translations, expected.translations);
+  EXPECT_EQ(found.always.size(), 10U);
+  EXPECT_EQ(found.translations[4].size(), 3U);
+}
+
+TEST(Lexicon, OfMariansFormatHasThePiecesThatTheVocabularyHas) {
+  TemporaryDirectory const directory;
+  Tokenizer const& source = separate_vocabulary().source;
+  Tokenizer const& target = separate_vocabulary().target;
+  std::string text;
+  std::vector<std::tuple<int32_t, int32_t, char const*>> const entries{{9, 7, "0.25"}, {8, 7, "5e-1"}, {10, 7, "0.25"}};
+  for (auto const& [to, from, probability] : entries) {
+    text += fmt::format("{} {} {}\n", target.piece(to), source.piece(from), probability);
+  }
+  text += fmt::format("nowhere {} 1\n{}\telsewhere\t0.5\n", source.piece(5), target.piece(6));
+  Lexicon const lexicon = read_lexicon(directory.write("lex.s2t", text), separate_vocabulary());
+  Shortlist const shortlist = lexicon.shortlist(4, 2, 50);
+  EXPECT_THAT(shortlist.always, ElementsAre(0, 1, 2, 3)) << "the vocabulary's first, without frequencies";
+  EXPECT_THAT(shortlist.translations[7], ElementsAre(8, 9));
+  EXPECT_TRUE(shortlist.translations[5].empty());
+}
+
+TEST(Lexicon, AnotherFormatIsRefused) {
+  TemporaryDirectory const directory;
+  auto const refusal = [&](std::string const& text) {
+    return message_of<DataError>([&] { read_lexicon(directory.write("lex", text), separate_vocabulary()); });
+  };
+  std::string const good = separate_vocabulary().target.piece(5) + " " + separate_vocabulary().source.piece(5) + " ";
+  for (char const* const probability : {"", "x", "-1", "2", "nan"}) {
+    EXPECT_THAT(refusal(good + "0.5\n" + good + probability + "\n"), HasSubstr("line 2: expected")) << probability;
+  }
+  EXPECT_THAT(refusal("one\n"), HasSubstr("line 1: expected"));
+  EXPECT_THAT(refusal("a b 0.5\n"), HasSubstr("has no pair of pieces"));
+}
+
+}  // namespace
+}  // namespace heddle
