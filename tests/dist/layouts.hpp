@@ -35,7 +35,8 @@ inline std::vector<Variant> all_variants() {
           {NormPlacement::pre, false}};
 }
 
-/// Models of other parts than the paper's. layout_variants_test.cpp finds options and kinds that none of them has.
+/// Models of other parts than the paper's, among them the scores of test_scores.hpp. layout_variants_test.cpp finds
+/// options and kinds that none of them has.
 inline std::vector<Variant> other_variants() {
   return {
       {NormPlacement::post, false,
@@ -82,7 +83,9 @@ inline std::vector<Variant> other_variants() {
        "[model.decoder]\nattention_dropout = 0.0\nself_attention = { score = \"linear\" }\n"
        "cross_attention = { score = \"linear\", kv_heads = 4 }"},
       {NormPlacement::pre, true,
-       "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4 }\n"
+       "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4, score = "
+       "\"logistic\" }\n"
+       "cross_attention = { score = \"cubic\" }\n"
        "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
        "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"}};
 }

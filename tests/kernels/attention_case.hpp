@@ -22,6 +22,15 @@ struct AttentionCase {
   bool spread = false;  ///< positions are given and have gaps
   ScoreKind score = ScoreKind::dot_product;
   double soft_cap = 0;
+  std::shared_ptr<AttentionScore const> function = {};
+
+  /// The case with a function of the scores.
+  AttentionCase with(std::shared_ptr<AttentionScore const> of_scores) const {
+    AttentionCase result = *this;
+    result.score = ScoreKind::function;
+    result.function = std::move(of_scores);
+    return result;
+  }
 };
 
 inline void PrintTo(AttentionCase const& tested, std::ostream* out) {
@@ -65,6 +74,7 @@ struct AttentionTensors {
             .kv_heads = test.kv_heads,
             .scale = 1.5 / std::sqrt(static_cast<double>(test.head_dim)),
             .score = test.score,
+            .function = test.function,
             .soft_cap = test.soft_cap,
             .mask = test.mask};
     gradients = {Tensor::allocate(dtype, {rows, width}), grad.columns(0, key_width),

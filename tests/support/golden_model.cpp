@@ -9,6 +9,7 @@
 
 #include "golden_file.hpp"
 #include "kernel_test_support.hpp"
+#include "test_scores.hpp"
 
 namespace heddle {
 
@@ -17,6 +18,7 @@ namespace {
 Registries built_in_registries() {
   Registries registries;
   register_built_in_kernels(registries.kernels);
+  testing_support::add_test_scores(registries.kernels);
   register_built_in_layers(registries.layers);
   return registries;
 }

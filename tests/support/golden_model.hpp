@@ -13,7 +13,8 @@ namespace heddle {
 /// Every operation by its implementation "reference".
 KernelChoices reference_kernels();
 
-/// All that layers are built from and run with, on one rank, with every built-in kernel and layer.
+/// All that layers are built from and run with, on one rank, with every built-in kernel and layer and the scores of
+/// test_scores.hpp.
 class TestBench {
  public:
   TestBench(ModelConfig config, DType dtype, KernelChoices choices = reference_kernels());

@@ -3,12 +3,28 @@
 #include <algorithm>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/core/operations/attention_score.hpp>
 
 #include "attention_options.hpp"
 
 namespace heddle {
 
 namespace {
+
+/// The score of a plug-in that the option `score` names. [kernels] chooses no other: a score is mathematics.
+std::shared_ptr<AttentionScore const> select_function(LayerSpec const& spec, std::string const& name) {
+  AttentionScoreProblem const problem{statistics_dtype(spec.dtype), name};
+  if (spec.kernels.registries.supported<AttentionScore>(problem)) {
+    return spec.kernels.registries.select<AttentionScore>(KernelChoices(), problem);
+  }
+  std::vector<std::string> names(built_in_scores.begin(), built_in_scores.end());
+  if (AnyKernelRegistry const* const scores = spec.kernels.registries.registry(AttentionScore::operation)) {
+    std::ranges::copy(scores->names(), std::back_inserter(names));
+  }
+  throw ConfigError(fmt::format("{}: there is no score \"{}\", built in or of a plug-in; {}",
+                                spec.options.place("score"), name, nearest_or_all(name, names)));
+}
 
 /// The part of a call that is the same in all calls of a layer.
 AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, AttentionMask const& mask) {
@@ -17,6 +33,9 @@ AttentionCall base_call(LayerSpec const& spec, AttentionSizes const& sizes, Atte
   call.kv_heads = sizes.kv_heads == sizes.heads ? 0 : sizes.kv_heads / spec.parallel.tensor.size();
   AttentionScores const scores = attention_scores(spec.model, spec.options, sizes.head_dim);
   call.score = scores.kind;
+  if (!scores.function.empty()) {
+    call.function = select_function(spec, scores.function);
+  }
   call.scale = scores.scale;
   call.soft_cap = scores.soft_cap;
   call.mask = mask;
@@ -86,6 +105,7 @@ AttentionProblem AttentionCore::problem(DType dtype) const {
           .kv_heads = base_.kv_heads,
           .mask = base_.mask,
           .score = base_.score,
+          .function = base_.function,
           .soft_cap = base_.soft_cap > 0,
           .bias = positions_ != nullptr && positions_->has_bias(),
           .dropout_rate = static_cast<float>(dropout_)};

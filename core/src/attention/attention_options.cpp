@@ -2,17 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/attention_score.hpp>
 
 namespace heddle {
 
 namespace {
 
-/// "PLACE = "linear" cannot be combined with WHAT": the start of a message.
-std::string not_with_linear_scores(LayerOptions const& options, std::string const& what) {
-  return fmt::format("{} = \"linear\" cannot be combined with {}", options.place("score"), what);
+/// "PLACE = "linear" cannot be combined with WHAT": the start of a message, of the option `score`.
+std::string not_with_score(LayerOptions const& options, std::string const& what) {
+  return fmt::format("{} = \"{}\" cannot be combined with {}", options.place("score"), options.text("score", ""), what);
 }
 
 /// The configurations in which both attention layers are checked.
@@ -118,13 +120,13 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
     return;
   }
   if (options.has("window")) {
-    throw ConfigError(not_with_linear_scores(options, "a window; leave out `window`"));
+    throw ConfigError(not_with_score(options, "a window; leave out `window`"));
   }
   if (options.text("mask", "") == "prefix") {
-    throw ConfigError(not_with_linear_scores(options, "mask = \"prefix\"; leave out one of them"));
+    throw ConfigError(not_with_score(options, "mask = \"prefix\"; leave out one of them"));
   }
   if (act_in_attention(keys.positions)) {
-    throw ConfigError(not_with_linear_scores(
+    throw ConfigError(not_with_score(
         options, fmt::format("{} = \"{}\", which acts on scores; expected \"sinusoidal\", \"learned\" or \"none\"",
                              keys.place("positions"), name_of(keys.positions))));
   }
@@ -174,17 +176,21 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
   AttentionScores scores{.soft_cap = options.number("soft_cap", 0)};
   if (score == "linear") {
     scores.kind = ScoreKind::linear;
-    if (scores.soft_cap > 0) {
-      throw ConfigError(not_with_linear_scores(options, "soft_cap; leave it out"));
-    }
     if (keys.attention_dropout > 0) {
-      throw ConfigError(not_with_linear_scores(
+      throw ConfigError(not_with_score(
           options, fmt::format("{} = {}; expected 0", keys.place("attention_dropout"), keys.attention_dropout)));
     }
   } else if (score == "additive") {
     scores.kind = ScoreKind::additive;
-  } else if (score == "scaled_dot_product") {
+  } else if (score != "dot_product") {
     scores.scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  }
+  if (std::ranges::find(built_in_scores, score) == built_in_scores.end()) {
+    scores.kind = ScoreKind::function;
+    scores.function = score;
+  }
+  if (scores.soft_cap > 0 && (scores.kind == ScoreKind::linear || scores.kind == ScoreKind::function)) {
+    throw ConfigError(not_with_score(options, "soft_cap; leave it out"));
   }
   return scores;
 }
@@ -234,8 +240,8 @@ LayerTraits attention_traits() {
                 .choices = {"all", "qkv", "none"}},
                {.name = "score",
                 .type = OptionDescription::Type::string,
-                .meaning = "how a query and a key give a score; default: scaled_dot_product",
-                .choices = {"scaled_dot_product", "dot_product", "additive", "linear"}},
+                .meaning = fmt::format("how a query and a key give a score: {}, or a plug-in's; default: {}",
+                                       fmt::join(built_in_scores, ", "), built_in_scores.front())},
                {.name = "soft_cap",
                 .type = OptionDescription::Type::number,
                 .meaning = "scores s become soft_cap * tanh(s / soft_cap); default: 0, no cap"}},

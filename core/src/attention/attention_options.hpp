@@ -10,6 +10,7 @@ struct AttentionScores {
   ScoreKind kind = ScoreKind::dot_product;
   double scale = 1;
   double soft_cap = 0;
+  std::string function = {};  ///< the name of a plug-in's score, which may not exist; empty for others
 };
 
 /// Throws ConfigError where options or keys do not go together.

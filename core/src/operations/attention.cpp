@@ -4,6 +4,7 @@
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <limits>
 #include <vector>
@@ -115,7 +116,8 @@ struct Operands {
 
 /// " NAME" of scores that are not the usual ones.
 std::string score_words(AttentionProblem const& problem) {
-  return fmt::format("{}{}{}", problem.score == ScoreKind::dot_product ? "" : " ", name_of(problem.score),
+  return fmt::format("{}{}{}", problem.score == ScoreKind::dot_product ? "" : " ",
+                     problem.function != nullptr ? problem.function->name() : name_of(problem.score),
                      problem.soft_cap ? " capped" : "");
 }
 
@@ -193,6 +195,7 @@ AttentionProblem AttentionCall::problem() const {
                                  .kv_heads = key_heads,
                                  .mask = mask,
                                  .score = score,
+                                 .function = function,
                                  .soft_cap = soft_cap > 0,
                                  .bias = !bias.empty(),
                                  .positions = !query_position.empty(),
@@ -207,6 +210,10 @@ AttentionProblem AttentionCall::problem() const {
 
 bool is_defined(AttentionProblem const& problem) {
   bool const bidirectional = problem.mask.is(MaskKind::bidirectional);
+  if ((problem.score == ScoreKind::function) != (problem.function != nullptr) ||
+      (problem.function != nullptr && (problem.soft_cap || kernel_memory_space() == MemorySpace::device))) {
+    return false;
+  }
   if (problem.score != ScoreKind::linear) {
     return !problem.state;
   }

@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -26,7 +30,8 @@ struct Variant {
   std::int64_t bias_radius = -1;  ///< largest distance of the bias; below 0: there is no bias
   bool positions = false;         ///< positions are given and have gaps
   bool accumulate = false;
-  bool state = false;  ///< linear scores with a state; forward only
+  bool state = false;                                   ///< linear scores with a state; forward only
+  std::shared_ptr<AttentionScore const> function = {};  ///< of ScoreKind::function
 };
 
 std::vector<Variant> dot_product_variants() {
@@ -112,6 +117,33 @@ std::vector<Variant> variants() {
   return all;
 }
 
+/// Calls with a plug-in's function, whose name comes before theirs.
+std::vector<Variant> function_variants() {
+  constexpr auto function = ScoreKind::function;
+  return {{.name = "", .head_dim = 8, .score = function},
+          {.name = ", causal, biases, dropout",
+           .queries = {70, 3},
+           .head_dim = 8,
+           .mask = AttentionMask::causal(),
+           .score = function,
+           .dropout = 0.2,
+           .bias_radius = 4},
+          {.name = ", window, grouped queries",
+           .heads = 4,
+           .head_dim = 8,
+           .kv_heads = 2,
+           .mask = AttentionMask::window(9, 3, 2),
+           .score = function},
+          {.name = ", given positions, accumulated",
+           .queries = {9, 70},
+           .keys = {11, 40},
+           .head_dim = 8,
+           .mask = AttentionMask::causal(),
+           .score = function,
+           .positions = true,
+           .accumulate = true}};
+}
+
 std::int64_t total(Lengths const& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
@@ -142,6 +174,7 @@ AttentionCall make_call(Variant const& variant, TrialTensors& tensors, DType dty
   call.kv_heads = variant.kv_heads;
   call.scale = 1.5 / std::sqrt(static_cast<double>(variant.head_dim));
   call.score = variant.score;
+  call.function = variant.function;
   call.soft_cap = variant.soft_cap;
   if (variant.score == ScoreKind::additive) {
     call.score_weight = tensors.input(statistics_dtype(dtype), {variant.heads, variant.head_dim});
@@ -215,12 +248,51 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
   return trial;
 }
 
+template <class Real>
+void apply(AttentionScore const& score, Tensor const& scores, Tensor const& values, Tensor const& slopes) {
+  score.apply(scores.size(), scores.data<Real>(), values.data<Real>(), slopes.data<Real>());
+}
+
+/// A plug-in's function and its slopes. The loss is the sum of the values, whose gradients are the slopes.
+Trial<AttentionScore> make_score_trial(std::string const& name, TrialTensors& tensors, DType dtype) {
+  Shape const shape{61};
+  Tensor const scores = tensors.input(dtype, shape, -6, 6);
+  Tensor const values = tensors.output(dtype, shape);
+  Tensor const slopes = tensors.output(dtype, shape);
+  Trial<AttentionScore> trial{.problem = {dtype, name}};
+  trial.forward = [=](AttentionScore& score, Execution&) {
+    dtype == DType::float64 ? apply<double>(score, scores, values, slopes)
+                            : apply<float>(score, scores, values, slopes);
+  };
+  trial.backward = trial.forward;
+  Tensor const ones = tensors.given(dtype, shape, std::vector<double>(static_cast<std::size_t>(shape.size()), 1));
+  trial.outputs = {{"value", values, ones}};
+  trial.gradients = {{"score", scores, slopes}};
+  return trial;
+}
+
 }  // namespace
 
 void add_attention_trials(KernelRegistries& registries) {
   for (Variant const& variant : variants()) {
     registries.of<Attention>().add_trial(
         variant.name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+  }
+}
+
+void add_attention_score(KernelRegistries& registries, std::shared_ptr<AttentionScore> const& score) {
+  std::string const& name = score->name();
+  if (std::ranges::find(built_in_scores, name) != built_in_scores.end()) {
+    throw ConfigError(fmt::format("the score '{}' is built in; a plug-in's needs another name", name));
+  }
+  auto& scores = registries.of<AttentionScore>();
+  scores.add(name, 0, score);
+  scores.add_trial(name, [name](TrialTensors& tensors, DType dtype) { return make_score_trial(name, tensors, dtype); });
+  for (Variant variant : function_variants()) {
+    variant.function = score;
+    registries.of<Attention>().add_trial(
+        fmt::format("{}{}", name, variant.name),
+        [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
   }
 }
 

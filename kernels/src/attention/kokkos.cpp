@@ -14,28 +14,36 @@ using kernels::Rows;
 using kernels::Tile;
 
 /// The running softmax of a block of queries: after each block of keys, sum = Σ exp(score - maximum) over the keys so
-/// far.
+/// far. Without normalization scores are weights already: the sum is 1, and nothing changes.
 template <class Real>
 struct OnlineSoftmax {
   Real maximum[attention_block];
   Real sum[attention_block];
   Real correction[attention_block];
+  bool normalized;
 
-  KOKKOS_INLINE_FUNCTION OnlineSoftmax() {
+  KOKKOS_INLINE_FUNCTION explicit OnlineSoftmax(bool normalizes) : normalized(normalizes) {
     for (std::int64_t i = 0; i < attention_block; ++i) {
-      maximum[i] = -std::numeric_limits<Real>::infinity();
-      sum[i] = 0;
+      maximum[i] = normalized ? -std::numeric_limits<Real>::infinity() : Real{0};
+      sum[i] = normalized ? 0 : 1;
+      correction[i] = 1;
     }
   }
 
   /// The state of query i after keys whose weights had this normaliser.
   KOKKOS_INLINE_FUNCTION void resume(std::int64_t i, Real log_sum_exp) {
+    if (!normalized) {
+      return;
+    }
     maximum[i] = log_sum_exp;
     sum[i] = log_sum_exp == -std::numeric_limits<Real>::infinity() ? Real{0} : Real{1};
   }
 
   /// Replaces scores by exp(score - maximum) and sets `correction`, the factor for the earlier sums.
   KOKKOS_INLINE_FUNCTION void take(Tile<Real> scores, std::int64_t keys, std::int64_t queries) {
+    if (!normalized) {
+      return;
+    }
     Real shift[attention_block];
     for (std::int64_t i = 0; i < queries; ++i) {
       shift[i] = maximum[i];
@@ -63,8 +71,9 @@ struct OnlineSoftmax {
   }
 };
 
-/// scores [keys, queries] of the pairs that see each other, -infinity elsewhere. `q_transposed` is scaled by
-/// query_scale. `slopes`: the derivatives of the cap, where there is one and they are wanted.
+/// scores [keys, queries] of the pairs that see each other, -infinity elsewhere; weights, and 0 elsewhere, where a
+/// function gives these. `q_transposed` is scaled by query_scale. `slopes`: the derivatives of the cap or of the
+/// function, where there is one and they are wanted.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void score(kernels::AttentionHead<Element> const& head, Block queries, Block keys, Tile<Real> k,
                                   Tile<Real> q_transposed, Tile<Real> scores, Tile<Real> slopes) {
@@ -85,7 +94,17 @@ KOKKOS_INLINE_FUNCTION void score(kernels::AttentionHead<Element> const& head, B
   if (view.bias) {
     kernels::add_bias(head, queries, keys, Real{1}, scores);
   }
-  head.hide_unseen(queries, keys, scores);
+  if (view.function) {
+    kernels::apply_function(view.function, extents, scores, slopes);
+  }
+  if (view.normalized) {
+    head.hide_unseen(queries, keys, scores);
+    return;
+  }
+  head.hide_unseen(queries, keys, scores, Real{0});
+  if (slopes.data != nullptr) {
+    head.hide_unseen(queries, keys, slopes, Real{0});
+  }
 }
 
 /// weights *= factors, element by element.
@@ -118,7 +137,7 @@ KOKKOS_INLINE_FUNCTION void forward_block(kernels::AttentionHead<Element> const&
   for (std::int64_t i = 0; i < lanes * stride; ++i) {
     sums.data[i] = 0;
   }
-  OnlineSoftmax<Real> softmax;
+  OnlineSoftmax<Real> softmax(head.view.normalized);
   if (head.view.accumulate) {
     head.load(output, first_row, queries.count, sums);
     for (std::int64_t i = 0; i < queries.count; ++i) {
@@ -243,7 +262,8 @@ KOKKOS_INLINE_FUNCTION void load_queries(kernels::AttentionHead<Element> const& 
   }
 }
 
-/// Computes the dropped-out weights and the scores' gradients from the scores and grad_weights (in grad_scores).
+/// Computes the dropped-out weights and the scores' gradients from the scores and grad_weights (in grad_scores). With
+/// weights that a function gives, these are what it is given in place of scores.
 template <class Element, class Real = kernels::ArithmeticType<Element>>
 KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element> const& head, Block queries,
                                                   Block keys, BackwardTiles<Real> const& tiles) {
@@ -256,6 +276,13 @@ KOKKOS_INLINE_FUNCTION void differentiate_softmax(kernels::AttentionHead<Element
     Real* const weight = tiles.weights[j];
     Real* const grad = tiles.grad_scores[j];
     Real const* const kept = tiles.kept[j];
+    if (!head.view.normalized) {
+      for (std::int64_t i = 0; dropout && i < lanes; ++i) {
+        grad[i] *= kept[i];
+        weight[i] *= kept[i];
+      }
+      continue;
+    }
     for (std::int64_t i = 0; i < lanes; ++i) {
       weight[i] = fast_exp(weight[i] - tiles.log_sum_exp[i]);
     }
@@ -278,13 +305,14 @@ KOKKOS_INLINE_FUNCTION void differentiate_scores(kernels::AttentionHead<Element>
                                                  BackwardTiles<Real> const& tiles) {
   std::int64_t const head_dim = head.view.head_dim;
   kernels::ScoreExtents const extents{keys.count, kernels::round_up(queries.count, kernels::tile_columns)};
+  if (head.view.function) {
+    multiply_elements(tiles.grad_scores, tiles.slopes, extents.keys, extents.columns);
+  }
   if (tiles.grad_bias != nullptr) {
     kernels::add_bias_gradient(head, queries, keys, tiles.grad_scores, tiles.grad_bias);
   }
-  for (std::int64_t j = 0; head.view.soft_cap > 0 && j < extents.keys; ++j) {
-    for (std::int64_t i = 0; i < extents.columns; ++i) {
-      tiles.grad_scores[j][i] *= tiles.slopes[j][i];
-    }
+  if (head.view.soft_cap > 0) {
+    multiply_elements(tiles.grad_scores, tiles.slopes, extents.keys, extents.columns);
   }
   Tile<Real> const grad_q{tiles.grad_q[queries.begin], tiles.grad_q.stride};
   if (head.view.is_additive()) {

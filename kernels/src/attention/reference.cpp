@@ -4,13 +4,14 @@
 namespace heddle {
 namespace {
 
-/// A call; scale and cap are in float64, as they are given.
+/// A call; scale and cap are in float64, as they are given, and so is a function of the scores.
 template <class Element>
 struct Call {
   kernels::AttentionView<Element> view;
   double scale, soft_cap;
+  kernels::ScoreFunction<double> function;
 
-  explicit Call(AttentionCall const& call) : view(call), scale(call.scale), soft_cap(call.soft_cap) {}
+  explicit Call(AttentionCall const& call) : view(call), scale(call.scale), soft_cap(call.soft_cap), function(call) {}
 
   KOKKOS_INLINE_FUNCTION std::int64_t key_heads() const { return view.heads / view.sharing; }
 };
@@ -74,14 +75,35 @@ struct Head : kernels::AttentionHead<Element> {
     }
     return call.scale * (view.score == ScoreKind::additive ? sum : dot(of_query(view.q, query), of_key(view.k, key)));
   }
-  KOKKOS_INLINE_FUNCTION double score(std::int64_t query, std::int64_t key) const {
+  /// The score before a function of it.
+  KOKKOS_INLINE_FUNCTION double plain_score(std::int64_t query, std::int64_t key) const {
     double const raw = raw_score(query, key);
     double const shaped = view.score == ScoreKind::linear
                               ? std::log(raw)
                               : (call.soft_cap > 0 ? call.soft_cap * std::tanh(raw / call.soft_cap) : raw);
     return view.bias ? shaped + static_cast<double>(view.bias[head][bias_index(query, key)]) : shaped;
   }
-  /// The derivative of score by raw_score.
+  /// A function's value and its derivative at the pair's plain score; the score itself and 1 where there is none.
+  struct Applied {
+    double value, slope;
+  };
+  KOKKOS_INLINE_FUNCTION Applied applied(std::int64_t query, std::int64_t key) const {
+    Applied result{plain_score(query, key), 1};
+    if (call.function) {
+      double const score = result.value;
+      call.function(1, &score, &result.value, &result.slope);
+    }
+    return result;
+  }
+  KOKKOS_INLINE_FUNCTION double score(std::int64_t query, std::int64_t key) const { return applied(query, key).value; }
+  /// The weight of a pair, 0 where the query does not see the key.
+  KOKKOS_INLINE_FUNCTION double weight(std::int64_t query, std::int64_t key, double normalizer) const {
+    if (!sees(query, key)) {
+      return 0;
+    }
+    return view.normalized ? std::exp(score(query, key) - normalizer) : score(query, key);
+  }
+  /// The derivative of plain_score by raw_score.
   KOKKOS_INLINE_FUNCTION double slope(std::int64_t query, std::int64_t key) const {
     double const raw = view.score == ScoreKind::linear || call.soft_cap > 0 ? raw_score(query, key) : 0.0;
     if (view.score == ScoreKind::linear) {
@@ -117,8 +139,11 @@ struct Head : kernels::AttentionHead<Element> {
     std::int64_t const group = ((dropout.first_column + head) << 20) + position / 8;
     return dropout.active ? dropout.multiplier(query_row + query, group, position % 8) : 1.0;
   }
-  /// The log-sum-exp of the query's scores and one more, `others`.
+  /// The log-sum-exp of the query's scores and one more, `others`; 0 where there is no softmax.
   KOKKOS_INLINE_FUNCTION double log_sum_exp(std::int64_t query, double others) const {
+    if (!view.normalized) {
+      return 0;
+    }
     double maximum = others;
     for (std::int64_t key = 0; key < keys; ++key) {
       double const own = sees(query, key) ? score(query, key) : maximum;
@@ -169,14 +194,14 @@ void run_forward(Execution& execution, AttentionCall const& attention, Tensor co
           Real& statistic = statistics[head.query_row + query][head.head];
           double const others = call.view.accumulate ? static_cast<double>(statistic) : -INFINITY;
           double const normalizer = head.log_sum_exp(query, others);
-          double const share = others > -INFINITY ? std::exp(others - normalizer) : 0.0;
+          double share = others > -INFINITY ? std::exp(others - normalizer) : 0.0;
+          if (!call.view.normalized) {
+            share = call.view.accumulate ? 1 : 0;
+          }
           statistic = static_cast<Real>(normalizer);
           sum_terms(
               head.of_query(out, query), head.view.head_dim, share, head.keys,
-              [&](std::int64_t key) {
-                double const weight = head.sees(query, key) ? std::exp(head.score(query, key) - normalizer) : 0.0;
-                return weight * head.kept(query, key);
-              },
+              [&](std::int64_t key) { return head.weight(query, key, normalizer) * head.kept(query, key); },
               [&](std::int64_t key, std::int64_t d) {
                 return kernels::wide<double>(head.of_key(head.view.v, key)[d]);
               });
@@ -198,7 +223,7 @@ struct PairFactors {
 };
 
 /// With weight p, kept multiplier m, dp = grad_output · v and delta = grad_output · output: dv += p m grad_output,
-/// d(score) = p (m dp - delta).
+/// d(score) = p (m dp - delta). Where a function gives the weights, d(weight) = m dp.
 template <class Element>
 KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, ReferenceRows<Element> const& rows,
                                                 std::int64_t query, std::int64_t key) {
@@ -208,10 +233,11 @@ KOKKOS_INLINE_FUNCTION PairFactors pair_factors(Head<Element> const& head, Refer
   Element const* const grad = head.of_query(rows.grad_output, query);
   double const delta = head.dot(grad, head.of_query(rows.output, query));
   double const normalizer = rows.log_sum_exp[head.query_row + query][head.head];
-  double const weight = std::exp(head.score(query, key) - normalizer);
+  double const weight = head.weight(query, key, normalizer);
   double const kept = head.kept(query, key);
   double const grad_weight = kept * head.dot(grad, head.of_key(head.view.v, key));
-  double const grad_score = weight * (grad_weight - delta);
+  double const grad_value = head.view.normalized ? weight * (grad_weight - delta) : grad_weight;
+  double const grad_score = head.call.function ? grad_value * head.applied(query, key).slope : grad_value;
   return {weight * kept, grad_score, grad_score * head.slope(query, key)};
 }
 

@@ -40,6 +40,15 @@ KOKKOS_INLINE_FUNCTION void cap_slopes(Tile<Real> capped, ScoreExtents extents, 
   }
 }
 
+/// scores = the function of scores, and slopes, where they are wanted, its derivatives.
+template <class Real>
+KOKKOS_INLINE_FUNCTION void apply_function(ScoreFunction<Real> const& function, ScoreExtents extents, Tile<Real> scores,
+                                           Tile<Real> slopes) {
+  for (std::int64_t j = 0; j < extents.keys; ++j) {
+    function(extents.columns, scores[j], scores[j], slopes.data == nullptr ? nullptr : slopes[j]);
+  }
+}
+
 /// The distances between the queries of a block and the keys of another. Distances of consecutive positions depend only
 /// on the diagonal i - j + keys - 1 of query i and key j; with given positions there may be gaps.
 template <class Head>

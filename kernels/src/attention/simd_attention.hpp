@@ -16,7 +16,7 @@ class SimdAttention final : public Attention {
   explicit SimdAttention(std::shared_ptr<Attention> portable) : portable_(std::move(portable)) {}
 
   bool supports(AttentionProblem const& problem) const override {
-    return problem.dtype == DTypeOf<Element>::value && is_defined(problem);
+    return problem.dtype == DTypeOf<Element>::value && is_defined(problem) && problem.score != ScoreKind::function;
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <heddle/core/operations/attention.hpp>
+#include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/kernel_author.hpp>
 
 #include "tile_multiply.hpp"
@@ -11,6 +12,27 @@
 namespace heddle::kernels {
 
 constexpr std::int64_t attention_block = 64;
+
+/// A function of scores, as work items call it: by a pointer, because compilers for devices refuse other calls of code
+/// of the host. No kernel on a device supports functions (is_defined).
+template <class Real>
+class ScoreFunction {
+ public:
+  explicit ScoreFunction(AttentionCall const& call)
+      : score_(call.function.get()),
+        apply_([](AttentionScore const& score, std::int64_t count, Real const* scores, Real* values, Real* slopes) {
+          score.apply(count, scores, values, slopes);
+        }) {}
+
+  KOKKOS_INLINE_FUNCTION explicit operator bool() const { return score_ != nullptr; }
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t count, Real const* scores, Real* values, Real* slopes) const {
+    apply_(*score_, count, scores, values, slopes);
+  }
+
+ private:
+  AttentionScore const* score_;
+  void (*apply_)(AttentionScore const&, std::int64_t, Real const*, Real*, Real*);
+};
 
 /// The call's pointers. Element is the type in memory, Real the type of the computation.
 template <class Element>
@@ -28,6 +50,8 @@ struct AttentionView {
   std::int64_t sharing;  ///< heads that share a head of keys and values
   Real scale, soft_cap;
   ScoreKind score;
+  ScoreFunction<Real> function;  ///< unset for scores of other kinds
+  bool normalized;               ///< weights are the softmax of the scores, not a function's values
   AttentionMask mask;
   bool accumulate;
   DropoutRule dropout;
@@ -54,6 +78,8 @@ struct AttentionView {
         scale(static_cast<Real>(call.scale)),
         soft_cap(static_cast<Real>(call.soft_cap)),
         score(call.score),
+        function(call),
+        normalized(call.function == nullptr || call.function->normalized()),
         mask(call.mask),
         accumulate(call.accumulate),
         dropout(call.dropout) {}
@@ -229,16 +255,17 @@ struct AttentionHead {
     return view.key_position == nullptr ? key : view.key_position[key_row + key];
   }
 
-  /// Scores [keys, queries] = -infinity where the query does not see the key.
-  KOKKOS_INLINE_FUNCTION void hide_unseen(Block query_block, Block key_block, Tile<Real> scores) const {
+  /// Scores [keys, queries] = `hidden` where the query does not see the key.
+  KOKKOS_INLINE_FUNCTION void hide_unseen(Block query_block, Block key_block, Tile<Real> scores,
+                                          Real hidden = -std::numeric_limits<Real>::infinity()) const {
     for (std::int64_t j = 0; !view.mask.is(MaskKind::bidirectional) && j < key_block.count; ++j) {
       Seeing const visible = seeing(key_block.begin + j, query_block);
       for (std::int64_t i = visible.global; i < visible.range.begin; ++i) {
-        scores[j][i] = -std::numeric_limits<Real>::infinity();
+        scores[j][i] = hidden;
       }
       std::int64_t const end = visible.range.end();
       for (std::int64_t i = end > visible.global ? end : visible.global; i < query_block.count; ++i) {
-        scores[j][i] = -std::numeric_limits<Real>::infinity();
+        scores[j][i] = hidden;
       }
     }
   }

@@ -148,6 +148,11 @@ INSTANTIATE_TEST_SUITE_P(Models, VariantsTest,
                                                  "[model.decoder]\nself_attention = { score = \"additive\" }\n"
                                                  "cross_attention = { score = \"additive\", soft_cap = 0.8 }\n"
                                                  "[model.encoder]\nself_attention = { score = \"additive\" }"},
+                                         Variant{"scores_of_plugins", "positions = \"relative\"",
+                                                 "[model.decoder]\nself_attention = { score = \"logistic\" }\n"
+                                                 "cross_attention = { score = \"cubic\" }\n"
+                                                 "[model.encoder]\n"
+                                                 "self_attention = { score = \"logistic\", window = 1 }"},
                                          Variant{"linear", "",
                                                  "[model.decoder]\nattention_dropout = 0.0\n"
                                                  "self_attention = { score = \"linear\" }\n"
@@ -354,6 +359,12 @@ TEST(Variants, PositionsThatCannotBeAreRefused) {
   EXPECT_THAT(linear("", ", window = 2"), refused("a window"));
   EXPECT_THAT(linear("", ", soft_cap = 2.0"), refused("soft_cap"));
   EXPECT_THAT(linear("positions = \"rotary\"", ""), refused("model.positions = \"rotary\""));
+  EXPECT_THAT(built("", "[model.decoder]\nself_attention = { score = \"logistc\" }"),
+              ThrowsMessage<ConfigError>(HasSubstr("test: model.decoder.self_attention.score: there is no score "
+                                                   "\"logistc\", built in or of a plug-in; did you mean logistic?")));
+  EXPECT_THAT(
+      built("", "[model.decoder]\nself_attention = { score = \"cubic\", soft_cap = 2.0 }"),
+      ThrowsMessage<ConfigError>(HasSubstr("self_attention.score = \"cubic\" cannot be combined with soft_cap")));
   EXPECT_THAT(built("", "[model.decoder]\nself_attention = { score = \"linear\" }"),
               refused("model.attention_dropout = 0.1; expected 0"));
 }

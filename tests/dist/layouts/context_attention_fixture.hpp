@@ -14,6 +14,7 @@
 #include "dist_fixture.hpp"
 #include "kernel_test_support.hpp"
 #include "test_ids.hpp"
+#include "test_scores.hpp"
 
 namespace heddle {
 
@@ -44,6 +45,7 @@ struct Attended {
   ScoreKind score = ScoreKind::dot_product;
   std::int64_t kv_heads = 8;
   bool bias = false;
+  std::shared_ptr<AttentionScore const> function = {};
 };
 
 inline std::string describe(Attended const& attended) {
@@ -114,6 +116,7 @@ class ContextAttentionTest : public DistTest {
         .kv_heads = attended.kv_heads,
         .scale = 0.6,
         .score = attended.score,
+        .function = attended.function,
         .score_weight = attended.score == ScoreKind::additive
                             ? testing_support::random_tensor(statistics, {heads, width / heads}, 8)
                             : Tensor(),

@@ -97,6 +97,7 @@ TEST_F(ContextAttentionSplit, EqualsOneRankOnTheWholePack) {
 TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
   constexpr Side side = Side::target;
   constexpr auto dot_product = ScoreKind::dot_product;
+  constexpr auto function = ScoreKind::function;
   for (Attended const& attended :
        {Attended{AttentionMask::window(20, 0), side, side, 0.2F},
         Attended{AttentionMask::window(9, 9, 2), side, side, 0, dot_product, 8, true},
@@ -105,7 +106,12 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
         Attended{AttentionMask::causal(), side, side, 0.2F, dot_product, 4, true},
         Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::additive, 4},
         Attended{AttentionMask::causal(), side, side, 0, ScoreKind::linear, 4},
-        Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear}}) {
+        Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear},
+        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, testing_support::logistic_score()},
+        Attended{AttentionMask::bidirectional(), side, Side::source, 0.2F, function, 8, false,
+                 testing_support::logistic_score()},
+        Attended{AttentionMask::window(20, 0), side, side, 0.2F, function, 8, true, testing_support::logistic_score()},
+        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, testing_support::cubic_score()}}) {
     Rows const whole = whole_of(attended);
     Communicator const& group = world_;
     for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {

@@ -1,6 +1,7 @@
 #include <heddle/core/base/error.hpp>
 
 #include "attention_case.hpp"
+#include "test_scores.hpp"
 
 namespace heddle::testing_support {
 namespace {
@@ -45,6 +46,28 @@ TEST_F(AttentionSupport, IsSaidOfMasksBiasesAndSharedKeys) {
   AttentionProblem linear_window = window;
   linear_window.score = ScoreKind::linear;
   EXPECT_THROW(attention.select("auto", linear_window), ConfigError);
+}
+
+/// A function is computed by the kernels that call it, and by no other.
+TEST_F(AttentionSupport, IsSaidOfFunctionsOfScores) {
+  auto const& attention = registries_.of<Attention>();
+  AttentionProblem problem{
+      .heads = 4, .head_dim = 8, .score = ScoreKind::function, .function = logistic_score(), .dropout_rate = 0.1F};
+  if (kernel_memory_space() == MemorySpace::device) {
+    EXPECT_THROW(attention.select("auto", problem), ConfigError);
+    return;
+  }
+  for (auto const& entry : attention.entries()) {
+    bool const calls = entry.name == "reference" || entry.name == "kokkos";
+    bool const compiled = entry.kernel->supports({.heads = 4, .head_dim = 8});
+    EXPECT_EQ(entry.kernel->supports(problem), calls && compiled) << entry.name;
+  }
+  EXPECT_NE(timing_key(problem).find(" logistic "), std::string::npos) << timing_key(problem);
+  problem.soft_cap = true;
+  EXPECT_THROW(attention.select("auto", problem), ConfigError);
+  problem.soft_cap = false;
+  problem.function = nullptr;
+  EXPECT_THROW(attention.select("auto", problem), ConfigError);
 }
 
 TEST_F(AttentionSupport, TimesOfOtherProblemsAreToldApart) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "attention_case.hpp"
+#include "test_scores.hpp"
 
 namespace heddle::testing_support {
 namespace {
@@ -77,6 +78,7 @@ class Naive {
   double term(double query, double key, std::size_t weight) const {
     switch (test_.score) {
       case ScoreKind::dot_product:
+      case ScoreKind::function:
         return query * key;
       case ScoreKind::additive:
         return score_weight_[weight] * std::tanh(query + key);
@@ -86,7 +88,16 @@ class Naive {
     return 0;
   }
 
+  /// The score, or its function.
   double score(Place const& at, std::int64_t key) const {
+    double result = plain_score(at, key);
+    if (test_.function != nullptr) {
+      test_.function->apply(1, &result, &result, nullptr);
+    }
+    return result;
+  }
+
+  double plain_score(Place const& at, std::int64_t key) const {
     std::int64_t const key_head = at.head / (test_.heads / test_.kv_heads);
     double sum = 0;
     for (std::int64_t d = 0; d < test_.head_dim; ++d) {
@@ -106,16 +117,23 @@ class Naive {
     return scaled + bias_[static_cast<std::size_t>(at.head * (2 * reach + 1) + reach + distance)];
   }
 
+  /// A key's weight, times the sum by which softmax divides it.
+  double weight(Place const& at, std::int64_t key) const {
+    return has_softmax() ? std::exp(score(at, key)) : score(at, key);
+  }
+  bool has_softmax() const { return test_.function == nullptr || test_.function->normalized(); }
+
   void add_row(Values& result, Place const& at) const {
     double sum = 0;
     for (std::int64_t key = 0; key < test_.keys[at.sequence]; ++key) {
-      sum += sees(at, key) ? std::exp(score(at, key)) : 0;
+      sum += sees(at, key) ? weight(at, key) : 0;
     }
+    sum = has_softmax() ? sum : 1;
     std::int64_t const key_head = at.head / (test_.heads / test_.kv_heads);
     for (std::int64_t key = 0; key < test_.keys[at.sequence]; ++key) {
       for (std::int64_t d = 0; sees(at, key) && d < test_.head_dim; ++d) {
         result[index(at.query_begin + at.query, test_.heads, at.head, d)] +=
-            std::exp(score(at, key)) / sum * v_[index(at.key_begin + key, test_.kv_heads, key_head, d)];
+            weight(at, key) / sum * v_[index(at.key_begin + key, test_.kv_heads, key_head, d)];
       }
     }
   }
@@ -333,7 +351,15 @@ INSTANTIATE_TEST_SUITE_P(
                       -1,
                       0,
                       true,
-                      ScoreKind::linear}),
+                      ScoreKind::linear},
+        AttentionCase{"logistic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(logistic_score()),
+        AttentionCase{"logistic_all", {131, 4}, {140, 4}, 4, 2, 16, AttentionMask::causal(), 5, 0.3F}.with(
+            logistic_score()),
+        AttentionCase{"logistic_spread", {150, 5}, {170, 9}, 1, 1, 8, AttentionMask::window(20, 5, 8), -1, 0.2F, true}
+            .with(logistic_score()),
+        AttentionCase{"cubic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(cubic_score()),
+        AttentionCase{"cubic_all", {131, 4}, {140, 4}, 4, 2, 16, AttentionMask::window(40, 9), 5, 0.3F, true}.with(
+            cubic_score())),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionVariantsReference : public AttentionVariants {};
@@ -384,7 +410,9 @@ INSTANTIATE_TEST_SUITE_P(
         AttentionCase{
             "linear", {3, 5}, {4, 5}, 2, 1, 3, AttentionMask::bidirectional(), -1, 0, false, ScoreKind::linear},
         AttentionCase{
-            "linear_causal", {3, 5}, {4, 5}, 2, 2, 3, AttentionMask::causal(), -1, 0, false, ScoreKind::linear}),
+            "linear_causal", {3, 5}, {4, 5}, 2, 2, 3, AttentionMask::causal(), -1, 0, false, ScoreKind::linear},
+        AttentionCase{"logistic", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F}.with(logistic_score()),
+        AttentionCase{"cubic", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::window(2, 1), 2, 0.2F}.with(cubic_score())),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 }  // namespace

@@ -78,15 +78,19 @@ struct AttentionMask {
 /// Describes the mask: "bidirectional", "causal", "window(512, 0)", "blocks of 64(1, 1) with 2 global", "prefix".
 std::string describe(AttentionMask const& mask);
 
+/// A function of scores that a plug-in brings (attention_score.hpp).
+class AttentionScore;
+
 /// The way in which a query and a key give a score, before a cap, biases and softmax.
 enum class ScoreKind : std::uint8_t {
   dot_product,  ///< scale * q · k (Vaswani et al. 2017; with a scale of 1 Luong et al. 2015)
   additive,     ///< scale * w · tanh(q + k) (Bahdanau et al. 2015)
-  linear        ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
+  linear,       ///< log(φ(q) · φ(k)), φ(x) = elu(x) + 1 (Katharopoulos et al. 2020); no scale
+  function      ///< a plug-in's function of scale * q · k + bias, which gives the scores, or weights without softmax
 };
 /// The names that follow a mask's name.
 template <>
-inline constexpr std::array<std::string_view, 3> value_names<ScoreKind>{"", "additive", "linear"};
+inline constexpr std::array<std::string_view, 4> value_names<ScoreKind>{"", "additive", "linear", "function"};
 
 struct AttentionProblem {
   DType dtype = DType::float32;
@@ -95,6 +99,7 @@ struct AttentionProblem {
   std::int64_t kv_heads = 0;  ///< 0: as many as heads
   AttentionMask mask{};
   ScoreKind score = ScoreKind::dot_product;
+  std::shared_ptr<AttentionScore const> function{};  ///< of ScoreKind::function, null for others
   bool soft_cap = false;
   bool bias = false;
   bool positions = false;   ///< queries and keys are parts of longer sequences
@@ -106,7 +111,8 @@ struct AttentionProblem {
   bool own_keys() const { return kv_heads == 0 || kv_heads == heads; }
 };
 /// False where linear scores, which are not exponentials, are combined with a cap, a bias, dropout or a mask that is
-/// neither bidirectional nor causal, and where other scores have a state. No implementation supports that.
+/// neither bidirectional nor causal, where other scores have a state, and where a function, which is called on the
+/// host, is combined with a cap or with kernels on a device. No implementation supports that.
 bool is_defined(AttentionProblem const& problem);
 /// Describes the problem, for messages.
 std::string describe(AttentionProblem const& problem);
@@ -143,8 +149,9 @@ struct AttentionCall {
   std::int64_t kv_heads = 0;  ///< divides heads; 0: as many as heads
   double scale = 1;
   ScoreKind score = ScoreKind::dot_product;
-  Tensor score_weight{};  ///< [heads, head_dim] in statistics_dtype: w of additive scores
-  double soft_cap = 0;    ///< above 0: a score s becomes soft_cap * tanh(s / soft_cap) (Bello et al. 2017)
+  std::shared_ptr<AttentionScore const> function{};  ///< of ScoreKind::function
+  Tensor score_weight{};                             ///< [heads, head_dim] in statistics_dtype: w of additive scores
+  double soft_cap = 0;  ///< above 0: a score s becomes soft_cap * tanh(s / soft_cap) (Bello et al. 2017)
   AttentionMask mask{};
   Tensor prefix_length{};  ///< int32 [sequences], of a prefix mask: all queries see the keys at positions below it
   /// [heads, 2 r + 1] in statistics_dtype, or empty: column r + d is added to the (capped) scores at distance d = key
@@ -179,13 +186,14 @@ struct AttentionGradients {
 };
 
 /// Computes softmax(scores) v for each sequence and head, in memory linear in the sequence length (Dao et al. 2022); in
-/// the usual case the scores are scale q kᵀ + bias.
+/// the usual case the scores are scale q kᵀ + bias. A function that is not normalized gives the weights in place of
+/// softmax.
 class Attention : public Operation<AttentionProblem> {
  public:
   static constexpr char const* operation = "attention";
   static std::shared_ptr<Attention> observed(ObservedSelection<Attention> selection);
   /// output = [query tokens, heads * head_dim]; log_sum_exp = [query tokens, heads] in statistics_dtype: of the scores,
-  /// before dropout.
+  /// before dropout; 0 where there is no softmax.
   virtual void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                        Tensor const& log_sum_exp) = 0;
   /// Every gradient is written (=) or, where the call accumulates, added (+=); rows that are in no sequence stay

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/trial.hpp>
 #include <span>
@@ -21,5 +22,14 @@ void add_activation_trials(KernelRegistries& registries, std::string const& func
 /// `definition` gives a row normalized, before weight and bias; null where `reference` supports the kind.
 using NormDefinition = std::function<std::vector<double>(std::span<double const> row, double epsilon)>;
 void add_norm_trials(KernelRegistries& registries, std::string const& kind, NormDefinition const& definition = {});
+
+/// Registers a function of attention's scores under its name, which the option `score` of attention layers then takes,
+/// and adds trials: of the function, and of attention with it. Throws ConfigError where the name is taken.
+void add_attention_score(KernelRegistries& registries, std::shared_ptr<AttentionScore> const& score);
+/// The same for the class `Function` (AttentionScoreFrontEnd).
+template <class Function>
+void add_attention_score(KernelRegistries& registries, std::string name) {
+  add_attention_score(registries, std::make_shared<AttentionScoreFrontEnd<Function>>(std::move(name)));
+}
 
 }  // namespace heddle
