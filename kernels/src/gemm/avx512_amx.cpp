@@ -53,7 +53,7 @@ class AmxGemm final : public Gemm {
                problem.accumulate, problem.bias ? call.bias.data<float>() : nullptr},
          .blocking = blocking,
          .left = words(room(DType::bfloat16, blocking.left_elements())),
-         .right = weight ? nullptr : words(room(DType::bfloat16, amx::packed_elements(blocking.columns, problem.k))),
+         .right = weight ? nullptr : words(room(DType::bfloat16, blocking.right_elements(problem.k))),
          .partial = static_cast<float*>(room(DType::float32, blocking.partial_elements()))});
   }
 

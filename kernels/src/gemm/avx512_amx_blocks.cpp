@@ -8,6 +8,8 @@ namespace {
 
 /// Elements of k of a block: a strip of them and a panel of them, 32 KiB each, pass through the first-level cache.
 constexpr std::int64_t max_k = 512;
+/// With a packed weight, whose panels are read ahead, this many are faster in one block than with partial sums.
+constexpr std::int64_t max_k_of_weight = 2048;
 /// Elements of op(b) that stay in the second-level cache, 1 MiB, and of a block of op(a) and partial sums beside them,
 /// 256 KiB and 512 KiB.
 constexpr std::int64_t max_right = 512 * 1024;
@@ -103,9 +105,12 @@ class Columns {
   void multiply_block(std::int64_t row, std::int64_t rows, std::int64_t k) const {
     Blocking const& by = product_.blocking;
     Factor const a = left_part(row, rows, k);
+    if (right_ == nullptr) {
+      pack_columns(part_of(product_.b, 0, c_.columns, k, a.k), product_.right);
+    }
     amx::multiply(Block{.left = left_of(a),
-                        .right = right_ + k / step * step_elements,
-                        .right_panel = packed_elements(panel, k_),
+                        .right = right_ != nullptr ? right_ + k / step * step_elements : product_.right,
+                        .right_panel = packed_elements(panel, right_ != nullptr ? k_ : a.k),
                         .steps = quotient_up(a.k, step),
                         .partial = by.one_k_block ? nullptr : product_.partial,
                         .first = k == 0,
@@ -125,17 +130,21 @@ class Columns {
 
 Blocking blocking_of(std::int64_t m, std::int64_t n, std::int64_t k, bool packed) {
   Blocking blocking{};
-  blocking.k = even_part(k, max_k);
+  blocking.k = even_part(k, packed && (k <= max_k_of_weight || m <= 2 * panel) ? k : max_k);
   blocking.one_k_block = blocking.k >= k;
   if (packed && (n * k <= max_right || m <= few_rows)) {
     blocking.columns = quotient_up(n, panel) * panel;
     blocking.by_panels = m <= 2 * panel || blocking.columns * blocking.k > max_right;
+  } else if (!packed && m * n <= max_partial) {
+    blocking.columns = quotient_up(n, panel) * panel;
+    blocking.right_by_k = true;
   } else {
     blocking.columns = even_part(n, std::max(max_right / std::max(k, step), min_columns));
   }
   std::int64_t const of_left = max_left / blocking.k;
   std::int64_t const rows = blocking.one_k_block ? of_left : std::min(of_left, max_partial / blocking.columns);
-  blocking.rows = even_part(m, packed && m <= few_rows ? few_rows : rows);
+  bool const all_rows = blocking.right_by_k || (packed && m <= few_rows);
+  blocking.rows = even_part(m, all_rows ? m : rows);
   return blocking;
 }
 
@@ -147,6 +156,8 @@ void multiply(Product const& product) {
     std::uint16_t const* right = product.right;
     if (product.packed != nullptr) {
       right = product.packed + packed_elements(column, product.a.k);
+    } else if (product.blocking.right_by_k) {
+      right = nullptr;
     } else {
       pack_columns(part_of(product.b, column, columns, 0, product.b.k), product.right);
     }

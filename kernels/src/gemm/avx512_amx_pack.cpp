@@ -132,11 +132,13 @@ void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint1
 /// Rows of a whose k is contiguous. A second tile without rows is not read.
 void copy_rows(Factor const& a, std::uint16_t* packed) {
   std::int64_t const steps = quotient_up(a.k, step);
+  __mmask32 const of_last = first(a.k - (steps - 1) * step);
   for (std::int64_t row = 0; row < quotient_up(a.extent, tile_rows) * tile_rows; ++row) {
     std::uint16_t* const to = packed + row / panel * steps * step_elements + row % panel * step;
     for (std::int64_t s = 0; s < steps; ++s) {
-      __mmask32 const mask = row < a.extent ? first(a.k - s * step) : 0U;
-      _mm512_store_si512(to + s * step_elements, elements_at<false>(a, row, s * step, mask));
+      __mmask32 const mask = s + 1 < steps ? ~0U : of_last;
+      __m512i const elements = row < a.extent ? elements_at<false>(a, row, s * step, mask) : _mm512_setzero_si512();
+      _mm512_store_si512(to + s * step_elements, elements);
     }
   }
 }

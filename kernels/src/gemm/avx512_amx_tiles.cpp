@@ -26,9 +26,15 @@ class Ahead {
         at_once_(quotient_up(region.rows * region.lines, uses)) {}
 
   void read() {
-    for (std::int64_t i = 0; i < at_once_ && rows_left_ > 0; ++i) {
-      _mm_prefetch(row_ + line_ * 64, _MM_HINT_T1);
-      if (++line_ == lines_) {
+    for (std::int64_t left = at_once_; left > 0 && rows_left_ > 0;) {
+      std::int64_t const count = left < lines_ - line_ ? left : lines_ - line_;
+#pragma GCC unroll 8
+      for (std::int64_t i = 0; i < count; ++i) {
+        _mm_prefetch(row_ + (line_ + i) * 64, _MM_HINT_T1);
+      }
+      left -= count;
+      line_ += count;
+      if (line_ == lines_) {
         line_ = 0;
         row_ += stride_;
         --rows_left_;
@@ -77,13 +83,13 @@ class Writer {
     }
   }
 
-  /// Has c's lines, which start() will name later, read.
+  /// Has the lines of c brought to the first-level cache that start() will name later.
   void read_ahead(std::int64_t row, std::int64_t column) const {
     char const* line = static_cast<char const*>(output_.data) + (row * output_.stride + column) * size;
     for (std::int64_t i = row; i < row + panel && i < output_.rows; ++i, line += output_.stride * size) {
-      _mm_prefetch(line, _MM_HINT_T0);
+      __builtin_prefetch(line, 1);
       if constexpr (float32) {
-        _mm_prefetch(line + 64, _MM_HINT_T0);
+        __builtin_prefetch(line + 64, 1);
       }
     }
   }
@@ -204,7 +210,8 @@ void multiply_block(Block const& block) {
       ahead = Ahead({reinterpret_cast<char const*>(right + block.right_panel), 0, 1, block.steps * step_lines},
                     strips * block.steps);
     }
-    if (accumulate && block.last) {
+    // Stores to lines that no cache has would hold up tile loads where sums are short and c is wide.
+    if ((accumulate || block.by_panels) && block.last) {
       writer.read_ahead(strip * panel, column * panel);
     }
     if (output.rows - strip * panel > tile_rows) {
