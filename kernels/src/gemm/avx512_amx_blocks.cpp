@@ -89,7 +89,7 @@ class Columns {
       return {static_cast<std::uint16_t const*>(a.data), a.stride, tile_rows * a.stride, step, panel * a.stride};
     }
     pack_rows(a, product_.left);
-    return {product_.left, step, step_elements / 2, step_elements, packed_elements(panel, a.k)};
+    return {product_.left, step, step_elements / 2, packed_step(a), packed_elements(panel, a.k)};
   }
 
   /// What is read ahead during the products of a block: the next block, or rows in place from the next strip on.

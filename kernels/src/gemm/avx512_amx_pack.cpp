@@ -138,7 +138,7 @@ void copy_rows(Factor const& a, std::uint16_t* packed) {
     for (std::int64_t s = 0; s < steps; ++s) {
       __mmask32 const mask = s + 1 < steps ? ~0U : of_last;
       __m512i const elements = row < a.extent ? elements_at<false>(a, row, s * step, mask) : _mm512_setzero_si512();
-      _mm512_store_si512(to + s * step_elements, elements);
+      _mm512_store_si512(to + s * packed_step(a), elements);
     }
   }
 }

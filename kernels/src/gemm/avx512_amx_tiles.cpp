@@ -6,6 +6,9 @@ namespace heddle::amx {
 
 namespace {
 
+/// The cache lines of a step of a panel.
+constexpr std::int64_t step_lines = step_elements * 2 / 64;
+
 struct alignas(64) Configuration {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -15,10 +18,10 @@ struct alignas(64) Configuration {
 };
 
 /// Reads the lines of a region ahead, a few at a time.
-class Ahead {
+class RowsAhead {
  public:
   /// `uses`: calls of read() in which all lines are to be read.
-  Ahead(Upcoming const& region, std::int64_t uses)
+  RowsAhead(Upcoming const& region, std::int64_t uses)
       : row_(region.data),
         stride_(region.stride),
         rows_left_(region.lines > 0 ? region.rows : 0),
@@ -28,7 +31,6 @@ class Ahead {
   void read() {
     for (std::int64_t left = at_once_; left > 0 && rows_left_ > 0;) {
       std::int64_t const count = left < lines_ - line_ ? left : lines_ - line_;
-#pragma GCC unroll 8
       for (std::int64_t i = 0; i < count; ++i) {
         _mm_prefetch(row_ + (line_ + i) * 64, _MM_HINT_T1);
       }
@@ -46,6 +48,23 @@ class Ahead {
   char const* row_;
   std::int64_t stride_, rows_left_, lines_, at_once_;
   std::int64_t line_ = 0;
+};
+
+/// Reads a panel ahead, which is one piece of memory.
+class PanelAhead {
+ public:
+  PanelAhead(void const* panel, std::int64_t steps, std::int64_t uses)
+      : next_(static_cast<char const*>(panel)), at_once_(quotient_up(steps * step_lines, uses)) {}
+
+  void read() {
+    for (std::int64_t i = 0; i < at_once_; ++i, next_ += 64) {
+      _mm_prefetch(next_, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  char const* next_;
+  std::int64_t at_once_;
 };
 
 /// Writes finished sums to c, a few rows at a time: between the operations of the next tiles, which take long enough
@@ -131,8 +150,6 @@ class Writer {
 };
 
 constexpr std::int64_t row_bytes = panel * 4;
-/// The cache lines of a step of a panel.
-constexpr std::int64_t step_lines = step_elements * 2 / 64;
 
 template <bool second>
 void begin_sums(float const* before) {
@@ -164,7 +181,7 @@ void store_sums(float* sums) {
 }
 
 /// sums = before + the products of a strip with a panel. `second`: the strip has more than a tile's rows.
-template <bool second, class Writer>
+template <bool second, class Writer, class Ahead>
 void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t const* right, float const* before,
                     float* sums, Writer& writer, Ahead& ahead) {
   std::int64_t const rows_at_once = quotient_up(panel, block.steps);
@@ -188,43 +205,66 @@ void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t
   store_sums<second>(sums);
 }
 
+/// All products of one block, in the order of by_panels.
 template <bool float32, bool accumulate>
-void multiply_block(Block const& block) {
-  Output const& output = block.output;
-  std::int64_t const strips = quotient_up(output.rows, panel);
-  std::int64_t const panels = quotient_up(output.columns, panel);
-  alignas(64) float rooms[2][sums_elements];
-  Writer<float32, accumulate> writer(output);
-  Ahead ahead(block.upcoming, strips * panels * block.steps);
-  int room = 0;
-  for (std::int64_t i = 0; i < strips * panels; ++i) {
-    std::int64_t const strip = block.by_panels ? i % strips : i / panels;
-    std::int64_t const column = block.by_panels ? i / strips : i % panels;
-    float* const partial =
-        block.partial != nullptr ? block.partial + (strip * panels + column) * sums_elements : nullptr;
-    float* const sums = block.last ? rooms[room] : partial;
-    float const* const before = block.first ? nullptr : partial;
-    std::uint16_t const* const left = block.left.data + strip * block.left.strip;
-    std::uint16_t const* const right = block.right + column * block.right_panel;
-    if (block.by_panels && strip == 0) {
-      ahead = Ahead({reinterpret_cast<char const*>(right + block.right_panel), 0, 1, block.steps * step_lines},
-                    strips * block.steps);
-    }
-    // Stores to lines that no cache has would hold up tile loads where sums are short and c is wide.
-    if ((accumulate || block.by_panels) && block.last) {
-      writer.read_ahead(strip * panel, column * panel);
-    }
-    if (output.rows - strip * panel > tile_rows) {
-      multiply_tiles<true>(block, left, right, before, sums, writer, ahead);
+class Blocks {
+ public:
+  explicit Blocks(Block const& block) : block_(block), writer_(block.output) {}
+
+  void multiply() {
+    if (block_.by_panels) {
+      for (std::int64_t column = 0; column < panels_; ++column) {
+        PanelAhead ahead(block_.right + (column + 1) * block_.right_panel, block_.steps, strips_ * block_.steps);
+        for (std::int64_t strip = 0; strip < strips_; ++strip) {
+          multiply(strip, column, ahead);
+        }
+      }
     } else {
-      multiply_tiles<false>(block, left, right, before, sums, writer, ahead);
+      RowsAhead ahead(block_.upcoming, strips_ * panels_ * block_.steps);
+      for (std::int64_t strip = 0; strip < strips_; ++strip) {
+        for (std::int64_t column = 0; column < panels_; ++column) {
+          multiply(strip, column, ahead);
+        }
+      }
     }
-    if (block.last) {
-      writer.start(sums, strip * panel, column * panel);
-      room ^= 1;
+    writer_.write(panel);
+  }
+
+ private:
+  template <class Ahead>
+  void multiply(std::int64_t strip, std::int64_t column, Ahead& ahead) {
+    float* const partial =
+        block_.partial != nullptr ? block_.partial + (strip * panels_ + column) * sums_elements : nullptr;
+    float* const sums = block_.last ? rooms_[room_] : partial;
+    float const* const before = block_.first ? nullptr : partial;
+    std::uint16_t const* const left = block_.left.data + strip * block_.left.strip;
+    std::uint16_t const* const right = block_.right + column * block_.right_panel;
+    // Stores to lines that no cache has would hold up tile loads where sums are short and c is wide.
+    if ((accumulate || block_.by_panels) && block_.last) {
+      writer_.read_ahead(strip * panel, column * panel);
+    }
+    if (block_.output.rows - strip * panel > tile_rows) {
+      multiply_tiles<true>(block_, left, right, before, sums, writer_, ahead);
+    } else {
+      multiply_tiles<false>(block_, left, right, before, sums, writer_, ahead);
+    }
+    if (block_.last) {
+      writer_.start(sums, strip * panel, column * panel);
+      room_ ^= 1;
     }
   }
-  writer.write(panel);
+
+  Block const& block_;
+  std::int64_t strips_ = quotient_up(block_.output.rows, panel);
+  std::int64_t panels_ = quotient_up(block_.output.columns, panel);
+  Writer<float32, accumulate> writer_;
+  alignas(64) float rooms_[2][sums_elements];
+  int room_ = 0;
+};
+
+template <bool float32>
+void multiply_to(Block const& block) {
+  block.output.accumulate ? Blocks<float32, true>(block).multiply() : Blocks<float32, false>(block).multiply();
 }
 
 }  // namespace
@@ -240,11 +280,7 @@ void release() {
 }
 
 void multiply(Block const& block) {
-  if (block.output.float32) {
-    block.output.accumulate ? multiply_block<true, true>(block) : multiply_block<true, false>(block);
-  } else {
-    block.output.accumulate ? multiply_block<false, true>(block) : multiply_block<false, false>(block);
-  }
+  block.output.float32 ? multiply_to<true>(block) : multiply_to<false>(block);
 }
 
 }  // namespace heddle::amx

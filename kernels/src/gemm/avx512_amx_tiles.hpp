@@ -36,6 +36,10 @@ constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
   return quotient_up(extent, panel) * quotient_up(k, step) * step_elements;
 }
 void pack_rows(Factor const& a, std::uint16_t* packed);
+/// The elements from one step of packed rows to the next. Few rows take one tile, without a gap in the cache's sets.
+constexpr std::int64_t packed_step(Factor const& a) {
+  return a.k_contiguous && a.extent <= tile_rows ? step_elements / 2 : step_elements;
+}
 void pack_columns(Factor const& b, std::uint16_t* packed);
 
 /// Rows of memory that are read into the second-level cache during products, before they are needed.
