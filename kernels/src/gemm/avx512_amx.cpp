@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "avx512_amx_tiles.hpp"
+#include "avx512_amx_blocks.hpp"
 #include "packed_weights.hpp"
 #include "support/factories.hpp"
 #include "support/matrix_registers.hpp"
@@ -9,8 +9,8 @@ namespace heddle {
 
 namespace {
 
-/// Products of few rows of bfloat16 with a weight, as generation has them, in matrix registers: any number of rows is
-/// one pass over the weight, without code to generate. The vendor's implementation computes all others.
+/// Products of bfloat16 in matrix registers, for one thread. The vendor's implementation computes those of float32,
+/// with few columns or with several threads.
 class AmxGemm final : public Gemm {
  public:
   explicit AmxGemm(std::shared_ptr<Gemm> vendor) : vendor_(std::move(vendor)) {}
@@ -30,7 +30,7 @@ class AmxGemm final : public Gemm {
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    if (call.b_weight.id == 0 || !is_own(problem) || execution.space.concurrency() > 1) {
+    if (!is_own(problem) || execution.space.concurrency() > 1) {
       vendor_->multiply(execution, call);
       return;
     }
@@ -39,21 +39,31 @@ class AmxGemm final : public Gemm {
     }
     execution.space.fence();  // this code does not run in the order of the execution space
     ArenaScope const scope(execution.scratch);
-    auto const elements = [](Tensor const& tensor) { return static_cast<std::uint16_t*>(tensor.raw()); };
-    Tensor const spare = execution.scratch.allocate(DType::bfloat16, {amx::tile_rows, problem.k});
-    amx::multiply({elements(call.a), call.a.row_stride(), elements(packed_weight(call, problem)), call.c.raw(),
-                   call.c.row_stride(), problem.output_dtype == DType::float32,
-                   problem.bias ? call.bias.data<float>() : nullptr, elements(spare), problem.m, problem.n, problem.k});
+    bool const weight = call.b_weight.id != 0;
+    amx::Blocking const blocking = amx::blocking_of(problem.m, problem.n, problem.k, weight);
+    auto const room = [&](DType dtype, std::int64_t elements) {
+      return execution.scratch.allocate(dtype, Shape{elements}).raw();
+    };
+    auto const words = [](void* data) { return static_cast<std::uint16_t*>(data); };
+    amx::multiply(
+        {.a = {call.a.raw(), call.a.row_stride(), problem.m, problem.k, !call.transpose_a, false},
+         .b = right_factor(call, problem),
+         .packed = weight ? words(packed_weight(call, problem).raw()) : nullptr,
+         .c = {call.c.raw(), call.c.row_stride(), problem.m, problem.n, problem.output_dtype == DType::float32,
+               problem.accumulate, problem.bias ? call.bias.data<float>() : nullptr},
+         .blocking = blocking,
+         .left = words(room(DType::bfloat16, blocking.left_elements())),
+         .right = weight ? nullptr : words(room(DType::bfloat16, blocking.right_elements(problem.k))),
+         .partial = static_cast<float*>(room(DType::float32, blocking.partial_elements()))});
   }
 
  private:
-  /// With more rows the vendor is as fast, and its copies of weights serve training, too.
-  static constexpr std::int64_t max_rows = 640;
-
   /// Fewer columns than a panel has would be packed, and multiplied, with zeros.
-  static bool is_own(GemmProblem const& problem) {
-    return problem.m <= max_rows && problem.n >= amx::panel && problem.transpose_b && !problem.transpose_a &&
-           !problem.accumulate && problem.k > 0 && problem.k % amx::step == 0;
+  static bool is_own(GemmProblem const& problem) { return problem.n >= amx::panel && problem.k > 0; }
+
+  static amx::Factor right_factor(GemmCall const& call, GemmProblem const& problem) {
+    return {call.b.raw(), call.b.row_stride(), problem.n,
+            problem.k,    call.transpose_b,    problem.b_dtype == DType::float32};
   }
 
   Tensor const& packed_weight(GemmCall const& call, GemmProblem const& problem) {
@@ -61,8 +71,7 @@ class AmxGemm final : public Gemm {
       return Tensor::allocate_on_host(DType::bfloat16, {amx::packed_elements(problem.n, problem.k)});
     };
     auto const fill = [&](Tensor const& packed) {
-      amx::pack({call.b.raw(), call.b.row_stride(), problem.n, problem.k, problem.b_dtype == DType::float32},
-                static_cast<std::uint16_t*>(packed.raw()));
+      amx::pack_columns(right_factor(call, problem), static_cast<std::uint16_t*>(packed.raw()));
     };
     return weights_.current(call, problem, make, fill);
   }

@@ -6,8 +6,8 @@ namespace heddle::amx {
 
 namespace {
 
-/// The rows of a whose products with a panel follow each other: their part of a stays in the second-level cache.
-constexpr std::int64_t block_rows = 320;
+/// The cache lines of a step of a panel.
+constexpr std::int64_t step_lines = step_elements * 2 / 64;
 
 struct alignas(64) Configuration {
   std::uint8_t palette = 1;
@@ -17,44 +17,161 @@ struct alignas(64) Configuration {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-/// Rows of a that a tile reads.
-struct Rows {
-  std::uint16_t const* data;
-  std::int64_t stride;
+/// Reads the lines of a region ahead, a few at a time.
+class RowsAhead {
+ public:
+  /// `uses`: calls of read() in which all lines are to be read.
+  RowsAhead(Upcoming const& region, std::int64_t uses)
+      : row_(region.data),
+        stride_(region.stride),
+        rows_left_(region.lines > 0 ? region.rows : 0),
+        lines_(region.lines),
+        at_once_(quotient_up(region.rows * region.lines, uses)) {}
+
+  void read() {
+    for (std::int64_t left = at_once_; left > 0 && rows_left_ > 0;) {
+      std::int64_t const count = left < lines_ - line_ ? left : lines_ - line_;
+      for (std::int64_t i = 0; i < count; ++i) {
+        _mm_prefetch(row_ + (line_ + i) * 64, _MM_HINT_T1);
+      }
+      left -= count;
+      line_ += count;
+      if (line_ == lines_) {
+        line_ = 0;
+        row_ += stride_;
+        --rows_left_;
+      }
+    }
+  }
+
+ private:
+  char const* row_;
+  std::int64_t stride_, rows_left_, lines_, at_once_;
+  std::int64_t line_ = 0;
 };
 
-/// Lines of memory that are read ahead into the second-level cache during a product, `at_step` of them at each step.
-struct Ahead {
-  char const* next;
-  std::int64_t at_step;
+/// Reads a panel ahead, which is one piece of memory.
+class PanelAhead {
+ public:
+  PanelAhead(void const* panel, std::int64_t steps, std::int64_t uses)
+      : next_(static_cast<char const*>(panel)), at_once_(quotient_up(steps * step_lines, uses)) {}
+
+  void read() {
+    for (std::int64_t i = 0; i < at_once_; ++i, next_ += 64) {
+      _mm_prefetch(next_, _MM_HINT_T1);
+    }
+  }
+
+ private:
+  char const* next_;
+  std::int64_t at_once_;
 };
 
-/// sums [two tiles of rows, panel] of float32 = the products of these rows with a panel.
+/// Writes finished sums to c, a few rows at a time: between the operations of the next tiles, which take long enough
+/// for it.
+template <bool float32, bool accumulate>
+class Writer {
+ public:
+  explicit Writer(Output const& output) : output_(output) {}
+
+  /// The sums of a strip and a panel, which begin at (row, column) of c.
+  void start(float const* sums, std::int64_t row, std::int64_t column) {
+    sums_ = sums;
+    std::int64_t const rows = output_.rows - row;
+    left_ = rows < panel ? rows : panel;
+    std::int64_t const columns = output_.columns - column;
+    mask_ = columns >= panel ? ~0U : (1U << columns) - 1U;
+    to_ = static_cast<char*>(output_.data) + (row * output_.stride + column) * size;
+    __m512 const zero = _mm512_setzero_ps();
+    float const* const bias = output_.bias + column;
+    low_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(low(), bias) : zero;
+    high_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(high(), bias + 16) : zero;
+  }
+
+  void write(std::int64_t rows) {
+    for (std::int64_t const until = rows < left_ ? left_ - rows : 0; left_ > until; --left_) {
+      __m512 const first = _mm512_add_ps(_mm512_load_ps(sums_), low_bias_);
+      __m512 const second = _mm512_add_ps(_mm512_load_ps(sums_ + 16), high_bias_);
+      if constexpr (float32) {
+        write_float32(reinterpret_cast<float*>(to_), first, second);
+      } else {
+        write_bfloat16(reinterpret_cast<std::uint16_t*>(to_), first, second);
+      }
+      sums_ += panel;
+      to_ += output_.stride * size;
+    }
+  }
+
+  /// Has the lines of c brought to the first-level cache that start() will name later.
+  void read_ahead(std::int64_t row, std::int64_t column) const {
+    char const* line = static_cast<char const*>(output_.data) + (row * output_.stride + column) * size;
+    for (std::int64_t i = row; i < row + panel && i < output_.rows; ++i, line += output_.stride * size) {
+      __builtin_prefetch(line, 1);
+      if constexpr (float32) {
+        __builtin_prefetch(line + 64, 1);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t size = float32 ? 4 : 2;
+
+  __mmask16 low() const { return static_cast<__mmask16>(mask_); }
+  __mmask16 high() const { return static_cast<__mmask16>(mask_ >> 16U); }
+
+  void write_float32(float* to, __m512 first, __m512 second) const {
+    if constexpr (accumulate) {
+      first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low(), to));
+      second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high(), to + 16));
+    }
+    _mm512_mask_storeu_ps(to, low(), first);
+    _mm512_mask_storeu_ps(to + 16, high(), second);
+  }
+
+  void write_bfloat16(std::uint16_t* to, __m512 first, __m512 second) const {
+    if constexpr (accumulate) {
+      __m512i const before = _mm512_maskz_loadu_epi16(mask_, to);
+      auto const widened = [](__m256i half) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+      };
+      first = _mm512_add_ps(first, widened(_mm512_castsi512_si256(before)));
+      second = _mm512_add_ps(second, widened(_mm512_extracti64x4_epi64(before, 1)));
+    }
+    _mm512_mask_storeu_epi16(to, mask_, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
+  }
+
+  Output const& output_;
+  float const* sums_ = nullptr;
+  char* to_ = nullptr;
+  std::int64_t left_ = 0;
+  __mmask32 mask_ = 0;
+  __m512 low_bias_ = _mm512_setzero_ps();
+  __m512 high_bias_ = _mm512_setzero_ps();
+};
+
+constexpr std::int64_t row_bytes = panel * 4;
+
 template <bool second>
-void multiply_tiles(Rows a, Rows below, std::uint16_t const* packed, std::int64_t steps, Ahead ahead, float* sums) {
-  _tile_zero(0);
-  _tile_zero(1);
-  if constexpr (second) {
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  for (std::int64_t s = 0; s < steps; ++s) {
-    for (std::int64_t line = 0; line < ahead.at_step; ++line, ahead.next += 64) {
-      _mm_prefetch(ahead.next, _MM_HINT_T1);
-    }
-    _tile_loadd(6, packed, 64);
-    _tile_loadd(7, packed + panel * step / 2, 64);
-    _tile_loadd(4, a.data + s * step, a.stride * 2);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
+void begin_sums(float const* before) {
+  if (before == nullptr) {
+    _tile_zero(0);
+    _tile_zero(1);
     if constexpr (second) {
-      _tile_loadd(5, below.data + s * step, below.stride * 2);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+      _tile_zero(2);
+      _tile_zero(3);
     }
-    packed += panel * step;
+    return;
   }
-  constexpr std::int64_t row_bytes = panel * 4;
+  _tile_loadd(0, before, row_bytes);
+  _tile_loadd(1, before + tile_rows, row_bytes);
+  if constexpr (second) {
+    _tile_loadd(2, before + tile_rows * panel, row_bytes);
+    _tile_loadd(3, before + tile_rows * panel + tile_rows, row_bytes);
+  }
+}
+
+template <bool second>
+void store_sums(float* sums) {
   _tile_stored(0, sums, row_bytes);
   _tile_stored(1, sums + tile_rows, row_bytes);
   if constexpr (second) {
@@ -63,95 +180,107 @@ void multiply_tiles(Rows a, Rows below, std::uint16_t const* packed, std::int64_
   }
 }
 
-/// Adds the bias to `rows` rows of sums and writes them to c, whose column `column` is the first.
-void write(Product const& product, float const* sums, std::int64_t row, std::int64_t rows, std::int64_t column) {
-  for (std::int64_t begin = column; begin < column + panel && begin < product.n; begin += 16) {
-    std::int64_t const left = product.n - begin;
-    auto const mask = static_cast<__mmask16>(left < 16 ? (1U << left) - 1U : 0xffffU);
-    __m512 const bias =
-        product.bias != nullptr ? _mm512_maskz_loadu_ps(mask, product.bias + begin) : _mm512_setzero_ps();
-    float const* from = sums + begin - column;
-    std::int64_t const stride = product.c_stride;
-    if (product.c_is_float32) {
-      float* to = static_cast<float*>(product.c) + row * stride + begin;
-      for (std::int64_t i = 0; i < rows; ++i, from += panel, to += stride) {
-        _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(_mm512_loadu_ps(from), bias));
-      }
-    } else {
-      std::uint16_t* to = static_cast<std::uint16_t*>(product.c) + row * stride + begin;
-      for (std::int64_t i = 0; i < rows; ++i, from += panel, to += stride) {
-        __m512 const value = _mm512_add_ps(_mm512_loadu_ps(from), bias);
-        _mm256_mask_storeu_epi16(to, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
-      }
+/// sums = before + the products of a strip with a panel. `second`: the strip has more than a tile's rows.
+template <bool second, class Writer, class Ahead>
+void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t const* right, float const* before,
+                    float* sums, Writer& writer, Ahead& ahead) {
+  std::int64_t const rows_at_once = quotient_up(panel, block.steps);
+  begin_sums<second>(before);
+  for (std::int64_t s = 0; s < block.steps; ++s) {
+    _tile_loadd(6, right, 64);
+    _tile_loadd(7, right + step_elements / 2, 64);
+    _tile_loadd(4, left, block.left.row * 2);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    if constexpr (second) {
+      _tile_loadd(5, left + block.left.below, block.left.row * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
     }
+    writer.write(rows_at_once);
+    ahead.read();
+    left += block.left.step;
+    right += step_elements;
   }
+  store_sums<second>(sums);
 }
 
-/// 32 elements of a row, rounded: the words of two.
-__m512i words_at(Weight const& weight, std::int64_t row, std::int64_t k) {
-  std::int64_t const place = row * weight.stride + k;
-  if (!weight.float32) {
-    return _mm512_loadu_si512(static_cast<std::uint16_t const*>(weight.data) + place);
+/// All products of one block, in the order of by_panels.
+template <bool float32, bool accumulate>
+class Blocks {
+ public:
+  explicit Blocks(Block const& block) : block_(block), writer_(block.output) {}
+
+  void multiply() {
+    if (block_.by_panels) {
+      for (std::int64_t column = 0; column < panels_; ++column) {
+        PanelAhead ahead(block_.right + (column + 1) * block_.right_panel, block_.steps, strips_ * block_.steps);
+        for (std::int64_t strip = 0; strip < strips_; ++strip) {
+          multiply(strip, column, ahead);
+        }
+      }
+    } else {
+      RowsAhead ahead(block_.upcoming, strips_ * panels_ * block_.steps);
+      for (std::int64_t strip = 0; strip < strips_; ++strip) {
+        for (std::int64_t column = 0; column < panels_; ++column) {
+          multiply(strip, column, ahead);
+        }
+      }
+    }
+    writer_.write(panel);
   }
-  float const* const from = static_cast<float const*>(weight.data) + place;
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from)));
+
+ private:
+  template <class Ahead>
+  void multiply(std::int64_t strip, std::int64_t column, Ahead& ahead) {
+    float* const partial =
+        block_.partial != nullptr ? block_.partial + (strip * panels_ + column) * sums_elements : nullptr;
+    float* const sums = block_.last ? rooms_[room_] : partial;
+    float const* const before = block_.first ? nullptr : partial;
+    std::uint16_t const* const left = block_.left.data + strip * block_.left.strip;
+    std::uint16_t const* const right = block_.right + column * block_.right_panel;
+    // Stores to lines that no cache has would hold up tile loads where sums are short and c is wide.
+    if ((accumulate || block_.by_panels) && block_.last) {
+      writer_.read_ahead(strip * panel, column * panel);
+    }
+    if (block_.output.rows - strip * panel > tile_rows) {
+      multiply_tiles<true>(block_, left, right, before, sums, writer_, ahead);
+    } else {
+      multiply_tiles<false>(block_, left, right, before, sums, writer_, ahead);
+    }
+    if (block_.last) {
+      writer_.start(sums, strip * panel, column * panel);
+      room_ ^= 1;
+    }
+  }
+
+  Block const& block_;
+  std::int64_t strips_ = quotient_up(block_.output.rows, panel);
+  std::int64_t panels_ = quotient_up(block_.output.columns, panel);
+  Writer<float32, accumulate> writer_;
+  alignas(64) float rooms_[2][sums_elements];
+  int room_ = 0;
+};
+
+template <bool float32>
+void multiply_to(Block const& block) {
+  block.output.accumulate ? Blocks<float32, true>(block).multiply() : Blocks<float32, false>(block).multiply();
 }
 
 }  // namespace
 
-void pack(Weight const& weight, std::uint16_t* packed) {
-  auto* words = reinterpret_cast<std::uint32_t*>(packed);
-  for (std::int64_t first = 0; first < weight.n; first += panel) {
-    for (std::int64_t k = 0; k < weight.k; k += step) {
-      for (std::int64_t column = 0; column < panel; ++column, ++words) {
-        alignas(64) std::uint32_t of_row[16] = {};
-        if (first + column < weight.n) {
-          _mm512_store_si512(of_row, words_at(weight, first + column, k));
-        }
-        for (std::int64_t i = 0; i < 16; ++i) {
-          words[i * 16] = of_row[i];
-        }
-        words += column % 16 == 15 ? 15 * 16 : 0;
-      }
-    }
-  }
+void configure() {
+  // In memory: GCC 12 takes only the first 8 bytes for an operand, and would leave out the other ones of a local.
+  static constexpr Configuration configuration;
+  _tile_loadconfig(&configuration);
 }
 
-void multiply(Product const& product) {
-  Configuration const configuration;
-  _tile_loadconfig(&configuration);
-  std::int64_t const whole_rows = product.m / tile_rows * tile_rows;
-  for (std::int64_t row = whole_rows; row < product.m; ++row) {
-    for (std::int64_t k = 0; k < product.k; k += step) {
-      _mm512_storeu_si512(product.spare + (row - whole_rows) * product.k + k,
-                          _mm512_loadu_si512(product.a + row * product.a_stride + k));
-    }
-  }
-  auto const rows_at = [&](std::int64_t row) {
-    return row + tile_rows <= product.m ? Rows{product.a + row * product.a_stride, product.a_stride}
-                                        : Rows{product.spare, product.k};
-  };
-  alignas(64) float sums[2 * tile_rows * panel];
-  std::int64_t const steps = product.k / step;
-  for (std::int64_t begin = 0; begin < product.m; begin += block_rows) {
-    std::int64_t const end = begin + block_rows < product.m ? begin + block_rows : product.m;
-    for (std::int64_t column = 0; column < product.n; column += panel) {
-      std::uint16_t const* const packed = product.packed + column * product.k;
-      // Each pair of tiles reads its share of the next panel ahead.
-      std::int64_t const pairs = (end - begin + 2 * tile_rows - 1) / (2 * tile_rows);
-      Ahead ahead{reinterpret_cast<char const*>(packed + panel * product.k), (panel + pairs - 1) / pairs};
-      for (std::int64_t row = begin; row < end; row += 2 * tile_rows, ahead.next += 64 * ahead.at_step * steps) {
-        std::int64_t const rows = end - row < 2 * tile_rows ? end - row : 2 * tile_rows;
-        if (rows > tile_rows) {
-          multiply_tiles<true>(rows_at(row), rows_at(row + tile_rows), packed, steps, ahead, sums);
-        } else {
-          multiply_tiles<false>(rows_at(row), {}, packed, steps, ahead, sums);
-        }
-        write(product, sums, row, rows, column);
-      }
-    }
-  }
+void release() {
   _tile_release();
+}
+
+void multiply(Block const& block) {
+  block.output.float32 ? multiply_to<true>(block) : multiply_to<false>(block);
 }
 
 }  // namespace heddle::amx

@@ -2,41 +2,91 @@
 
 #include <cstdint>
 
-/// Products of bfloat16 with a packed weight in matrix registers (AMX), in tiles of 16 rows of 64 bytes.
+/// The inner parts of the `amx` GEMM, the only files that are compiled for matrix registers (AMX). They include this
+/// header, too, so it must define nothing that the linker could take from them for other files: plain structs and
+/// constants only.
+///
+/// A tile register holds 16 rows of 64 bytes. Both factors are packed in the order in which tiles are loaded: 32 rows
+/// of op(a) are a strip, 32 columns of op(b) a panel, two tiles each for every step of 32 elements of k.
 namespace heddle::amx {
 
 constexpr std::int64_t tile_rows = 16;
 /// The elements of k that one operation multiplies.
 constexpr std::int64_t step = 32;
-/// The columns that are computed together: two tiles.
+/// The rows of a strip and the columns of a panel: two tiles.
 constexpr std::int64_t panel = 32;
+/// The elements of one step of a strip or panel.
+constexpr std::int64_t step_elements = panel * step;
 
-/// A weight [n, k], of float32 or bfloat16.
-struct Weight {
-  void const* data;
-  std::int64_t stride, n, k;
-  bool float32;
-};
-
-/// The bfloat16 of a packed weight, where k is a multiple of `step`.
-constexpr std::int64_t packed_elements(std::int64_t n, std::int64_t k) {
-  return (n + panel - 1) / panel * panel * k;
+constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
+  return (count + divisor - 1) / divisor;
 }
-/// Writes the weight, rounded, in the order in which tiles read it: panels of columns, which are zero beyond n.
-void pack(Weight const& weight, std::uint16_t* packed);
 
-struct Product {
-  std::uint16_t const* a;
-  std::int64_t a_stride;
-  std::uint16_t const* packed;
-  void* c;
-  std::int64_t c_stride;
-  bool c_is_float32;
-  float const* bias;     ///< null: none
-  std::uint16_t* spare;  ///< room for tile_rows rows of a
-  std::int64_t m, n, k;
+/// A factor as the call gives it: `extent` rows of op(a) or columns of op(b), `k` elements of each.
+struct Factor {
+  void const* data;
+  std::int64_t stride;  ///< elements between rows as stored
+  std::int64_t extent, k;
+  bool k_contiguous;  ///< a plain, or b transposed
+  bool float32;       ///< its elements, which are rounded; or bfloat16
 };
-/// c = a wᵀ + bias. The order of an element's sums depends on k only.
-void multiply(Product const& product);
+
+/// The bfloat16 of a packed factor. Rows, columns and elements of k beyond the factor's are zeros.
+constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
+  return quotient_up(extent, panel) * quotient_up(k, step) * step_elements;
+}
+void pack_rows(Factor const& a, std::uint16_t* packed);
+/// The elements from one step of packed rows to the next. Few rows take one tile, without a gap in the cache's sets.
+constexpr std::int64_t packed_step(Factor const& a) {
+  return a.k_contiguous && a.extent <= tile_rows ? step_elements / 2 : step_elements;
+}
+void pack_columns(Factor const& b, std::uint16_t* packed);
+
+/// Rows of memory that are read into the second-level cache during products, before they are needed.
+struct Upcoming {
+  char const* data = nullptr;
+  std::int64_t stride = 0;  ///< bytes
+  std::int64_t rows = 0, lines = 0;
+};
+
+/// The packed rows of a block of k, or rows in place.
+struct Left {
+  std::uint16_t const* data;
+  std::int64_t row;    ///< elements between rows
+  std::int64_t below;  ///< to the second tile
+  std::int64_t step;   ///< to the next step
+  std::int64_t strip;  ///< to the next strip
+};
+
+/// c = or += sums + bias.
+struct Output {
+  void* data;
+  std::int64_t stride;  ///< elements
+  std::int64_t rows, columns;
+  bool float32;  ///< or bfloat16
+  bool accumulate;
+  float const* bias;  ///< or null
+};
+
+/// The products of a block of k with one output.
+struct Block {
+  Left left;
+  std::uint16_t const* right;
+  std::int64_t right_panel;  ///< elements to the next panel
+  std::int64_t steps;
+  float* partial;     ///< sums of unfinished blocks of k, a strip's and panel's together; null if there is one block
+  bool first, last;   ///< of the blocks of k
+  bool by_panels;     ///< all strips of a panel follow each other; otherwise all panels of a strip
+  Upcoming upcoming;  ///< not used if by_panels, where the next panel is read ahead
+  Output output;
+};
+
+/// Room for the sums of a strip and a panel.
+constexpr std::int64_t sums_elements = panel * panel;
+
+/// Loads the configuration of the tile registers, which the functions below need, and sets it back.
+void configure();
+void release();
+void multiply(Block const& block);
 
 }  // namespace heddle::amx

@@ -293,13 +293,12 @@ TEST_F(GemmTest, TheSameCallGivesTheSameBits) {
 }
 
 TEST_F(GemmTest, ARowOfTheResultDoesNotDependOnTheOthers) {
-  // For `reference`, `kokkos`, `avx512` and the weights of `amx`; oneDNN chooses its code by the number of rows.
+  // For all but oneDNN, which chooses its code by the number of rows.
   for (auto const& entry : registries_.of<Gemm>().entries()) {
     for (Types const& types : {float32_types, bfloat16_types[1], bfloat16_types[2]}) {
       for (std::int64_t const row : {0, 57, 299}) {
-        bool const weight = entry.name == "amx";
-        GemmCall const all = weight ? as_weight(make_call({300, 41, 544}, {false, true, false, false, true}, types), 7)
-                                    : make_call({300, 41, 530}, {false, true, false, true, true}, types);
+        // With whole steps of k, `amx` reads rows in place.
+        GemmCall const all = make_call({300, 41, row == 57 ? 544 : 530}, {false, true, false, true, true}, types);
         if (entry.name == "onednn" || !entry.kernel->supports(all.problem())) {
           continue;
         }
@@ -330,6 +329,20 @@ TEST_F(GemmTest, MoreRowsAndSumsThanABlockHolds) {
       }
     }
   }
+}
+
+TEST_F(GemmTest, MoreColumnsThanTheMatrixRegistersBlockHolds) {
+  // Two blocks of columns and of k for `amx`, and a weight of which it reads each panel once.
+  constexpr Variant forward{false, true, false, true, false};
+  constexpr Variant input_gradient{false, false, true, false, false};
+  constexpr Variant weight_gradient{true, false, true, false, false};
+  check_all(
+      [&] {
+        return as_weight(make_call({513, 970, 544}, forward, bfloat16_types[2]), 8);
+      },
+      " blocks of a weight");
+  check_all([&] { return as_weight(make_call({35, 1700, 320}, input_gradient, bfloat16_types[2]), 9); }, " panels");
+  check_all([&] { return make_call({75, 700, 800}, weight_gradient, bfloat16_types[1]); }, " blocks of a gradient");
 }
 
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {
