@@ -124,9 +124,9 @@ TEST_P(ForcedDecodingTest, RefusesLayersAndHeadsThatTheModelDoesNotHave) {
       forcing.decode(*open(options), given_);
     };
   };
-  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<ConfigError>(HasSubstr("layers with cross-attention, from 0")));
-  EXPECT_THAT(refused({.layer = -1}), ThrowsMessage<ConfigError>(HasSubstr("alignments of layer -1")));
-  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<ConfigError>(HasSubstr("heads, from 0")));
+  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<UsageError>(HasSubstr("layers with cross-attention, from 0")));
+  EXPECT_THAT(refused({.layer = -1}), ThrowsMessage<UsageError>(HasSubstr("alignments of layer -1")));
+  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<UsageError>(HasSubstr("heads, from 0")));
 }
 
 TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong) {
