@@ -37,7 +37,7 @@ constexpr std::array commands = {
             Processes::one},
     Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one},
     Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
-    Command{"lexicon", "learn which target pieces translate a source piece, for translate --shortlist", run_lexicon,
+    Command{"lexicon", "find the target pieces that translate a source piece, for translate --shortlist", run_lexicon,
             Processes::one},
     Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,

@@ -55,7 +55,7 @@ def check_translations(server, lines):
 
 def check_requests(server):
     def status(request, answers=1, **options):
-        answer = server.raw(request, **options)
+        answer = server.raw(request, **options).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
         check(answer.count(b"HTTP/1.1 ") == answers, f"{request[:200]}: {answer}")
         return parse(answer)[0]
 
@@ -104,6 +104,22 @@ def until(condition, what):
     raise AssertionError(what)
 
 
+def check_cancelled(server):
+    """Texts of a client that went away are not computed, whether they wait or a worker has them."""
+    def metric(name):
+        return int(server.get("/metrics")[2].decode().partition(f"\nheddle_{name} ")[2].partition("\n")[0])
+
+    worker, total = server.workers()[0], metric("texts_total")
+    os.kill(worker, signal.SIGSTOP)
+    with server.connect() as gone:
+        gone.sendall(post({"texts": ["five", "six"]}))
+        until(lambda: metric("texts_computing") == 1 and metric("texts_waiting") == 1, "texts of a client")
+    until(lambda: metric("texts_waiting") == 0, "a text waits for a client that went away")
+    os.kill(worker, signal.SIGCONT)
+    until(lambda: metric("texts_computing") == 0, "a text is computed for a client that went away")
+    check(metric("texts_total") == total, f"{metric('texts_total')} texts instead of {total}")
+
+
 def check_limits():
     """A worker that is stopped makes requests wait; it takes one text at a time."""
     with Server("--threads", "1", "--queue", "3", "--batch-tokens", "1", "--client-timeout", "1", "--max-connections", "4") as server:
@@ -129,6 +145,7 @@ def check_limits():
                 check(0.5 < time.monotonic() - began < 3, "a slow client is not cut off")
             os.kill(worker, signal.SIGCONT)
             check(parse(read_all(first))[0] == 200 and parse(read_all(second))[0] == 200, "requests that waited")
+        check_cancelled(server)
         metrics = server.get("/metrics")[2].decode()
         check('heddle_http_answers_total{path="/v1/translate",status="429"} 1\n' in metrics, metrics)
         server.stop()

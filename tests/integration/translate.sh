@@ -116,6 +116,32 @@ echo hundert > forbidden
 grep '^hundert' greedy.de > /dev/null && ! grep '^hundert' other.de || fail "a forbidden word"
 "$HEDDLE" translate --checkpoint run --temperature 1 --min-p 1 < some.en | cmp - greedy.de || fail "only the likeliest token may be drawn"
 
+# A shortlist of all pieces changes nothing; of few, a line's translation does not depend on the lines beside it.
+"$HEDDLE" lexicon --dataset data --output lex.s2t > log
+[ "$(wc -l < lex.s2t)" -gt 500 ] && ! grep -vE '^[^ ]+ [^ ]+ [0-9.e-]+$' lex.s2t || fail "the lexicon's lines"
+"$HEDDLE" translate --checkpoint run --shortlist lex.s2t:120:100 < some.en | cmp - some.de || fail "a shortlist of everything"
+"$HEDDLE" translate --checkpoint run --threads 1 --shortlist lex.s2t:2:1 < some.en > short.de
+cmp -s short.de some.de && fail "a short shortlist changes nothing"
+for how in "--window 1" "--threads 2 --window 5" "--batch-tokens 1"; do
+  "$HEDDLE" translate --checkpoint run $how --shortlist lex.s2t:2:1 < some.en | cmp - short.de || fail "a shortlist with $how"
+done
+expect 64 'expected FILE or FILE:FIRST:BEST' "$HEDDLE" translate --checkpoint run --shortlist lex.s2t:5
+expect 65 'run.toml, line 1: expected "TARGET SOURCE PROBABILITY"' "$HEDDLE" translate --checkpoint run --shortlist run.toml
+expect 78 'a shortlist is for a model that translates' "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint run --set parallel.tensor=2 --shortlist lex.s2t
+
+# evaluate translates as translate does, with each option.
+for options in "--shortlist lex.s2t:2:1" "--coverage-penalty 2 --length-penalty 2" "--temperature 1 --seed 4"; do
+  "$HEDDLE" evaluate --checkpoint run $options --source some.en --reference some.en --output evaluated.de > log
+  "$HEDDLE" translate --checkpoint run $options < some.en | cmp - evaluated.de || fail "evaluate $options"
+done
+for command in translate evaluate generate; do
+  expect 64 'between groups of the beam' "$HEDDLE" $command --checkpoint run --diversity 0.5
+  expect 64 'with --temperature 0 nothing is drawn' "$HEDDLE" $command --checkpoint run --seed 3
+done
+expect 64 'alignments of layer 2: expected one of the 1 layers' "$HEDDLE" translate --checkpoint run --align hard --align-layer 2 --input some.en
+expect 64 'alignments of head 2: expected one of the 2 heads' "$HEDDLE" translate --checkpoint run --align hard --align-head 2 --input some.en
+! "$HEDDLE" serve --help | grep -E 'adapter-column|mpirun' || fail "serve --help has options of other commands"
+
 # Output that would destroy the input is refused, and output that is lost is an error.
 cp some.en same.en
 expect 64 'is the text that is read' "$HEDDLE" translate --checkpoint run --input same.en --output ./same.en
@@ -148,6 +174,8 @@ code=0
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 "$HEDDLE" inspect run > stdout 2> stderr || code=$?
 [ "$code" = 64 ] && [ ! -s stderr ] || fail "another rank than 0: code $code"
 expect 64 'expected 1 <= n-best' "$HEDDLE_MPIRUN" -np 3 "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
+expect 65 '^heddle: nowhere: ' "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint nowhere
+[ "$(grep -c 'nowhere' stderr)" = 1 ] && ! grep MPI_ABORT stderr || { cat stderr; fail "ranks that fail alike say so once"; }
 [ "$(grep -c 'expected 1 <= n-best' stderr)" = 1 ] || { cat stderr; fail "each rank prints an error of the command line"; }
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" translate --checkpoint run --beam 1 < some.en 2> stderr | cmp - greedy.de || fail "one process under a launcher"
 

@@ -39,6 +39,23 @@ ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOpti
   return {options.attention, model};
 }
 
+void add_coverage_option(OptionsDescription& description, CoverageOptions& options) {
+  description.add_options()(
+      "coverage-penalty", with_default(options.penalty, "X"),
+      "choose among the beam's translations with X times the log of the attention that each source token got added to "
+      "their scores (Wu et al. 2016): those that leave out parts of the source lose");
+}
+
+void prepare_for(CoverageOptions const& options, GenerationOptions& generation) {
+  if (!(options.penalty >= 0)) {
+    throw UsageError("--coverage-penalty must be at least 0");
+  }
+  if (options.wanted() && generation.beam_size == 1) {
+    throw UsageError("--coverage-penalty chooses among the translations of a beam: give --beam more than 1");
+  }
+  generation.n_best = options.wanted() ? generation.beam_size : generation.n_best;
+}
+
 std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
                            ForcedTarget const& forced) {
   Alignment const pieces = hard_alignment(forced.attention, given.source.size());

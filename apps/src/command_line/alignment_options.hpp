@@ -23,6 +23,17 @@ void add_alignment_options(OptionsDescription& description, AlignmentOptions& op
 ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOptions& model, bool json,
                                std::string const& option);
 
+/// The option --coverage-penalty.
+struct CoverageOptions {
+  double penalty = 0;
+
+  bool wanted() const { return penalty > 0; }
+};
+void add_coverage_option(OptionsDescription& description, CoverageOptions& options);
+/// If the coverage chooses, the search returns the whole beam. Throws UsageError for a negative penalty, and where
+/// there is nothing to choose from.
+void prepare_for(CoverageOptions const& options, GenerationOptions& generation);
+
 /// A hard alignment in Pharaoh's format.
 std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
                            ForcedTarget const& forced);

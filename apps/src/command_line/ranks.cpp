@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <heddle/core/base/host_name.hpp>
 #include <iostream>
-#include <thread>
 
 namespace heddle {
 
@@ -17,14 +15,18 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
   try {
     return work(&session);
   } catch (std::exception const& error) {
+    auto const* const known = dynamic_cast<Error const*>(&error);
+    ExitCode const code = known == nullptr ? ExitCode::failure : known->code();
+    bool const alike = session.all_say(error.what());
     if (int const rank = session.world().rank(); rank == 0) {
       std::cerr << fmt::format("heddle: {}\n", error.what()) << std::flush;
-    } else {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
+    } else if (!alike) {
       std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), error.what()) << std::flush;
     }
-    auto const* const known = dynamic_cast<Error const*>(&error);
-    session.abort(static_cast<int>(known == nullptr ? ExitCode::failure : known->code()));
+    if (!alike) {
+      session.abort(static_cast<int>(code));
+    }
+    return code;
   }
 }
 

@@ -32,7 +32,7 @@ void choose_adapters(TrainedModelOptions& options, std::vector<std::string> cons
 
 }  // namespace
 
-void add_model_options(OptionsDescription& description, TrainedModelOptions& options) {
+void add_model_options(OptionsDescription& description, TrainedModelOptions& options, std::string const& several) {
   auto const choose = [&options](std::vector<std::string> const& places) {
     options.checkpoint = places.front();
     options.ensemble.assign(places.begin() + 1, places.end());
@@ -50,8 +50,8 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
        "else the last")  //
       ("adapter", po::value<std::vector<std::string>>()->value_name("[NAME=]RUN")->composing()->notifier(adapt),
-       "use the adapters of this run on --checkpoint, which must be the base that they were trained with; several with "
-       "names, where lines choose one (--adapter-column)")  //
+       ("use the adapters of this run on --checkpoint, which must be the base that they were trained with" + several)
+           .c_str())  //
       ("average", with_default(options.average, "N"),
        "average the parameters of the N newest checkpoints")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
@@ -134,6 +134,19 @@ void add_generation_options(OptionsDescription& description, GenerationOptions& 
            .c_str());
 }
 
+void settle_generation(po::variables_map const& values, GenerationOptions& options) {
+  bool const draws = options.sampling.temperature > 0;
+  if (draws && values["beam"].defaulted()) {
+    options.beam_size = 1;
+  }
+  if (options.beam_groups == 1 && !values["diversity"].defaulted()) {
+    throw UsageError("--diversity is between groups of the beam: give --beam-groups more than 1, too");
+  }
+  if (!draws && !values["seed"].defaulted()) {
+    throw UsageError("--seed is of random draws, and with --temperature 0 nothing is drawn: give a temperature, too");
+  }
+}
+
 void add_sampling_options(OptionsDescription& description, Sampling& sampling) {
   description.add_options()  //
       ("temperature", with_default(sampling.temperature, "X"),
@@ -182,7 +195,7 @@ void add_language_options(OptionsDescription& description, Languages& languages)
 
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done) {
-  add_model_options(description, options.model);
+  add_model_options(description, options.model, "; several with names, where lines choose one (--adapter-column)");
   add_generation_options(description, options.generation, input, output);
   description.add_options()  //
       ("input", po::value(&options.text.input)->value_name("TEXT"),
@@ -197,10 +210,10 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
   add_threads(description, options.threads);
 }
 
-void add_threads(OptionsDescription& description, int& threads) {
-  description.add_options()("threads", with_default(threads, "N"),
-                            "processes that share the work and the model's memory; 0: one for each core; ignored where "
-                            "mpirun or srun started ranks, which share the work");
+void add_threads(OptionsDescription& description, int& threads, bool ranks) {
+  std::string help = "processes that share the work and the model's memory; 0: one for each core";
+  help += ranks ? "; ignored where mpirun or srun started ranks, which share the work" : "";
+  description.add_options()("threads", with_default(threads, "N"), help.c_str());
 }
 
 void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,

@@ -15,8 +15,9 @@
 namespace heddle {
 
 /// The options --checkpoint, --weight, --which, --adapter, --average, --set, --quantize, --plugin, --trust-plugins.
-/// TrainedModel::open throws UsageErrors for their values.
-void add_model_options(OptionsDescription& description, TrainedModelOptions& options);
+/// TrainedModel::open throws UsageErrors for their values. `several` says what several runs of adapters are for; "":
+/// only one may be given.
+void add_model_options(OptionsDescription& description, TrainedModelOptions& options, std::string const& several = "");
 /// Adds --plugin and --trust-plugins.
 void add_plugin_options(OptionsDescription& description, TrainedModelOptions& options);
 /// TrainedModel::open; standard error names the checkpoints that it skipped. Unless `by_line`, where each line chooses
@@ -34,6 +35,10 @@ std::string no_translations(TrainedModel const& model);
 /// help: "sentence" and "translation". require_valid checks their values.
 void add_generation_options(OptionsDescription& description, GenerationOptions& options, char const* input,
                             char const* output);
+
+/// Settles options that depend on whether others were given: with a temperature, --beam is 1 by default. Throws
+/// UsageError for options without effect: --diversity without groups, and --seed where nothing is drawn.
+void settle_generation(boost::program_options::variables_map const& values, GenerationOptions& options);
 
 /// The options --temperature, --top-k, --top-p, --min-p and --seed.
 void add_sampling_options(OptionsDescription& description, Sampling& sampling);
@@ -64,8 +69,8 @@ void add_language_options(OptionsDescription& description, Languages& languages)
 void add_text_command_options(OptionsDescription& description, TextCommandOptions& options, char const* input,
                               char const* output, std::string const& done);
 
-/// The option --threads.
-void add_threads(OptionsDescription& description, int& threads);
+/// The option --threads, of a command that ranks may share, or not.
+void add_threads(OptionsDescription& description, int& threads, bool ranks = true);
 
 struct TextFormat {
   PieceGenerator::Encode encode;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 
+#include "command_line/alignment_options.hpp"
 #include "command_line/ranks.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
@@ -20,7 +21,7 @@
 #include "corpus/scores.hpp"
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
-#include "inference/translation.hpp"
+#include "inference/forced_translation.hpp"
 
 namespace heddle {
 namespace {
@@ -47,6 +48,7 @@ struct EvaluateOptions {
   TextOptions text_options;
   Languages languages;
   TokenChoices choices;
+  CoverageOptions coverage;
   int threads = 0;
   Arguments arguments = {};
 
@@ -102,6 +104,8 @@ masked tokens.)";
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
   add_forbid(syntax.options, options.choices);
   add_shortlist(syntax.options, options.choices);
+  add_sampling_options(syntax.options, options.generation.sampling);
+  add_coverage_option(syntax.options, options.coverage);
   add_text_options(syntax.options, options.text_options, "translated");
   add_threads(syntax.options, options.threads);
   return syntax;
@@ -273,10 +277,16 @@ class Evaluation {
 };
 
 /// The translations and the losses of the references.
-PieceResult evaluate_lines(TrainedModel& model, std::vector<GeneratedLine> const& lines) {
+PieceResult evaluate_lines(CoverageOptions const& coverage, ForcedDecoding const& forcing, TrainedModel& model,
+                           std::vector<GeneratedLine> const& lines) {
+  std::vector<ForcedTranslation> translations = given_translations(model, lines);
+  if (coverage.wanted()) {
+    force(forcing, model, translations);
+    choose_by_coverage(coverage.penalty, 1, translations);
+  }
   PieceResult result;
-  for (GeneratedLine const& line : lines) {
-    result.text += translations_of(model, line).front().text + "\n";
+  for (ForcedTranslation const& each : translations) {
+    result.text += each.translation.text + "\n";
   }
   result.sums = reference_loss(model, lines).sums();
   return result;
@@ -284,7 +294,7 @@ PieceResult evaluate_lines(TrainedModel& model, std::vector<GeneratedLine> const
 
 /// Translates a test set on all ranks; rank 0 prints the scores of the translations and the references' perplexity.
 void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model,
-                   Processes const& processes) {
+                   ForcedDecoding const& forcing, Processes const& processes) {
   LineSource text(options.reading(test.source), test.references);
   bool const leads = processes.ranks.world.rank() == 0;
   GenerationOptions generation = options.generation;
@@ -301,7 +311,8 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
       .kept = "first",
       .done = "translated",
       .encode = [](TrainedModel const& encoder, SourceLine const& line) { return encode_source(encoder, line.text); },
-      .conclude = evaluate_lines};
+      .conclude = [&](TrainedModel& computing,
+                      auto const& lines) { return evaluate_lines(options.coverage, forcing, computing, lines); }};
   Evaluation evaluation(options, test);
   std::deque<Piece> pieces;  // that are computed
   auto const next = [&] {
@@ -363,13 +374,14 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
   };
   TrainedModelOptions of_model = options.model;
   of_model.group = processes.ranks.group;
+  ForcedDecoding const forcing = options.coverage.wanted() ? ForcedDecoding({}, of_model) : ForcedDecoding();
   auto const model = open_model(of_model, require);
   if (std::string const reason = no_translations(*model); !reason.empty()) {
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
   model->choose_languages(options.languages);
   for (TestSet const& test : tests) {
-    evaluate_test(options, test, *model, processes);
+    evaluate_test(options, test, *model, forcing, processes);
   }
   return ExitCode::done;
 }
@@ -388,8 +400,9 @@ ExitCode alone(MpiSession const* session, std::function<void()> const& work) {
 ExitCode run_evaluate(Arguments const& arguments) {
   EvaluateOptions options;
   options.arguments = arguments;
-  parse_options(evaluate_syntax(options), arguments);
+  settle_generation(parse_options(evaluate_syntax(options), arguments), options.generation);
   check_options(options);
+  prepare_for(options.coverage, options.generation);
   return run_on_ranks([&](MpiSession const* session) {
     if (!options.text.empty()) {
       return alone(session, [&] {

@@ -53,7 +53,7 @@ ExitCode run_generate(Arguments const& arguments) {
   GenerateOptions options;
   options.generation.length_penalty = 0;
   options.arguments = arguments;
-  parse_options(generate_syntax(options), arguments);
+  settle_generation(parse_options(generate_syntax(options), arguments), options.generation);
   bool const end = options.end_prompt;
   convert_text(options, {.command = "generate", .kept = "last", .done = "continued"}, require_continuation,
                {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },

@@ -19,7 +19,7 @@ ExitCode run_lexicon(Arguments const& arguments) {
   CommandSyntax syntax;
   syntax.name = "lexicon";
   syntax.usage = "--dataset DATASET --output LEXICON [options]";
-  syntax.summary = R"(Learns from a dataset of sentence pairs which target pieces translate a source piece, with IBM
+  syntax.summary = R"(Finds the target pieces that translate each source piece in a dataset of sentence pairs, with IBM
 model 1, and writes a text "TARGET SOURCE PROBABILITY", as Marian's lex.s2t. `translate --shortlist LEXICON`
 chooses only from these pieces.)";
   syntax.options.add_options()  //
@@ -28,7 +28,7 @@ chooses only from these pieces.)";
       ("output", po::value(&output)->required()->value_name("LEXICON"), "the new file")                            //
       ("best", with_default(training.best, "N"), "translations of a source piece; less likely ones are left out")  //
       ("max-pairs", with_default(training.max_pairs, "N"),
-       "learn from at most N pairs, evenly spread: their tokens are kept in memory");
+       "read at most N pairs, evenly spread: their tokens are kept in memory");
   parse_options(syntax, arguments);
   if (training.best < 1 || training.max_pairs < 1) {
     throw UsageError(

@@ -45,7 +45,7 @@ CommandSyntax serve_syntax(ServerOptions& options, ServeValues& values) {
   syntax.summary = R"(Translates over HTTP: POST /v1/translate takes JSON, and / is a page to try it. Only this machine
 reaches it, unless --listen names another address, which needs a token or --no-auth. SIGTERM lets
 requests that run finish.)";
-  add_model_options(syntax.options, options.models.first);
+  add_model_options(syntax.options, options.models.first, "; several with names, of which a request chooses one");
   syntax.options.add_options()  //
       ("model", po::value(&values.models)->value_name("NAME=DIRECTORY")->composing(),
        "a further model, which requests choose by its name; that of --checkpoint is \"default\"; may be repeated")  //
@@ -60,7 +60,7 @@ requests that run finish.)";
        "that a text may wait for others before they enter a running batch together")  //
       ("batch-tokens", with_default(options.worker.batch_tokens, "N"),
        "hypotheses times sentence tokens that a process computes together");
-  add_threads(syntax.options, options.threads);
+  add_threads(syntax.options, options.threads, false);
   add_limits(syntax.options, options.limits, values);
   return syntax;
 }

@@ -126,10 +126,13 @@ Place place_of(std::optional<std::int64_t> layer, TrainedModel const& model) {
       cross.push_back(index);
     }
   }
+  if (cross.empty()) {
+    throw ConfigError("alignments are read from cross-attention, and the model has none");
+  }
   std::int64_t const chosen = layer.value_or(std::max<std::int64_t>(std::ssize(cross) - 1, 1));
   if (chosen < 1 || chosen > std::ssize(cross)) {
-    throw ConfigError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 1",
-                                  chosen, cross.size()));
+    throw UsageError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 1",
+                                 chosen, cross.size()));
   }
   return {sublayers.size(), cross[static_cast<std::size_t>(chosen - 1)]};
 }
@@ -164,7 +167,7 @@ ReadHeads heads_of(std::optional<std::int64_t> head, ObservedAttention const& ca
     return {0, call.heads, static_cast<double>(heads)};
   }
   if (*head < 1 || *head > heads) {
-    throw ConfigError(fmt::format("alignments of head {}: expected one of the {} heads, from 1", *head, heads));
+    throw UsageError(fmt::format("alignments of head {}: expected one of the {} heads, from 1", *head, heads));
   }
   std::int64_t const own = *head - 1 - group.rank() * call.heads;
   bool const here = own >= 0 && own < call.heads;

@@ -42,8 +42,8 @@ class ForcedDecoding {
   ForcedDecoding(AlignedAttention const& read, TrainedModelOptions& model);
 
   /// Collective over the model's group. Of an ensemble the attention is that of the first model. Throws, with
-  /// alignments, ConfigError for a layer or head that the model does not have, where a plug-in's layer hides its
-  /// attention, and where kernels do not compute on the host.
+  /// alignments, UsageError for a layer or head that the model does not have, and ConfigError where it has no
+  /// cross-attention, a plug-in's layer hides its attention, or kernels do not compute on the host.
   std::vector<ForcedTarget> decode(TrainedModel& model, std::span<GivenTarget const> given) const;
 
   class Recording;

@@ -137,6 +137,21 @@ class Generation::Search {
     waiting_.push_back(std::move(sentence));
   }
 
+  bool remove(std::int64_t number) {
+    if (auto const found = std::ranges::find(waiting_, number, &Sentence::number); found != waiting_.end()) {
+      waiting_cost_ -= found->cost;
+      waiting_.erase(found);
+      return true;
+    }
+    auto const found = std::ranges::find(live_, number, &Sentence::number);
+    if (found == live_.end()) {
+      return false;
+    }
+    release(*found);
+    live_.erase(found);
+    return true;
+  }
+
   bool has_room() const { return live_cost_ + waiting_cost_ < options_.batch_tokens; }
   bool empty() const { return waiting_.empty() && live_.empty(); }
 
@@ -443,6 +458,10 @@ Generation::~Generation() = default;
 
 void Generation::add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start) {
   search_->add(number, std::move(source), std::move(start));
+}
+
+bool Generation::remove(std::int64_t number) {
+  return search_->remove(number);
 }
 
 bool Generation::has_room() const {

@@ -89,13 +89,17 @@ Tensor OutputLoss::logits(LayerContext& context, Tensor const& hidden, OutputSel
   Tensor const input = transformed(context, hidden);
   Tensor const logits = context.arena.allocate(statistics_dtype(hidden.dtype()), {hidden.dim(0), selection.tokens});
   for (std::int64_t begin = 0; begin < selection.tokens; begin += OutputSelection::block) {
+    ArenaScope const scope(context.arena);
+    // Rows without gaps: some implementations of the product need them for packed weights.
+    Tensor const part = context.arena.allocate(logits.dtype(), {hidden.dim(0), OutputSelection::block});
     gemm_->multiply(context.execution,
                     {.a = input,
                      .b = selection.table.rows(begin, OutputSelection::block),
-                     .c = logits.columns(begin, OutputSelection::block),
+                     .c = part,
                      .bias = selection.bias.empty() ? Tensor() : selection.bias.rows(begin, OutputSelection::block),
                      .transpose_b = true,
                      .b_weight = selection.version});
+    tensor_ops_->copy(context.execution, part, logits.columns(begin, OutputSelection::block));
   }
   if (cap_ > 0) {
     tensor_ops_->cap(context.execution, logits, cap_);

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <string_view>
+#include <thread>
 
 #include "call.hpp"
 #include "communicator.hpp"
@@ -127,6 +131,26 @@ MpiSession::~MpiSession() {
 
 Communicator const& MpiSession::world() const {
   return state_->world;
+}
+
+bool MpiSession::all_say(std::string_view text) const {
+  std::uint64_t const hash = std::hash<std::string_view>()(text);
+  std::array<std::uint64_t, 2> const own{hash, ~hash};
+  // Static: where a rank does not come, MPI keeps the request and its buffers.
+  static std::array<std::uint64_t, 2> sent, largest;
+  sent = own;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (MPI_Iallreduce(sent.data(), largest.data(), 2, MPI_UINT64_T, MPI_MAX, state_->native_world, &request) !=
+      MPI_SUCCESS) {
+    return false;
+  }
+  auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  int arrived = 0;
+  while (MPI_Test(&request, &arrived, MPI_STATUS_IGNORE) == MPI_SUCCESS && arrived == 0 &&
+         std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return arrived != 0 && largest == own;
 }
 
 void MpiSession::abort(int code) const {

@@ -184,11 +184,11 @@ Shortlist Lexicon::shortlist(std::int64_t first, std::int64_t best, std::int64_t
 
 Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training) {
   if (dataset.has_lines()) {
-    throw DataError(dataset.name() + ": has lines of one text; a lexicon is learned from sentence pairs");
+    throw DataError(dataset.name() + ": has lines of one text; a lexicon needs sentence pairs");
   }
   LexiconPairs const pairs(dataset, training.max_pairs);
   std::int64_t const target_pieces = dataset.target_tokenizer().size();
-  // What is unlikely at first may become likely, so that more translations are kept meanwhile.
+  // More translations are kept meanwhile: an unlikely one may become likely.
   ModelOne model(pairs, target_pieces, std::max<std::int64_t>(10 * training.best, 1000));
   for (int iteration = 0; iteration < training.iterations; ++iteration) {
     model.iterate();

@@ -124,10 +124,10 @@ TEST_P(ForcedDecodingTest, RefusesLayersAndHeadsThatTheModelDoesNotHave) {
       forcing.decode(*open(options), given_);
     };
   };
-  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<ConfigError>(HasSubstr("layers with cross-attention, from 1")));
-  EXPECT_THAT(refused({.layer = 0}), ThrowsMessage<ConfigError>(HasSubstr("alignments of layer 0")));
-  EXPECT_THAT(refused({.head = 0}), ThrowsMessage<ConfigError>(HasSubstr("alignments of head 0")));
-  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<ConfigError>(HasSubstr("heads, from 1")));
+  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<UsageError>(HasSubstr("layers with cross-attention, from 1")));
+  EXPECT_THAT(refused({.layer = 0}), ThrowsMessage<UsageError>(HasSubstr("alignments of layer 0")));
+  EXPECT_THAT(refused({.head = 0}), ThrowsMessage<UsageError>(HasSubstr("alignments of head 0")));
+  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<UsageError>(HasSubstr("heads, from 1")));
 }
 
 TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong) {

@@ -56,6 +56,8 @@ TEST(TranslationRequestTest, RefusesWhatIsNotARequest) {
                                  R"({"text": "a", "length_penalty": -1})",
                                  R"({"text": "a", "length_penalty": 1e300})",
                                  R"({"text": "a", "scores": 1})",
+                                 R"({"text": "a", "text": "b"})",
+                                 R"({"text": "a", "beam_size": 1, "beam\u005fsize": 1})",
                                  R"({"text": "a"} {})",
                                  "{\"text\": \"\xFF\"}",
                                  R"({"text": "\ud800"})"}) {
@@ -63,6 +65,8 @@ TEST(TranslationRequestTest, RefusesWhatIsNotARequest) {
   }
   EXPECT_EQ(refusal("{\"text\":" + std::string(100'000, '[')).first, 400);
   EXPECT_THAT(refusal(R"({"text": "a", "beem_size": 3})").second, HasSubstr("did you mean beam_size?"));
+  EXPECT_THAT(refusal(R"({"texts": ["a", "a"], "scores": true, "texts": []})").second,
+              HasSubstr("duplicate key \"texts\""));
 }
 
 TEST(TranslationRequestTest, HasLimits) {

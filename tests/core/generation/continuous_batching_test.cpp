@@ -66,6 +66,35 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(GenerationOptions{.max_length = 9}, GenerationOptions{.beam_size = 4, .n_best = 2},
                                      GenerationOptions{.sampling = {.temperature = 1.5, .seed = 4}})));
 
+TEST(ContinuousBatchingSteps, ARemovedSourceHasNoResultAndChangesNoOther) {
+  Sample sample({});
+  auto const sources = mixed_sources();
+  GenerationOptions const options{.beam_size = 3, .max_length = 9, .batch_tokens = 60};
+  auto const expected = sample.generate(sources, options);
+  Arena scratch;
+  Arena arena;
+  Execution execution({}, scratch);
+  Generation generation(execution, arena, sample.generation_model(), options);
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    generation.add(static_cast<std::int64_t>(index), sources[index]);
+  }
+  EXPECT_TRUE(generation.remove(2)) << "it waits";
+  EXPECT_FALSE(generation.remove(2));
+  generation.step();
+  EXPECT_TRUE(generation.remove(0)) << "it is live";
+  std::size_t done = 0;
+  while (!generation.empty()) {
+    for (Generated const& generated : generation.step()) {
+      SCOPED_TRACE("source " + std::to_string(generated.number));
+      EXPECT_TRUE(generated.number != 0 && generated.number != 2);
+      expect_same(generated.hypotheses, expected[static_cast<std::size_t>(generated.number)], 0);
+      ++done;
+    }
+  }
+  EXPECT_EQ(done, sources.size() - 2);
+  EXPECT_FALSE(generation.remove(5)) << "it is done";
+}
+
 TEST(ContinuousBatchingSteps, OthersEnterWhereASentenceIsDone) {
   Sample sample({.max_length = 64});
   constexpr std::size_t at_once = 4;

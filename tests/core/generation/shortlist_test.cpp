@@ -70,7 +70,7 @@ TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
   }
 }
 
-TEST(Shortlist, ResultsAreTheSameToTheBitInAnyCompany) {
+TEST(Shortlist, OfManyBlocksOfTokensResultsDoNotDependOnTheCompany) {
   for (DType const dtype : {DType::float32, DType::float64}) {
     Sample sample({.vocabulary = 1100, .dtype = dtype, .kernels = dtype == DType::float32 ? "auto" : "reference"});
     auto const sources = sample_sources();

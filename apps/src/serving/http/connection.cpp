@@ -185,7 +185,41 @@ void Connection::translate() {
     complete();
   } else {
     served_.workers.give();
+    watch();
   }
+}
+
+void Connection::watch() {
+  using Socket = boost::asio::ip::tcp::socket;
+  if (buffer_.size() > 0) {  // the next request, or a part of it
+    return;
+  }
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this(), weak = std::weak_ptr(request_)](Code problem) {
+    if (!problem) {
+      self->client_ended(weak);
+    }
+  });
+}
+
+void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
+  auto const running = [](Connection const& self, std::weak_ptr<ServedRequest> const& of) {
+    return self.phase_ == Phase::computing && of.lock() == self.request_;
+  };
+  Code ignored;
+  if (!running(*this, request) || socket_.available(ignored) > 0 || parser_->get().version() < 11) {
+    return;
+  }
+  // A client that sends nothing more may wait for its answer. One that went away refuses bytes: every client of
+  // HTTP/1.1 accepts these, before any answer. A stream has begun its answer, and ends where it cannot be sent.
+  if (!request_->request.options.search.stream) {
+    send("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  socket_.async_wait(boost::asio::ip::tcp::socket::wait_error,
+                     [self = shared_from_this(), request, running](Code problem) {
+                       if (!problem && running(*self, request)) {
+                         self->close();
+                       }
+                     });
 }
 
 void Connection::growing(std::size_t index, std::string const& json) {
@@ -234,6 +268,7 @@ void Connection::end_request() {
   if (request_) {
     request_->receiver.reset();
     served_.queue.drop(*request_);
+    served_.workers.cancel(*request_);
     request_.reset();
   }
   results_.clear();

@@ -65,6 +65,8 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   void body_read(Code const& problem);
   HttpAnswer answer_to_get() const;
   void translate();
+  void watch();
+  void client_ended(std::weak_ptr<ServedRequest> const& request);
   void complete();
   void end_request();
   void answer(HttpAnswer const& answer, AfterAnswer after);

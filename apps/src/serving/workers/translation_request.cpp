@@ -6,7 +6,7 @@
 #include <cmath>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <type_traits>
+#include <set>
 #include <utility>
 
 namespace heddle {
@@ -79,6 +79,16 @@ class Fields {
   std::vector<std::string> names_;
 };
 
+/// Refuses a body with a key that occurs twice: the parser keeps the last value, and a proxy may have read the first.
+void require_unique_keys(std::string_view body) {
+  std::set<std::string> keys;
+  read_json_items(body, "the body", [&](JsonItem const& item) {
+    if (item.keys.size() == 1 && !item.in_list && !keys.insert(item.keys.front()).second) {
+      refuse(fmt::format("duplicate key {}", json_quoted(item.keys.front().substr(0, 60))));
+    }
+  });
+}
+
 void take_options(Fields& fields, ServedOptions& options) {
   fields.take("model", options.search.model);
   fields.take("adapter", options.search.adapter);
@@ -127,6 +137,7 @@ TranslationRequest parse_translation_request(std::string_view body, ServingLimit
   json::object object;
   try {
     object = json_object_of(body, "the body");
+    require_unique_keys(body);
   } catch (DataError const& error) {
     refuse(error.what());
   }

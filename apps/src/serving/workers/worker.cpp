@@ -13,11 +13,11 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <list>
-#include <map>
 
 #include "inference/alignment.hpp"
 #include "inference/translation.hpp"
 #include "report/json_text.hpp"
+#include "serving/workers/growing_texts.hpp"
 #include "serving/workers/translation_request.hpp"
 #include "serving/workers/worker_message.hpp"
 #include "supervision/forked_process.hpp"
@@ -92,37 +92,6 @@ std::string result_json(ServedModel const& served, ComputedText const& text) {
   return json_text(result);
 }
 
-/// Follows the best hypothesis of each text as it grows.
-class GrowingTexts final : public SearchObserver {
- public:
-  using Grow = std::function<void(std::int64_t number, std::vector<std::int32_t> const& tokens)>;
-  explicit GrowingTexts(Grow grow) : grow_(std::move(grow)) {}
-
-  void extended(SearchStep const& step) override {
-    Hypotheses& live = live_[step.number];
-    if (live.empty()) {
-      live.emplace_back();
-    }
-    Hypotheses next;
-    for (SearchStep::Extension const& extension : step.extensions) {
-      if (extension.fate == SearchStep::Fate::live) {
-        next.push_back(live.at(extension.parent));
-        next.back().push_back(extension.token);
-      }
-    }
-    live = std::move(next);
-    if (!live.empty()) {
-      grow_(step.number, live.front());
-    }
-  }
-  void forget(std::int64_t number) { live_.erase(number); }
-
- private:
-  using Hypotheses = std::vector<std::vector<std::int32_t>>;
-  Grow grow_;
-  std::map<std::int64_t, Hypotheses> live_;
-};
-
 /// Texts that are computed together.
 struct Batch {
   SearchOptions search;
@@ -176,9 +145,31 @@ class Worker {
     }
     received_.append(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
     while (auto message = take_message(received_)) {
-      waiting_.push_back({std::move(*message), Clock::now()});
+      if (message->kind == Kind::cancel) {
+        cancel(message->number);
+      } else {
+        waiting_.push_back({std::move(*message), Clock::now()});
+      }
     }
     return true;
+  }
+
+  /// Leaves a text, unless its result is on its way.
+  void cancel(std::int64_t number) {
+    auto const of_number = [&](WaitingText const& text) { return text.message.number == number; };
+    bool found = std::erase_if(waiting_, of_number) > 0;
+    for (Batch& batch : batches_) {
+      if (batch.texts.erase(number) > 0) {
+        found = true;
+        batch.generation->remove(number);
+        if (batch.observer) {
+          batch.observer->forget(number);
+        }
+      }
+    }
+    if (found) {
+      send(Kind::cancelled, number, "");
+    }
   }
 
   /// Gives waiting texts to their batches, in order: a text whose batch has no place waits, and all after it, so that
@@ -242,10 +233,10 @@ class Worker {
                                 .length_penalty = search.length_penalty,
                                 .batch_tokens = options_.batch_tokens};
       if (search.stream) {
-        batch.observer =
-            std::make_unique<GrowingTexts>([this, model = served.model](std::int64_t number, auto const& tokens) {
-              send(Kind::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));
-            });
+        auto const grow = [this, model = served.model](std::int64_t number, GrowingTexts::Tokens const& tokens) {
+          send(Kind::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));
+        };
+        batch.observer = std::make_unique<GrowingTexts>(search.length_penalty, grow);
         options.observer = batch.observer.get();
       }
       batch.generation = served.model->generation(options);

@@ -130,6 +130,20 @@ void WorkerPool::give(PooledPointer const& worker, ServedText text) {
   send(worker);
 }
 
+void WorkerPool::cancel(ServedRequest const& request) {
+  for (PooledPointer const& worker : workers_) {
+    if (!worker) {
+      continue;
+    }
+    for (auto const& [number, given] : worker->texts) {
+      if (given.text.request.get() == &request) {
+        worker->to_send += to_bytes(WorkerMessage::Kind::cancel, number, "");
+      }
+    }
+    send(worker);
+  }
+}
+
 void WorkerPool::send(PooledPointer const& worker) {
   if (!worker->sending.empty() || worker->to_send.empty()) {
     return;
@@ -191,9 +205,11 @@ void WorkerPool::take(PooledPointer const& worker, WorkerMessage message) {
     case Kind::finished:
     case Kind::refused:
     case Kind::failed:
+    case Kind::cancelled:
       end_text(worker, message);
       break;
     case Kind::text:
+    case Kind::cancel:
     case Kind::alive:
       break;
   }

@@ -37,6 +37,8 @@ class WorkerPool {
 
   /// Gives waiting texts to workers that have room.
   void give();
+  /// Lets the workers leave the texts of a request that nobody receives. They count until the workers have answered.
+  void cancel(ServedRequest const& request);
   /// Kills workers that have had texts and said nothing for too long.
   void end_silent();
   /// The number of texts that workers have.

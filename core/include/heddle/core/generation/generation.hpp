@@ -150,6 +150,8 @@ class Generation {
   /// its target starts with; empty: the begin token. Throws DataError if the source has more than model max_length - 1
   /// tokens, or the start more than max_length.
   void add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start = {});
+  /// Removes a source that waits or is live, without a result. Returns whether there was one of that number.
+  bool remove(std::int64_t number);
   /// Whether more sources should be added before the next step, if there are any.
   bool has_room() const;
   /// Whether no source waits or is live.

@@ -26,7 +26,7 @@ std::vector<LossSums> fetch_loss_sums(Tensor const& sums);
 
 /// The output projection for some of the vocabulary's tokens: copies of their rows and biases.
 struct OutputSelection {
-  /// Logits are computed for so many tokens at a time, so that a token's logit does not depend on their number.
+  /// Tokens of one product: a token's logit does not depend on the number of selected tokens.
   static constexpr std::int64_t block = 512;
 
   Tensor table{};           ///< [at least `tokens`, d_model]

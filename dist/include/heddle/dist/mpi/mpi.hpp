@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace heddle {
 
@@ -51,6 +52,9 @@ class MpiSession {
 
   /// All ranks: a duplicate of MPI's own world, made once.
   Communicator const& world() const;
+  /// Whether all ranks call this with the same text, as ranks do that fail alike: each may then end by itself. Waits
+  /// for them, two seconds at most; where it returns false the job must be aborted.
+  bool all_say(std::string_view text) const;
   /// Ends the whole job with exit code `code`: for a rank that fails while others may wait for it.
   [[noreturn]] void abort(int code) const;
 
