@@ -153,6 +153,7 @@ void register_everything(Registration const& registration, Registries& registrie
   register_built_in_kernels(registries.kernels, registration.level);
   register_built_in_layers(registries.layers);
   register_tasks(registries.tasks);
+  register_schedules(registries.schedules);
   for (PluginFile const& plugin : registration.plugins) {
     load_plugin(plugin.path, registries);
     if (!registration.trust_plugins) {

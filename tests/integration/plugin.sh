@@ -13,7 +13,8 @@ sanitizers=$(cached HEDDLE_SANITIZE)
 
 # The examples are what `heddle new-plugin` writes under their names, with a README and a run.toml; under other names
 # only the names differ.
-examples=(activation:swish attention:rowwise norm:mean_abs layer:adapter operation:hadamard rule:rmsprop task:reversal)
+examples=(activation:swish attention:rowwise score:sigmoid_score norm:mean_abs layer:adapter operation:hadamard rule:rmsprop
+  schedule:stable_decay task:reversal)
 mkdir source
 for example in "${examples[@]}"; do
   kind=${example%:*} name=${example#*:}
@@ -30,7 +31,7 @@ grep -q 'struct Erf' source/erf/erf.cpp || fail "the new plug-in's kernel has an
 # Names that C++ or Heddle has are refused.
 for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
   "kokkos:an implementation of operation" "attention:an operation" "swiglu:a gated activation" \
-  "linear:in a plug-in's code" "lion:an update rule" "denoising:a task"; do
+  "linear:in a plug-in's code" "lion:an update rule" "denoising:a task" "cosine:a schedule" "additive:a score"; do
   code=0
   "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation > log 2>&1 || code=$?
   [ "$code" -eq 64 ] || fail "heddle new-plugin ${taken%%:*}: exit code $code instead of 64"
@@ -98,7 +99,7 @@ cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise mean_abs adapter hadamard rmsprop reversal wrong forgetful)
+foreach(name IN ITEMS swish rowwise sigmoid_score mean_abs adapter hadamard rmsprop stable_decay reversal wrong forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -109,7 +110,7 @@ cmake --build build > log 2>&1 || fail "building the plug-ins"
 
 # Each passes its own check except the wrong one, which is named with its problem, error and tolerance.
 ctest --test-dir build -E '^(wrong|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
-[ "$(grep -c 'Passed' log)" -eq 7 ] || fail "not every plug-in has a check"
+[ "$(grep -c 'Passed' log)" -eq 9 ] || fail "not every plug-in has a check"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
 grep -qE 'central differences .*WRONG: gradient of input' log || fail "the wrong gradient is not in the table"
 
@@ -227,6 +228,29 @@ for sequence_parallel in false true; do
     fail "a loss of $(loss_of whole) on one rank and $(loss_of $spread) on two"
 done
 
+# A score in place of softmax: heads, tokens (in a ring, too) and layers over two ranks give what one rank gives, and
+# attention with it is right where Heddle's kernels compute it.
+scored() {
+  local name=$1 ranks=$2
+  shift 2
+  "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train source/sigmoid_score/run.toml --set run.directory="scored_$name" --set train.steps=20 \
+    --set data.train=data/train.h5 --set data.valid=data/valid.h5 --set train.log_every=20 --set train.validate_every=0 "$@" > log 2>&1 ||
+    fail "training with a score: $name"
+  sed -n 's/.*"train_loss":\([^,]*\).*/\1/p' "scored_$name/metrics.jsonl"
+}
+one=$(scored one 1)
+for layout in tensor=2 context=2 "context=2 --set parallel.context_mode=ulysses" pipeline=2; do
+  two=$(scored "${layout##*[. ]}" 2 --set parallel.$layout)
+  awk -v one="$one" -v two="$two" 'BEGIN { gap = one - two; if (gap < 0) gap = -gap; exit !(one > 0 && gap < 0.0001 * one) }' ||
+    fail "with a score, a loss of $one on one rank and $two with $layout"
+done
+head -n 3 text/test.en | "$HEDDLE" translate --checkpoint scored_one --plugin build/sigmoid_score.so > translated 2> log || fail "translate with a score"
+[ "$(wc -l < translated)" -eq 3 ] || fail "not as many translations with a score as lines"
+"$HEDDLE" kernels --plugin build/sigmoid_score.so --check attention.kokkos > listing 2> log || fail "attention with a plug-in's score: $(cat listing)"
+grep -q 'sigmoid_score, causal, biases, dropout, float32 .* passed' listing || fail "attention is not checked with the score: $(cat listing)"
+unknown 'there is no score "sigmoid_scor", built in or of a plug-in; did you mean sigmoid_score?' --plugin build/sigmoid_score.so \
+  --set 'model.decoder.self_attention.score="sigmoid_scor"'
+
 # The layer that forgets to declare what its gradient is: the copies of its parameter part, and the message says why.
 code=0
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=forgetful --plugin $plugin --plugin build/forgetful.so --trust-plugins \
@@ -335,6 +359,7 @@ for example in "${examples[@]}"; do
 done
 h5dump -n 1 runs/rmsprop/checkpoints/step-00000003/tensors-*.h5 > names 2> log || fail "h5dump"
 grep -q rmsprop.mean_square names || fail "the plug-in's rule has not trained"
+grep -q '"learning_rate":0[,}]' runs/stable_decay/metrics.jsonl || fail "the plug-in's schedule did not reach 0"
 grep -q '^task = "reversal"' runs/reversal/config.toml || fail "the plug-in's task was not trained"
 "$HEDDLE" kernels --config source/mean_abs/run.toml > listing 2> log || fail "heddle kernels with a kind of norm"
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <Kokkos_Core.hpp>
 #include <heddle/core/base/exponential.hpp>
 #include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <memory>
+#include <type_traits>
 
 namespace heddle::testing_support {
+
+/// Whether kernels can call scores of plug-ins: not on a device.
+inline constexpr bool scores_run = std::is_same_v<Kokkos::DefaultExecutionSpace, Kokkos::DefaultHostExecutionSpace>;
 
 /// Weights of their own, as a plug-in brings them.
 struct Logistic {

@@ -331,8 +331,8 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 }
 
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
-  Schedule const schedule = config.optimizer.schedule;
-  bool const only_longer = schedule == Schedule::inverse_sqrt || schedule == Schedule::constant;
+  std::string const& schedule = config.optimizer.schedule;
+  bool const only_longer = schedule == "inverse_sqrt" || schedule == "constant";
   std::vector<std::string> messages = changed_corpora(checkpoint, config);
   bool another_run = !messages.empty();
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {

@@ -131,6 +131,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
                       runtime.execution());
   registries.kernels.require_known(config.kernels);
   resolve_rules(config.optimizer, registries.kernels);
+  static_cast<void>(registries.schedules.of(config.optimizer));
   resolve_validate_bleu(config, registries);
   ParallelState const parallel = make_parallel(config, registries, world);
   auto const directory = choose_run_directory(config, options.fresh, world);

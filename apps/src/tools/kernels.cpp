@@ -120,6 +120,7 @@ void print_registries(Config const& config, Registries const& registries, Execut
       std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
     }
   }
+  std::cout << fmt::format("\nSchedules, for optimizer.schedule: {}\n", fmt::join(registries.schedules.names(), ", "));
   auto const print_parts = [](char const* heading, auto const& entries) {
     std::cout << heading;
     for (auto const& entry : entries) {
@@ -146,8 +147,9 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
       "[options]";
   syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
-would run in the configured precision, the layers, inputs and tasks. Without a configuration every key has its default,
-the paper's base model. `kernels.OPERATION` in the configuration names one instead of `auto`. With
+would run in the configured precision, the update rules, schedules, layers, inputs and tasks. Without a
+configuration every key has its default, the paper's base model. `kernels.OPERATION` in the configuration names
+one instead of `auto`. With
 --benchmark: times the implementations in a training step of the configured model and keeps the times in
 kernels.cache, so that `auto` takes the fastest in runs on this machine that have no checkpoint yet. With
 --check: compares implementations with `reference` and gradients with central differences on small

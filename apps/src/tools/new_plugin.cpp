@@ -11,6 +11,7 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/activation.hpp>
+#include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/kernels/register.hpp>
@@ -87,6 +88,12 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   }
   if (std::ranges::count(built_in.tasks.entries(), name, &TaskRegistry::Entry::name) > 0) {
     return "a task";
+  }
+  if (built_in.schedules.has(name)) {
+    return "a schedule";
+  }
+  if (std::ranges::count(built_in_scores, name) > 0) {
+    return "a score";
   }
   if (built_in.kernels.supported<Activation>({.function = name})) {
     return "an activation function";
@@ -264,6 +271,7 @@ ExitCode run_new_plugin(Arguments const& arguments) {
   register_built_in_kernels(built_in.kernels);
   register_built_in_layers(built_in.layers);
   register_tasks(built_in.tasks);
+  register_schedules(built_in.schedules);
   std::string const name = write_plugin(options.directory, options.kind, built_in);
   std::string const prefix = installed_prefix();
   fmt::print(

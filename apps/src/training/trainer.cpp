@@ -318,7 +318,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
 StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   unfreeze(state_.step);
-  double const rate = learning_rate(config_.optimizer, state_.step, config_.train.steps);
+  double const rate = setup_.registries.schedules.learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
     std::string const name = fmt::format("step {}", state_.step + 1);
     WorkScope const timed(&setup_.times, {WorkKind::step, name});

@@ -387,7 +387,8 @@ void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   Keys const keys = add_section(tree, "optimizer", "how parameters are updated", &optimizer.places);
   keys.key("name", optimizer.name, non_empty(), "update rule; `heddle kernels` lists them and their options");
   keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
-  keys.key("schedule", optimizer.schedule, "after the warm-up; cosine and linear reach 0 at train.steps");
+  keys.key("schedule", optimizer.schedule, non_empty(),
+           "inverse_sqrt, constant, cosine, linear or a plug-in's; cosine and linear reach 0 at train.steps");
   keys.key("warmup_steps", optimizer.warmup_steps, at_least(0), "steps of linear growth from 0");
   keys.key("weight_decay", optimizer.weight_decay, at_least(0), "decay of the parameters towards 0");
   keys.key("clip_norm", optimizer.clip_norm, at_least(0), "clip gradients to this global norm; 0 disables clipping");

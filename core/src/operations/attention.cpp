@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <array>
 #include <heddle/core/base/error.hpp>
@@ -12,6 +13,8 @@
 namespace heddle {
 
 namespace {
+
+constexpr bool kernels_run_on_host = std::is_same_v<Kokkos::DefaultExecutionSpace, Kokkos::DefaultHostExecutionSpace>;
 
 /// The number of keys that the query at `position` sees, of keys at `count` ascending positions; `index_of` gives the
 /// first of them that is not below a position. A prefix counts as seen only by its own tokens.
@@ -211,7 +214,7 @@ AttentionProblem AttentionCall::problem() const {
 bool is_defined(AttentionProblem const& problem) {
   bool const bidirectional = problem.mask.is(MaskKind::bidirectional);
   if ((problem.score == ScoreKind::function) != (problem.function != nullptr) ||
-      (problem.function != nullptr && (problem.soft_cap || kernel_memory_space() == MemorySpace::device))) {
+      (problem.function != nullptr && (problem.soft_cap || !kernels_run_on_host))) {
     return false;
   }
   if (problem.score != ScoreKind::linear) {

@@ -248,9 +248,15 @@ Trial<Attention> make_trial(Variant const& variant, TrialTensors& tensors, DType
   return trial;
 }
 
+/// Calls the score with copies on the host, where it computes, of tensors that may be on a device.
 template <class Real>
 void apply(AttentionScore const& score, Tensor const& scores, Tensor const& values, Tensor const& slopes) {
-  score.apply(scores.size(), scores.data<Real>(), values.data<Real>(), slopes.data<Real>());
+  std::vector<double> const given = to_doubles(scores);
+  std::vector<Real> own(given.begin(), given.end());
+  std::vector<Real> slope(own.size());
+  score.apply(scores.size(), own.data(), own.data(), slope.data());
+  copy_from_doubles(values, std::vector<double>(own.begin(), own.end()));
+  copy_from_doubles(slopes, std::vector<double>(slope.begin(), slope.end()));
 }
 
 /// A plug-in's function and its slopes. The loss is the sum of the values, whose gradients are the slopes.

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <heddle/core/training/optimizer.hpp>
+#include <heddle/core/parameters/schedules.hpp>
 
 #include "inspection/model/neighbours.hpp"
 
@@ -14,6 +14,12 @@ namespace {
 constexpr double beta1 = 0.9;
 constexpr double beta2 = 0.98;
 constexpr double epsilon = 1e-9;
+
+double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) {
+  ScheduleRegistry schedules;
+  register_schedules(schedules);
+  return schedules.learning_rate(optimizer, step, total_steps);
+}
 
 /// Adam's steps as the papers write them; returns the values before and after the last one, with its moments.
 struct Trained {

@@ -19,6 +19,7 @@ std::string checked(std::vector<std::string> const& overrides) {
   TestBench bench(config.model, DType::float32, KernelChoices());
   Registries registries = bench.registries();
   register_tasks(registries.tasks);
+  register_schedules(registries.schedules);
   try {
     check_config(config, registries);
   } catch (ConfigError const& error) {

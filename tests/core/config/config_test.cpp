@@ -61,7 +61,7 @@ TEST(Config, ReadsEveryKindOfKey) {
   EXPECT_EQ(config.train.batch_tokens, 2048);
   EXPECT_EQ(config.train.micro_batch_tokens, 2048) << "not given: no more than a batch";
   EXPECT_EQ(config.train.seed, 0U);
-  EXPECT_EQ(config.optimizer.schedule, Schedule::cosine);
+  EXPECT_EQ(config.optimizer.schedule, "cosine");
   EXPECT_EQ(config.optimizer.options.at("epsilon").value, OptionValue(1e-8));
   EXPECT_EQ(config.optimizer.clip_norm, 1.0) << "an integer will do for a number";
   EXPECT_EQ(config.parallel.tensor, 2);
@@ -424,8 +424,6 @@ TEST(Config, UnknownNamesListTheKnown) {
             "or \"output\"");
   EXPECT_EQ(refusal("[model]\nnorm_kind = 3"),
             "run.toml:2:1: model.norm_kind is the integer 3; expected a non-empty string");
-  EXPECT_THAT(refusal("[optimizer]\nschedule = \"step\""),
-              HasSubstr("\"inverse_sqrt\" or \"cosine\" or \"linear\" or \"constant\""));
 }
 
 TEST(Config, KeysThatDoNotGoTogether) {
@@ -453,7 +451,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
   EXPECT_EQ(config.model.d_model, 64);
   EXPECT_EQ(config.run.directory, "runs/x");
   EXPECT_EQ(config.model.encoder.sublayers, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(config.optimizer.schedule, Schedule::linear);
+  EXPECT_EQ(config.optimizer.schedule, "linear");
   EXPECT_EQ(config.parallel.data, 0);
   EXPECT_TRUE(config.train.deterministic);
   EXPECT_EQ(config.data.train, std::vector<std::string>{"a=b.h5"});

@@ -1,12 +1,14 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <heddle/core/training/optimizer.hpp>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/parameters/schedules.hpp>
 
 namespace heddle {
 namespace {
 
-OptimizerConfig optimizer(Schedule schedule, double peak, std::int64_t warmup) {
+OptimizerConfig optimizer(std::string const& schedule, double peak, std::int64_t warmup) {
   OptimizerConfig config;
   config.schedule = schedule;
   config.learning_rate = peak;
@@ -14,8 +16,18 @@ OptimizerConfig optimizer(Schedule schedule, double peak, std::int64_t warmup) {
   return config;
 }
 
+ScheduleRegistry built_in_schedules() {
+  ScheduleRegistry schedules;
+  register_schedules(schedules);
+  return schedules;
+}
+
+double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) {
+  return built_in_schedules().learning_rate(optimizer, step, total_steps);
+}
+
 TEST(Schedule, InverseSquareRootPeaksAtTheEndOfTheWarmUp) {
-  OptimizerConfig const config = optimizer(Schedule::inverse_sqrt, 0.005, 2000);
+  OptimizerConfig const config = optimizer("inverse_sqrt", 0.005, 2000);
   EXPECT_DOUBLE_EQ(learning_rate(config, 0, 8000), 0.0000025);
   EXPECT_DOUBLE_EQ(learning_rate(config, 999, 8000), 0.0025);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1999, 8000), 0.005);
@@ -27,7 +39,7 @@ TEST(Schedule, InverseSquareRootPeaksAtTheEndOfTheWarmUp) {
 // Vaswani et al. 2017, equation 3: d_model^-0.5 * min(step^-0.5, step * warmup^-1.5).
 TEST(Schedule, InverseSquareRootIsThePapersForItsPeak) {
   double const peak = 1 / std::sqrt(512.0 * 4000.0);
-  OptimizerConfig const config = optimizer(Schedule::inverse_sqrt, peak, 4000);
+  OptimizerConfig const config = optimizer("inverse_sqrt", peak, 4000);
   for (std::int64_t const number : {1, 17, 3999, 4000, 4001, 100000}) {
     auto const update = static_cast<double>(number);
     double const paper = std::min(1 / std::sqrt(update), update * std::pow(4000.0, -1.5)) / std::sqrt(512.0);
@@ -36,7 +48,7 @@ TEST(Schedule, InverseSquareRootIsThePapersForItsPeak) {
 }
 
 TEST(Schedule, CosineAndLinearReachZeroAfterTheLastUpdate) {
-  OptimizerConfig const linear = optimizer(Schedule::linear, 1.0, 20);
+  OptimizerConfig const linear = optimizer("linear", 1.0, 20);
   EXPECT_DOUBLE_EQ(learning_rate(linear, 9, 120), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(linear, 19, 120), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(linear, 44, 120), 0.75);
@@ -44,7 +56,7 @@ TEST(Schedule, CosineAndLinearReachZeroAfterTheLastUpdate) {
   EXPECT_DOUBLE_EQ(learning_rate(linear, 119, 120), 0.0);
   EXPECT_DOUBLE_EQ(learning_rate(linear, 500, 120), 0.0);
 
-  OptimizerConfig const cosine = optimizer(Schedule::cosine, 1.0, 20);
+  OptimizerConfig const cosine = optimizer("cosine", 1.0, 20);
   EXPECT_DOUBLE_EQ(learning_rate(cosine, 19, 120), 1.0);
   EXPECT_NEAR(learning_rate(cosine, 44, 120), 0.5 * (1 + std::sqrt(0.5)), 1e-12);
   EXPECT_NEAR(learning_rate(cosine, 69, 120), 0.5, 1e-12);
@@ -52,17 +64,35 @@ TEST(Schedule, CosineAndLinearReachZeroAfterTheLastUpdate) {
 }
 
 TEST(Schedule, ConstantStaysAfterItsWarmUp) {
-  OptimizerConfig const config = optimizer(Schedule::constant, 0.1, 4);
+  OptimizerConfig const config = optimizer("constant", 0.1, 4);
   EXPECT_DOUBLE_EQ(learning_rate(config, 0, 10), 0.025);
   EXPECT_DOUBLE_EQ(learning_rate(config, 3, 10), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(config, 9, 10), 0.1);
 }
 
 TEST(Schedule, NoWarmUpStartsAtThePeak) {
-  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::constant, 0.1, 0), 0, 10), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::inverse_sqrt, 0.1, 0), 0, 10), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::inverse_sqrt, 0.1, 0), 3, 10), 0.05);
-  EXPECT_DOUBLE_EQ(learning_rate(optimizer(Schedule::linear, 0.1, 0), 4, 10), 0.05);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer("constant", 0.1, 0), 0, 10), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer("inverse_sqrt", 0.1, 0), 0, 10), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer("inverse_sqrt", 0.1, 0), 3, 10), 0.05);
+  EXPECT_DOUBLE_EQ(learning_rate(optimizer("linear", 0.1, 0), 4, 10), 0.05);
+}
+
+TEST(Schedule, APluginBringsOneByName) {
+  ScheduleRegistry schedules = built_in_schedules();
+  schedules.set_origin("steps.so");
+  schedules.add("halves", [](ScheduledUpdate const& at) { return at.progress < 0.5 ? 1 : 0.5; });
+  OptimizerConfig const config = optimizer("halves", 0.1, 10);
+  EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 4, 110), 0.05);
+  EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 58, 110), 0.1);
+  EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 59, 110), 0.05);
+  EXPECT_THAT([&] { schedules.add("halves", [](ScheduledUpdate const&) { return 1.0; }); },
+              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("'halves' is taken by steps.so")));
+  EXPECT_THAT([&] { built_in_schedules().of(optimizer("cosin", 0.1, 10)); },
+              testing::ThrowsMessage<ConfigError>(
+                  testing::HasSubstr("optimizer.schedule = \"cosin\" is not a schedule; did you mean cosine?")));
+  schedules.add("falling", [](ScheduledUpdate const& at) { return 0.5 - at.progress; });
+  EXPECT_THAT([&] { schedules.learning_rate(optimizer("falling", 0.1, 10), 109, 110); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("gives update 110 the factor -0.5")));
 }
 
 }  // namespace

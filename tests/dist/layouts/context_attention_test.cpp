@@ -112,6 +112,9 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
                  testing_support::logistic_score()},
         Attended{AttentionMask::window(20, 0), side, side, 0.2F, function, 8, true, testing_support::logistic_score()},
         Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, testing_support::cubic_score()}}) {
+    if (attended.function != nullptr && !testing_support::scores_run) {
+      continue;
+    }
     Rows const whole = whole_of(attended);
     Communicator const& group = world_;
     for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {

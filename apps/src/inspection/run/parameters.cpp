@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <heddle/core/parameters/schedules.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/core/training/optimizer.hpp>
 #include <limits>
 
 namespace heddle {
@@ -59,15 +59,18 @@ WantedKeys keys_of_norms() {
 
 boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& config) {
   std::int64_t const step = checkpoint.state().step;
-  double const rate = learning_rate(config.optimizer, step - 1, config.train.steps);
+  ScheduleRegistry schedules;
+  register_schedules(schedules);
+  bool const known = schedules.has(config.optimizer.schedule);  // a page of a run needs none of its plug-ins
+  double const rate = known ? schedules.learning_rate(config.optimizer, step - 1, config.train.steps) : 0;
   auto const& begins = checkpoint.contents().state_begins;
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     UpdateRule const rule = update_rule(config.optimizer, tensor.name);
     auto const begin = begins.find(tensor.name);
     std::int64_t const updates = begin == begins.end() ? step : step - begin->second;
-    bool const updated = tensor.find(first_moment) && tensor.other_shapes.empty() && updates > 0 && !rule.frozen &&
-                         rule.name.starts_with("adam");
+    bool const updated = known && tensor.find(first_moment) && tensor.other_shapes.empty() && updates > 0 &&
+                         !rule.frozen && rule.name.starts_with("adam");
     ValueSums sums;
     double update = 0;
     for (TensorSlice slab : slabs_of(tensor)) {

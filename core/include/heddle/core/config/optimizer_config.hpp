@@ -11,10 +11,6 @@
 
 namespace heddle {
 
-enum class Schedule : std::uint8_t { inverse_sqrt, cosine, linear, constant };
-template <>
-inline constexpr std::array<std::string_view, 4> value_names<Schedule>{"inverse_sqrt", "cosine", "linear", "constant"};
-
 /// `[optimizer.group."NAME"]`: parameters with a rule of their own.
 struct ParameterGroup {
   std::string name;
@@ -26,9 +22,9 @@ struct ParameterGroup {
 };
 
 struct OptimizerConfig {
-  std::string name = "adam";      ///< a registered update rule
-  double learning_rate = 0.0007;  ///< the peak
-  Schedule schedule = Schedule::inverse_sqrt;
+  std::string name = "adam";              ///< a registered update rule
+  double learning_rate = 0.0007;          ///< the peak
+  std::string schedule = "inverse_sqrt";  ///< a registered schedule, see parameters/schedules.hpp
   std::int64_t warmup_steps = 4000;
   double weight_decay = 0.0;
   double clip_norm = 0.0;                   ///< 0: no clipping

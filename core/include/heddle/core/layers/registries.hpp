@@ -2,6 +2,7 @@
 
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/registry.hpp>
+#include <heddle/core/parameters/schedules.hpp>
 #include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
@@ -11,6 +12,7 @@ struct Registries {
   KernelRegistries kernels;
   LayerRegistry layers;
   TaskRegistry tasks;
+  ScheduleRegistry schedules;
 };
 
 }  // namespace heddle

@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <heddle/core/parameters/schedules.hpp>
+#include <numbers>
+
+namespace heddle {
+
+void ScheduleRegistry::add(std::string name, Schedule schedule) {
+  if (name.empty() || !schedule) {
+    throw ConfigError(
+        fmt::format("{} registers the schedule '{}' without a {}", origin_, name, name.empty() ? "name" : "function"));
+  }
+  if (Entry const* const entry = find(name)) {
+    throw ConfigError(
+        fmt::format("the schedule name '{}' is taken by {}; each schedule needs its own name", name, entry->origin));
+  }
+  entries_.push_back({std::move(name), origin_, std::move(schedule)});
+}
+
+ScheduleRegistry::Entry const* ScheduleRegistry::find(std::string const& name) const {
+  auto const found = std::ranges::find(entries_, name, &Entry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> ScheduleRegistry::names() const {
+  std::vector<std::string> names;
+  std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
+  return names;
+}
+
+Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
+  if (Entry const* const entry = find(optimizer.schedule)) {
+    return entry->schedule;
+  }
+  throw ConfigError(fmt::format("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"),
+                                optimizer.schedule,
+                                nearest_or_all(optimizer.schedule, names(), ", or a schedule of a plug-in")));
+}
+
+double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,
+                                       std::int64_t total_steps) const {
+  double const peak = optimizer.learning_rate;
+  auto const warmup = static_cast<double>(std::max<std::int64_t>(optimizer.warmup_steps, 1));
+  double const update = static_cast<double>(step) + 1;
+  if (step < optimizer.warmup_steps) {
+    return peak * update / warmup;
+  }
+  auto const decay_steps = static_cast<double>(std::max<std::int64_t>(total_steps - optimizer.warmup_steps, 1));
+  double const progress = std::min((update - static_cast<double>(optimizer.warmup_steps)) / decay_steps, 1.0);
+  double const factor = of(optimizer)({update, warmup, progress});
+  if (!(factor >= 0 && std::isfinite(factor))) {
+    throw Error(
+        fmt::format("the schedule '{}' gives update {} the factor {} of the learning rate; expected a number "
+                    "of at least 0",
+                    optimizer.schedule, step + 1, factor));
+  }
+  return peak * factor;
+}
+
+void register_schedules(ScheduleRegistry& registry) {
+  registry.add("inverse_sqrt", [](ScheduledUpdate const& at) { return std::sqrt(at.warmup / at.number); });
+  registry.add("cosine",
+               [](ScheduledUpdate const& at) { return 0.5 * (1 + std::cos(std::numbers::pi * at.progress)); });
+  registry.add("linear", [](ScheduledUpdate const& at) { return 1 - at.progress; });
+  registry.add("constant", [](ScheduledUpdate const&) { return 1.0; });
+}
+
+}  // namespace heddle
