@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 
+#include "checkpoints/best_checkpoints.hpp"
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
 #include "inference/forbidden_words.hpp"
@@ -55,7 +56,9 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "use the adapters of this run on --checkpoint, which must be the base that they were trained with; several with "
        "names, where lines choose one (--adapter-column)")  //
       ("average", with_default(options.average, "N"),
-       "average the parameters of the N newest checkpoints")  //
+       "average the parameters of N checkpoints of the run")  //
+      ("average-by", with_default(options.average_by, checkpoint_orders),
+       "which N: the newest, or those with the lowest validation loss or the highest BLEU")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
       ("quantize", without_default(options.quantize, "int8"),
