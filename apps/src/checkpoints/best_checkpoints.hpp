@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// What orders the checkpoints of a run: how new they are, or a validation in the run's metrics.
+/// The orders of a run's checkpoints: by their steps, or by a validation in the run's metrics.
 inline constexpr char const* checkpoint_orders = "newest|loss|bleu";
 
 /// The entries, oldest first, in this order: the newest, the lowest validation loss or the highest BLEU first. By a

@@ -151,7 +151,7 @@ std::optional<FileLock::Result> try_to_take(std::optional<FileLock>& lock, fs::p
   }
 }
 
-/// What each rank of the group gets while its first one holds a lock in the directory.
+/// Lets each rank of the group try a lock in the directory while the first one holds it. Returns the results: [rank].
 std::vector<HostFiles::Lock> try_lock(Communicator const& group, fs::path const& directory) {
   using Lock = HostFiles::Lock;
   fs::path const path = directory / ".heddle-doctor-lock";
@@ -176,7 +176,8 @@ std::vector<HostFiles::Lock> try_lock(Communicator const& group, fs::path const&
   return all;
 }
 
-/// What the hosts find in the directory, by their names. Collective over the ranks that lead them.
+/// Lets each host write in the directory, and look for the files of the others. Returns the results by the hosts'
+/// names. Collective over the ranks that lead them.
 std::map<std::string, HostFiles> examine_files(Communicator const& leaders, Hosts const& hosts,
                                                fs::path const& directory) {
   std::string const& own = hosts.names[static_cast<std::size_t>(leaders.rank())];
@@ -228,7 +229,7 @@ std::vector<Finding> findings_of(json::object const& object) {
   return findings;
 }
 
-/// What the leaders of the hosts find, each alone and together: the same on each of them.
+/// Examines each host alone, and then all together. Collective over the ranks that lead them, with one result.
 std::vector<Finding> examine_hosts(Communicator const& leaders, Hosts const& hosts, fs::path const& directory,
                                    std::vector<HostFiles::Lock> const& locks) {
   std::vector<Finding> alone = examine({.directory = directory});

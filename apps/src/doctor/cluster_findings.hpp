@@ -6,7 +6,7 @@
 
 #include "examination.hpp"
 
-// What was measured in a job of several ranks, and what it means: functions of numbers alone.
+// Findings about a job of several ranks, made of measured numbers alone.
 namespace heddle {
 
 /// A rank and the cores on which it may run.
@@ -45,7 +45,7 @@ Finding network_of(std::string const& subject, std::vector<PairTime> const& pair
 /// `ahead` has seconds by which a host's clock is ahead of the first one's, by the host's name.
 Finding clocks_of(std::map<std::string, double> const& ahead);
 
-/// What a host found in the directory of runs.
+/// A host's view of the directory of runs.
 struct HostFiles {
   enum class Lock : int { excluded, taken, not_supported, unknown };
 

@@ -9,8 +9,8 @@ namespace heddle {
 /// The cores on which this process may run, ascending.
 std::vector<int> own_cores();
 
-/// What should be the same on all hosts of a job: processor, memory, kernel, this program and its libraries, the level
-/// of its kernels, limits and variables of the environment.
+/// Facts that should be the same on all hosts of a job: processor, memory, kernel, this program and its libraries, the
+/// level of its kernels, limits and variables of the environment.
 HostFacts own_facts();
 
 }  // namespace heddle
