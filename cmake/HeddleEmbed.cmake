@@ -92,9 +92,9 @@ std::span<PageFile const> page_files() {
   target_sources(${target} PRIVATE "${source}")
 endfunction()
 
-# heddle_embed_job_script(TARGET FILE): compiles FILE into TARGET, as apps/src/tools/job_script.hpp declares it.
-function(heddle_embed_job_script target file)
+# heddle_embed_job_script(TARGET FUNCTION FILE): compiles into TARGET the function of apps/src/tools/job_script.hpp that returns FILE.
+function(heddle_embed_job_script target function file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(READ "${file}" script)
-  heddle_embed_text(${target} "tools/job_script.hpp" job_script "${script}")
+  heddle_embed_text(${target} "tools/job_script.hpp" ${function} "${script}")
 endfunction()

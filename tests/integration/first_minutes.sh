@@ -29,6 +29,15 @@ grep -q "sbatch big/train.sbatch big/run.toml" next || give_up "init does not sa
 grep -qx "#SBATCH --nodes=2" big/train.sbatch || give_up "init forgets --nodes"
 grep -qx "#SBATCH --ntasks-per-node=3" big/train.sbatch || give_up "init forgets --ranks-per-node"
 bash -n big/train.sbatch
+for place in pbs lsf; do
+  "$HEDDLE" init --where $place --nodes 2 --ranks-per-node 3 --out $place < /dev/null > next.$place
+  bash -n $place/train.$place
+done
+grep -qx "#PBS -l select=2:ncpus=3:mpiprocs=3" pbs/train.pbs || give_up "the PBS script has other nodes or ranks"
+grep -qx "script='pbs/train.pbs'" pbs/train.pbs || give_up "the PBS script would not find itself"
+grep -q "qsub -v HEDDLE_ARGUMENTS=pbs/run.toml pbs/train.pbs" next.pbs || give_up "init does not say how to submit to PBS"
+grep -qx "#BSUB -n 6" lsf/train.lsf && grep -q 'ptile=3]' lsf/train.lsf || give_up "the LSF script has other nodes or ranks"
+grep -q "HEDDLE_ARGUMENTS=lsf/run.toml bsub < lsf/train.lsf" next.lsf || give_up "init does not say how to submit to LSF"
 code=0
 "$HEDDLE" init --out big < /dev/null > next 2>&1 || code=$?
 [ "$code" -eq 64 ] || give_up "init overwrites a configuration"

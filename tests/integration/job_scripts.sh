@@ -62,7 +62,9 @@ finish 75
 grep -q "^training ended with exit code 75: it continues in job 2.stub" "$log" || fail "no second job"
 start_pbs 2
 finish 0
-grep -q "^resuming after step" "$log" || fail "the second job did not resume"
+grep -q "^resuming after step [0-9]* in pbs (restart 1, ranks: 2)$" "$log" || fail "the second job did not resume"
+[ "$(grep -c "^\[model\]" "$log")" -eq 1 ] || fail "the second job printed the configuration again"
+! grep -q "^to resume:" "$log" || fail "it is said how to resume, which the script does"
 grep -q "^job 1.stub, restart 0, on localhost" "$log" || fail "no header of the first job"
 grep -q "^job 2.stub, restart 1, on localhost" "$log" || fail "no header of the second job"
 same whole pbs 60

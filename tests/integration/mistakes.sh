@@ -35,7 +35,7 @@ mistake 64 'the largest possible is' prepare --source text/train.en --target tex
 mistake 64 'too small' prepare --source text/train.en --target text/train.de --out new --vocab-size 6
 mistake 64 'sentinels is -4; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels -4
 mistake 64 'sentinels is 101; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels 101
-mistake 64 'tag is "a b"; expected text without spaces' prepare --text text/train.en --out new --tag '<a>' --tag 'a b'
+mistake 64 'has "a b"; expected text without spaces' prepare --text text/train.en --out new --tag '<a>' --tag 'a b'
 mistake 64 'tag controls vocabulary training' prepare --text text/train.en --out new --tag '<a>' --vocab-model x
 mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
 mistake 64 'replace it with --overwrite' demo-data --out text
@@ -44,7 +44,7 @@ mistake 64 'expected 13a|none' evaluate --hypotheses text/test.de --reference te
 mistake 64 'give one of' config
 mistake 64 'did you mean train.steps?' config --explain train.stepz
 mistake 64 'did you mean checkpoint.keep?' config --explain keep
-mistake 64 'list|verify is missing' checkpoint
+mistake 64 'list|verify|prune|diff is missing' checkpoint
 mistake 64 'RUN.toml' run
 mistake 64 'resume-from' train run.toml --fresh --resume-from 3
 
@@ -123,6 +123,7 @@ ends 0 "$HEDDLE" doctor .
 grep -q '^ok *files' log && grep -q ' mpi ' log && grep -q '^0 of 9 checks failed' log || fail "doctor"
 ends 1 "$HEDDLE" doctor nowhere
 grep -q '^FAILED  files' log && grep -q '^1 of 9 checks failed' log || fail "doctor of a directory that is not there"
+mistake 64 'start it on every rank' doctor --cluster
 ends 0 "$HEDDLE" help train
 cp log help_train
 ends 0 "$HEDDLE" train --help
@@ -131,6 +132,19 @@ cmp -s log help_train || fail "help train"
 mistake 65 'run/checkpoints has no checkpoint of step 7; it has the steps 2$' train run.toml --resume-from 7 --set data.train=data --set data.valid=data
 ends 0 "$HEDDLE" checkpoint list run
 grep -q "^step-00000002 .* MiB  $(date +%Y)-[0-9-]* [0-9:]*  complete  loss [0-9.]*  validation [0-9.]*  (best)$" log || fail "checkpoint list"
+ends 0 "$HEDDLE" train run.toml --set data.train=data --set data.valid=data --set train.steps=4 --set train.validate_every=2
+ends 0 "$HEDDLE" checkpoint diff run run
+grep -q '^no difference in [0-9]* tensors$' log || fail "a checkpoint differs from itself"
+ends 1 "$HEDDLE" checkpoint diff run/checkpoints/step-00000002 run/checkpoints/step-00000004
+grep -q '^train.steps = 2: 4 in the other$' log && grep -q ' tensors of one shape differ, at most by ' log || fail "checkpoint diff"
+mistake 64 'keep N says' checkpoint prune run
+ends 0 "$HEDDLE" checkpoint prune run --keep 1 --dry-run
+ends 0 "$HEDDLE" checkpoint list run
+[ "$(wc -l < log)" -eq 2 ] || fail "a dry run of checkpoint prune removed something"
+ends 0 "$HEDDLE" average run --best 2 --out mean
+ends 65 "$HEDDLE" average run --best 1 --by bleu --out other
+ends 0 "$HEDDLE" config --schema
+grep -q '"steps": {"type": "number"' log || fail "config --schema"
 
 # Help: each value has a name, and arguments without "--" are shown without it.
 commands=$("$HEDDLE" --help | awk '/^  [a-z]/ { print $1 }')

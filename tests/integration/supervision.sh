@@ -86,6 +86,8 @@ kill -KILL "$(rank_of hung 1)"
 wait "$supervisor" || fail "a run from an earlier checkpoint did not resume"
 [ "$(grep -c "resuming after step 25 " log)" -eq 1 ] || fail "it did not go back to step 25 once"
 [ "$(grep -c "resuming after step" log)" -eq 2 ] || fail "it did not resume after that"
+grep -q "^resuming after step [0-9]* in hung (restart 1, ranks: 2)$" log || fail "the restart is not numbered"
+[ "$(grep -c "^2 ranks on" log)" -eq 1 ] || fail "the restart printed the mesh again"
 compgen -G "hung/checkpoints/rejected-*" > /dev/null || fail "no newer checkpoint was moved aside"
 SLURM_RESTART_COUNT=1 ends 0 "${run[@]}" --set run.directory=hung --set train.steps=100 --resume-from 90 -- "$HEDDLE_MPIRUN" -np 2
 grep -q "already at step 100" log || fail "a job that was queued again went back again"

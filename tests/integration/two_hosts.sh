@@ -106,6 +106,14 @@ equal() {
   done
 }
 
+# doctor --cluster sees both hosts, and from one another.
+"$hosts" on hosts host1 timeout -k 2 120 "$HEDDLE_MPIRUN" --mca plm_rsh_agent "$hosts agent" --mca oob_tcp_if_include eth0 \
+  --mca btl_tcp_if_include eth0 --mca pml ob1 --mca btl self,vader,tcp -np 4 --host host1:2,host2:2 --bind-to none \
+  "$HEDDLE" doctor --cluster . > log 2>&1 < /dev/null || fail "doctor --cluster"
+grep -q '^rank 2 *host2 ' log && grep -q '^ok *network *host1 - host2: ' log && grep -q '^ok *files .* is seen by all hosts' log &&
+  grep -q '^ok *locks ' log && grep -q '^ok *hosts *2 with the same processor' log || fail "doctor --cluster misses something"
+[ -z "$(find . -maxdepth 1 -name '.heddle-doctor*')" ] || fail "doctor --cluster left files"
+
 # If the comparison could not detect different runs, or the link were never idle, the test would prove nothing.
 "$HEDDLE" train run.toml --set run.directory=other --set train.seed=2 > log 2>&1 || fail "the run with another seed"
 ! (equal other) > table 2>&1 || fail "a run with another seed passes for the same"

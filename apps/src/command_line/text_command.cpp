@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 
+#include "checkpoints/best_checkpoints.hpp"
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
 #include "report/warning.hpp"
@@ -53,7 +54,9 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        ("use the adapters of this run on --checkpoint, which must be the base that they were trained with" + several)
            .c_str())  //
       ("average", with_default(options.average, "N"),
-       "average the parameters of the N newest checkpoints")  //
+       "average the parameters of N checkpoints of the run")  //
+      ("average-by", with_default(options.average_by, checkpoint_orders),
+       "which N: the newest, or those with the lowest validation loss or the highest BLEU")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
       ("quantize", without_default(options.quantize, "int8"),

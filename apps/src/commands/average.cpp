@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "checkpoints/averaging.hpp"
@@ -25,6 +26,8 @@ struct AverageOptions {
   std::string run;
   std::string which = "auto";
   std::int64_t last = 1;
+  std::optional<std::int64_t> best;
+  std::string by = "loss";
   std::string weights;
 };
 
@@ -35,12 +38,16 @@ std::vector<Checkpoint> open_all(AverageOptions const& options) {
   if (options.last > 1 && options.which == "best") {
     throw UsageError("average: --last takes the newest checkpoints of a run, and --which best one of them");
   }
+  if (options.best && (*options.best < 1 || options.last > 1 || options.which != "auto")) {
+    throw UsageError("average: --best takes a number of checkpoints, at least 1, and excludes --last and --which");
+  }
   std::vector<Checkpoint> checkpoints;
   for (std::string const& place : options.places) {
     TrainedModelOptions chosen;
     chosen.checkpoint = place;
     chosen.which = options.which;
-    chosen.average = options.last;
+    chosen.average = options.best.value_or(options.last);
+    chosen.average_by = options.best ? options.by : "newest";
     OpenedCheckpoints opened = open_checkpoints(chosen);
     std::ranges::for_each(opened.skipped, report_on_stderr);
     std::ranges::move(opened.checkpoints, std::back_inserter(checkpoints));
@@ -84,6 +91,9 @@ pieces: no model is in memory. Checkpoints with another model or vocabulary are 
       ("out", po::value(&options.run)->required()->value_name("RUN"), "the run's directory, which must be new")  //
       ("which", with_default(options.which, "auto|best|last"), "the checkpoint of a run")                        //
       ("last", with_default(options.last, "N"), "take the N newest checkpoints of each run, newest first")       //
+      ("best", without_default<std::int64_t>(options.best, "N"),
+       "take the N best checkpoints of each run by its metrics, best first")               //
+      ("by", with_default(options.by, "loss|bleu"), "what --best compares in validation")  //
       ("weights", without_default(options.weights, "X,Y,..."),
        "the share of each checkpoint, in their order; default: all count the same");
   syntax.positional.add("checkpoint", 1000);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <boost/algorithm/string/split.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/prepare.hpp>
@@ -14,24 +16,35 @@ namespace {
 
 namespace po = boost::program_options;
 
-CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosity) {
-  CommandSyntax syntax;
-  syntax.name = "prepare";
-  syntax.usage = "(--source TEXT --target TEXT | --text TEXT) --out DIRECTORY [options]";
-  syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
-sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
-existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
-vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
-encoder-only and decoder-only ones from --text.)";
-  syntax.options.add_options()                                                            //
-      ("source", without_default(prepared.source, "TEXT"), "training text, source side")  //
-      ("target", without_default(prepared.target, "TEXT"),
-       "training text, target side: line n translates the source's line n")                             //
-      ("valid-source", without_default(prepared.valid_source, "TEXT"), "validation text, source side")  //
-      ("valid-target", without_default(prepared.valid_target, "TEXT"), "validation text, target side")  //
-      ("text", without_default(prepared.text, "TEXT"),
-       "training text of an encoder-only or decoder-only model, or of denoising")          //
-      ("valid-text", without_default(prepared.valid_text, "TEXT"), "its validation text")  //
+/// An option with one file or several, which are one text.
+auto* texts(PrepareOptions::Paths& paths, char const* name = "TEXT...") {
+  return po::value<std::vector<std::string>>()->value_name(name)->multitoken()->composing()->notifier(
+      [&paths](std::vector<std::string> const& given) { paths.assign(given.begin(), given.end()); });
+}
+
+void add_texts(CommandSyntax& syntax, PrepareOptions& prepared) {
+  syntax.options.add_options()                                                                  //
+      ("source", texts(prepared.source), "training text, source side, in one file or several")  //
+      ("target", texts(prepared.target),
+       "training text, target side, in as many files: line n translates the source's line n")                    //
+      ("tsv", texts(prepared.tsv, "FILE..."), "training text of both sides: lines SOURCE<TAB>TARGET")            //
+      ("valid-source", texts(prepared.valid_source), "validation text, source side")                             //
+      ("valid-target", texts(prepared.valid_target), "validation text, target side")                             //
+      ("valid-tsv", texts(prepared.valid_tsv, "FILE..."), "validation text of both sides")                       //
+      ("text", texts(prepared.text), "training text of an encoder-only or decoder-only model, or of denoising")  //
+      ("valid-text", texts(prepared.valid_text), "its validation text");
+}
+
+void add_vocabulary(CommandSyntax& syntax, PrepareOptions& prepared) {
+  auto const add_symbols = [&prepared](std::vector<std::string> const& symbols) {
+    prepared.symbols.insert(prepared.symbols.end(), symbols.begin(), symbols.end());
+  };
+  auto const add_list = [add_symbols](std::string const& list) {
+    std::vector<std::string> symbols;
+    boost::split(symbols, list, [](char letter) { return letter == ','; });
+    add_symbols(symbols);
+  };
+  syntax.options.add_options()  //
       ("vocab-size", with_default(prepared.vocabulary_size, "N"),
        "pieces in the vocabulary (in each of the two where they are separate), the four special ones included")  //
       ("vocab-type", with_default(prepared.vocabulary_type, "bpe|unigram"),
@@ -39,14 +52,35 @@ encoder-only and decoder-only ones from --text.)";
       ("sentinels", with_default(prepared.sentinels, "N"),
        "special pieces <extra_id_0> … in a new vocabulary, for denoising with train.noise = \"spans\"; 100 are "
        "usual")  //
-      ("tag", po::value(&prepared.tags)->composing()->value_name("TAG"),
+      ("tag", po::value<std::vector<std::string>>()->composing()->value_name("TAG")->notifier(add_symbols),
        "a text that is one piece of a new vocabulary, for the tag of [data.corpus.NAME]; as often as needed")  //
+      ("user-defined-symbols", po::value<std::string>()->value_name("TEXT,...")->notifier(add_list),
+       "the same for several texts")  //
+      ("byte-fallback", po::bool_switch(&prepared.byte_fallback),
+       "256 more pieces of a new vocabulary, for bytes: characters without a piece are not unknown")  //
+      ("character-coverage", with_default(prepared.character_coverage, "X"),
+       "the share of the text's characters that have a piece in a new vocabulary, 0.98 to 1; 0.9995 is usual for "
+       "Chinese and Japanese")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
        "an existing vocabulary, joint or of the source side")  //
       ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
-       "an existing vocabulary of the target side")  //
+       "an existing vocabulary of the target side");
+}
+
+CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosity) {
+  CommandSyntax syntax;
+  syntax.name = "prepare";
+  syntax.usage = "(--source TEXT... --target TEXT... | --tsv FILE... | --text TEXT...) --out DIRECTORY [options]";
+  syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
+sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
+existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
+vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
+encoder-only and decoder-only ones from --text.)";
+  add_texts(syntax, prepared);
+  add_vocabulary(syntax, prepared);
+  syntax.options.add_options()  //
       ("source-language", without_default(prepared.languages.source, "NAME"),
        "the source's language, where --vocab-model has tokens for languages: eng_Latn, en_XX, __en__")  //
       ("target-language", without_default(prepared.languages.target, "NAME"), "the target's")           //
@@ -62,7 +96,8 @@ encoder-only and decoder-only ones from --text.)";
 }
 
 void check_options(po::variables_map const& values) {
-  for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag"}) {
+  for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag", "user-defined-symbols",
+                                 "byte-fallback", "character-coverage"}) {
     if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
       throw UsageError(fmt::format(
           "--{} controls vocabulary training, but --vocab-model names an existing vocabulary; use one of the two",
@@ -77,7 +112,7 @@ void check_options(po::variables_map const& values) {
 }
 
 void print_text(char const* name, PreparedText const& text, PrepareOptions const& options) {
-  if (options.text) {
+  if (!options.text.empty()) {
     std::cout << fmt::format("{}: {} lines, {} tokens, {} of them unknown, at most {} in a line; left out: {} empty\n",
                              name, readable_count(text.samples), readable_count(text.tokens[0]),
                              readable_count(text.unknown_tokens), readable_count(text.max_tokens[0]),
@@ -97,7 +132,7 @@ void print_report(PrepareReport const& report, PrepareOptions const& options) {
   if (report.valid) {
     print_text("valid", *report.valid, options);
   }
-  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.text ? "" : "joint ",
+  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", !options.text.empty() ? "" : "joint ",
                                            readable_count(report.source_vocabulary_size))
                              : fmt::format("vocabularies: {} source and {} target pieces\n",
                                            readable_count(report.source_vocabulary_size),
@@ -108,7 +143,7 @@ void print_report(PrepareReport const& report, PrepareOptions const& options) {
 void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions const& options) {
   if (text.invalid > 0) {
     warn(fmt::format("{}: {} {} not valid UTF-8 {}", name, readable_count(text.invalid),
-                     options.text ? "lines" : "pairs with a side that is",
+                     !options.text.empty() ? "lines" : "pairs with a side that is",
                      options.invalid_utf8 == InvalidUtf8::skip ? "were left out"
                                                                : "were kept, with U+FFFD in place of what is invalid"));
   }
@@ -116,16 +151,18 @@ void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions 
 
 /// Warns of texts from which a model learns nothing, or little.
 void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report) {
-  auto const same = [](std::filesystem::path const& left, std::filesystem::path const& right) {
-    std::error_code ignored;
-    return std::filesystem::equivalent(left, right, ignored);
+  auto const same = [](PrepareOptions::Paths const& left, PrepareOptions::Paths const& right) {
+    return !left.empty() && std::ranges::equal(left, right, [](auto const& one, auto const& other) {
+      std::error_code ignored;
+      return std::filesystem::equivalent(one, other, ignored);
+    });
   };
-  if (!options.text && same(options.source, options.target)) {
+  if (same(options.source, options.target)) {
     warn(fmt::format("--source and --target are the same file, {}: a model learns to copy from it",
-                     options.source.string()));
+                     options.source.front().string()));
   }
-  if ((options.valid_text && same(*options.valid_text, *options.text)) ||
-      (options.valid_source && same(*options.valid_source, options.source))) {
+  if (same(options.valid_text, options.text) || same(options.valid_source, options.source) ||
+      same(options.valid_tsv, options.tsv)) {
     warn("the validation text is the training text: validation will not show overfitting");
   }
   constexpr std::int64_t rare = 20;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
+#include "supervision/earlier_starts.hpp"
 #include "supervision/supervisor.hpp"
 
 namespace heddle {
@@ -97,16 +97,10 @@ void require_both(Supervision const& supervision, std::string_view place, std::s
   }
 }
 
-/// Whether Slurm has requeued the job, which starts it with the same command line: to go back once more would lose the
-/// steps since then.
-bool requeued() {
-  char const* const restarts = std::getenv("SLURM_RESTART_COUNT");
-  return restarts != nullptr && std::string_view(restarts) != "0";
-}
-
-/// Sets the options that hold for the first start only: going back to a checkpoint, and the trace.
+/// Sets the options that hold for the first start only: going back to a checkpoint, and the trace. In a job that Slurm
+/// has requeued, to go back once more would lose the steps since then.
 void set_first_start(Supervision& supervision, TrainOptions const& options) {
-  if (options.resume_from && requeued()) {
+  if (options.resume_from && slurm_requeues() > 0) {
     fmt::print(stderr,
                "heddle run: the job was requeued: it resumes from its newest checkpoint, not --resume-from {}\n",
                *options.resume_from);

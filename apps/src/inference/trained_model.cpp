@@ -14,6 +14,7 @@
 
 #include "checkpoints/averaging.hpp"
 #include "checkpoints/base.hpp"
+#include "checkpoints/best_checkpoints.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
 
@@ -26,9 +27,8 @@ void check_options(TrainedModelOptions const& options) {
   if (options.average < 1) {
     throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
   }
-  if (options.average > 1 && options.which == "best") {
-    throw UsageError(
-        "--average takes the newest checkpoints, and --which best one of them: give only one of the two options");
+  if ((options.average > 1 && options.which == "best") || (options.average_by != "newest" && options.which != "auto")) {
+    throw UsageError("--average and --average-by choose checkpoints of a run, and --which one: give only one of them");
   }
   if (!options.quantize.empty() && options.quantize != "int8") {
     throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
@@ -44,9 +44,9 @@ std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
                     "of the step-… directories in it",
                     options.checkpoint));
   }
-  std::reverse(entries.begin(), entries.end());
-  bool const one_named = fs::equivalent(entries.front().directory, options.checkpoint);
-  if (options.which == "last" || options.average > 1 || one_named) {
+  bool const one_named = fs::equivalent(entries.back().directory, options.checkpoint);
+  entries = ordered(std::move(entries), options.average_by);
+  if (options.average_by != "newest" || options.which == "last" || options.average > 1 || one_named) {
     return entries;
   }
   auto const best = std::find_if(entries.begin(), entries.end(), [](auto const& entry) { return entry.best; });

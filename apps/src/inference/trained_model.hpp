@@ -31,7 +31,8 @@ struct TrainedModelOptions {
   std::string adapter;                ///< a run whose adapters are used on `checkpoint`, which must be its base
   /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
   std::map<std::string, std::string> adapters = {};
-  std::int64_t average = 1;            ///< the number of newest checkpoints whose parameters are averaged
+  std::int64_t average = 1;            ///< the number of a run's checkpoints whose parameters are averaged
+  std::string average_by = "newest";   ///< the first ones in this order: "newest", "loss", "bleu" (see ordered)
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   std::string quantize;                ///< "int8": the products are; "": not
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked

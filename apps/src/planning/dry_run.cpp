@@ -114,6 +114,12 @@ ExitCode dry_run(DryRun const& run) {
   if (!quiet) {
     MeshText const text = describe_mesh(mesh_to_json(config, model, mesh, session.data().vocabulary(), hosts));
     fmt::print("{}{}{}", text.line, text.table, text.warning);
+    if (number_of_ranks > 1) {
+      print_notes(
+          {fmt::format("all {} ranks are taken to be on one host; for several, with a network between them: "
+                       "heddle plan RUN.toml --nodes N --ranks-per-node R",
+                       readable_count(number_of_ranks))});
+    }
     print_notes(keys_without_effect(config, mesh, run.registries.tasks.of(config)));
     if (std::string const tied = tied_tables(model, session.data().vocabulary()); !tied.empty()) {
       print_notes({tied});

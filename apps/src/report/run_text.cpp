@@ -190,8 +190,10 @@ std::string describe_end(Ending const& ending, ModelDescription const& model, bo
                                  readable_count(ending.tokens), readable_duration(ending.seconds));
   text += report == nullptr ? "" : speed_line(*report);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
-  text += more ? fmt::format("to resume: {}", ending.command)
-               : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
+  std::string const resuming =
+      ending.command.empty() ? "the job script queues the job again, which resumes" : "to resume: " + ending.command;
+  text +=
+      more ? resuming : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
   return text + best_line(ending);
 }
 

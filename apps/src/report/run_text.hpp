@@ -32,8 +32,8 @@ struct Ending {
   double best_valid_loss = 0;
   std::optional<BestBleu> best_bleu = {};  ///< none where BLEU was not measured
   std::filesystem::path directory;
-  std::filesystem::path checkpoint;       ///< the newest
-  std::string command;                    ///< the command that resumes; see command_line
+  std::filesystem::path checkpoint;  ///< the newest
+  std::string command;               ///< the command that resumes; see command_line. Empty: the job queues itself again
   std::vector<std::string> plugins = {};  ///< libraries that the model needs
   bool from_text = false;                 ///< it is trained on lines of text, not on pairs
 };

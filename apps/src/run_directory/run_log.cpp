@@ -59,6 +59,14 @@ void RunLog::warn(std::string const& message) {
   keep("warning: " + message);
 }
 
+void RunLog::header_warning(std::string const& message) {
+  if (continued_ && !message.empty()) {
+    header("warning: " + message);
+  } else {
+    warn(message);
+  }
+}
+
 void RunLog::write(std::string const& text, Verbosity min) {
   if (!is_rank_zero_ || text.empty()) {
     return;

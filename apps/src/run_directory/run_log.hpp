@@ -14,9 +14,10 @@ namespace heddle {
 /// writes nothing.
 class RunLog {
  public:
-  /// `terminal`: the progress line is rewritten on the standard output.
-  RunLog(bool is_rank_zero, bool terminal, Verbosity verbosity)
-      : is_rank_zero_(is_rank_zero), terminal_(terminal), verbosity_(verbosity) {}
+  /// `terminal`: the progress line is rewritten on the standard output. `continued`: an earlier start has printed its
+  /// header there.
+  RunLog(bool is_rank_zero, bool terminal, Verbosity verbosity, bool continued = false)
+      : is_rank_zero_(is_rank_zero), terminal_(terminal), verbosity_(verbosity), continued_(continued) {}
 
   /// Appends to the directory's log.txt, starting with all that was written so far. A log that cannot be opened, or is
   /// a symbolic link, is warned about and not written.
@@ -28,6 +29,10 @@ class RunLog {
   void notice(std::string const& text) { write(text, Verbosity::quiet); }
   /// Writes into log.txt and, except with -q, on the standard output.
   void info(std::string const& text) { write(text, Verbosity::normal); }
+  /// Writes a line of a start's header: as `info` does, but where the output continues an earlier start's as `debug`.
+  void header(std::string const& text) { write(text, continued_ ? Verbosity::verbose : Verbosity::normal); }
+  /// Writes a warning of a start's header: as `warn` does, or as `header` where an earlier start has printed it.
+  void header_warning(std::string const& message);
   /// Writes into log.txt, and with -v on the standard output.
   void debug(std::string const& text) { write(text, Verbosity::verbose); }
   /// With -v writes on the standard output only: what another file of the run has, too.
@@ -44,6 +49,7 @@ class RunLog {
   bool is_rank_zero_;
   bool terminal_;
   Verbosity verbosity_;
+  bool continued_;
   bool line_open_ = false;
   std::string kept_;  ///< until there is a file
   std::unique_ptr<std::ostream> file_;

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "child_process.hpp"
+#include "earlier_starts.hpp"
 #include "run_directory/run_directory.hpp"
 #include "run_directory/run_progress.hpp"
 
@@ -369,6 +370,7 @@ bool Supervisor::restarts(ProcessEnd const& end) {
     return false;
   }
   say(why + ": starting again");
+  count_restart();
   return true;
 }
 

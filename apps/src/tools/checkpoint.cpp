@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <ctime>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
@@ -10,10 +11,14 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoints/comparison.hpp"
+#include "checkpoints/pruning.hpp"
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
+#include "inference/trained_model.hpp"
 #include "inspection/run/metrics.hpp"
 #include "inspection/run/run_view.hpp"
+#include "report/warning.hpp"
 #include "run_directory/run_progress.hpp"
 
 namespace heddle {
@@ -50,25 +55,60 @@ void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& me
                            entry.best ? "  (best)" : "");
 }
 
-}  // namespace
-
-ExitCode run_checkpoint(Arguments const& arguments) {
-  namespace po = boost::program_options;
+struct CheckpointOptions {
   std::string action;
-  std::string directory;
+  std::vector<std::string> places;
+  PruningRule rule;
+  bool dry_run = false;
+};
+
+CommandSyntax checkpoint_syntax(CheckpointOptions& options) {
+  namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "checkpoint";
-  syntax.usage = "list|verify DIRECTORY";
+  syntax.usage =
+      "list|verify DIRECTORY\n"
+      "       heddle checkpoint prune RUN --keep N [--keep-every STEPS] [--dry-run]\n"
+      "       heddle checkpoint diff CHECKPOINT CHECKPOINT";
   syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
 losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
-checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.)";
-  syntax.options.add_options()                                                             //
-      ("action", po::value(&action)->required()->value_name("list|verify"), "what to do")  //
-      ("directory", po::value(&directory)->required()->value_name("DIRECTORY"),            //
-       "a run's directory, its checkpoints directory, or one checkpoint's");
-  syntax.positional.add("action", 1).add("directory", 1);
-  parse_options(syntax, arguments);
-  bool const verify = action == "verify";
+checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.
+
+prune removes checkpoints of a run in which nothing trains, except for the N newest, the best, and the
+newest one that verifies. Those that do not verify are left, and not counted.
+
+diff compares two checkpoints: keys of the configuration, vocabularies, and the values of tensors, which are
+read in blocks. It exits with code 0 if there is no difference, else with 1.)";
+  syntax.options.add_options()                                                                                //
+      ("action", po::value(&options.action)->required()->value_name("list|verify|prune|diff"), "what to do")  //
+      ("directory", po::value(&options.places)->required()->composing()->value_name("DIRECTORY"),
+       "a run's directory, its checkpoints directory (not for prune), or one checkpoint's (not for prune)")  //
+      ("keep", po::value(&options.rule.keep)->value_name("N"),
+       "prune: the number of newest checkpoints that remain")  //
+      ("keep-every", po::value(&options.rule.keep_every)->value_name("STEPS"),
+       "prune: also leave checkpoints whose step is a multiple of this")  //
+      ("dry-run", po::bool_switch(&options.dry_run), "prune: print what would be removed, remove nothing");
+  syntax.positional.add("action", 1).add("directory", 2);
+  return syntax;
+}
+
+void require_possible(CheckpointOptions const& options, boost::program_options::variables_map const& values) {
+  bool const prune = options.action == "prune";
+  if (options.places.size() != (options.action == "diff" ? 2U : 1U)) {
+    throw UsageError(fmt::format("checkpoint {}: expected {}", options.action,
+                                 options.action == "diff" ? "two checkpoints or runs" : "one directory"));
+  }
+  if (prune != (values.count("keep") > 0) || (!prune && (values.count("keep-every") > 0 || options.dry_run))) {
+    throw UsageError(prune ? "checkpoint prune: --keep N says how many of the newest remain"
+                           : "checkpoint: --keep, --keep-every and --dry-run are for prune");
+  }
+  if (options.rule.keep < 1 || options.rule.keep_every < 0 ||
+      (values.count("keep-every") > 0 && options.rule.keep_every == 0)) {
+    throw UsageError("checkpoint prune: --keep and --keep-every take numbers of at least 1");
+  }
+}
+
+ExitCode list_or_verify(std::string const& directory, bool verify) {
   auto const entries =
       list_checkpoints(directory, verify ? CheckpointStore::Check::all_bytes : CheckpointStore::Check::sizes);
   bool all_verify = !entries.empty();
@@ -84,6 +124,52 @@ checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or 
     std::cout << fmt::format("{}: holds no checkpoints\n", directory);
   }
   return verify && !all_verify ? ExitCode::bad_data : ExitCode::done;
+}
+
+ExitCode prune(CheckpointOptions const& options) {
+  PrunedCheckpoints const pruned = prune_checkpoints(options.places.front(), options.rule, options.dry_run);
+  std::ranges::for_each(pruned.notes, report_on_stderr);
+  std::int64_t bytes = 0;
+  for (CheckpointEntry const& entry : pruned.removed) {
+    std::cout << fmt::format("{} {}\n", options.dry_run ? "would remove" : "removed", entry.directory.string());
+    bytes += entry.bytes;
+  }
+  std::cout << fmt::format("{} checkpoints {}removed, {} MiB; {} kept\n", pruned.removed.size(),
+                           options.dry_run ? "would be " : "",
+                           readable_decimal(static_cast<double>(bytes) / (1 << 20), 1), pruned.kept.size());
+  return ExitCode::done;
+}
+
+Checkpoint open_one(std::string const& place) {
+  TrainedModelOptions chosen;
+  chosen.checkpoint = place;
+  OpenedCheckpoints opened = open_checkpoints(chosen, {value_key}, Communicator::self(), Verification::at_reading);
+  std::ranges::for_each(opened.skipped, report_on_stderr);
+  return std::move(opened.checkpoints.front());
+}
+
+ExitCode diff(CheckpointOptions const& options) {
+  Checkpoint const a = open_one(options.places.front());
+  Checkpoint const b = open_one(options.places.back());
+  for (Checkpoint const* const each : {&a, &b}) {
+    std::cout << fmt::format("{} {}: step {}, {} tokens\n", each == &a ? "a" : "b", each->directory().string(),
+                             readable_count(each->state().step), readable_count(each->state().tokens));
+  }
+  CheckpointDifference const difference = compare(a, b);
+  std::cout << describe(difference);
+  return difference.none() ? ExitCode::done : ExitCode::failure;
+}
+
+}  // namespace
+
+ExitCode run_checkpoint(Arguments const& arguments) {
+  CheckpointOptions options;
+  auto const values = parse_options(checkpoint_syntax(options), arguments);
+  require_possible(options, values);
+  if (options.action == "prune") {
+    return prune(options);
+  }
+  return options.action == "diff" ? diff(options) : list_or_verify(options.places.front(), options.action == "verify");
 }
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/core/config/json_schema.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 
@@ -18,13 +19,16 @@ struct ConfigCommandOptions : ConfigOptions {
   std::vector<std::string> explained;
   bool defaults = false;
   bool changed = false;
+  bool schema = false;
 };
 
 CommandSyntax config_syntax(ConfigCommandOptions& options) {
   namespace po = boost::program_options;
   CommandSyntax syntax;
   syntax.name = "config";
-  syntax.usage = "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY";
+  syntax.usage =
+      "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY\n"
+      "       heddle config --schema";
   syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
 training does, except for the data and the number of ranks; or explains keys. docs/reference/config.md is the page
 about them.)";
@@ -32,6 +36,8 @@ about them.)";
   syntax.options.add_options()                                                                                    //
       ("changed", po::bool_switch(&options.changed), "only the keys that differ from their defaults")             //
       ("defaults", po::bool_switch(&options.defaults), "every key with its default, its values and its meaning")  //
+      ("schema", po::bool_switch(&options.schema),
+       "the keys as a JSON schema, with which an editor checks and completes a run.toml")  //
       ("explain", po::value(&options.explained)->value_name("KEY")->composing(),
        "the lines about one key, \"train.steps\", or a section, \"train\"; may be repeated");
   return syntax;
@@ -54,14 +60,17 @@ ExitCode run_config(Arguments const& arguments) {
   ConfigCommandOptions options;
   parse_options(config_syntax(options), arguments);
   bool const of_file = !options.config.empty() || !options.overrides.empty();
-  if (int{of_file} + int{options.defaults} + int{!options.explained.empty()} != 1) {
-    throw UsageError("config: give one of RUN.toml, --defaults and --explain KEY");
+  if (int{of_file} + int{options.defaults} + int{options.schema} + int{!options.explained.empty()} != 1) {
+    throw UsageError("config: give one of RUN.toml, --defaults, --schema and --explain KEY");
   }
   if ((options.changed || !options.plugins.empty()) && !of_file) {
     throw UsageError("config: --changed and --plugin are for a RUN.toml");
   }
   if (options.defaults) {
     std::cout << describe_config();
+  }
+  if (options.schema) {
+    std::cout << config_json_schema();
   }
   for (std::string const& name : options.explained) {
     std::cout << explain_config(name);

@@ -11,6 +11,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "command_line/options.hpp"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr char const* sizes = "tiny|base|big";
 constexpr char const* precisions = "auto|float32|bfloat16";
-constexpr char const* places = "here|slurm";
+constexpr char const* places = "here|slurm|pbs|lsf";
 
 /// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
@@ -107,12 +108,40 @@ every_steps = 500
       size.optimizer);
 }
 
-/// The template of a Slurm job with these nodes and ranks.
-std::string job(RunAnswers const& answers) {
-  std::string script(job_script());
-  boost::replace_first(script, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
-  boost::replace_first(script, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", answers.ranks_per_node));
-  return script;
+struct JobScript {
+  fs::path path;
+  std::string text;
+  std::string submit;  ///< the command that submits it
+};
+
+/// The job script for this place, with its number of nodes and ranks in the template; none for a run without one.
+std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& out) {
+  auto const path_of = [&](char const* name) { return (out / name).lexically_normal(); };
+  std::string const config = path_of("run.toml").string();
+  std::int64_t const ranks = answers.ranks_per_node;
+  if (answers.where == "slurm") {
+    JobScript job{path_of("train.sbatch"), std::string(slurm_job_script()), ""};
+    boost::replace_first(job.text, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
+    boost::replace_first(job.text, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", ranks));
+    job.submit = fmt::format("sbatch {} {}", job.path.string(), config);
+    return job;
+  }
+  if (answers.where == "pbs") {
+    JobScript job{path_of("train.pbs"), std::string(pbs_job_script()), ""};
+    boost::replace_first(job.text, "select=4:ncpus=8:mpiprocs=8",
+                         fmt::format("select={}:ncpus={}:mpiprocs={}", answers.nodes, ranks, ranks));
+    boost::replace_first(job.text, "script=train.pbs", fmt::format("script='{}'", job.path.string()));
+    job.submit = fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", config, job.path.string());
+    return job;
+  }
+  if (answers.where == "lsf") {
+    JobScript job{path_of("train.lsf"), std::string(lsf_job_script()), ""};
+    boost::replace_first(job.text, "-n 32", fmt::format("-n {}", answers.nodes * ranks));
+    boost::replace_first(job.text, "ptile=8", fmt::format("ptile={}", ranks));
+    job.submit = fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", config, job.path.string());
+    return job;
+  }
+  return std::nullopt;
 }
 
 void write_new(fs::path const& path, std::string const& text) {
@@ -141,7 +170,7 @@ void require_possible(RunAnswers const& answers) {
 }
 
 /// The commands that come next.
-std::string next_commands(RunAnswers const& answers, fs::path const& out) {
+std::string next_commands(RunAnswers const& answers, fs::path const& out, std::optional<JobScript> const& job) {
   std::string const config = (out / "run.toml").lexically_normal().string();
   std::string text;
   if (!fs::exists(fs::path(answers.data) / "train.h5")) {
@@ -152,8 +181,8 @@ std::string next_commands(RunAnswers const& answers, fs::path const& out) {
   }
   text += fmt::format("  heddle plan {} --nodes {} --ranks-per-node {}    # memory and time\n", config, answers.nodes,
                       answers.ranks_per_node);
-  if (answers.where == "slurm") {
-    return text + fmt::format("  sbatch {} {}\n", (out / "train.sbatch").lexically_normal().string(), config);
+  if (job) {
+    return text + fmt::format("  {}\n", job->submit);
   }
   return text + fmt::format("  mpirun -np {} heddle train {}\n", answers.nodes * answers.ranks_per_node, config);
 }
@@ -166,7 +195,7 @@ ExitCode run_init(Arguments const& arguments) {
   CommandSyntax syntax;
   syntax.name = "init";
   syntax.usage = "[options]";
-  syntax.summary = R"(Writes run.toml, and with --where slurm the job script train.sbatch, for a translation model. On a
+  syntax.summary = R"(Writes run.toml, and with --where slurm, pbs or lsf a job script, for a translation model. On a
 terminal it asks for what no option gives.)";
   syntax.options.add_options()                                                                          //
       ("data", with_default(answers.data, "DIRECTORY"), "where train.h5 and valid.h5 are, or will be")  //
@@ -188,7 +217,7 @@ terminal it asks for what no option gives.)";
     ask_for("data", answers.data, "Where are train.h5 and valid.h5 of `heddle prepare`?");
     ask_for("size", answers.size, "Which model: tiny, base or big?");
     ask_for("precision", answers.precision, "Which precision: auto, float32 or bfloat16?");
-    ask_for("where", answers.where, "Where does it run: here or slurm?");
+    ask_for("where", answers.where, "Where does it run: here, slurm, pbs or lsf?");
     ask_for("nodes", answers.nodes, "On how many machines?");
     ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?");
   }
@@ -197,10 +226,11 @@ terminal it asks for what no option gives.)";
   parse_config(config, "run.toml");
   fs::create_directories(out);
   write_new(fs::path(out) / "run.toml", config);
-  if (answers.where == "slurm") {
-    write_new(fs::path(out) / "train.sbatch", job(answers));
+  auto const job = job_script(answers, out);
+  if (job) {
+    write_new(job->path, job->text);
   }
-  std::cout << "next:\n" << next_commands(answers, out);
+  std::cout << "next:\n" << next_commands(answers, out, job);
   return ExitCode::done;
 }
 

@@ -23,6 +23,7 @@
 
 #include "checkpoints/base.hpp"
 #include "checkpoints/checkpoint.hpp"
+#include "supervision/earlier_starts.hpp"
 #include "validation/attention_maps.hpp"
 #include "validation/validation.hpp"
 #include "watched_micro_batches.hpp"
@@ -50,7 +51,7 @@ Trainer::Trainer(TrainerSetup const& setup)
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
       log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
-           setup.options.verbosity.verbosity()) {}
+           setup.options.verbosity.verbosity(), earlier_starts() > 0) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
@@ -82,7 +83,7 @@ void Trainer::announce() {
   VocabularySizes const vocabulary = vocabulary_sizes(data_->train.front());
   log_.debug("== " + setup_.command);
   log_.print_verbose(to_toml(config_));
-  log_.info(describe_changes(config_));
+  log_.header(describe_changes(config_));
   bool const prefixes = model.needs_prefixes();
   bool const joined = setup_.registries.tasks.of(config_).pairs(prefixes) == PairForm::joined;
   RunPacks const packs({.config = config_,
@@ -96,14 +97,14 @@ void Trainer::announce() {
                                    .vocabulary = vocabulary,
                                    .command = setup_.command},
                   packs.largest(config_, parallel.mesh));
-  log_.info(report_->mesh().line);
+  log_.header(report_->mesh().line);
   log_.notice(report_->mesh().warning);
   log_.debug(report_->mesh().table + report_->memory_table());
   for (std::string const& note : keys_without_effect(config_, parallel.mesh, setup_.registries.tasks.of(config_))) {
-    log_.info("note: " + note);
+    log_.header("note: " + note);
   }
   if (std::string const tied = tied_tables(model, vocabulary); !tied.empty()) {
-    log_.info("note: " + tied);
+    log_.header("note: " + tied);
   }
   print_warnings();
   if (config_.train.reserve_memory && kernel_memory_space() == MemorySpace::host) {
@@ -116,14 +117,14 @@ void Trainer::print_warnings() {
     return;
   }
   for (std::string const& warning : warnings_about(config_)) {
-    log_.warn(warning);
+    log_.header_warning(warning);
   }
   std::int64_t const longest = config_.model.max_length;
   for (std::string const& warning : warnings_about(*mixture_, longest)) {
-    log_.warn(warning);
+    log_.header_warning(warning);
   }
   if (valid_samples_) {
-    log_.warn(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
+    log_.header_warning(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "report/json_text.hpp"
 #include "run_directory/run_progress.hpp"
+#include "supervision/earlier_starts.hpp"
 #include "trainer.hpp"
 
 // The trainer's messages, and its reports at the start and at the end of a run.
@@ -41,27 +42,29 @@ void Trainer::print_start() {
     directory_->replace_file("kernels.json", setup_.kernels.file);
   }
   for (std::string const& note : setup_.kernels.notes) {
-    log_.info("note: " + note);
+    log_.header("note: " + note);
   }
   if (!directory_->locked()) {
-    log_.info(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
-                          setup_.directory.string()));
+    log_.header(fmt::format("note: {} is on a file system without locks: the file .lease there keeps other runs out",
+                            setup_.directory.string()));
   }
-  log_.info(fmt::format(
+  log_.header(fmt::format(
       "{}, training on {}{}", describe_parameters(*whole_model_, config_.optimizer), mixture_->describe(),
       batches_->totals().left_out > 0
           ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
           : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
-    log_.info(fmt::format(
+    log_.header(fmt::format(
         "note: with train.deterministic a step has about {} micro-batches, fewer than the {} data ranks; lower "
         "train.micro_batch_tokens so that every rank has some",
         readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
+  std::int64_t const restarts = earlier_starts();
   log_.info(fmt::format(
-      "{} in {}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
-      setup_.directory.string()));
+      "{} in {}{}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
+      setup_.directory.string(),
+      restarts > 0 ? fmt::format(" (restart {}, ranks: {})", restarts, setup_.parallel.world.size()) : ""));
 }
 
 void Trainer::begin_report() {
@@ -163,7 +166,7 @@ Ending Trainer::outcome(std::string const& how) const {
           .best_bleu = training_log_ ? training_log_->best_bleu() : std::nullopt,
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
-          .command = setup_.resume_command,
+          .command = job_requeues_itself() ? "" : setup_.resume_command,
           .plugins = config_.plugins.paths,
           .from_text = data_->has_lines()};
 }

@@ -162,7 +162,7 @@ void check_together(Config const& config, ConfigDocument const& document) {
   if (train.micro_batch_tokens > train.batch_tokens) {
     throw ConfigError(fmt::format(
         "{}: train.micro_batch_tokens = {} is more than train.batch_tokens = {}, of which it is a part; set "
-        "it to {} or less",
+        "train.micro_batch_tokens to {} or less",
         blamed("train.batch_tokens", "train.micro_batch_tokens"), train.micro_batch_tokens, train.batch_tokens,
         train.batch_tokens));
   }

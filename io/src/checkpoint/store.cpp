@@ -297,6 +297,12 @@ void CheckpointStore::remove_leftovers(FileLock& lock, CommitResult& result) con
   lock.take(FileLock::Kind::shared);
 }
 
+void CheckpointStore::remove(fs::path const& checkpoint) const {
+  fs::path const doomed = directory_ / temporary_name("removed-" + checkpoint.filename().string());
+  fs::rename(checkpoint, doomed);
+  fs::remove_all(doomed);
+}
+
 void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
   rejected_.erase(committed_step);  // written again
   try {
@@ -317,10 +323,7 @@ void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
       if (++kept <= keep_ || step == committed_step || step == best || step == protected_step) {
         continue;
       }
-      // The name is removed first, so that a crash in the middle leaves no checkpoint with files missing.
-      fs::path const doomed = directory_ / temporary_name("removed-" + directory.filename().string());
-      fs::rename(directory, doomed);
-      fs::remove_all(doomed);
+      remove(directory);
     }
   } catch (std::exception const& error) {
     result.notes.push_back(std::string("old checkpoints could not be removed: ") + error.what());

@@ -22,40 +22,54 @@
 
 #include "files/pending_file.hpp"
 #include "format.hpp"
+#include "prepare_options.hpp"
 
 namespace heddle {
 namespace {
 
 using Path = std::filesystem::path;
 
+using Parts = std::vector<TextPart>;
+
+/// A text's file, or its first one of several: "a.en and 2 more".
+std::string describe_files(Parts const& parts) {
+  std::string const first = parts.front().path.string();
+  return parts.size() == 1 ? first : fmt::format("{} and {} more", first, parts.size() - 1);
+}
+
 /// The texts of one dataset.
 struct Texts {
-  std::string name;         ///< "train" or "valid"
-  std::vector<Path> sides;  ///< source and target, or one text
+  std::string name;          ///< "train" or "valid"
+  std::vector<Parts> sides;  ///< source and target, with one file of each beside one of the other, or one text
   int64_t lines = 0;
 
   std::string describe() const {
-    return sides.front().string() + (sides.size() > 1 ? " and " + sides[1].string() : "");
+    bool const two = sides.size() > 1 && sides[0].front().path != sides[1].front().path;
+    return describe_files(sides.front()) + (two ? " and " + describe_files(sides[1]) : "");
   }
 };
 
-int64_t file_bytes(Path const& path) {
-  std::error_code failure;
-  auto const size = std::filesystem::file_size(path, failure);
-  return failure ? 0 : static_cast<int64_t>(size);
+int64_t file_bytes(Parts const& parts) {
+  int64_t bytes = 0;
+  for (TextPart const& part : parts) {
+    std::error_code failure;
+    auto const size = std::filesystem::file_size(part.path, failure);
+    bytes += failure ? 0 : static_cast<int64_t>(size);
+  }
+  return bytes;
 }
 
 /// Reports the progress of a long pass over a text: on one line that is rewritten if `out` is the terminal's stderr,
 /// else as a line every few seconds.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& out, std::string what, Path const& text)
+  ProgressLine(std::ostream& out, std::string what, Parts const& text)
       : out_(out),
         what_(std::move(what)),
         bytes_(file_bytes(text)),
         interactive_(&out == &std::cerr && isatty(STDERR_FILENO) == 1) {}
 
-  void update(LineReader const& reader) {
+  void update(PartsReader const& reader) {
     constexpr int64_t lines_between_looks = 256;
     if (reader.line_number() % lines_between_looks != 0 || Clock::now() < next_) {
       return;
@@ -88,29 +102,31 @@ class ProgressLine {
   Clock::time_point next_ = Clock::now() + interval();
 };
 
-/// Counts the lines of a text, all of which must be UTF-8 with InvalidUtf8::fail.
-int64_t survey(Path const& path, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  ProgressLine progress(out, "reading " + path.string(), path);
-  LineReader reader(path, invalid_utf8);
+/// Counts the lines of a file, all of which must be UTF-8 with InvalidUtf8::fail.
+int64_t survey(TextPart const& part, InvalidUtf8 invalid_utf8, std::ostream& out) {
+  ProgressLine progress(out, "reading " + part.path.string(), {part});
+  PartsReader reader({part}, invalid_utf8);
   for (std::string line; reader.next(line);) {
     progress.update(reader);
-  }
-  if (reader.line_number() == 0) {
-    throw DataError(fmt::format("{}: the file is empty; expected one sentence a line", path.string()));
   }
   progress.finish(reader.line_number(), "");
   return reader.line_number();
 }
 
 void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  for (Path const& side : texts.sides) {
-    int64_t const lines = survey(side, invalid_utf8, out);
-    if (side != texts.sides.front() && texts.lines != lines) {
-      throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
-                                  texts.sides.front().string(), readable_count(texts.lines), side.string(),
-                                  readable_count(lines)));
+  Parts const& first = texts.sides.front();
+  for (std::size_t file = 0; file < first.size(); ++file) {
+    int64_t const lines = survey(first[file], invalid_utf8, out);
+    texts.lines += lines;
+    if (texts.sides.size() == 1 || first[file].side != TextPart::Side::whole_line) {
+      continue;  // both sides of a pair are on one line
     }
-    texts.lines = lines;
+    TextPart const& second = texts.sides[1][file];
+    if (int64_t const others = survey(second, invalid_utf8, out); others != lines) {
+      throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
+                                  first[file].path.string(), readable_count(lines), second.path.string(),
+                                  readable_count(others)));
+    }
   }
 }
 
@@ -126,7 +142,7 @@ Tokenizer load_model(Path const& path) {
   }
 }
 
-Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, std::ostream& out) {
+Tokenizer train_model(PrepareOptions const& options, Parts texts, std::ostream& out) {
   out << fmt::format("learning a {} vocabulary of {} pieces\n", options.vocabulary_type,
                      readable_count(options.vocabulary_size))
       << std::flush;
@@ -134,9 +150,11 @@ Tokenizer train_model(PrepareOptions const& options, std::vector<Path> texts, st
   training.texts = std::move(texts);
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
-  training.mask_token = options.text.has_value();
-  training.tags = options.tags;
+  training.mask_token = !options.text.empty();
+  training.symbols = options.symbols;
   training.sentinels = options.sentinels;
+  training.byte_fallback = options.byte_fallback;
+  training.character_coverage = options.character_coverage;
   training.invalid_utf8 = options.invalid_utf8;
   return Tokenizer::train(training);
 }
@@ -149,16 +167,17 @@ std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options) {
   return Vocabulary{source, options.target_model ? load_model(*options.target_model) : source};
 }
 
-Vocabulary learn_vocabulary(PrepareOptions const& options, std::ostream& out) {
-  if (options.text) {
-    Tokenizer const tokenizer = train_model(options, {*options.text}, out);
-    return {tokenizer, tokenizer};
-  }
+/// `sides` are those of the training text.
+Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<Parts> const& sides, std::ostream& out) {
   if (options.separate_vocabularies) {
-    Tokenizer const source = train_model(options, {options.source}, out);
-    return {source, train_model(options, {options.target}, out)};
+    Tokenizer const source = train_model(options, sides.front(), out);
+    return {source, train_model(options, sides.back(), out)};
   }
-  Tokenizer const joint = train_model(options, {options.source, options.target}, out);
+  Parts all;
+  for (Parts const& side : sides) {
+    all.insert(all.end(), side.begin(), side.end());
+  }
+  Tokenizer const joint = train_model(options, std::move(all), out);
   return {joint, joint};
 }
 
@@ -171,7 +190,7 @@ class EncodedTexts {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
     std::array const prefixes{&frame.source, &frame.target};
     for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({LineReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}});
+      sides_.push_back({PartsReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}});
     }
   }
 
@@ -216,7 +235,7 @@ class EncodedTexts {
     }
   }
 
-  LineReader const& first() const { return sides_.front().reader; }
+  PartsReader const& first() const { return sides_.front().reader; }
   void require_all_read() const {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
@@ -227,7 +246,7 @@ class EncodedTexts {
 
  private:
   struct Side {
-    LineReader reader;
+    PartsReader reader;
     Tokenizer tokenizer;
     std::vector<int32_t> prefix;
     std::vector<int32_t> ids;
@@ -318,50 +337,6 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
   return report;
 }
 
-void check(PrepareOptions const& options) {
-  if (options.text.has_value() == (!options.source.empty() || !options.target.empty() || options.valid_source ||
-                                   options.valid_target || options.separate_vocabularies || options.target_model)) {
-    throw UsageError(
-        "prepare: expected either --source and --target, for pairs, or --text, for lines of one text, with the options "
-        "of one of them");
-  }
-  if (!options.text && (options.source.empty() || options.target.empty())) {
-    throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
-  }
-  if ((options.text || !options.source_model) && !(options.languages.source + options.languages.target).empty()) {
-    throw UsageError(
-        "--source-language and --target-language are for pairs, and for a --vocab-model that has tokens for languages");
-  }
-  if (options.valid_text && !options.text) {
-    throw UsageError("--valid-text goes with --text; pairs are validated by --valid-source and --valid-target");
-  }
-  if (options.valid_source.has_value() != options.valid_target.has_value()) {
-    throw UsageError("a validation text needs both sides: --valid-source and --valid-target");
-  }
-  if (options.target_model && !options.source_model) {
-    throw UsageError("--target-vocab-model needs --vocab-model for the source side");
-  }
-  if (options.separate_vocabularies && options.source_model && !options.target_model) {
-    throw UsageError("--separate-vocab with --vocab-model needs --target-vocab-model, too");
-  }
-  if (options.samples_per_file < 0) {
-    throw UsageError(fmt::format("--samples-per-file is {}; expected at least 1", options.samples_per_file));
-  }
-  if (options.max_length < 1 || options.vocabulary_size < 1) {
-    throw UsageError(fmt::format("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
-                                 options.vocabulary_size));
-  }
-  for (std::string const& tag : options.tags) {
-    if (tag.empty() || tag.find_first_of(", \t\r\n") != std::string::npos) {
-      throw UsageError(fmt::format("--tag is \"{}\"; expected text without spaces and commas, such as <news>", tag));
-    }
-  }
-  if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {
-    throw UsageError(fmt::format("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are",
-                                 options.sentinels, options.vocabulary_size));
-  }
-}
-
 /// The files in the directory that this command may have written.
 std::vector<Path> earlier_files(Path const& directory) {
   constexpr std::array<std::string_view, 4> others = {"valid.h5", "vocab.model", "vocab.source.model",
@@ -401,17 +376,29 @@ std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary co
   return files;
 }
 
-std::vector<Texts> texts_of(PrepareOptions const& options) {
-  std::vector<Texts> texts;
-  if (options.text) {
-    texts.push_back({"train", {*options.text}});
-  } else {
-    texts.push_back({"train", {options.source, options.target}});
+Parts parts_of(PrepareOptions::Paths const& paths, TextPart::Side side = TextPart::Side::whole_line) {
+  Parts parts;
+  std::ranges::transform(paths, std::back_inserter(parts), [side](Path const& path) { return TextPart(path, side); });
+  return parts;
+}
+
+/// The sides of a text that is given in one of three forms; none if it is not given.
+std::vector<Parts> sides_of(PrepareOptions::Paths const& source, PrepareOptions::Paths const& target,
+                            PrepareOptions::Paths const& tsv, PrepareOptions::Paths const& text) {
+  if (!text.empty()) {
+    return {parts_of(text)};
   }
-  if (options.valid_text) {
-    texts.push_back({"valid", {*options.valid_text}});
-  } else if (options.valid_source) {
-    texts.push_back({"valid", {*options.valid_source, *options.valid_target}});
+  if (!tsv.empty()) {
+    return {parts_of(tsv, TextPart::Side::source), parts_of(tsv, TextPart::Side::target)};
+  }
+  return source.empty() ? std::vector<Parts>() : std::vector<Parts>{parts_of(source), parts_of(target)};
+}
+
+std::vector<Texts> texts_of(PrepareOptions const& options) {
+  std::vector<Texts> texts{{"train", sides_of(options.source, options.target, options.tsv, options.text)}};
+  if (auto sides = sides_of(options.valid_source, options.valid_target, options.valid_tsv, options.valid_text);
+      !sides.empty()) {
+    texts.push_back({"valid", std::move(sides)});
   }
   return texts;
 }
@@ -424,10 +411,10 @@ bool is_training_file(std::string const& name) {
 }
 
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
-  check(options);
+  check_options(options);
   refuse_to_replace(options);
   std::optional<Vocabulary> const given = given_vocabulary(options);
-  if (given && !options.text) {
+  if (given && options.text.empty()) {
     frame_of(*given, options.languages);  // before the texts are read
   }
   PendingDirectory directory(options.directory);
@@ -435,14 +422,14 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   for (Texts& each : texts) {
     survey(each, options.invalid_utf8, progress);
   }
-  Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, progress);
+  Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, texts.front().sides, progress);
 
   // Everything is written under temporary names first, so that any failure leaves no file.
   std::list<PendingFile> models = write_models(options, vocabulary);
   std::vector<DatasetFiles> datasets;
   std::vector<PreparedText> reports;
   for (Texts const& each : texts) {
-    DatasetFiles& files = datasets.emplace_back(options.directory, each.name, vocabulary, options.text.has_value(),
+    DatasetFiles& files = datasets.emplace_back(options.directory, each.name, vocabulary, !options.text.empty(),
                                                 each.name == "train" ? options.samples_per_file : 0);
     reports.push_back(encode(each, options, vocabulary, files, progress));
     files.finish();

@@ -216,12 +216,10 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
     throw ConfigError(fmt::format("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type));
   }
   LineSample sample(training.sample_bytes);
-  for (auto const& path : training.texts) {
-    LineReader reader(path, training.invalid_utf8);
-    for (std::string line; reader.next(line);) {
-      if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
-        sample.add(line);
-      }
+  PartsReader reader(training.texts, training.invalid_utf8);
+  for (std::string line; reader.next(line);) {
+    if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
+      sample.add(line);
     }
   }
   if (sample.empty()) {
@@ -230,7 +228,8 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   std::unordered_map<std::string, std::string> settings = {
       {"model_type", training.type},
       {"vocab_size", std::to_string(training.vocabulary_size)},
-      {"character_coverage", "1"},
+      {"character_coverage", fmt::format("{}", training.character_coverage)},
+      {"byte_fallback", training.byte_fallback ? "true" : "false"},
       {"pad_id", "0"},
       {"unk_id", "1"},
       {"bos_id", "2"},
@@ -245,8 +244,8 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   if (!symbols.empty()) {
     settings["control_symbols"] = symbols;  // no text is read as a control symbol
   }
-  if (!training.tags.empty()) {
-    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(training.tags, ","));
+  if (!training.symbols.empty()) {
+    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(training.symbols, ","));
   }
   SampleIterator iterator(sample);
   std::string model;

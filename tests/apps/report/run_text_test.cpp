@@ -56,6 +56,13 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   ending.plugins = {"/a/x y.so"};
   EXPECT_THAT(describe_end(ending, model, nullptr),
               HasSubstr("heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT"));
+  ending.state = "stopped by SIGUSR1";
+  ending.command = "heddle train run.toml";
+  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("\nto resume: heddle train run.toml\n"));
+  ending.command = "";
+  EXPECT_THAT(describe_end(ending, model, nullptr),
+              HasSubstr("\nthe job script queues the job again, which resumes\n"));
+  ending.state = "done";
   ending.from_text = true;
   ending.plugins.clear();
   EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle evaluate --checkpoint run --text TEXT"));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <regex>
 
 #include "temporary_directory.hpp"
@@ -26,6 +27,29 @@ TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
   EXPECT_TRUE(std::regex_match(text, std::regex(stamp + "before there is a file\n" + stamp + "a table\n" + stamp +
                                                 "of two lines\n" + stamp + "step 1/2\n")))
       << text;
+}
+
+TEST(RunLog, TheHeaderOfARestartIsOnlyInTheFile) {
+  for (bool const continued : {false, true}) {
+    test::TemporaryDirectory const place;
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    {
+      RunDirectory const directory = RunDirectory::open(place.path() / "run");
+      RunLog log(true, false, Verbosity::normal, continued);
+      log.open(directory);
+      log.header("[train] steps = 3");
+      log.header_warning("too many ranks");
+      log.header_warning("");
+      log.info("resuming");
+    }
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), continued ? "resuming\n" : "[train] steps = 3\nresuming\n");
+    EXPECT_EQ(testing::internal::GetCapturedStderr().empty(), continued);
+    std::string const text = test::read_whole(place.path() / "run" / "log.txt");
+    EXPECT_NE(text.find("[train] steps = 3\n"), std::string::npos);
+    EXPECT_NE(text.find("warning: too many ranks\n"), std::string::npos);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
+  }
 }
 
 }  // namespace

@@ -5,10 +5,13 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <optional>
 #include <string>
 
+#include "supervision/earlier_starts.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {
@@ -17,6 +20,23 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 using testing::Not;
+
+/// A variable of the environment with this value, during its lifetime.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(char const* name, char const* value) : name_(name) {
+    char const* const before = std::getenv(name);
+    before_ = before == nullptr ? std::nullopt : std::optional<std::string>(before);
+    setenv(name, value, 1);
+  }
+  ~EnvironmentVariable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+  EnvironmentVariable(EnvironmentVariable const&) = delete;
+  EnvironmentVariable& operator=(EnvironmentVariable const&) = delete;
+
+ private:
+  char const* name_;
+  std::optional<std::string> before_;
+};
 
 /// Runs whose launchers are shell scripts that start no ranks.
 class SuperviseTest : public testing::Test {
@@ -61,6 +81,29 @@ TEST_F(SuperviseTest, GivesUpAfterThreeRestartsWithoutAStep) {
   EXPECT_THAT(messages_, HasSubstr("a rank was lost (code 137: Killed) after no step: starting again"));
   EXPECT_THAT(messages_, HasSubstr("the restart is in 0.06 s")) << "the third one waits three times as long";
   EXPECT_THAT(messages_, HasSubstr("giving up after 3 restarts without a new step"));
+}
+
+TEST_F(SuperviseTest, TellsAStartHowManyThereWereBefore) {
+  EnvironmentVariable const restarts("HEDDLE_RESTARTS", "2");
+  supervised("echo \"$HEDDLE_RESTARTS\" >> $starts; exit 137");
+  EXPECT_THAT(starts(),
+              testing::ElementsAre("heddle train", "2", "heddle train", "3", "heddle train", "4", "heddle train", "5"));
+}
+
+TEST(EarlierStarts, AreThoseOfSlurmAndOfOthersTogether) {
+  EnvironmentVariable const slurm("SLURM_RESTART_COUNT", "9");
+  EnvironmentVariable const others("HEDDLE_RESTARTS", "");
+  EnvironmentVariable const requeues("HEDDLE_REQUEUES", "0");
+  EXPECT_EQ(earlier_starts(), 9);
+  count_restart();
+  EXPECT_EQ(earlier_starts(), 10);
+  EXPECT_EQ(slurm_requeues(), 9);
+  setenv("HEDDLE_RESTARTS", "-1", 1);
+  setenv("SLURM_RESTART_COUNT", "many", 1);
+  EXPECT_EQ(earlier_starts(), 0);
+  EXPECT_FALSE(job_requeues_itself());
+  setenv("HEDDLE_REQUEUES", "1", 1);
+  EXPECT_TRUE(job_requeues_itself());
 }
 
 TEST_F(SuperviseTest, NeedsALauncher) {

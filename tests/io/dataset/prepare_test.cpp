@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
@@ -33,10 +34,10 @@ class PrepareTest : public ::testing::Test {
     demo.valid = 20;
     demo.test = 1;
     write_demo_data(demo);
-    options_.source = inputs_ / "train.en";
-    options_.target = inputs_ / "train.de";
-    options_.valid_source = inputs_ / "valid.en";
-    options_.valid_target = inputs_ / "valid.de";
+    options_.source = {inputs_ / "train.en"};
+    options_.target = {inputs_ / "train.de"};
+    options_.valid_source = {inputs_ / "valid.en"};
+    options_.valid_target = {inputs_ / "valid.de"};
     options_.vocabulary_size = 90;
     options_.directory = outputs_ / "deep" / "data";
   }
@@ -67,8 +68,8 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   EXPECT_EQ(report.valid->samples, 20);
   EXPECT_TRUE(report.joint);
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
-  auto const english = read_lines(options_.source);
-  auto const german = read_lines(options_.target);
+  auto const english = read_lines(options_.source.front());
+  auto const german = read_lines(options_.target.front());
   ASSERT_EQ(dataset.size(), 400);
   for (int64_t i = 0; i < dataset.size(); ++i) {
     EXPECT_EQ(dataset.source_tokenizer().decode(dataset.source(i)), english[static_cast<std::size_t>(i)]);
@@ -89,7 +90,7 @@ TEST_F(PrepareTest, PutsTheLanguagesOfAnImportedVocabularyBesideTexts) {
   run();
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
   Tokenizer const& tokenizer = dataset.source_tokenizer();
-  auto const german = read_lines(options_.target);
+  auto const german = read_lines(options_.target.front());
   for (int64_t i = 0; i < dataset.size(); ++i) {
     auto const target = dataset.target(i);
     EXPECT_EQ(tokenizer.piece(dataset.source(i).front()), "eng_Latn");
@@ -129,8 +130,8 @@ TEST_F(PrepareTest, MakesOrTakesSeparateVocabularies) {
 TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
   run();
   std::string const long_line = german_number(777'777) + " " + german_number(777'777);
-  options_.target = inputs_.write("gaps.de", "\nzwei\n \ndrei\n" + long_line + "\n");
-  options_.source = inputs_.write("gaps.en", "one\ntwo\nthree\n\nfour\n");
+  options_.target = {inputs_.write("gaps.de", "\nzwei\n \ndrei\n" + long_line + "\n")};
+  options_.source = {inputs_.write("gaps.en", "one\ntwo\nthree\n\nfour\n")};
   options_.max_length = 20;
   options_.source_model = outputs_ / "deep/data/vocab.model";
   options_.directory = outputs_ / "again";
@@ -142,8 +143,8 @@ TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
 
 TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   options_ = {};
-  options_.text = inputs_.write("text", "one two\n\nthree hundred and four <mask>\n" + std::string(3000, 'o') + "\n");
-  options_.valid_text = inputs_ / "valid.en";
+  options_.text = {inputs_.write("text", "one two\n\nthree hundred and four <mask>\n" + std::string(3000, 'o') + "\n")};
+  options_.valid_text = {inputs_ / "valid.en"};
   options_.vocabulary_size = 40;
   options_.max_length = 100;
   options_.directory = outputs_ / "text";
@@ -160,7 +161,7 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   EXPECT_GT(mask, 0);
   auto const line = dataset.line(1);
   EXPECT_EQ(std::count(line.begin(), line.end(), mask), 0) << "text was read as the mask token";
-  options_.source = inputs_ / "train.en";
+  options_.source = {inputs_ / "train.en"};
   options_.directory = outputs_ / "again";
   EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("expected either --source and --target"));
 }
@@ -192,25 +193,69 @@ TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
   EXPECT_THROW(run(), UsageError);
 }
 
+TEST_F(PrepareTest, FilesAndColumnsOfATextGiveTheSameDataset) {
+  run();
+  std::string const expected = test::read_whole(options_.directory / "train.h5");
+  auto const english = read_lines(options_.source.front());
+  auto const german = read_lines(options_.target.front());
+  std::array<std::string, 2> sources;
+  std::array<std::string, 2> targets;
+  std::array<std::string, 2> both;
+  for (std::size_t line = 0; line < english.size(); ++line) {
+    std::size_t const file = line < 150 ? 0 : 1;
+    sources.at(file) += english[line] + "\n";
+    targets.at(file) += german[line] + "\n";
+    both.at(file) += english[line] + "\t" + german[line] + "\n";
+  }
+  options_.source = {inputs_.write("1.en", sources[0]), inputs_.write("2.en", sources[1])};
+  options_.target = {inputs_.write("1.de", targets[0]), inputs_.write("2.de", targets[1])};
+  options_.directory = outputs_ / "parts";
+  run();
+  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+  options_.source.clear();
+  options_.target.clear();
+  options_.tsv = {inputs_.write("1.tsv", both[0]), inputs_.write("2.tsv", both[1])};
+  options_.directory = outputs_ / "columns";
+  run();
+  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+}
+
+TEST_F(PrepareTest, RefusesFilesThatAreNotBesideEachOther) {
+  options_.source.push_back(inputs_ / "valid.en");
+  EXPECT_THAT(failure(), HasSubstr("as many files"));
+  // As many lines together, but not each.
+  options_.source = {inputs_ / "train.en", inputs_ / "valid.en"};
+  options_.target = {inputs_ / "valid.de", inputs_ / "train.de"};
+  EXPECT_THAT(failure(), AllOf(HasSubstr("train.en has 400 lines"), HasSubstr("valid.de has 20")));
+  options_.tsv = {inputs_ / "train.en"};
+  EXPECT_THAT(failure(), HasSubstr("expected either --source and --target, or --tsv"));
+  options_.source.clear();
+  options_.target.clear();
+  options_.tsv = {inputs_.write("bad.tsv", "one\teins\ntwo zwei\n")};
+  EXPECT_THAT(failure(), AllOf(HasSubstr("bad.tsv: line 2 has 0 tabs"), HasSubstr("SOURCE<TAB>TARGET")));
+  options_.character_coverage = 0.5;
+  EXPECT_THAT(failure(), HasSubstr("--character-coverage is 0.5; expected 0.98 to 1"));
+}
+
 TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {
-  options_.valid_target = inputs_ / "train.de";
+  options_.valid_target = {inputs_ / "train.de"};
   EXPECT_THAT(failure(), AllOf(HasSubstr("valid.en has 20 lines"), HasSubstr("train.de has 400")));
 }
 
 TEST_F(PrepareTest, RefusesTextThatCannotBeUsed) {
-  options_.target = inputs_.write("bad.de", "gut\nschlecht \xFC\n");
+  options_.target = {inputs_.write("bad.de", "gut\nschlecht \xFC\n")};
   EXPECT_THAT(failure(), AllOf(HasSubstr("bad.de"), HasSubstr("line 2"), HasSubstr("UTF-8")));
-  options_.target = inputs_.write("empty.de", "");
+  options_.target = {inputs_.write("empty.de", "")};
   EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("the file is empty")));
-  options_.target = inputs_ / "absent.de";
+  options_.target = {inputs_ / "absent.de"};
   EXPECT_THAT(failure(), HasSubstr("absent.de"));
 }
 
 TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
   // The first source and the last target are not UTF-8.
-  options_.source = inputs_.write("bad.en", "\xFF" + test::read_whole(options_.source));
-  std::string const german = test::read_whole(options_.target);
-  options_.target = inputs_.write("bad.de", german.substr(0, german.size() - 1) + " \xE2\x82\n");
+  options_.source = {inputs_.write("bad.en", "\xFF" + test::read_whole(options_.source.front()))};
+  std::string const german = test::read_whole(options_.target.front());
+  options_.target = {inputs_.write("bad.de", german.substr(0, german.size() - 1) + " \xE2\x82\n")};
   options_.invalid_utf8 = InvalidUtf8::skip;
   options_.directory = outputs_ / "skipped";
   PreparedText const skipped = run().train;
@@ -235,7 +280,7 @@ TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
 }
 
 TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {
-  options_.source = inputs_ / "absent.en";
+  options_.source = {inputs_ / "absent.en"};
   options_.source_model = inputs_.path();
   EXPECT_THAT(failure(), HasSubstr(inputs_.path().string() + ": is a directory"));
   options_.source_model = inputs_ / "absent.model";
@@ -274,9 +319,9 @@ TEST_F(PrepareTest, ReplacesNothingUnlessAskedTo) {
   EXPECT_THAT(outputs_.names(), ElementsAre("train.h5", "valid.h5", "vocab.model"));
   EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("--overwrite"));
   options_.overwrite = true;
-  options_.valid_source.reset();
+  options_.valid_source.clear();
   EXPECT_THROW(run(), UsageError);
-  options_.valid_target.reset();
+  options_.valid_target.clear();
   options_.separate_vocabularies = true;
   options_.vocabulary_size = 50;
   run();

@@ -54,14 +54,14 @@ TEST(Tokenizer, LearnsTheSameModelAgainAndRoundTrips) {
 TEST(Tokenizer, ATagIsOnePieceWhereverItStands) {
   TemporaryDirectory const directory;
   auto training = training_on(directory.write("text", numbers_in_words(500)), "bpe", 60);
-  training.tags = {"<2de>", "<news>"};
+  training.symbols = {"<2de>", "<news>"};
   training.sentinels = 2;
   for (char const* const type : {"bpe", "unigram"}) {
     training.type = type;
     Tokenizer const tokenizer = Tokenizer::train(training);
     EXPECT_EQ(tokenizer.size(), 60);
     EXPECT_EQ(tokenizer.sentinels().size(), 2U);
-    for (std::string const& tag : training.tags) {
+    for (std::string const& tag : training.symbols) {
       std::vector<int32_t> ids = tokenizer.encode(tag);
       EXPECT_EQ(ids.size(), 2U);
       EXPECT_EQ(tokenizer.piece(ids.front()), "\u2581");
@@ -72,6 +72,34 @@ TEST(Tokenizer, ATagIsOnePieceWhereverItStands) {
       EXPECT_EQ(tokenizer.decode(ids), tag + " fünf");
     }
   }
+}
+
+TEST(Tokenizer, ByteFallbackLeavesNoCharacterUnknown) {
+  TemporaryDirectory const directory;
+  auto training = training_on(directory.write("text", numbers_in_words(500)), "bpe", 330);
+  auto const unknown = [](Tokenizer const& tokenizer) {
+    auto const ids = tokenizer.encode("fünf 語");
+    return std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
+  };
+  EXPECT_EQ(unknown(Tokenizer::train(training_on(training.texts.front().path, "bpe", 60))), 1);
+  training.byte_fallback = true;
+  Tokenizer const tokenizer = Tokenizer::train(training);
+  EXPECT_EQ(unknown(tokenizer), 0);
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("fünf 語")), "fünf 語");
+}
+
+TEST(Tokenizer, CharactersBeyondTheCoverageHaveNoPiece) {
+  TemporaryDirectory const directory;
+  std::string const text = numbers_in_words(500) + "語\n";
+  auto training = training_on(directory.write("text", text), "bpe", 60);
+  auto const unknown = [&] {
+    Tokenizer const tokenizer = Tokenizer::train(training);
+    auto const ids = tokenizer.encode("語");
+    return std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
+  };
+  EXPECT_EQ(unknown(), 0);
+  training.character_coverage = 0.999;
+  EXPECT_EQ(unknown(), 1);
 }
 
 TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {

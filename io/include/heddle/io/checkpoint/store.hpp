@@ -115,6 +115,9 @@ class CheckpointStore {
   Checkpoint go_back(std::int64_t step, Report const& report, Communicator const& world);
 
   enum class Check { sizes, all_bytes };
+  /// Removes a checkpoint of this store. Its name goes first, so that a crash leaves none with files missing. Throws
+  /// std::filesystem::filesystem_error.
+  void remove(std::filesystem::path const& checkpoint) const;
   /// All checkpoints, oldest first, each with the result of its verification.
   std::vector<CheckpointEntry> list(Check check) const;
 

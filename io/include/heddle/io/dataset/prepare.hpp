@@ -14,17 +14,23 @@ namespace heddle {
 
 /// The options of `heddle prepare`, which turns parallel text, or one text, into datasets.
 struct PrepareOptions {
-  std::filesystem::path source;  ///< plain or gzip, one sentence a line; line n of the target translates line n
-  std::filesystem::path target;
-  std::optional<std::filesystem::path> valid_source;  ///< with valid_target, or neither
-  std::optional<std::filesystem::path> valid_target;
-  std::optional<std::filesystem::path> text;        ///< in place of source and target: one document or sentence a line
-  std::optional<std::filesystem::path> valid_text;  ///< only with text
+  using Paths = std::vector<std::filesystem::path>;  ///< files, plain or gzip, that are one text in this order
+
+  Paths source = {};  ///< one sentence a line
+  Paths target = {};  ///< as many files; line n of each translates line n of the source's
+  Paths tsv = {};     ///< in place of source and target: lines SOURCE<TAB>TARGET
+  Paths text = {};    ///< in place of pairs: one document or sentence a line
+  Paths valid_source = {};
+  Paths valid_target = {};
+  Paths valid_tsv = {};   ///< in place of valid_source and valid_target
+  Paths valid_text = {};  ///< only with text
 
   int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
-  std::vector<std::string> tags = {};  ///< pieces for [data.corpus.NAME] tag in a new vocabulary (TokenizerTraining)
-  int64_t sentinels = 0;               ///< pieces for masked spans in a new vocabulary (TokenizerTraining)
+  std::vector<std::string> symbols = {};  ///< strings that are one piece of a new vocabulary (TokenizerTraining)
+  bool byte_fallback = false;             ///< of a new vocabulary (TokenizerTraining), and so are the next two
+  double character_coverage = 1;
+  int64_t sentinels = 0;
   bool separate_vocabularies = false;
   std::optional<std::filesystem::path> source_model;  ///< an existing vocabulary instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary

@@ -5,6 +5,7 @@
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/text_form.hpp>
+#include <heddle/io/text/text_parts.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,11 +18,13 @@ namespace heddle {
 
 /// The text and the options that `Tokenizer::train` learns a vocabulary from.
 struct TokenizerTraining {
-  std::vector<std::filesystem::path> texts;      ///< plain or gzip, one sentence a line
+  std::vector<TextPart> texts;                   ///< plain or gzip, one sentence a line
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>
-  std::vector<std::string> tags = {};            ///< strings that are one piece wherever they occur
+  std::vector<std::string> symbols = {};         ///< strings that are one piece wherever they occur
+  bool byte_fallback = false;                    ///< 256 pieces for bytes, so that no character is unknown
+  double character_coverage = 1;                 ///< the share of the text's characters that are pieces
   int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are left out
   int64_t sample_bytes =

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <heddle/io/dataset/prepare.hpp>
+
+namespace heddle {
+
+/// Throws UsageError for options of `prepare` that conflict, are missing or are out of range.
+void check_options(PrepareOptions const& options);
+
+}  // namespace heddle

@@ -1,0 +1,99 @@
+#include "checkpoints/pruning.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <iterator>
+
+#include "checkpoints/best_checkpoints.hpp"
+#include "checkpoints/constant_tensors.hpp"
+#include "run_directory/run_directory.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using test::message_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::vector<std::int64_t> steps(std::vector<CheckpointEntry> const& entries) {
+  std::vector<std::int64_t> list;
+  std::ranges::transform(entries, std::back_inserter(list), &CheckpointEntry::step);
+  return list;
+}
+
+/// A run with checkpoints of the steps 10, 20, … 60, of which 20 is the best.
+class PruningTest : public testing::Test {
+ protected:
+  PruningTest() {
+    for (std::int64_t step = 10; step <= 60; step += 10) {
+      CheckpointContents contents;
+      contents.state.step = step;
+      test::ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
+      store_.commit(Communicator::self(), contents, tensors, 1);
+    }
+    store_.mark_best(20);
+  }
+  std::vector<std::int64_t> there() const { return steps(store_.list(CheckpointStore::Check::all_bytes)); }
+  /// Changes a byte of the file with the tensors.
+  void damage(std::int64_t step) const {
+    std::fstream file(store_.directory() / checkpoint_directory_name(step) / "tensors-00000.h5",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    char const last = static_cast<char>(file.get() ^ 1);
+    file.seekp(-1, std::ios::end);
+    file.put(last);
+  }
+
+  test::TemporaryDirectory directory_;
+  CheckpointStore store_{directory_ / "checkpoints", 100};
+};
+
+TEST_F(PruningTest, LeavesTheNewestTheBestAndMultiples) {
+  EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 2}, true).removed), ElementsAre(10, 30, 40));
+  EXPECT_THAT(there(), ElementsAre(10, 20, 30, 40, 50, 60)) << "a dry run removes nothing";
+  EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 2, .keep_every = 30}, false).removed),
+              ElementsAre(10, 40));
+  EXPECT_THAT(there(), ElementsAre(20, 30, 50, 60));
+  EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, false).kept), ElementsAre(20, 60));
+  EXPECT_THAT(there(), ElementsAre(20, 60));
+  EXPECT_THAT(prune_checkpoints(directory_ / ".", {.keep = 5}, false).removed, IsEmpty());
+}
+
+TEST_F(PruningTest, NeitherCountsNorRemovesWhatDoesNotVerify) {
+  damage(60);
+  PrunedCheckpoints const pruned = prune_checkpoints(directory_ / ".", {.keep = 1}, false);
+  EXPECT_THAT(pruned.notes, ElementsAre(HasSubstr("step-00000060 rejected")));
+  EXPECT_THAT(steps(pruned.kept), ElementsAre(20, 50));
+  EXPECT_THAT(steps(store_.list(CheckpointStore::Check::sizes)), ElementsAre(20, 50, 60));
+}
+
+TEST_F(PruningTest, RefusesARunThatTrainsAndADirectoryWithoutCheckpoints) {
+  {
+    RunDirectory const held = RunDirectory::open(directory_ / ".");
+    EXPECT_THAT(message_of<ConfigError>([&] { prune_checkpoints(directory_ / ".", {.keep = 1}, false); }),
+                HasSubstr("another process is training in"));
+    EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, true).removed), ElementsAre(10, 30, 40, 50));
+  }
+  EXPECT_THROW(prune_checkpoints(directory_ / "nothing", {.keep = 1}, false), DataError);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "nothing"));
+  EXPECT_EQ(there().size(), 6U);
+}
+
+TEST_F(PruningTest, CheckpointsAreOrderedByTheirValidation) {
+  auto const order = [&](char const* by) { return steps(ordered(store_.list(CheckpointStore::Check::sizes), by)); };
+  EXPECT_THAT(order("newest"), ElementsAre(60, 50, 40, 30, 20, 10));
+  EXPECT_THROW(order("loss"), DataError) << "a run without metrics";
+  directory_.write("metrics.jsonl",
+                   "{\"step\":20,\"valid_loss\":2.0,\"valid_bleu\":30}\n{\"step\":35,\"valid_loss\":1.0}\n"
+                   "{\"step\":40,\"valid_loss\":1.5,\"valid_bleu\":29}\n{\"step\":60,\"valid_loss\":3.0}\n");
+  EXPECT_THAT(order("loss"), ElementsAre(40, 20, 60)) << "step 35 has no checkpoint";
+  EXPECT_THAT(order("bleu"), ElementsAre(20, 40));
+}
+
+}  // namespace
+}  // namespace heddle
