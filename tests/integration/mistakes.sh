@@ -100,7 +100,7 @@ mistake 65 'lines' prepare --source text/train.en --target text/valid.de --out n
 printf 'a\xff\n' > bytes.en
 mistake 65 'bytes.en' prepare --source bytes.en --target bytes.en --out new --vocab-size 100
 mistake 65 "nowhere: .* (relative to $PWD)" translate --checkpoint nowhere
-mistake 65 "run.toml: is not a directory; expected a run's" translate --checkpoint run.toml
+mistake 65 "run.toml: is not a directory; expected the directory of a run" translate --checkpoint run.toml
 mistake 65 "owner/name: does not exist .*hub are not downloaded.*save_pretrained" import owner/name --out imported
 mistake 64 'a finite length penalty of at least 0' translate --checkpoint nowhere --length-penalty -1
 mistake 65 'nowhere' inspect nowhere
@@ -121,6 +121,10 @@ ends 0 "$HEDDLE" config run.toml --changed --set train.steps=1e6
 grep -qx 'train.steps = 1000000' log || fail "train.steps = 1e6"
 ends 0 "$HEDDLE" doctor .
 grep -q '^ok *files' log && grep -q ' mpi ' log && grep -q '^0 of 9 checks failed' log || fail "doctor"
+if [ "$(id -u)" = 0 ] && grep -q '  mpi .*Open MPI.*mpirun' log; then
+  ends 0 env -u OMPI_ALLOW_RUN_AS_ROOT "$HEDDLE" doctor .
+  grep -q '^WARNING  mpi .*root' log || fail "doctor does not see that mpirun refuses root"
+fi
 ends 1 "$HEDDLE" doctor nowhere
 grep -q '^FAILED  files' log && grep -q '^1 of 9 checks failed' log || fail "doctor of a directory that is not there"
 mistake 64 'start it on every rank' doctor --cluster

@@ -76,6 +76,11 @@ int usable_cores() {
 Finding launcher() {
   std::string const library = mpi_library();
   if (auto const path = program("mpirun")) {
+    if (library.starts_with("Open MPI") && ::geteuid() == 0 && !variable("OMPI_ALLOW_RUN_AS_ROOT")) {
+      return warning(fmt::format("{}; its mpirun refuses to run as root", library),
+                     "run as another user, or in a container export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+    }
     return good(fmt::format("{}; mpirun is {}", library, path->string()));
   }
   if (program("srun")) {

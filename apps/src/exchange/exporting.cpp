@@ -102,6 +102,12 @@ class PlainTensors final : public OneRankTensors {
   SafetensorsFiles const& files_;
 };
 
+/// The models that texts are encoded and decoded with; SentencePiece reads its own.
+void write_vocabulary_models(Checkpoint const& checkpoint, fs::path const& directory) {
+  replace_file(directory / "source.model", checkpoint.contents().source_model);
+  replace_file(directory / "target.model", checkpoint.contents().target_model);
+}
+
 /// The parameters under their names here, [model] as JSON and the vocabulary; and in `probe` a run made of these files.
 std::int64_t write_plain(Checkpoint const& checkpoint, ExportOptions const& options, fs::path const& directory,
                          fs::path const& probe) {
@@ -123,8 +129,7 @@ std::int64_t write_plain(Checkpoint const& checkpoint, ExportOptions const& opti
     }
   }
   replace_file(directory / "config.json", json::serialize(keys) + "\n");
-  replace_file(directory / "source.model", checkpoint.contents().source_model);
-  replace_file(directory / "target.model", checkpoint.contents().target_model);
+  write_vocabulary_models(checkpoint, directory);
   SafetensorsFiles const files = SafetensorsFiles::open(directory);
   PlainTensors again(checkpoint, files);
   CheckpointStore(probe / "checkpoints", 2).commit(Communicator::self(), contents_of_model(checkpoint), again, 1);
@@ -291,6 +296,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
+    write_vocabulary_models(checkpoint, directory.path());
     warn_of_limits(checkpoint.contents().vocabulary());
   } else if (options.format == "marian") {
     if (options.dtype != "float32") {

@@ -230,7 +230,9 @@ terminal it asks for what no option gives.)";
   if (job) {
     write_new(job->path, job->text);
   }
-  std::cout << "next:\n" << next_commands(answers, out, job);
+  std::cout << fmt::format("wrote {}{}\n", (fs::path(out) / "run.toml").lexically_normal().string(),
+                           job ? " and " + job->path.lexically_normal().string() : std::string())
+            << "next:\n" << next_commands(answers, out, job);
   return ExitCode::done;
 }
 

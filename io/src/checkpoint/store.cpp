@@ -172,7 +172,7 @@ CheckpointStore store_at(fs::path const& place) {
   if (!fs::is_directory(place, ignored)) {
     std::string const reason =
         fs::exists(place, ignored) ? place.string() + ": is not a directory" : missing_file(place);
-    throw DataError(reason + "; expected a run's, its checkpoints' or one checkpoint's");
+    throw DataError(reason + "; expected the directory of a run, of its checkpoints, or of one checkpoint");
   }
   return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, min_kept};
 }
