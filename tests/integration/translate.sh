@@ -174,9 +174,9 @@ code=0
 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=2 "$HEDDLE" inspect run > stdout 2> stderr || code=$?
 [ "$code" = 64 ] && [ ! -s stderr ] || fail "another rank than 0: code $code"
 expect 64 'expected 1 <= n-best' "$HEDDLE_MPIRUN" -np 3 "$HEDDLE" translate --checkpoint run --beam 2 --n-best 3
+[ "$(grep -c 'expected 1 <= n-best' stderr)" = 1 ] || { cat stderr; fail "each rank prints an error of the command line"; }
 expect 65 '^heddle: nowhere: ' "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --checkpoint nowhere
 [ "$(grep -c 'nowhere' stderr)" = 1 ] && ! grep MPI_ABORT stderr || { cat stderr; fail "ranks that fail alike say so once"; }
-[ "$(grep -c 'expected 1 <= n-best' stderr)" = 1 ] || { cat stderr; fail "each rank prints an error of the command line"; }
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" translate --checkpoint run --beam 1 < some.en 2> stderr | cmp - greedy.de || fail "one process under a launcher"
 
 # A line that is too long loses its end; what is not UTF-8 is replaced and counted, or refused by number.

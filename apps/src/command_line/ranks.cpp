@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <heddle/core/base/host_name.hpp>
 #include <iostream>
+#include <thread>
 
 namespace heddle {
 
@@ -17,16 +19,21 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
   } catch (std::exception const& error) {
     auto const* const known = dynamic_cast<Error const*>(&error);
     ExitCode const code = known == nullptr ? ExitCode::failure : known->code();
-    bool const alike = session.all_say(error.what());
-    if (int const rank = session.world().rank(); rank == 0) {
+    int const rank = session.world().rank();
+    if (rank == 0) {
       std::cerr << fmt::format("heddle: {}\n", error.what()) << std::flush;
-    } else if (!alike) {
+    }
+    bool const of_input = code == ExitCode::usage || code == ExitCode::bad_config || code == ExitCode::bad_data;
+    if (of_input && session.all_say(error.what())) {
+      return code;
+    }
+    if (rank > 0 && !of_input) {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    }
+    if (rank > 0) {
       std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), error.what()) << std::flush;
     }
-    if (!alike) {
-      session.abort(static_cast<int>(code));
-    }
-    return code;
+    session.abort(static_cast<int>(code));
   }
 }
 

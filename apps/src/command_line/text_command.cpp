@@ -219,8 +219,8 @@ void add_threads(OptionsDescription& description, int& threads, bool ranks) {
   description.add_options()("threads", with_default(threads, "N"), help.c_str());
 }
 
-void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
-                  TextFormat const& format) {
+ExitCode convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
+                      TextFormat const& format) {
   if (options.model.checkpoint.empty()) {
     throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", conversion.command));
   }
@@ -230,7 +230,7 @@ void convert_text(TextCommandOptions const& options, TextConversion conversion, 
   conversion.conclude = [&](TrainedModel& model, std::vector<GeneratedLine> const& lines) {
     return PieceResult{.text = format.format(model, lines)};
   };
-  run_on_ranks([&](MpiSession const* session) {
+  return run_on_ranks([&](MpiSession const* session) {
     Communicator const world = session == nullptr ? Communicator::self() : session->world();
     bool const leads = world.rank() == 0;
     if (options.text.stream && world.size() > 1) {

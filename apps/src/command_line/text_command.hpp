@@ -78,7 +78,7 @@ struct TextFormat {
 };
 /// Generates from the command's input to its output, on all ranks. `conversion` has the command's words; its functions
 /// are those of `format`. Throws UsageError, and what opening the model throws, before the output is opened.
-void convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
-                  TextFormat const& format);
+ExitCode convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
+                      TextFormat const& format);
 
 }  // namespace heddle

@@ -55,17 +55,17 @@ ExitCode run_generate(Arguments const& arguments) {
   options.arguments = arguments;
   settle_generation(parse_options(generate_syntax(options), arguments), options.generation);
   bool const end = options.end_prompt;
-  convert_text(options, {.command = "generate", .kept = "last", .done = "continued"}, require_continuation,
-               {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },
-                [&](TrainedModel const& model, std::span<GeneratedLine const> lines) {
-                  std::string text;
-                  for (GeneratedLine const& line : lines) {
-                    std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
-                    text += prompt + continuation_of(model, line, end) + "\n";
-                  }
-                  return text;
-                }});
-  return ExitCode::done;
+  return convert_text(
+      options, {.command = "generate", .kept = "last", .done = "continued"}, require_continuation,
+      {[&](TrainedModel const& model, SourceLine const& line) { return encode_prompt(model, line.text, end); },
+       [&](TrainedModel const& model, std::span<GeneratedLine const> lines) {
+         std::string text;
+         for (GeneratedLine const& line : lines) {
+           std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
+           text += prompt + continuation_of(model, line, end) + "\n";
+         }
+         return text;
+       }});
 }
 
 }  // namespace heddle

@@ -91,7 +91,7 @@ ExitCode run_translate(Arguments const& arguments) {
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle translate", commands_for(description));
   };
-  convert_text(
+  return convert_text(
       options, {.command = "translate", .kept = "first", .done = "translated"}, require,
       {[](TrainedModel const& model, SourceLine const& line) { return encode_source(model, line.text, line.prefix); },
        [&](TrainedModel& model, std::span<GeneratedLine const> lines) {
@@ -108,7 +108,6 @@ ExitCode run_translate(Arguments const& arguments) {
          }
          return text;
        }});
-  return ExitCode::done;
 }
 
 }  // namespace heddle

@@ -88,7 +88,8 @@ TEST(Shortlist, OfAllTokensChangesNothing) {
   Shortlist all;
   all.always.resize(600);
   std::iota(all.always.begin(), all.always.end(), 0);
-  GenerationOptions options{.beam_size = 4, .n_best = 4, .max_length = 8, .no_repeat_ngram = 2, .forbidden = {{7}, {9}}};
+  GenerationOptions options{
+      .beam_size = 4, .n_best = 4, .max_length = 8, .no_repeat_ngram = 2, .forbidden = {{7}, {9}}};
   auto const expected = sample.generate(sample_sources(), options);
   options.shortlist = std::make_shared<Shortlist const>(all);
   auto const found = sample.generate(sample_sources(), options);
@@ -140,13 +141,22 @@ TEST(Shortlist, ATokenThatThereIsNotAndADecoderAloneAreRefused) {
   auto const with = [](Shortlist const& shortlist) {
     return GenerationOptions{.shortlist = std::make_shared<Shortlist const>(shortlist)};
   };
-  EXPECT_THAT([&] { sample.generate({{4}}, with({{9}, {}})); },
-              ThrowsMessage<UsageError>(HasSubstr("expected ids from 0 to 8")));
-  EXPECT_THAT([&] { sample.generate({{4}}, with({{}, {{-1}}})); },
-              ThrowsMessage<UsageError>(HasSubstr("token -1 of a shortlist")));
+  EXPECT_THAT(
+      [&] {
+        sample.generate({{4}}, with({{9}, {}}));
+      },
+      ThrowsMessage<UsageError>(HasSubstr("expected ids from 0 to 8")));
+  EXPECT_THAT(
+      [&] {
+        sample.generate({{4}}, with({{}, {{-1}}}));
+      },
+      ThrowsMessage<UsageError>(HasSubstr("token -1 of a shortlist")));
   Sample decoder({.prompts = true});
-  EXPECT_THAT([&] { decoder.generate({{4}}, with({{4}, {}})); },
-              ThrowsMessage<ConfigError>(HasSubstr("a model that translates")));
+  EXPECT_THAT(
+      [&] {
+        decoder.generate({{4}}, with({{4}, {}}));
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("a model that translates")));
 }
 
 }  // namespace
