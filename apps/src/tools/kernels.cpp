@@ -120,7 +120,10 @@ void print_registries(Config const& config, Registries const& registries, Execut
       std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
     }
   }
-  std::cout << fmt::format("\nSchedules, for optimizer.schedule: {}\n", fmt::join(registries.schedules.names(), ", "));
+  std::cout << "\nSchedules, for optimizer.schedule:\n";
+  for (ScheduleRegistry::Entry const& entry : registries.schedules.entries()) {
+    std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
+  }
   auto const print_parts = [](char const* heading, auto const& entries) {
     std::cout << heading;
     for (auto const& entry : entries) {

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/parameters/schedules.hpp>
+#include <iterator>
 #include <numbers>
 
 namespace heddle {
@@ -26,19 +27,15 @@ ScheduleRegistry::Entry const* ScheduleRegistry::find(std::string const& name) c
   return found == entries_.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> ScheduleRegistry::names() const {
-  std::vector<std::string> names;
-  std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
-  return names;
-}
-
 Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
   if (Entry const* const entry = find(optimizer.schedule)) {
     return entry->schedule;
   }
+  std::vector<std::string> names;
+  std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
   throw ConfigError(fmt::format("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"),
                                 optimizer.schedule,
-                                nearest_or_all(optimizer.schedule, names(), ", or a schedule of a plug-in")));
+                                nearest_or_all(optimizer.schedule, names, ", or a schedule of a plug-in")));
 }
 
 double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,

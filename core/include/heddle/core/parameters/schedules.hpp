@@ -21,6 +21,12 @@ using Schedule = std::function<double(ScheduledUpdate const&)>;
 /// Schedules by the names that optimizer.schedule may have.
 class ScheduleRegistry {
  public:
+  struct Entry {
+    std::string name;
+    std::string origin;  ///< "built-in" or the plug-in's path
+    Schedule schedule;
+  };
+
   /// Throws ConfigError if the name is taken or empty, or if there is no function.
   void add(std::string name, Schedule schedule);
   /// The configuration's schedule. Throws ConfigError with the place if it is not registered.
@@ -31,15 +37,11 @@ class ScheduleRegistry {
   /// factor below 0, or none.
   double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) const;
 
-  std::vector<std::string> names() const;
+  std::vector<Entry> const& entries() const { return entries_; }
   /// Sets the origin of entries that are added from now on.
   void set_origin(std::string origin) { origin_ = std::move(origin); }
 
  private:
-  struct Entry {
-    std::string name, origin;
-    Schedule schedule;
-  };
   Entry const* find(std::string const& name) const;
 
   std::vector<Entry> entries_;
