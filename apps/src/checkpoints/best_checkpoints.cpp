@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "inspection/run/metrics.hpp"

@@ -6,6 +6,7 @@
 #include <boost/lexical_cast.hpp>
 #include <cmath>
 #include <heddle/core/base/readable.hpp>
+#include <iterator>
 #include <set>
 #include <string_view>
 #include <utility>

@@ -61,7 +61,7 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("\nto resume: heddle train run.toml\n"));
   ending.command = "";
   EXPECT_THAT(describe_end(ending, model, nullptr),
-              HasSubstr("\nthe job script queues the job again, which resumes\n"));
+              HasSubstr("\nthe job script queues this job again, which then resumes from there\n"));
   ending.state = "done";
   ending.from_text = true;
   ending.plugins.clear();
