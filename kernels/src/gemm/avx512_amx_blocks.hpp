@@ -15,7 +15,7 @@ struct Blocking {
   bool right_by_k;   ///< op(b) is packed block by block of k: all rows and columns are one block
 
   std::int64_t left_elements() const { return rows * k; }
-  /// The room for the packed columns of op(b), whose k is `all_k`.
+  /// The elements of the packed columns of op(b); `all_k`: the product's k.
   std::int64_t right_elements(std::int64_t all_k) const { return packed_elements(columns, right_by_k ? k : all_k); }
   std::int64_t partial_elements() const { return one_k_block ? 0 : rows * columns; }
 };

@@ -239,8 +239,8 @@ class Blocks {
     float const* const before = block_.first ? nullptr : partial;
     std::uint16_t const* const left = block_.left.data + strip * block_.left.strip;
     std::uint16_t const* const right = block_.right + column * block_.right_panel;
-    // Stores to lines that no cache has would hold up tile loads where sums are short and c is wide.
-    if ((accumulate || block_.by_panels) && block_.last) {
+    // In a training step no cache has c's lines: stores to them would hold up the loads of tiles.
+    if (block_.last) {
       writer_.read_ahead(strip * panel, column * panel);
     }
     if (block_.output.rows - strip * panel > tile_rows) {

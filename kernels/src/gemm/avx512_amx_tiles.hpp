@@ -3,8 +3,8 @@
 #include <cstdint>
 
 /// The inner parts of the `amx` GEMM, the only files that are compiled for matrix registers (AMX). They include this
-/// header, too, so it must define nothing that the linker could take from them for other files: plain structs and
-/// constants only.
+/// header, too, so it must define nothing that the linker could take from them for other files: plain structs,
+/// constants and static functions only.
 ///
 /// A tile register holds 16 rows of 64 bytes. Both factors are packed in the order in which tiles are loaded: 32 rows
 /// of op(a) are a strip, 32 columns of op(b) a panel, two tiles each for every step of 32 elements of k.
@@ -18,7 +18,7 @@ constexpr std::int64_t panel = 32;
 /// The elements of one step of a strip or panel.
 constexpr std::int64_t step_elements = panel * step;
 
-constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
+static constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
   return (count + divisor - 1) / divisor;
 }
 
@@ -32,12 +32,12 @@ struct Factor {
 };
 
 /// The bfloat16 of a packed factor. Rows, columns and elements of k beyond the factor's are zeros.
-constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
+static constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
   return quotient_up(extent, panel) * quotient_up(k, step) * step_elements;
 }
 void pack_rows(Factor const& a, std::uint16_t* packed);
 /// The elements from one step of packed rows to the next. Few rows take one tile, without a gap in the cache's sets.
-constexpr std::int64_t packed_step(Factor const& a) {
+static constexpr std::int64_t packed_step(Factor const& a) {
   return a.k_contiguous && a.extent <= tile_rows ? step_elements / 2 : step_elements;
 }
 void pack_columns(Factor const& b, std::uint16_t* packed);
