@@ -231,7 +231,7 @@ done
 # A score in place of softmax: heads, tokens (in a ring, too) and layers over two ranks give what one rank gives, and
 # attention with it is right where Heddle's kernels compute it.
 scored() {
-  local name=$1 ranks=$2
+  local name=${1//=/_} ranks=$2
   shift 2
   "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train source/sigmoid_score/run.toml --set run.directory="scored_$name" --set train.steps=20 \
     --set data.train=data/train.h5 --set data.valid=data/valid.h5 --set train.log_every=20 --set train.validate_every=0 "$@" > log 2>&1 ||
