@@ -92,7 +92,7 @@ class Columns {
     return {product_.left, step, step_elements / 2, packed_step(a), packed_elements(panel, a.k)};
   }
 
-  /// What is read ahead during the products of a block: the next block, or rows in place from the next strip on.
+  /// Names what a block reads ahead: the next block, or rows in place from the next strip on.
   Upcoming after(std::int64_t row, std::int64_t rows, std::int64_t k) const {
     std::int64_t const next_k = k + product_.blocking.k;
     if (next_k < k_) {
