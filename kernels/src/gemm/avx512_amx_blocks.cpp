@@ -12,9 +12,9 @@ constexpr std::int64_t max_k = 512;
 constexpr std::int64_t max_k_of_weight = 2048;
 /// Elements of op(b) that stay in the second-level cache, 1 MiB, and of a block of op(a) and partial sums beside them,
 /// 256 KiB and 512 KiB.
-constexpr std::int64_t max_right = 512 * 1024;
-constexpr std::int64_t max_left = 128 * 1024;
-constexpr std::int64_t max_partial = 128 * 1024;
+constexpr std::int64_t max_right = std::int64_t{1} << 19;
+constexpr std::int64_t max_left = std::int64_t{1} << 17;
+constexpr std::int64_t max_partial = std::int64_t{1} << 17;
 /// Columns for which a block of op(a) is worth its packing, even if op(b) does not stay in the cache.
 constexpr std::int64_t min_columns = 128;
 /// With at most this many rows a weight is read once, whatever its size: sums of all rows are finished together.
