@@ -1,3 +1,4 @@
+#include <heddle/core/tensor/execution.hpp>
 #include <memory>
 
 #include "avx512_amx_blocks.hpp"

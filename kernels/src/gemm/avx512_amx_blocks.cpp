@@ -12,9 +12,9 @@ constexpr std::int64_t max_k = 512;
 constexpr std::int64_t max_k_of_weight = 2048;
 /// Elements of op(b) that stay in the second-level cache, 1 MiB, and of a block of op(a) and partial sums beside them,
 /// 256 KiB and 512 KiB.
-constexpr std::int64_t max_right = 512 * 1024;
-constexpr std::int64_t max_left = 128 * 1024;
-constexpr std::int64_t max_partial = 128 * 1024;
+constexpr std::int64_t max_right = std::int64_t{1} << 19;
+constexpr std::int64_t max_left = std::int64_t{1} << 17;
+constexpr std::int64_t max_partial = std::int64_t{1} << 17;
 /// Columns for which a block of op(a) is worth its packing, even if op(b) does not stay in the cache.
 constexpr std::int64_t min_columns = 128;
 /// With at most this many rows a weight is read once, whatever its size: sums of all rows are finished together.
@@ -92,7 +92,7 @@ class Columns {
     return {product_.left, step, step_elements / 2, packed_step(a), packed_elements(panel, a.k)};
   }
 
-  /// The part of a that is read ahead during the products of a block: the next block, or rows in place from the next strip on.
+  /// Names what a block reads ahead: the next block, or rows in place from the next strip on.
   Upcoming after(std::int64_t row, std::int64_t rows, std::int64_t k) const {
     std::int64_t const next_k = k + product_.blocking.k;
     if (next_k < k_) {

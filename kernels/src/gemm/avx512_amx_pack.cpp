@@ -60,7 +60,7 @@ void transpose(Square const& square, std::uint16_t* packed) {
     for (std::int64_t r = 0; r < 8; ++r) {
       v[r] = four_pieces(&square.elements[r][column], 8);
     }
-    for (int i = 0; i < 4; ++i) {
+    for (std::int64_t i = 0; i < 4; ++i) {
       w[i] = _mm512_unpacklo_epi16(v[2 * i], v[2 * i + 1]);      // columns 0 to 3 of rows 2 i, 2 i + 1
       w[i + 4] = _mm512_unpackhi_epi16(v[2 * i], v[2 * i + 1]);  // columns 4 to 7
     }
@@ -71,7 +71,7 @@ void transpose(Square const& square, std::uint16_t* packed) {
       v[i + 3] = _mm512_unpackhi_epi32(w[i + 2], w[i + 3]);
     }
     std::uint16_t* const to = packed + column * step;
-    for (int i = 0; i < 8; i += 4) {
+    for (std::int64_t i = 0; i < 8; i += 4) {
       _mm512_store_si512(to + i * step, _mm512_unpacklo_epi64(v[i], v[i + 2]));
       _mm512_store_si512(to + (i + 1) * step, _mm512_unpackhi_epi64(v[i], v[i + 2]));
       _mm512_store_si512(to + (i + 2) * step, _mm512_unpacklo_epi64(v[i + 1], v[i + 3]));

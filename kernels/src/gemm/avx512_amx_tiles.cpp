@@ -180,12 +180,18 @@ void store_sums(float* sums) {
   }
 }
 
-/// sums = before + the products of a strip with a panel. `second`: the strip has more than a tile's rows.
+/// Where sums are before a block's products, null for zeros, and after them.
+struct Sums {
+  float const* before;
+  float* after;
+};
+
+/// sums.after = sums.before + the products of a strip with a panel. `second`: the strip has more than a tile's rows.
 template <bool second, class Writer, class Ahead>
-void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t const* right, float const* before,
-                    float* sums, Writer& writer, Ahead& ahead) {
+void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t const* right, Sums sums,
+                    Writer& writer, Ahead& ahead) {
   std::int64_t const rows_at_once = quotient_up(panel, block.steps);
-  begin_sums<second>(before);
+  begin_sums<second>(sums.before);
   for (std::int64_t s = 0; s < block.steps; ++s) {
     _tile_loadd(6, right, 64);
     _tile_loadd(7, right + step_elements / 2, 64);
@@ -202,7 +208,7 @@ void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t
     left += block.left.step;
     right += step_elements;
   }
-  store_sums<second>(sums);
+  store_sums<second>(sums.after);
 }
 
 /// All products of one block, in the order of by_panels.
@@ -244,9 +250,9 @@ class Blocks {
       writer_.read_ahead(strip * panel, column * panel);
     }
     if (block_.output.rows - strip * panel > tile_rows) {
-      multiply_tiles<true>(block_, left, right, before, sums, writer_, ahead);
+      multiply_tiles<true>(block_, left, right, {before, sums}, writer_, ahead);
     } else {
-      multiply_tiles<false>(block_, left, right, before, sums, writer_, ahead);
+      multiply_tiles<false>(block_, left, right, {before, sums}, writer_, ahead);
     }
     if (block_.last) {
       writer_.start(sums, strip * panel, column * panel);
