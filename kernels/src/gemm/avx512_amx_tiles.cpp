@@ -84,22 +84,31 @@ class Writer {
     to_ = static_cast<char*>(output_.data) + (row * output_.stride + column) * size;
     __m512 const zero = _mm512_setzero_ps();
     float const* const bias = output_.bias + column;
-    low_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(low(), bias) : zero;
-    high_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(high(), bias + 16) : zero;
+    low_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(low(mask_), bias) : zero;
+    high_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(high(mask_), bias + 16) : zero;
   }
 
   void write(std::int64_t rows) {
-    for (std::int64_t const until = rows < left_ ? left_ - rows : 0; left_ > until; --left_) {
-      __m512 const first = _mm512_add_ps(_mm512_load_ps(sums_), low_bias_);
-      __m512 const second = _mm512_add_ps(_mm512_load_ps(sums_ + 16), high_bias_);
+    // In locals, because the stores could change members for all that the compiler knows.
+    std::int64_t const count = rows < left_ ? rows : left_;
+    std::int64_t const stride = output_.stride * size;
+    float const* sums = sums_;
+    char* to = to_;
+    __m512 const low_bias = low_bias_;
+    __m512 const high_bias = high_bias_;
+    __mmask32 const mask = mask_;
+    for (std::int64_t row = 0; row < count; ++row, sums += panel, to += stride) {
+      __m512 const first = _mm512_add_ps(_mm512_load_ps(sums), low_bias);
+      __m512 const second = _mm512_add_ps(_mm512_load_ps(sums + 16), high_bias);
       if constexpr (float32) {
-        write_float32(reinterpret_cast<float*>(to_), first, second);
+        write_float32(reinterpret_cast<float*>(to), mask, first, second);
       } else {
-        write_bfloat16(reinterpret_cast<std::uint16_t*>(to_), first, second);
+        write_bfloat16(reinterpret_cast<std::uint16_t*>(to), mask, first, second);
       }
-      sums_ += panel;
-      to_ += output_.stride * size;
     }
+    sums_ = sums;
+    to_ = to;
+    left_ -= count;
   }
 
   /// Has the lines of c brought to the first-level cache that start() will name later.
@@ -116,28 +125,28 @@ class Writer {
  private:
   static constexpr std::int64_t size = float32 ? 4 : 2;
 
-  __mmask16 low() const { return static_cast<__mmask16>(mask_); }
-  __mmask16 high() const { return static_cast<__mmask16>(mask_ >> 16U); }
+  static __mmask16 low(__mmask32 mask) { return static_cast<__mmask16>(mask); }
+  static __mmask16 high(__mmask32 mask) { return static_cast<__mmask16>(mask >> 16U); }
 
-  void write_float32(float* to, __m512 first, __m512 second) const {
+  static void write_float32(float* to, __mmask32 mask, __m512 first, __m512 second) {
     if constexpr (accumulate) {
-      first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low(), to));
-      second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high(), to + 16));
+      first = _mm512_add_ps(first, _mm512_maskz_loadu_ps(low(mask), to));
+      second = _mm512_add_ps(second, _mm512_maskz_loadu_ps(high(mask), to + 16));
     }
-    _mm512_mask_storeu_ps(to, low(), first);
-    _mm512_mask_storeu_ps(to + 16, high(), second);
+    _mm512_mask_storeu_ps(to, low(mask), first);
+    _mm512_mask_storeu_ps(to + 16, high(mask), second);
   }
 
-  void write_bfloat16(std::uint16_t* to, __m512 first, __m512 second) const {
+  static void write_bfloat16(std::uint16_t* to, __mmask32 mask, __m512 first, __m512 second) {
     if constexpr (accumulate) {
-      __m512i const before = _mm512_maskz_loadu_epi16(mask_, to);
+      __m512i const before = _mm512_maskz_loadu_epi16(mask, to);
       auto const widened = [](__m256i half) {
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
       };
       first = _mm512_add_ps(first, widened(_mm512_castsi512_si256(before)));
       second = _mm512_add_ps(second, widened(_mm512_extracti64x4_epi64(before, 1)));
     }
-    _mm512_mask_storeu_epi16(to, mask_, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
+    _mm512_mask_storeu_epi16(to, mask, reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
   }
 
   Output const& output_;
