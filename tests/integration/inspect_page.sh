@@ -39,7 +39,10 @@ data run.html 'page["runs"][0]["schedule"]["step"] == "step 2" and any("other/tr
 
 # Without sentences some of the validation data are taken; without data the page says so.
 page short.html run/checkpoints/step-00000020
-data short.html 'len(page["translations"]) == 8 and all(len(row) == 3 for row in page["translations"])' || fail "translations of a checkpoint"
+data short.html '"translations" not in page' || fail "the samples of the checkpoint's validation are computed again"
+cp -r run/checkpoints/step-00000020 alone
+page alone.html alone
+data alone.html 'len(page["translations"]) == 8 and all(len(row) == 3 for row in page["translations"])' || fail "translations of a checkpoint without its run"
 data short.html 'len(page["model"]["sentences"]) == 2 and page["runs"][0]["facts"][0] == ["step", "20"]' || fail "a checkpoint"
 mv data gone
 page nothing.html run

@@ -26,7 +26,7 @@ grep -q '^train: 1,501 lines, .*; left out: 1 empty$' log || fail "prepare count
 "$HEDDLE" inspect text > shown
 grep -q 'train.h5: 1,501 lines of text, ' shown && grep -q '^vocabulary: 90 pieces (.*end 3, mask 4)$' shown && grep -q '^tokens in a line: ' shown &&
   grep -qx "  $(head -n 1 demo/train.en)" shown || { cat shown; fail "inspect text"; }
-expect 64 'expected either --source and --target, for pairs, or --text' "$HEDDLE" prepare --text train.gz --source x --out y
+expect 64 'expected either --source and --target, or --tsv, for pairs, or --text' "$HEDDLE" prepare --text train.gz --source x --out y
 expect 64 'lines of --text are never left out' "$HEDDLE" prepare --text train.gz --max-length 9 --out y
 
 cat > run.toml << 'TOML'

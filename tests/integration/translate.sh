@@ -139,7 +139,7 @@ for command in translate evaluate generate; do
   expect 64 'with --temperature 0 nothing is drawn' "$HEDDLE" $command --checkpoint run --seed 3
 done
 expect 64 'alignments of layer 2: expected one of the 1 layers' "$HEDDLE" translate --checkpoint run --align hard --align-layer 2 --input some.en
-expect 64 'alignments of head 2: expected one of the 2 heads' "$HEDDLE" translate --checkpoint run --align hard --align-head 2 --input some.en
+expect 64 'alignments of head 3: expected one of the 2 heads' "$HEDDLE" translate --checkpoint run --align hard --align-head 3 --input some.en
 ! "$HEDDLE" serve --help | grep -E 'adapter-column|mpirun' || fail "serve --help has options of other commands"
 
 # Output that would destroy the input is refused, and output that is lost is an error.

@@ -14,6 +14,13 @@ namespace heddle {
 
 namespace {
 
+/// |a - b|: infinite where only one is not a number.
+double distance(double a, double b) {
+  double const difference = std::abs(a - b);
+  bool const equal = a == b || (std::isnan(a) && std::isnan(b));
+  return equal ? 0 : std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+}
+
 /// Sums over the elements of two tensors, in float64.
 struct Sums {
   double max = 0;
@@ -23,8 +30,8 @@ struct Sums {
   void add(std::vector<float> const& a, std::vector<float> const& b) {
     for (std::size_t index = 0; index < a.size(); ++index) {
       double const own = a[index];
-      double const difference = own - static_cast<double>(b[index]);
-      max = std::max(max, std::abs(difference));
+      double const difference = distance(own, b[index]);
+      max = std::max(max, difference);
       squares_of_a += own * own;
       squares_of_difference += difference * difference;
     }
@@ -94,14 +101,14 @@ CheckpointDifference compare(Checkpoint const& a, Checkpoint const& b) {
 std::string describe(CheckpointDifference const& difference) {
   std::string text;
   for (ConfigDifference const& key : difference.config) {
-    text += fmt::format("{} = {}: {} in the other\n", key.key, key.before, key.after);
+    text += fmt::format("{} = {} in a, {} in b\n", key.key, key.before, key.after);
   }
   text += difference.vocabulary ? "the vocabularies differ\n" : "";
   for (std::string const& name : difference.only_in_a) {
-    text += fmt::format("only in the first: {}\n", name);
+    text += fmt::format("only in a: {}\n", name);
   }
   for (std::string const& name : difference.only_in_b) {
-    text += fmt::format("only in the other: {}\n", name);
+    text += fmt::format("only in b: {}\n", name);
   }
   for (std::string const& shapes : difference.shapes) {
     text += fmt::format("shapes differ: {}\n", shapes);
@@ -117,7 +124,7 @@ std::string describe(CheckpointDifference const& difference) {
   if (difference.none()) {
     return fmt::format("no difference in {} tensors\n", readable_count(difference.compared));
   }
-  text += fmt::format("{} of {} tensors of one shape differ", readable_count(std::ssize(difference.values)),
+  text += fmt::format("{} of {} tensors of equal shape differ", readable_count(std::ssize(difference.values)),
                       readable_count(difference.compared));
   return text + (difference.values.empty()
                      ? "\n"

@@ -1,6 +1,7 @@
 #include "pruning.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
@@ -11,6 +12,22 @@
 
 namespace heddle {
 
+namespace {
+
+/// Reads a checkpoint that is to stay: one that is damaged must not take the place of a good one.
+void check_bytes(CheckpointStore const& store, CheckpointEntry& entry) {
+  if (!entry.problem.empty()) {
+    return;
+  }
+  try {
+    store.of_step(entry.step);
+  } catch (DataError const& error) {
+    entry.problem = error.what();
+  }
+}
+
+}  // namespace
+
 PrunedCheckpoints prune_checkpoints(std::filesystem::path const& run, PruningRule const& rule, bool dry_run) {
   std::filesystem::path const directory = run / "checkpoints";
   if (!std::filesystem::is_directory(directory)) {
@@ -18,23 +35,25 @@ PrunedCheckpoints prune_checkpoints(std::filesystem::path const& run, PruningRul
   }
   std::optional<RunDirectory> const held =
       dry_run ? std::nullopt : std::optional<RunDirectory>(RunDirectory::open(run));
-  CheckpointStore store(directory, rule.keep);
+  CheckpointStore const store(directory, rule.keep);
   PrunedCheckpoints result;
-  auto const newest = store.newest_verified([&](std::string const& rejected) { result.notes.push_back(rejected); });
-  std::int64_t const verified = newest ? newest->state().step : -1;
-  std::int64_t complete = 0;  // so far, from the newest on
+  std::int64_t counted = 0;  // of the newest ones that verify
   std::vector<CheckpointEntry> entries = store.list(CheckpointStore::Check::sizes);
   for (CheckpointEntry& entry : entries | std::views::reverse) {
-    if (entry.step > verified) {
-      continue;  // was rejected
+    bool const wanted = counted < rule.keep || entry.best || (rule.keep_every > 0 && entry.step % rule.keep_every == 0);
+    if (wanted) {
+      check_bytes(store, entry);
     }
     if (!entry.problem.empty()) {
       result.notes.push_back(fmt::format("{} rejected: {}", entry.directory.filename().string(), entry.problem));
       continue;
     }
-    bool const kept = ++complete <= rule.keep || entry.best || entry.step == verified ||
-                      (rule.keep_every > 0 && entry.step % rule.keep_every == 0);
-    (kept ? result.kept : result.removed).push_back(std::move(entry));
+    counted += wanted ? 1 : 0;
+    (wanted ? result.kept : result.removed).push_back(std::move(entry));
+  }
+  if (result.kept.empty() && !entries.empty()) {
+    throw DataError(
+        fmt::format("{}: no checkpoint verifies\n  {}", directory.string(), fmt::join(result.notes, "\n  ")));
   }
   std::ranges::reverse(result.kept);
   std::ranges::reverse(result.removed);

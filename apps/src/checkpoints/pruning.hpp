@@ -19,10 +19,10 @@ struct PrunedCheckpoints {
   std::vector<std::string> notes;        ///< those that do not verify, with the reason: they are neither
 };
 
-/// Removes a run's checkpoints, except for those that the rule keeps, the newest one whose bytes verify, and the best.
-/// A checkpoint that does not verify is not counted and not removed. Holds the run's lock meanwhile; throws ConfigError
-/// if a process trains there, and DataError if no checkpoint verifies. With `dry_run` it changes nothing and needs no
-/// lock.
+/// Removes a run's checkpoints, except for those that the rule keeps and the best. All bytes of what stays are
+/// verified; a checkpoint that does not verify is not counted and not removed. Holds the run's lock meanwhile; throws
+/// ConfigError if a process trains there, and DataError if no checkpoint verifies. With `dry_run` it changes nothing
+/// and needs no lock.
 PrunedCheckpoints prune_checkpoints(std::filesystem::path const& run, PruningRule const& rule, bool dry_run);
 
 }  // namespace heddle

@@ -27,10 +27,8 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
     if (of_input && session.all_say(error.what())) {
       return code;
     }
-    if (rank > 0 && !of_input) {
-      std::this_thread::sleep_for(std::chrono::seconds(2));
-    }
     if (rank > 0) {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
       std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), error.what()) << std::flush;
     }
     session.abort(static_cast<int>(code));

@@ -41,6 +41,9 @@ std::vector<Checkpoint> open_all(AverageOptions const& options) {
   if (options.best && (*options.best < 1 || options.last > 1 || options.which != "auto")) {
     throw UsageError("average: --best takes a number of checkpoints, at least 1, and excludes --last and --which");
   }
+  if (!options.best && options.by != "loss") {
+    throw UsageError("average: --by chooses the checkpoints of --best; give both");
+  }
   std::vector<Checkpoint> checkpoints;
   for (std::string const& place : options.places) {
     TrainedModelOptions chosen;

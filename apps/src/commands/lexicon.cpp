@@ -4,6 +4,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <iostream>
+#include <limits>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
@@ -25,14 +26,16 @@ chooses only from these pieces.)";
   syntax.options.add_options()  //
       ("dataset", po::value(&datasets)->required()->composing()->value_name("DATASET"),
        "a dataset of `heddle prepare`, or its directory; may be repeated")                                         //
-      ("output", po::value(&output)->required()->value_name("LEXICON"), "the new file")                            //
+      ("output", po::value(&output)->required()->value_name("LEXICON"), "the file, which is replaced")             //
       ("best", with_default(training.best, "N"), "translations of a source piece; less likely ones are left out")  //
       ("max-pairs", with_default(training.max_pairs, "N"),
        "read at most N pairs, evenly spread: their tokens are kept in memory");
   parse_options(syntax, arguments);
-  if (training.best < 1 || training.max_pairs < 1) {
-    throw UsageError(
-        fmt::format("lexicon: --best {} and --max-pairs {}: expected at least 1", training.best, training.max_pairs));
+  constexpr std::int64_t max_best = 1'000'000;
+  constexpr std::int64_t max_pairs = std::numeric_limits<std::int32_t>::max();
+  if (training.best < 1 || training.best > max_best || training.max_pairs < 1 || training.max_pairs > max_pairs) {
+    throw UsageError(fmt::format("lexicon: --best {} and --max-pairs {}: expected 1 to {} and 1 to {}", training.best,
+                                 training.max_pairs, max_best, max_pairs));
   }
   for (std::string& dataset : datasets) {
     dataset = dataset_in(dataset, "train.h5");

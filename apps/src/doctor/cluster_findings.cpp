@@ -89,43 +89,58 @@ std::string describe_ranks(std::vector<RankPlace> const& ranks) {
   return text + (ranks.size() > max_lines ? fmt::format("… and {} more ranks\n", ranks.size() - max_lines) : "");
 }
 
-Finding binding_of(std::vector<RankPlace> const& ranks) {
-  Finding finding{.kind = Kind::good, .subject = "binding"};
-  std::map<std::string, std::vector<std::size_t>> by_host;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    by_host[ranks[rank].host].push_back(rank);
+namespace {
+
+/// Ranks that can run on cores of one another, and these cores.
+struct CoreGroup {
+  std::size_t ranks = 0;
+  std::set<int> cores;
+};
+
+std::vector<CoreGroup> groups_of(std::vector<std::vector<int>> const& cores_of_ranks) {
+  std::vector<CoreGroup> groups;
+  for (std::vector<int> const& cores : cores_of_ranks) {
+    CoreGroup joined{1, {cores.begin(), cores.end()}};
+    std::erase_if(groups, [&](CoreGroup const& group) {
+      bool const shares = std::ranges::any_of(cores, [&](int core) { return group.cores.contains(core); });
+      if (shares) {
+        joined.ranks += group.ranks;
+        joined.cores.insert(group.cores.begin(), group.cores.end());
+      }
+      return shares;
+    });
+    groups.push_back(std::move(joined));
   }
-  std::vector<std::string> free;
-  for (auto const& [host, on_host] : by_host) {
-    std::map<int, std::size_t> owners;  // of cores, the first rank
-    std::set<int> cores;
-    bool const unbound = on_host.size() > 1 && std::ranges::all_of(on_host, [&](std::size_t rank) {
-                           return ranks[rank].cores == ranks[on_host.front()].cores;
-                         });
-    for (std::size_t const rank : on_host) {
-      cores.insert(ranks[rank].cores.begin(), ranks[rank].cores.end());
-      for (int const core : ranks[rank].cores) {
-        auto const [owner, own] = owners.emplace(core, rank);
-        if (!own && !unbound) {
-          return {Kind::failed, "binding",
-                  fmt::format("ranks {} and {} of {} share core {}", owner->second, rank, host, core),
-                  "let the launcher bind each rank to cores of its own: srun --cpu-bind=cores, mpirun --bind-to core"};
-        }
+  return groups;
+}
+
+}  // namespace
+
+Finding binding_of(std::vector<RankPlace> const& ranks) {
+  std::map<std::string, std::vector<std::vector<int>>> by_host;
+  for (RankPlace const& rank : ranks) {
+    by_host[rank.host].emplace_back(rank.cores.begin(), rank.cores.end());
+  }
+  std::vector<std::string> sharing;
+  for (auto const& [host, cores] : by_host) {
+    for (CoreGroup const& group : groups_of(cores)) {
+      if (group.cores.size() < group.ranks) {
+        return {
+            Kind::failed, "binding",
+            fmt::format("{} ranks on {} have {} cores together ({})", group.ranks, host, group.cores.size(),
+                        describe_cores({group.cores.begin(), group.cores.end()})),
+            "let the launcher bind each rank to cores of its own: srun --cpu-bind=cores, mpirun --bind-to core; two "
+            "jobs on one host may have been bound to the same cores"};
+      }
+      if (group.ranks > 1 && (sharing.empty() || sharing.back() != host)) {
+        sharing.push_back(host);
       }
     }
-    if (cores.size() < on_host.size()) {
-      return {Kind::failed, "binding",
-              fmt::format("{} ranks on {} have {} cores together ({})", on_host.size(), host, cores.size(),
-                          describe_cores({cores.begin(), cores.end()})),
-              "start as many ranks as there are cores; two jobs on one host may have been bound to the same ones"};
-    }
-    if (unbound) {
-      free.push_back(host);
-    }
   }
-  if (!free.empty()) {
+  Finding finding{.kind = Kind::good, .subject = "binding"};
+  if (!sharing.empty()) {
     return {Kind::warning, "binding",
-            fmt::format("ranks are not bound on {}: each may use all cores of the job there", describe_names(free)),
+            fmt::format("ranks share cores on {}: each may run on those of others", describe_names(sharing)),
             "bind them: srun --cpu-bind=cores, mpirun --bind-to core"};
   }
   finding.found = fmt::format("{} ranks on {}, none shares a core with another", ranks.size(),

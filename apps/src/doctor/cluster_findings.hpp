@@ -20,8 +20,7 @@ std::string describe_cores(std::vector<int> const& cores);
 /// A line for each rank, in their order: its host and cores. Adjacent ranks beyond the first 64 are left out.
 std::string describe_ranks(std::vector<RankPlace> const& ranks);
 
-/// Fails where ranks of one host share a core to which they are bound, or a host has fewer cores than ranks; warns
-/// where ranks are not bound.
+/// Fails where ranks of a host that share cores have fewer of them than there are ranks; warns where they share any.
 Finding binding_of(std::vector<RankPlace> const& ranks);
 
 /// Facts about a host by their names: "processor", "executable", "library libmpi.so.40".

@@ -152,9 +152,10 @@ OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys
     if (wanted == 1 && skipped.size() == 1) {
       throw DataError(skipped.front());
     }
-    throw DataError(fmt::format("{}: {} of the checkpoints there verify, {} wanted\n  {}", options.checkpoint,
-                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()), wanted,
-                                fmt::join(skipped, "\n  ")));
+    throw DataError(fmt::format("{}: {} of the checkpoints there verify{}, {} wanted{}{}", options.checkpoint,
+                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()),
+                                options.average_by == "newest" ? "" : " and have a validation", wanted,
+                                skipped.empty() ? "" : "\n  ", fmt::join(skipped, "\n  ")));
   }
   for (Checkpoint& checkpoint : checkpoints) {
     if (!base.empty()) {

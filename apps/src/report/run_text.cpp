@@ -190,9 +190,10 @@ std::string describe_end(Ending const& ending, ModelDescription const& model, bo
                                  readable_count(ending.tokens), readable_duration(ending.seconds));
   text += report == nullptr ? "" : speed_line(*report);
   text += fmt::format("checkpoint: {}\n", ending.checkpoint.string());
-  std::string const resuming = ending.command.empty()
-                                   ? "the job script queues this job again, which then resumes from there"
-                                   : "to resume: " + ending.command;
+  std::string const resuming =
+      ending.command.empty()
+          ? "the job resumes from there when it is queued again, which its script does unless it was cancelled"
+          : "to resume: " + ending.command;
   text +=
       more ? resuming : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
   return text + best_line(ending);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/layers/low_rank.hpp>
@@ -51,7 +52,8 @@ Trainer::Trainer(TrainerSetup const& setup)
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
       log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
-           setup.options.verbosity.verbosity(), earlier_starts() > 0) {}
+           setup.options.verbosity.verbosity(),
+           earlier_starts() > 0 && std::filesystem::exists(setup.directory / "log.txt")) {}
 
 void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);

@@ -26,12 +26,6 @@ bool is_number(std::string const& word) {
   return std::all_of(word.begin(), word.end(), [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
-/// The user's setting for the OpenMP runtime of vendor libraries; 1 if there is none.
-int openmp_threads() {
-  char const* const text = std::getenv("OMP_NUM_THREADS");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
-
 std::vector<std::string> parts_of(std::string const& name) {
   std::vector<std::string> parts;
   std::size_t begin = 0;
@@ -85,9 +79,14 @@ std::string describe_cpu(std::istream& cpuinfo) {
   return fmt::format("{} (kind {:08x})", name.empty() ? "unknown processor" : name, random_key(0, text) & 0xffffffffU);
 }
 
+int compute_threads() {
+  char const* const setting = std::getenv("OMP_NUM_THREADS");
+  return std::max(Kokkos::DefaultExecutionSpace().concurrency(), setting == nullptr ? 1 : std::atoi(setting));
+}
+
 std::string machine_name(CpuLevel level) {
   std::ifstream cpuinfo("/proc/cpuinfo");
-  int const threads = std::max(Kokkos::DefaultExecutionSpace().concurrency(), openmp_threads());
+  int const threads = compute_threads();
   bool const emulated = std::is_same_v<Kokkos::DefaultExecutionSpace::memory_space, Kokkos::HostSpace> &&
                         kernel_memory_space() == MemorySpace::device;
   return fmt::format("{}, {}, {} thread{}, {}{}", describe_cpu(cpuinfo), name_of(level), threads,

@@ -6,6 +6,7 @@
 #include <heddle/io/dataset/lexicon.hpp>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "files/pending_file.hpp"
@@ -13,7 +14,9 @@
 namespace heddle {
 namespace {
 
-constexpr char const* no_source = "NULL";
+/// Marian passes over lines with it. A file of ours begins with a line that has it twice, and its lines with this
+/// source are the frequencies of target pieces; in other files they are probabilities of another kind.
+constexpr std::string_view no_piece = "NULL";
 
 void sort_entries(std::vector<Lexicon::Entry>& entries) {
   std::ranges::sort(entries, [](Lexicon::Entry const& a, Lexicon::Entry const& b) {
@@ -39,7 +42,6 @@ class LexiconPairs {
       pairs_of_.back().push_back(static_cast<std::int32_t>(pair));
       targets_.insert(targets_.end(), target.begin(), target.end());
       begins_.push_back(targets_.size());
-      generators_.push_back(static_cast<float>(source.size() + 1));
     }
   }
 
@@ -48,14 +50,11 @@ class LexiconPairs {
   std::size_t begin(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair)]; }
   std::size_t end(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair) + 1]; }
   std::vector<std::int32_t> const& targets() const { return targets_; }
-  /// The source pieces of the pair, and none.
-  float generators(std::int32_t pair) const { return generators_[static_cast<std::size_t>(pair)]; }
 
  private:
   std::vector<std::vector<std::int32_t>> pairs_of_;
   std::vector<std::int32_t> targets_;
   std::vector<std::size_t> begins_{0};
-  std::vector<float> generators_;
 };
 
 /// Model 1, computed source piece by source piece: the probabilities of one piece are spread over the target vocabulary
@@ -136,6 +135,7 @@ class ModelOne {
     // Every target piece may come from no source, so that each has a sum above 0.
     if (source + 1 < table_.size()) {
       entries.resize(std::min(entries.size(), kept_));
+      entries.shrink_to_fit();
     }
     table_[source] = std::move(entries);
   }
@@ -160,6 +160,15 @@ std::vector<Lexicon::Entry> frequencies(std::vector<std::int32_t> const& targets
   sort_entries(all);
   std::erase_if(all, [](Lexicon::Entry const& entry) { return entry.probability == 0; });
   return all;
+}
+
+/// Takes the first word off a text; empty where there is none.
+std::string take_word(std::string_view& text) {
+  constexpr char const* blanks = " \t\r";
+  text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
+  std::string word(text.substr(0, text.find_first_of(blanks)));
+  text.remove_prefix(word.size());
+  return word;
 }
 
 }  // namespace
@@ -213,9 +222,12 @@ void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::fi
       }
     }
   };
-  add(no_source, lexicon.frequent);
+  text += fmt::format("{0} {0} 1\n", no_piece);
+  add(std::string(no_piece), lexicon.frequent);
   for (std::size_t source = 0; source < lexicon.translations.size(); ++source) {
-    add(vocabulary.source.piece(static_cast<std::int32_t>(source)), lexicon.translations[source]);
+    if (std::string const piece = vocabulary.source.piece(static_cast<std::int32_t>(source)); piece != no_piece) {
+      add(piece, lexicon.translations[source]);
+    }
   }
   PendingFile file(path);
   file.write(text);
@@ -228,27 +240,34 @@ Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabu
   Lexicon lexicon;
   lexicon.translations.resize(static_cast<std::size_t>(vocabulary.source.size()));
   bool known = false;
+  bool ours = false;
   LineReader reader(path);
   for (std::string line; reader.next(line);) {
-    std::size_t const first = line.find_first_of(" \t");
-    std::size_t const second = line.find_first_of(" \t", first == line.npos ? first : first + 1);
-    double probability = -1;
-    if (second != line.npos) {
-      std::from_chars(line.data() + second + 1, line.data() + line.size(), probability);
-    }
-    if (!(probability >= 0 && probability <= 1)) {
-      throw DataError(fmt::format("{}, line {}: expected \"TARGET SOURCE PROBABILITY\", with single spaces",
-                                  path.string(), reader.line_number()));
-    }
-    auto const target = targets.find(line.substr(0, first));
-    std::string const source = line.substr(first + 1, second - first - 1);
-    if (target == targets.end()) {
+    std::string_view rest = line;
+    std::string const target = take_word(rest);
+    std::string const source = take_word(rest);
+    std::string const number = take_word(rest);
+    if (target.empty()) {
       continue;
     }
-    if (source == no_source) {
-      lexicon.frequent.push_back({target->second, probability});
+    double probability = -1;
+    auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), probability);
+    if (error != std::errc() || end != number.data() + number.size() || !(probability >= 0 && probability <= 1) ||
+        !take_word(rest).empty()) {
+      throw DataError(
+          fmt::format("{}, line {}: expected \"TARGET SOURCE PROBABILITY\"", path.string(), reader.line_number()));
+    }
+    ours = ours || (target == no_piece && source == no_piece);
+    auto const target_id = targets.find(target);
+    if (target_id == targets.end()) {
+      continue;
+    }
+    if (source == no_piece) {
+      if (ours) {
+        lexicon.frequent.push_back({target_id->second, probability});
+      }
     } else if (auto const id = sources.find(source); id != sources.end()) {
-      lexicon.translations[static_cast<std::size_t>(id->second)].push_back({target->second, probability});
+      lexicon.translations[static_cast<std::size_t>(id->second)].push_back({target_id->second, probability});
       known = true;
     }
   }

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <heddle/core/base/error.hpp>
+#include <string_view>
 
 namespace heddle {
 
@@ -37,6 +40,8 @@ void check_texts(PrepareOptions const& options) {
   }
 }
 
+constexpr std::array<std::string_view, 5> reserved{"<pad>", "<unk>", "<s>", "</s>", "<mask>"};
+
 /// Throws UsageError for options of a vocabulary that is not possible.
 void check_vocabulary(PrepareOptions const& options) {
   if ((!options.text.empty() || !options.source_model) &&
@@ -55,6 +60,12 @@ void check_vocabulary(PrepareOptions const& options) {
       throw UsageError(fmt::format(
           "--tag or --user-defined-symbols has \"{}\"; expected text without spaces and commas, such as <news>",
           symbol));
+    }
+    if (std::ranges::count(options.symbols, symbol) > 1 || std::ranges::find(reserved, symbol) != reserved.end()) {
+      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\" {}", symbol,
+                                   std::ranges::find(reserved, symbol) != reserved.end()
+                                       ? "which is a special piece of every vocabulary"
+                                       : "more than once"));
     }
   }
   if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {

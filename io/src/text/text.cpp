@@ -260,7 +260,7 @@ void LineReader::check_utf8(std::string& line) {
     return;
   }
   if (invalid_utf8_ == InvalidUtf8::fail) {
-    fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv, or choose --invalid-utf8",
+    fail(fmt::format("byte {} (0x{:02X}) is not valid UTF-8; convert the text to UTF-8, for example with iconv",
                      wrong + 1, static_cast<unsigned char>(line[wrong])));
   }
   line = replace_invalid_utf8(line);

@@ -99,10 +99,10 @@ KOKKOS_INLINE_FUNCTION void score(kernels::AttentionHead<Element> const& head, B
   }
   if (view.normalized) {
     head.hide_unseen(queries, keys, scores);
-    return;
+  } else {
+    head.hide_unseen(queries, keys, scores, Real{0});
   }
-  head.hide_unseen(queries, keys, scores, Real{0});
-  if (slopes.data != nullptr) {
+  if (view.function && slopes.data != nullptr) {  // a function's slope may be infinite there
     head.hide_unseen(queries, keys, slopes, Real{0});
   }
 }

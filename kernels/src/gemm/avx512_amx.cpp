@@ -1,3 +1,4 @@
+#include <heddle/core/operations/timings.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <memory>
 
@@ -31,7 +32,7 @@ class AmxGemm final : public Gemm {
 
   void multiply(Execution& execution, GemmCall const& call) override {
     GemmProblem const problem = call.problem();
-    if (!is_own(problem) || execution.space.concurrency() > 1) {
+    if (!is_own(problem)) {
       vendor_->multiply(execution, call);
       return;
     }
@@ -59,8 +60,13 @@ class AmxGemm final : public Gemm {
   }
 
  private:
-  /// Fewer columns than a panel has would be packed, and multiplied, with zeros.
-  static bool is_own(GemmProblem const& problem) { return problem.n >= amx::panel && problem.k > 0; }
+  /// Fewer columns than a panel has would be packed, and multiplied, with zeros. This code has one thread: where there
+  /// are more, it computes few rows only.
+  bool is_own(GemmProblem const& problem) const {
+    constexpr std::int64_t few_rows = 640;
+    bool const forward = problem.transpose_b && !problem.transpose_a && !problem.accumulate;
+    return problem.n >= amx::panel && problem.k > 0 && (one_thread_ || (forward && problem.m <= few_rows));
+  }
 
   static amx::Factor right_factor(GemmCall const& call, GemmProblem const& problem) {
     return {call.b.raw(), call.b.row_stride(), problem.n,
@@ -78,6 +84,7 @@ class AmxGemm final : public Gemm {
   }
 
   std::shared_ptr<Gemm> vendor_;
+  bool one_thread_ = compute_threads() == 1;
   PackedWeights<Tensor> weights_;
 };
 

@@ -20,8 +20,8 @@ constexpr std::int64_t min_columns = 128;
 /// With at most this many rows a weight is read once, whatever its size: sums of all rows are finished together.
 constexpr std::int64_t few_rows = 512;
 
-/// The length of the parts into which `count` is divided evenly, in multiples of 32; at most `max` if that is 32 or
-/// more.
+/// The length of the parts into which `count` is divided evenly, rounded up to a multiple of 32; at most `max` if that
+/// is one.
 std::int64_t even_part(std::int64_t count, std::int64_t max) {
   std::int64_t const parts = quotient_up(count, std::max(max, panel));
   return quotient_up(quotient_up(count, std::max<std::int64_t>(parts, 1)), panel) * panel;

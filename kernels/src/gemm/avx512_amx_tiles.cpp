@@ -83,9 +83,9 @@ class Writer {
     mask_ = columns >= panel ? ~0U : (1U << columns) - 1U;
     to_ = static_cast<char*>(output_.data) + (row * output_.stride + column) * size;
     __m512 const zero = _mm512_setzero_ps();
-    float const* const bias = output_.bias + column;
-    low_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(low(mask_), bias) : zero;
-    high_bias_ = output_.bias != nullptr ? _mm512_maskz_loadu_ps(high(mask_), bias + 16) : zero;
+    bool const bias = output_.bias != nullptr;
+    low_bias_ = bias ? _mm512_maskz_loadu_ps(low(mask_), output_.bias + column) : zero;
+    high_bias_ = bias ? _mm512_maskz_loadu_ps(high(mask_), output_.bias + column + 16) : zero;
   }
 
   void write(std::int64_t rows) {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// The inner parts of the `amx` GEMM, the only files that are compiled for matrix registers (AMX). They include this
+/// The inner parts of the `amx` GEMM, in files that are compiled for matrix registers (AMX). They include this
 /// header, too, so it must define nothing that the linker could take from them for other files: plain structs,
 /// constants and static functions only.
 ///

@@ -55,7 +55,7 @@ TEST_F(ComparisonTest, NamesEachKindOfDifference) {
   EXPECT_EQ(found.values.front().relative, 0.25) << "sqrt(4 * 1) / sqrt(4 * 16)";
   EXPECT_THAT(describe(found), HasSubstr("train.steps = "));
   EXPECT_THAT(describe(found),
-              HasSubstr("1 of 1 tensors of one shape differ, at most by 1 in both; relative norm over all: 0.25"));
+              HasSubstr("1 of 1 tensors of equal shape differ, at most by 1 in both; relative norm over all: 0.25"));
 }
 
 TEST_F(ComparisonTest, ADifferenceFromZerosHasNoRelativeNorm) {

@@ -72,6 +72,14 @@ TEST_F(PruningTest, NeitherCountsNorRemovesWhatDoesNotVerify) {
   EXPECT_THAT(steps(store_.list(CheckpointStore::Check::sizes)), ElementsAre(20, 50, 60));
 }
 
+TEST_F(PruningTest, ADamagedOneInSecondPlaceDoesNotTakeAGoodOnesPlace) {
+  damage(50);
+  PrunedCheckpoints const pruned = prune_checkpoints(directory_ / ".", {.keep = 2}, false);
+  EXPECT_THAT(pruned.notes, ElementsAre(HasSubstr("step-00000050 rejected")));
+  EXPECT_THAT(steps(pruned.kept), ElementsAre(20, 40, 60));
+  EXPECT_THAT(steps(pruned.removed), ElementsAre(10, 30));
+}
+
 TEST_F(PruningTest, RefusesARunThatTrainsAndADirectoryWithoutCheckpoints) {
   {
     RunDirectory const held = RunDirectory::open(directory_ / ".");

@@ -20,17 +20,20 @@ TEST(Cluster, CoresAreShownAsRanges) {
   EXPECT_THAT(describe_ranks(std::vector<RankPlace>(66, {"n1", {0}})), HasSubstr("… and 2 more ranks\n"));
 }
 
-TEST(Cluster, RanksThatShareACoreAreAFault) {
+TEST(Cluster, MoreRanksThanCoresAreAFaultAndSharedCoresAWarning) {
   EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}, {"n2", {0}}}).kind, Kind::good) << "another host's core 0";
   Finding const shared = binding_of({{"n1", {0, 1}}, {"n1", {1, 2}}});
-  EXPECT_EQ(shared.kind, Kind::failed);
-  EXPECT_EQ(shared.found, "ranks 0 and 1 of n1 share core 1");
+  EXPECT_EQ(shared.kind, Kind::warning) << "as with ranks that are bound to sockets";
+  EXPECT_THAT(shared.found, HasSubstr("ranks share cores on n1:"));
+  Finding const chained = binding_of({{"n1", {0}}, {"n1", {1}}, {"n1", {0, 1}}, {"n1", {2}}});
+  EXPECT_EQ(chained.kind, Kind::failed);
+  EXPECT_EQ(chained.found, "3 ranks on n1 have 2 cores together (0-1)");
   Finding const crowded = binding_of({{"n1", {3}}, {"n1", {3}}});
   EXPECT_EQ(crowded.kind, Kind::failed);
   EXPECT_EQ(crowded.found, "2 ranks on n1 have 1 cores together (3)");
   Finding const unbound = binding_of({{"n1", {0, 1}}, {"n1", {0, 1}}, {"n2", {0}}});
   EXPECT_EQ(unbound.kind, Kind::warning);
-  EXPECT_THAT(unbound.found, HasSubstr("not bound on n1:"));
+  EXPECT_THAT(unbound.found, HasSubstr("share cores on n1:"));
 }
 
 TEST(Cluster, WhatDiffersBetweenHostsIsNamed) {

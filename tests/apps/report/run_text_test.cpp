@@ -60,8 +60,10 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   ending.command = "heddle train run.toml";
   EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("\nto resume: heddle train run.toml\n"));
   ending.command = "";
-  EXPECT_THAT(describe_end(ending, model, nullptr),
-              HasSubstr("\nthe job script queues this job again, which then resumes from there\n"));
+  EXPECT_THAT(
+      describe_end(ending, model, nullptr),
+      HasSubstr(
+          "\nthe job resumes from there when it is queued again, which its script does unless it was cancelled\n"));
   ending.state = "done";
   ending.from_text = true;
   ending.plugins.clear();

@@ -213,9 +213,12 @@ function chart_frame(all, {width, height, title, log, axis, marks}) {
   }
   drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
   const stride = Math.ceil(marks.length / Math.max(1, width / 60));
+  let labelled = -Infinity;
   for (const mark of marks.filter((each, index) => (index + 1) % stride === 0 && each.x >= places[0] && each.x <= places[1])) {
+    const label = x(mark.x) - labelled >= 22 ? [shape('text', {x: x(mark.x) + 3, y: top + 7}, mark.text)] : [];
+    labelled = label.length > 0 ? x(mark.x) : labelled;
     drawing.append(shape('g', {class: 'mark-line', 'data-mark': mark.text}, shape('title', {}, mark.title),
-      shape('line', {x1: x(mark.x), x2: x(mark.x), y1: top, y2: height - bottom}), shape('text', {x: x(mark.x) + 3, y: top + 7}, mark.text)));
+      shape('line', {x1: x(mark.x), x2: x(mark.x), y1: top, y2: height - bottom}), ...label));
   }
   for (const series of all) {
     for (const [first, last] of series.not_finite) {

@@ -24,6 +24,10 @@ std::string measured_choice(TimesByName const& times, std::vector<std::string> c
 /// of Linux's /proc/cpuinfo.
 std::string describe_cpu(std::istream& cpuinfo);
 
+/// The threads of a process that computes: Kokkos', or where the user has set more for the OpenMP runtime of vendor
+/// libraries (OMP_NUM_THREADS), theirs.
+int compute_threads();
+
 /// The circumstances that kernels' times depend on: this processor, the level that its kernels are registered for, the
 /// threads that kernels have, Heddle's version and how it was built. Kokkos must be initialised.
 std::string machine_name(CpuLevel level);
