@@ -251,7 +251,7 @@ expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
 
 # A missing argument is named as in the usage line.
 expect 64 '^heddle: train: RUN.toml is missing' "$HEDDLE" train
-expect 64 '^heddle: checkpoint: list|verify is missing' "$HEDDLE" checkpoint
+expect 64 '^heddle: checkpoint: list|verify|prune|diff is missing' "$HEDDLE" checkpoint
 expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target demo/train.de --out x
 expect 78 "no implementation of operation 'activation' supports .*foo" "$HEDDLE" kernels --set 'model.activation="foo"'
 

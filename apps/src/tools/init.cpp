@@ -232,7 +232,8 @@ terminal it asks for what no option gives.)";
   }
   std::cout << fmt::format("wrote {}{}\n", (fs::path(out) / "run.toml").lexically_normal().string(),
                            job ? " and " + job->path.lexically_normal().string() : std::string())
-            << "next:\n" << next_commands(answers, out, job);
+            << "next:\n"
+            << next_commands(answers, out, job);
   return ExitCode::done;
 }
 
