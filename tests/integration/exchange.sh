@@ -102,6 +102,7 @@ ends 0 "$HEDDLE" average npz npz.tuned --weights 1,3 --out weighted
 ends 78 "$HEDDLE" average npz npz.tuned --out weighted
 ends 64 "$HEDDLE" average npz npz.tuned --weights 1,0 --out other
 ends 64 "$HEDDLE" average npz npz.tuned --weights 1 --out other
+ends 64 "$HEDDLE" average npz --by bleu --out other
 ends 65 "$HEDDLE" average npz --last 2 --out other
 ends 78 "$HEDDLE" average npz marian --out other
 [ ! -e other ] || fail "a refused average left files"

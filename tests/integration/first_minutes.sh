@@ -41,6 +41,11 @@ grep -q "HEDDLE_ARGUMENTS=lsf/run.toml bsub < lsf/train.lsf" next.lsf || give_up
 code=0
 "$HEDDLE" init --out big < /dev/null > next 2>&1 || code=$?
 [ "$code" -eq 64 ] || give_up "init overwrites a configuration"
+mkdir script
+touch script/train.lsf
+code=0
+"$HEDDLE" init --where lsf --out script < /dev/null > next 2>&1 || code=$?
+[ "$code" -eq 64 ] && [ ! -e script/run.toml ] || give_up "init writes a configuration beside a job script that it refuses to replace"
 code=0
 "$HEDDLE" init --size huge --out huge < /dev/null > next 2>&1 || code=$?
 [ "$code" -eq 64 ] || give_up "init takes a size that there is not"

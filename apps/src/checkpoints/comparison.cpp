@@ -14,14 +14,7 @@ namespace heddle {
 
 namespace {
 
-/// |a - b|: infinite where only one is not a number.
-double distance(double a, double b) {
-  double const difference = std::abs(a - b);
-  bool const equal = a == b || (std::isnan(a) && std::isnan(b));
-  return equal ? 0 : std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
-}
-
-/// Sums over the elements of two tensors, in float64.
+/// Sums over the elements of two tensors, in float64. All elements are finite: no other checkpoint is committed.
 struct Sums {
   double max = 0;
   double squares_of_a = 0;
@@ -30,8 +23,8 @@ struct Sums {
   void add(std::vector<float> const& a, std::vector<float> const& b) {
     for (std::size_t index = 0; index < a.size(); ++index) {
       double const own = a[index];
-      double const difference = distance(own, b[index]);
-      max = std::max(max, difference);
+      double const difference = own - static_cast<double>(b[index]);
+      max = std::max(max, std::abs(difference));
       squares_of_a += own * own;
       squares_of_difference += difference * difference;
     }

@@ -64,33 +64,6 @@ Finding difference_of(std::string const& name,
           .fix = fix};
 }
 
-}  // namespace
-
-std::string describe_cores(std::vector<int> const& cores) {
-  std::string text;
-  for (std::size_t begin = 0; begin < cores.size();) {
-    std::size_t end = begin + 1;
-    while (end < cores.size() && cores[end] == cores[end - 1] + 1) {
-      ++end;
-    }
-    text += text.empty() ? "" : ",";
-    text += end - begin > 1 ? fmt::format("{}-{}", cores[begin], cores[end - 1]) : fmt::format("{}", cores[begin]);
-    begin = end;
-  }
-  return text;
-}
-
-std::string describe_ranks(std::vector<RankPlace> const& ranks) {
-  constexpr std::size_t max_lines = 64;
-  std::string text;
-  for (std::size_t rank = 0; rank < std::min(ranks.size(), max_lines); ++rank) {
-    text += fmt::format("rank {:<5} {:<16} cores {}\n", rank, ranks[rank].host, describe_cores(ranks[rank].cores));
-  }
-  return text + (ranks.size() > max_lines ? fmt::format("… and {} more ranks\n", ranks.size() - max_lines) : "");
-}
-
-namespace {
-
 /// Ranks that can run on cores of one another, and these cores.
 struct CoreGroup {
   std::size_t ranks = 0;
@@ -115,6 +88,29 @@ std::vector<CoreGroup> groups_of(std::vector<std::vector<int>> const& cores_of_r
 }
 
 }  // namespace
+
+std::string describe_cores(std::vector<int> const& cores) {
+  std::string text;
+  for (std::size_t begin = 0; begin < cores.size();) {
+    std::size_t end = begin + 1;
+    while (end < cores.size() && cores[end] == cores[end - 1] + 1) {
+      ++end;
+    }
+    text += text.empty() ? "" : ",";
+    text += end - begin > 1 ? fmt::format("{}-{}", cores[begin], cores[end - 1]) : fmt::format("{}", cores[begin]);
+    begin = end;
+  }
+  return text;
+}
+
+std::string describe_ranks(std::vector<RankPlace> const& ranks) {
+  constexpr std::size_t max_lines = 64;
+  std::string text;
+  for (std::size_t rank = 0; rank < std::min(ranks.size(), max_lines); ++rank) {
+    text += fmt::format("rank {:<5} {:<16} cores {}\n", rank, ranks[rank].host, describe_cores(ranks[rank].cores));
+  }
+  return text + (ranks.size() > max_lines ? fmt::format("… and {} more ranks\n", ranks.size() - max_lines) : "");
+}
 
 Finding binding_of(std::vector<RankPlace> const& ranks) {
   std::map<std::string, std::vector<std::vector<int>>> by_host;
@@ -275,10 +271,9 @@ std::vector<Finding> files_of(std::string const& directory, std::map<std::string
             {Kind::warning, "locks", fmt::format("{} has no locks", directory),
              "runs keep each other out by a lease there, which takes 20 s at the start; mount with locks (flock)"}};
   }
-  return {written,
-          locks.contains(HostFiles::Lock::excluded)
-              ? Finding{.subject = "locks", .found = "a lock that a process holds excludes the others"}
-              : Finding{.kind = Kind::unknown, .subject = "locks", .found = "one rank has none to try it with"}};
+  return {written, locks.contains(HostFiles::Lock::excluded)
+                       ? Finding{.subject = "locks", .found = "a lock that a process holds excludes the others"}
+                       : Finding{.kind = Kind::unknown, .subject = "locks", .found = "needs a second rank"}};
 }
 
 }  // namespace heddle

@@ -1,7 +1,6 @@
 #include "examination.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -22,6 +21,8 @@
 #include <optional>
 #include <sstream>
 #include <system_error>
+
+#include "host_facts.hpp"
 
 namespace heddle {
 
@@ -68,11 +69,6 @@ std::optional<fs::path> program(std::string const& name) {
   return std::nullopt;
 }
 
-int usable_cores() {
-  cpu_set_t cores;
-  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 0;
-}
-
 Finding launcher() {
   std::string const library = mpi_library();
   if (auto const path = program("mpirun")) {
@@ -101,7 +97,7 @@ Finding processor() {
 }
 
 Finding threads() {
-  int const cores = usable_cores();
+  std::size_t const cores = own_cores().size();
   std::string const space = Runtime::execution_space();
   auto const wanted = variable("OMP_NUM_THREADS");
   if (space == "Serial" && wanted.value_or("") != "1") {
@@ -116,7 +112,7 @@ Finding threads() {
 
 Finding binding() {
   auto const policy = variable("OMPI_MCA_hwloc_base_binding_policy");
-  if (policy == "none" && usable_cores() > 1) {
+  if (policy == "none" && own_cores().size() > 1) {
     return warning("OMPI_MCA_hwloc_base_binding_policy is none: ranks move between cores",
                    "unset it, unless several jobs share this machine");
   }

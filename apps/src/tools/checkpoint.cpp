@@ -68,14 +68,14 @@ CommandSyntax checkpoint_syntax(CheckpointOptions& options) {
   syntax.name = "checkpoint";
   syntax.usage =
       "list|verify DIRECTORY\n"
-      "       heddle checkpoint prune RUN --keep N [--keep-every STEPS] [--dry-run]\n"
-      "       heddle checkpoint diff CHECKPOINT CHECKPOINT";
+      "   or: heddle checkpoint prune RUN --keep N [--keep-every STEPS] [--dry-run]\n"
+      "   or: heddle checkpoint diff CHECKPOINT CHECKPOINT";
   syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
 losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
 checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.
 
-prune removes checkpoints of a run in which nothing trains, except for the N newest, the best, and the
-newest one that verifies. Those that do not verify are left, and not counted.
+prune removes checkpoints of a run in which nothing trains, except for the N newest and the best, after it has
+read every byte of those. Checkpoints that do not verify are left, and not counted.
 
 diff compares two checkpoints: keys of the configuration, vocabularies, and the values of tensors, which are
 read in blocks. It exits with code 0 if there is no difference, else with 1.)";
@@ -134,7 +134,7 @@ ExitCode prune(CheckpointOptions const& options) {
     std::cout << fmt::format("{} {}\n", options.dry_run ? "would remove" : "removed", entry.directory.string());
     bytes += entry.bytes;
   }
-  std::cout << fmt::format("{} checkpoints {}removed, {} MiB; {} kept\n", pruned.removed.size(),
+  std::cout << fmt::format("{} {}removed, {} MiB; {} kept\n", counted(pruned.removed.size(), "checkpoint"),
                            options.dry_run ? "would be " : "",
                            readable_decimal(static_cast<double>(bytes) / (1 << 20), 1), pruned.kept.size());
   return ExitCode::done;

@@ -28,7 +28,7 @@ CommandSyntax config_syntax(ConfigCommandOptions& options) {
   syntax.name = "config";
   syntax.usage =
       "RUN.toml [--changed] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... | --defaults | --explain KEY\n"
-      "       heddle config --schema";
+      "   or: heddle config --schema";
   syntax.summary = R"(Prints a configuration with all its keys, as training resolves it, after checking it as
 training does, except for the data and the number of ranks; or explains keys. docs/reference/config.md is the page
 about them.)";

@@ -16,7 +16,7 @@ CommandSyntax doctor_syntax(ExaminedPlaces& places, bool& cluster) {
   syntax.name = "doctor";
   syntax.usage =
       "[DIRECTORY]\n"
-      "       mpirun|srun ... heddle doctor --cluster [DIRECTORY]";
+      "   or: mpirun|srun ... heddle doctor --cluster [DIRECTORY]";
   syntax.summary = R"(Checks what training needs on this machine: MPI, the processor, threads, memory, files and
 Slurm. Each line with FAILED or WARNING is followed by a fix. DIRECTORY is where runs would be made
 (default: here). Run it in a job, too: a compute node may differ from a login node.

@@ -144,11 +144,10 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
   return std::nullopt;
 }
 
-void write_new(fs::path const& path, std::string const& text) {
+void require_absent(fs::path const& path) {
   if (fs::exists(path)) {
     throw UsageError(fmt::format("{} exists: move it away, or choose another --out", path.string()));
   }
-  replace_file(path, text);
 }
 
 /// Throws UsageError for an answer that is not one of the choices, "one|two": parse_options sees only options.
@@ -224,14 +223,18 @@ terminal it asks for what no option gives.)";
   require_possible(answers);
   std::string const config = configuration(answers);
   parse_config(config, "run.toml");
-  fs::create_directories(out);
-  write_new(fs::path(out) / "run.toml", config);
+  fs::path const run = (fs::path(out) / "run.toml").lexically_normal();
   auto const job = job_script(answers, out);
+  require_absent(run);
   if (job) {
-    write_new(job->path, job->text);
+    require_absent(job->path);
   }
-  std::cout << fmt::format("wrote {}{}\n", (fs::path(out) / "run.toml").lexically_normal().string(),
-                           job ? " and " + job->path.lexically_normal().string() : std::string())
+  fs::create_directories(out);
+  replace_file(run, config);
+  if (job) {
+    replace_file(job->path, job->text);
+  }
+  std::cout << fmt::format("wrote {}{}\n", run.string(), job ? " and " + job->path.string() : std::string())
             << "next:\n"
             << next_commands(answers, out, job);
   return ExitCode::done;

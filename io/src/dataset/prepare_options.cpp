@@ -61,11 +61,10 @@ void check_vocabulary(PrepareOptions const& options) {
           "--tag or --user-defined-symbols has \"{}\"; expected text without spaces and commas, such as <news>",
           symbol));
     }
-    if (std::ranges::count(options.symbols, symbol) > 1 || std::ranges::find(reserved, symbol) != reserved.end()) {
-      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\" {}", symbol,
-                                   std::ranges::find(reserved, symbol) != reserved.end()
-                                       ? "which is a special piece of every vocabulary"
-                                       : "more than once"));
+    bool const special = std::ranges::find(reserved, symbol) != reserved.end();
+    if (special || std::ranges::count(options.symbols, symbol) > 1) {
+      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\"{}", symbol,
+                                   special ? ", which is a special piece already" : " more than once"));
     }
   }
   if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {

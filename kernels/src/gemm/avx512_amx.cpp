@@ -11,8 +11,8 @@ namespace heddle {
 
 namespace {
 
-/// Products of bfloat16 in matrix registers, for one thread. The vendor's implementation computes those of float32,
-/// with few columns or with several threads.
+/// Products of bfloat16 in matrix registers, by one thread. The vendor's implementation computes those with few columns
+/// and, where the process has several threads, all but forward products of few rows.
 class AmxGemm final : public Gemm {
  public:
   explicit AmxGemm(std::shared_ptr<Gemm> vendor) : vendor_(std::move(vendor)) {}

@@ -89,7 +89,7 @@ class Writer {
   }
 
   void write(std::int64_t rows) {
-    // In locals, because the stores could change members for all that the compiler knows.
+    // Members are copied to locals: the compiler has to assume that each store changes them.
     std::int64_t const count = rows < left_ ? rows : left_;
     std::int64_t const stride = output_.stride * size;
     float const* sums = sums_;
@@ -254,7 +254,8 @@ class Blocks {
     float const* const before = block_.first ? nullptr : partial;
     std::uint16_t const* const left = block_.left.data + strip * block_.left.strip;
     std::uint16_t const* const right = block_.right + column * block_.right_panel;
-    // In a training step no cache has c's lines: stores to them would hold up the loads of tiles.
+    // The lines of c are fetched early: in a training step no cache has them, and stores that wait for memory delay the
+    // loads of the next tiles.
     if (block_.last) {
       writer_.read_ahead(strip * panel, column * panel);
     }
@@ -285,7 +286,8 @@ void multiply_to(Block const& block) {
 }  // namespace
 
 void configure() {
-  // In memory: GCC 12 takes only the first 8 bytes for an operand, and would leave out the other ones of a local.
+  // The configuration is static because GCC 12 takes only its first 8 bytes for an operand of the instruction, and does
+  // not write the other bytes of a local variable to memory.
   static constexpr Configuration configuration;
   _tile_loadconfig(&configuration);
 }

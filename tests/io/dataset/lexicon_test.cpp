@@ -103,13 +103,34 @@ TEST(Lexicon, OfMariansFormatHasThePiecesThatTheVocabularyHas) {
   EXPECT_TRUE(shortlist.translations[5].empty());
 }
 
+// Marian's reader passes over lines with NULL: its files may have probabilities of targets without a source there.
+TEST(Lexicon, LinesWithNullAreFrequenciesOnlyInItsOwnFiles) {
+  TemporaryDirectory const directory;
+  Tokenizer const& target = separate_vocabulary().target;
+  std::string const pair = fmt::format("{} {} 0.5\n", target.piece(8), separate_vocabulary().source.piece(7));
+  std::string const with_null = fmt::format("{} NULL 0.25\n", target.piece(9));
+  auto const frequent = [&](std::string const& text) {
+    return read_lexicon(directory.write("lex", text), separate_vocabulary()).frequent.size();
+  };
+  EXPECT_EQ(frequent("NULL NULL 1\n" + with_null + pair), 1U);
+  EXPECT_EQ(frequent(with_null + pair), 0U);
+}
+
+TEST(Lexicon, WordsMayHaveMoreSpaceBetweenThem) {
+  TemporaryDirectory const directory;
+  std::string const text = fmt::format("\n  {} \t{}  0.5 \n\n", separate_vocabulary().target.piece(8),
+                                       separate_vocabulary().source.piece(7));
+  Lexicon const lexicon = read_lexicon(directory.write("lex", text), separate_vocabulary());
+  EXPECT_THAT(lexicon.shortlist(0, 1, 50).translations[7], ElementsAre(8));
+}
+
 TEST(Lexicon, AnotherFormatIsRefused) {
   TemporaryDirectory const directory;
   auto const refusal = [&](std::string const& text) {
     return message_of<DataError>([&] { read_lexicon(directory.write("lex", text), separate_vocabulary()); });
   };
   std::string const good = separate_vocabulary().target.piece(5) + " " + separate_vocabulary().source.piece(5) + " ";
-  for (char const* const probability : {"", "x", "-1", "2", "nan"}) {
+  for (char const* const probability : {"", "x", "-1", "2", "nan", "0.5x", "0.5 more"}) {
     EXPECT_THAT(refusal(good + "0.5\n" + good + probability + "\n"), HasSubstr("line 2: expected")) << probability;
   }
   EXPECT_THAT(refusal("one\n"), HasSubstr("line 1: expected"));

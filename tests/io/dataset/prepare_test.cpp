@@ -304,6 +304,13 @@ TEST_F(PrepareTest, RefusesImpossibleVocabularies) {
   EXPECT_THAT(failure(), HasSubstr("--target-vocab-model"));
 }
 
+TEST_F(PrepareTest, RefusesSymbolsThatAreThereAlready) {
+  options_.symbols = {"<a>", "<b>", "<a>"};
+  EXPECT_THAT(failure(), HasSubstr("has \"<a>\" more than once"));
+  options_.symbols = {"<mask>"};
+  EXPECT_THAT(failure(), HasSubstr("has \"<mask>\", which is a special piece already"));
+}
+
 TEST_F(PrepareTest, RefusesAnUnwritableTarget) {
   options_.directory = inputs_ / "train.en" / "below-a-file";
   EXPECT_THAT(failure(), HasSubstr("below-a-file"));

@@ -108,11 +108,11 @@ function show_curves() {
   const charts = keys.map((key) => line_chart({
     ...common, title: () => (chosen_curves.perplexity && perplexity_titles[key]) || curve_titles[key] || key,
     log: () => key === 'gradient_norm' || (chosen_curves.perplexity && Boolean(perplexity_titles[key])),
-    series: () => runs.map((run) => ({...chosen_curve(run, axis(), key), name: run_name(page.runs.indexOf(run)), colour: series_colour(page.runs.indexOf(run))})),
+    series: () => runs.map((run) => ({...chosen_curve(run, axis(), key), name: run.name, colour: series_colour(page.runs.indexOf(run))})),
   }));
   node.append(curve_controls(axes, keys.some((key) => perplexity_titles[key])),
     html('div', {class: 'grid'}, ...charts, ...runs.map((run) => entropy_chart(run, common))));
-  runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run_name(page.runs.indexOf(run)) + ': ' : ''}${text}.`))));
+  runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run.name + ': ' : ''}${text}.`))));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
   if (unreadable > 0) {
     node.append(note(unreadable === 1 ? 'One line of metrics.jsonl is not readable and is left out.'

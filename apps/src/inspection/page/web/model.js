@@ -78,7 +78,7 @@ const norm_quantities = [
 ];
 
 function show_norms() {
-  const runs = (page.runs || []).map((run, index) => ({norms: in_model_order(run.norms || []), name: run_name(index), colour: series_colour(index)}))
+  const runs = (page.runs || []).map((run, index) => ({norms: in_model_order(run.norms || []), name: run.name, colour: series_colour(index)}))
     .filter((run) => run.norms.length > 0);
   if (runs.length === 0) {
     return;

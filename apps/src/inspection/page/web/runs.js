@@ -1,13 +1,18 @@
 // The runs: facts, their comparison, sample translations, and the configuration.
 
-function run_name(index) {
-  const names = page.runs.map((run) => run.name);
-  return names.indexOf(names[index]) === names.lastIndexOf(names[index]) ? names[index] : `${names[index]} (${index + 1})`;
+/** Runs in directories of one name get their number behind it. */
+function tell_runs_apart() {
+  const names = (page.runs || []).map((run) => run.name);
+  names.forEach((name, index) => {
+    if (names.indexOf(name) !== names.lastIndexOf(name)) {
+      page.runs[index].name = `${name} (${index + 1})`;
+    }
+  });
 }
 
 /** " of RUN" where several runs are shown, for the titles of what shows only one. */
 function of_run(index) {
-  return page.runs && page.runs.length > 1 ? ` of ${run_name(index)}` : '';
+  return page.runs && page.runs.length > 1 ? ` of ${page.runs[index].name}` : '';
 }
 
 /** "A, B and C" */
@@ -17,8 +22,8 @@ function listed(names) {
 
 function show_facts() {
   const main = document.getElementById('main');
-  main.append(html('h1', {}, ...breakable(page.runs ? listed(page.runs.map((_, index) => run_name(index))) : page.path)));
-  main.append(...(page.runs || []).filter((run) => run.facts.length > 0).map((run) => card(page.runs.length > 1 ? run_name(page.runs.indexOf(run)) : '', facts_list(run.facts))));
+  main.append(html('h1', {}, ...breakable(page.runs ? listed(page.runs.map((run) => run.name)) : page.path)));
+  main.append(...(page.runs || []).filter((run) => run.facts.length > 0).map((run) => card(page.runs.length > 1 ? run.name : '', facts_list(run.facts))));
   if (page.notes.length > 0) {
     main.append(html('div', {class: 'card notes'}, html('h3', {}, 'Not shown'), html('ul', {}, ...page.notes.map((text) => html('li', {}, ...breakable(text))))));
   }
@@ -29,7 +34,7 @@ function show_comparison() {
   if (!page.runs || page.runs.length < 2) {
     return;
   }
-  const names = page.runs.map((_, index) => run_name(index));
+  const names = page.runs.map((run) => run.name);
   const node = section('comparison', 'Comparison', `${listed(names)}, side by side.`);
   const series = page.runs.map(series_of);
   const best = {train_loss: Math.min, train_nll: Math.min, valid_loss: Math.min, valid_bleu: Math.max, valid_accuracy: Math.max};
@@ -44,8 +49,8 @@ function show_comparison() {
 
 /** Samples as tables to choose from: the checkpoint's own translations, then those of validations, the newest first. */
 function show_translations() {
-  const of_validations = (run, index) => (run.metrics && run.metrics.samples || []).map(
-    ({step, rows}) => ({name: `${page.runs.length > 1 ? `${run_name(index)}, ` : ''}validation at step ${number_text(step)}`, rows})).reverse();
+  const of_validations = (run) => (run.metrics && run.metrics.samples || []).map(
+    ({step, rows}) => ({name: `${page.runs.length > 1 ? `${run.name}, ` : ''}validation at step ${number_text(step)}`, rows})).reverse();
   const of_checkpoint = page.translations ? [{name: `the checkpoint${of_run(0)}, now, pairs of ${page.datasets[0].name}`, rows: page.translations}] : [];
   const all = [...of_checkpoint, ...(page.runs || []).flatMap(of_validations)]
     .map(({name, rows}) => ({name, rows: rows.filter((row) => Array.isArray(row) && row.length === 3)})).filter(({rows}) => rows.length > 0);
@@ -53,7 +58,7 @@ function show_translations() {
     return;
   }
   const holder = html('div', {class: 'card'});
-  section('translations', 'Translations', 'Pairs of the data, and what the model makes of their sources. A validation with BLEU leaves its first pairs.').append(
+  section('translations', 'Translations', 'Pairs of the data, and what the model makes of their sources. A validation with BLEU writes its first pairs.').append(
     html('div', {class: 'controls'}, menu('Translated by', all.map(({name}) => name),
       (index) => holder.replaceChildren(plain_table(['source', 'reference', 'translation'], all[index].rows)))), holder);
 }

@@ -8,6 +8,7 @@ function keep_titles_below_header() {
 
 function start() {
   keep_titles_below_header();
+  tell_runs_apart();
   show_facts();
   show_comparison();
   show_curves();

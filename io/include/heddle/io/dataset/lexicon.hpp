@@ -35,12 +35,14 @@ struct LexiconTraining {
 /// all tokens that it reads. Throws DataError for a dataset without pairs.
 Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training);
 
-/// Writes Marian's text format, "TARGET SOURCE PROBABILITY" a line. Frequencies are lines whose source is NULL, which
-/// Marian ignores. Pieces with white space are left out.
+/// Writes Marian's text format, "TARGET SOURCE PROBABILITY" a line. After the first line, "NULL NULL 1", lines whose
+/// source is NULL are frequencies; Marian ignores all of these. Pieces with white space, and a source piece NULL, are
+/// left out.
 void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::filesystem::path const& path);
 
-/// Reads this format, plain or gzip. Pieces that the vocabulary does not have are passed over. Throws DataError, naming
-/// the line, for another format, and for a file without any piece of the vocabulary.
+/// Reads this format, plain or gzip. Pieces that the vocabulary does not have are passed over, and in a file without
+/// the first line all lines with NULL. Throws DataError, naming the line, for another format, and for a file without
+/// any pair of the vocabulary's pieces.
 Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabulary);
 
 }  // namespace heddle
