@@ -41,7 +41,7 @@ void print_operation(AnyKernelRegistry const& registry, KernelSelections const& 
   for (Implementation const& each : registry.implementations()) {
     bool const runs = taken != selections.end() && taken->second.contains(each.name);
     std::cout << fmt::format("  {} {:<12} speed {:>2}   {}{}\n", runs ? '*' : ' ', each.name, each.speed, each.origin,
-                             each.kernel->accuracy() == Accuracy::quantised ? ", quantised: only by its name" : "");
+                             each.kernel->only_by_name() ? ", only by its name" : "");
   }
 }
 

@@ -84,8 +84,7 @@ MatmulPeak measure_matmul(KernelRegistry<Gemm> const& registry, Execution& execu
     double const operations = 2.0 * static_cast<double>(size * size * size);
     auto entries = registry.entries();
     std::erase_if(entries, [&](auto const& entry) {
-      return entry.speed <= 0 || entry.kernel->accuracy() == Accuracy::quantised ||
-             !entry.kernel->supports(call.problem());
+      return entry.speed <= 0 || entry.kernel->only_by_name() || !entry.kernel->supports(call.problem());
     });
     std::ranges::stable_sort(entries, std::greater(), [](auto const& entry) { return entry.speed; });
     for (auto const& entry : std::span(entries).first(std::min(entries.size(), max))) {

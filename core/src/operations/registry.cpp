@@ -121,7 +121,7 @@ std::size_t AnyKernelRegistry::kept_bytes() const {
 std::vector<Implementation> AnyKernelRegistry::candidates(std::string_view choice, AnyProblem const& problem) const {
   std::vector<Implementation> entries = by_speed(entries_);
   std::erase_if(entries, [&](Implementation const& entry) {
-    bool const chosen = choice == "auto" ? entry.kernel->accuracy() != Accuracy::quantised : choice == entry.name;
+    bool const chosen = choice == "auto" ? !entry.kernel->only_by_name() : choice == entry.name;
     return !chosen || !problem.supported_by(*entry.kernel);
   });
   return entries;

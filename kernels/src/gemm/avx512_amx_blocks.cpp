@@ -81,7 +81,8 @@ class Columns {
   /// Whole strips of rows are read in place where their steps are whole, too. A weight that does not fit in the cache
   /// is not read once more for the rest of the rows.
   bool in_place() const {
-    return product_.a.k_contiguous && k_ % step == 0 && (!product_.blocking.by_panels || c_.rows % panel == 0);
+    return product_.a.k_contiguous && !product_.a.split && k_ % step == 0 &&
+           (!product_.blocking.by_panels || c_.rows % panel == 0);
   }
 
   Left left_of(Factor const& a) const {
@@ -89,7 +90,7 @@ class Columns {
       return {static_cast<std::uint16_t const*>(a.data), a.stride, tile_rows * a.stride, step, panel * a.stride};
     }
     pack_rows(a, product_.left);
-    return {product_.left, step, step_elements / 2, packed_step(a), packed_elements(panel, a.k)};
+    return {product_.left, step, step_elements / 2, packed_step(a), packed_elements(panel, a.k) * parts(a.split)};
   }
 
   /// Names what a block reads ahead: the next block, or rows in place from the next strip on.
@@ -109,9 +110,10 @@ class Columns {
       pack_columns(part_of(product_.b, 0, c_.columns, k, a.k), product_.right);
     }
     amx::multiply(Block{.left = left_of(a),
-                        .right = right_ != nullptr ? right_ + k / step * step_elements : product_.right,
-                        .right_panel = packed_elements(panel, right_ != nullptr ? k_ : a.k),
+                        .right = right_ != nullptr ? right_ + parts(by.split) * k * panel : product_.right,
+                        .right_panel = parts(by.split) * packed_elements(panel, right_ != nullptr ? k_ : a.k),
                         .steps = quotient_up(a.k, step),
+                        .split = by.split,
                         .partial = by.one_k_block ? nullptr : product_.partial,
                         .first = k == 0,
                         .last = k + by.k >= k_,
@@ -128,20 +130,24 @@ class Columns {
 
 }  // namespace
 
-Blocking blocking_of(std::int64_t m, std::int64_t n, std::int64_t k, bool packed) {
+Blocking blocking_of(Extents const& extents, bool packed, bool split) {
+  auto const& [m, n, k] = extents;
+  std::int64_t const packed_k = k * parts(split);  // what the sizes of packed blocks depend on
   Blocking blocking{};
-  blocking.k = even_part(k, packed && (k <= max_k_of_weight || m <= 2 * panel) ? k : max_k);
+  blocking.split = split;
+  blocking.k = even_part(k, packed && (packed_k <= max_k_of_weight || m <= 2 * panel) ? k : max_k / parts(split));
   blocking.one_k_block = blocking.k >= k;
-  if (packed && (n * k <= max_right || m <= few_rows)) {
+  std::int64_t const block_k = blocking.k * parts(split);
+  if (packed && (n * packed_k <= max_right || m <= few_rows)) {
     blocking.columns = quotient_up(n, panel) * panel;
-    blocking.by_panels = m <= 2 * panel || blocking.columns * blocking.k > max_right;
+    blocking.by_panels = m <= 2 * panel || blocking.columns * block_k > max_right;
   } else if (!packed && m * n <= max_partial) {
     blocking.columns = quotient_up(n, panel) * panel;
     blocking.right_by_k = true;
   } else {
-    blocking.columns = even_part(n, std::max(max_right / std::max(k, step), min_columns));
+    blocking.columns = even_part(n, std::max(max_right / std::max(packed_k, step), min_columns));
   }
-  std::int64_t const of_left = max_left / blocking.k;
+  std::int64_t const of_left = max_left / block_k;
   std::int64_t const rows = blocking.one_k_block ? of_left : std::min(of_left, max_partial / blocking.columns);
   bool const all_rows = blocking.right_by_k || (packed && m <= few_rows);
   blocking.rows = even_part(m, all_rows ? m : rows);
@@ -155,7 +161,7 @@ void multiply(Product const& product) {
     std::int64_t const columns = std::min(product.blocking.columns, n - column);
     std::uint16_t const* right = product.right;
     if (product.packed != nullptr) {
-      right = product.packed + packed_elements(column, product.a.k);
+      right = product.packed + parts(product.blocking.split) * packed_elements(column, product.a.k);
     } else if (product.blocking.right_by_k) {
       right = nullptr;
     } else {

@@ -12,16 +12,22 @@ struct Blocking {
   std::int64_t rows, columns, k;
   bool by_panels;    ///< see Block
   bool one_k_block;  ///< no partial sums
+  bool split;        ///< of both factors
   bool right_by_k;   ///< op(b) is packed block by block of k: all rows and columns are one block
 
-  std::int64_t left_elements() const { return rows * k; }
+  std::int64_t left_elements() const { return rows * k * parts(split); }
   /// The elements of the packed columns of op(b); `all_k`: the product's k.
-  std::int64_t right_elements(std::int64_t all_k) const { return packed_elements(columns, right_by_k ? k : all_k); }
+  std::int64_t right_elements(std::int64_t all_k) const {
+    return packed_elements(columns, right_by_k ? k : all_k) * parts(split);
+  }
   std::int64_t partial_elements() const { return one_k_block ? 0 : rows * columns; }
 };
 
-/// `packed`: all of op(b) is packed already.
-Blocking blocking_of(std::int64_t m, std::int64_t n, std::int64_t k, bool packed);
+struct Extents {
+  std::int64_t m, n, k;
+};
+/// `packed`: all of op(b) is packed already. `split`: both factors are.
+Blocking blocking_of(Extents const& extents, bool packed, bool split);
 
 struct Product {
   Factor a;

@@ -13,17 +13,35 @@ __mmask32 first(std::int64_t count) {
   return count >= step ? ~0U : count <= 0 ? 0U : (1U << count) - 1U;
 }
 
-/// 32 elements of a stored row from (row, column) on, rounded; those that `mask` leaves out are zeros.
-template <bool float32>
+/// What is packed of a factor's elements.
+enum class Taken {
+  as_they_are,  ///< of bfloat16
+  rounded,      ///< of float32
+  rest,         ///< of float32: what is left when the rounded element is taken away, rounded
+};
+
+/// The float32 of half of 32 bfloat16.
+__m512 widened(__m256i half) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/// 32 elements of a stored row from (row, column) on; those that `mask` leaves out are zeros.
+template <Taken taken>
 __m512i elements_at(Factor const& factor, std::int64_t row, std::int64_t column, __mmask32 mask) {
   std::int64_t const place = row * factor.stride + column;
-  if constexpr (!float32) {
+  if constexpr (taken == Taken::as_they_are) {
     return _mm512_maskz_loadu_epi16(mask, static_cast<std::uint16_t const*>(factor.data) + place);
   }
   float const* const from = static_cast<float const*>(factor.data) + place;
   __m512 const low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
   __m512 const high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16U), from + lanes);
-  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  auto const rounded = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+  if constexpr (taken == Taken::rounded) {
+    return rounded;
+  }
+  __m512 const low_rest = _mm512_sub_ps(low, widened(_mm512_castsi512_si256(rounded)));
+  __m512 const high_rest = _mm512_sub_ps(high, widened(_mm512_extracti64x4_epi64(rounded, 1)));
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high_rest, low_rest));
 }
 
 /// 32 stored rows of 32 elements, in lines of their own: rows of a large matrix may share a few sets of the cache.
@@ -32,12 +50,12 @@ struct alignas(64) Square {
 };
 
 /// Reads `rows` and `columns` of the stored matrix from (row, column) on; others are zeros.
-template <bool float32>
+template <Taken taken>
 void read(Factor const& factor, std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
           Square& square) {
   __mmask32 const mask = first(columns);
   for (std::int64_t i = 0; i < panel; ++i) {
-    __m512i const elements = i < rows ? elements_at<float32>(factor, row + i, column, mask) : _mm512_setzero_si512();
+    __m512i const elements = i < rows ? elements_at<taken>(factor, row + i, column, mask) : _mm512_setzero_si512();
     _mm512_store_si512(square.elements[i], elements);
   }
 }
@@ -111,7 +129,7 @@ __m512i interleaving(int begin) {
 }
 
 /// 32 elements of k of 32 columns, whose rows as stored are elements of k, as two tiles.
-template <bool float32>
+template <Taken taken>
 void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint16_t* packed) {
   __m512i const low = interleaving(0);
   __m512i const high = interleaving(16);
@@ -119,8 +137,8 @@ void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint1
   __mmask32 const mask = first(b.extent - column);
   __m512i const zero = _mm512_setzero_si512();
   for (std::int64_t row = k; row < k + step; row += 2, packed += step) {
-    __m512i const even_row = row < b.k ? elements_at<float32>(b, row, column, mask) : zero;
-    __m512i const odd_row = row + 1 < b.k ? elements_at<float32>(b, row + 1, column, mask) : zero;
+    __m512i const even_row = row < b.k ? elements_at<taken>(b, row, column, mask) : zero;
+    __m512i const odd_row = row + 1 < b.k ? elements_at<taken>(b, row + 1, column, mask) : zero;
     auto const both = [&](__m512i places) {
       return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(places, even_row), odd, places, odd_row);
     };
@@ -130,27 +148,47 @@ void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint1
 }
 
 /// Rows of a whose k is contiguous. A second tile without rows is not read.
+template <Taken taken>
 void copy_rows(Factor const& a, std::uint16_t* packed) {
   std::int64_t const steps = quotient_up(a.k, step);
+  std::int64_t const apart = parts(a.split) * packed_step(a);
   __mmask32 const of_last = first(a.k - (steps - 1) * step);
   for (std::int64_t row = 0; row < quotient_up(a.extent, tile_rows) * tile_rows; ++row) {
-    std::uint16_t* const to = packed + row / panel * steps * step_elements + row % panel * step;
+    std::uint16_t* const to = packed + row / panel * steps * apart + row % panel * step;
     for (std::int64_t s = 0; s < steps; ++s) {
       __mmask32 const mask = s + 1 < steps ? ~0U : of_last;
-      __m512i const elements = row < a.extent ? elements_at<false>(a, row, s * step, mask) : _mm512_setzero_si512();
-      _mm512_store_si512(to + s * packed_step(a), elements);
+      __m512i const elements = row < a.extent ? elements_at<taken>(a, row, s * step, mask) : _mm512_setzero_si512();
+      _mm512_store_si512(to + s * apart, elements);
     }
   }
 }
 
-template <bool float32>
+template <Taken taken>
+void pack_rows_of(Factor const& a, std::uint16_t* packed) {
+  if (a.k_contiguous) {
+    copy_rows<taken>(a, packed);
+    return;
+  }
+  std::int64_t const steps = quotient_up(a.k, step);
+  std::int64_t const apart = parts(a.split) * step_elements;
+  Square square;
+  for (std::int64_t s = 0; s < steps; ++s) {
+    for (std::int64_t row = 0; row < a.extent; row += panel) {
+      read<taken>(a, s * step, a.k - s * step, row, a.extent - row, square);
+      transpose(square, packed + (row / panel * steps + s) * apart);
+    }
+  }
+}
+
+template <Taken taken>
 void pack_columns_of(Factor const& b, std::uint16_t* packed) {
   std::int64_t const steps = quotient_up(b.k, step);
+  std::int64_t const apart = parts(b.split) * step_elements;
   if (b.k_contiguous) {
     Square square;
     for (std::int64_t column = 0; column < b.extent; column += panel) {
-      for (std::int64_t s = 0; s < steps; ++s, packed += step_elements) {
-        read<float32>(b, column, b.extent - column, s * step, b.k - s * step, square);
+      for (std::int64_t s = 0; s < steps; ++s, packed += apart) {
+        read<taken>(b, column, b.extent - column, s * step, b.k - s * step, square);
         transpose_pairs(square, packed);
       }
     }
@@ -159,7 +197,7 @@ void pack_columns_of(Factor const& b, std::uint16_t* packed) {
   // All columns of a step follow each other, because the processor reads ahead along rows.
   for (std::int64_t s = 0; s < steps; ++s) {
     for (std::int64_t column = 0; column < b.extent; column += panel) {
-      interleave<float32>(b, s * step, column, packed + (column / panel * steps + s) * step_elements);
+      interleave<taken>(b, s * step, column, packed + (column / panel * steps + s) * apart);
     }
   }
 }
@@ -167,22 +205,21 @@ void pack_columns_of(Factor const& b, std::uint16_t* packed) {
 }  // namespace
 
 void pack_rows(Factor const& a, std::uint16_t* packed) {
-  if (a.k_contiguous) {
-    copy_rows(a, packed);
-    return;
-  }
-  std::int64_t const steps = quotient_up(a.k, step);
-  Square square;
-  for (std::int64_t s = 0; s < steps; ++s) {
-    for (std::int64_t row = 0; row < a.extent; row += panel) {
-      read<false>(a, s * step, a.k - s * step, row, a.extent - row, square);
-      transpose(square, packed + (row / panel * steps + s) * step_elements);
-    }
+  if (a.split) {
+    pack_rows_of<Taken::rounded>(a, packed);
+    pack_rows_of<Taken::rest>(a, packed + packed_step(a));
+  } else {
+    pack_rows_of<Taken::as_they_are>(a, packed);
   }
 }
 
 void pack_columns(Factor const& b, std::uint16_t* packed) {
-  b.float32 ? pack_columns_of<true>(b, packed) : pack_columns_of<false>(b, packed);
+  if (b.split) {
+    pack_columns_of<Taken::rounded>(b, packed);
+    pack_columns_of<Taken::rest>(b, packed + step_elements);
+  } else {
+    b.float32 ? pack_columns_of<Taken::rounded>(b, packed) : pack_columns_of<Taken::as_they_are>(b, packed);
+  }
 }
 
 }  // namespace heddle::amx

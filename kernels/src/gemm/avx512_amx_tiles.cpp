@@ -195,33 +195,48 @@ struct Sums {
   float* after;
 };
 
+inline void load_right(std::uint16_t const* right) {
+  _tile_loadd(6, right, 64);
+  _tile_loadd(7, right + step_elements / 2, 64);
+}
+
+/// Adds the products of a step of rows with the columns that load_right() has loaded.
+template <bool second>
+void add_products(Left const& rows, std::uint16_t const* left) {
+  _tile_loadd(4, left, rows.row * 2);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  if constexpr (second) {
+    _tile_loadd(5, left + rows.below, rows.row * 2);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
 /// sums.after = sums.before + the products of a strip with a panel. `second`: the strip has more than a tile's rows.
-template <bool second, class Writer, class Ahead>
+template <bool second, bool split, class Writer, class Ahead>
 void multiply_tiles(Block const& block, std::uint16_t const* left, std::uint16_t const* right, Sums sums,
                     Writer& writer, Ahead& ahead) {
   std::int64_t const rows_at_once = quotient_up(panel, block.steps);
   begin_sums<second>(sums.before);
   for (std::int64_t s = 0; s < block.steps; ++s) {
-    _tile_loadd(6, right, 64);
-    _tile_loadd(7, right + step_elements / 2, 64);
-    _tile_loadd(4, left, block.left.row * 2);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    if constexpr (second) {
-      _tile_loadd(5, left + block.left.below, block.left.row * 2);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
+    load_right(right);
+    add_products<second>(block.left, left);
+    if constexpr (split) {
+      add_products<second>(block.left, left + block.left.step);
+      load_right(right + step_elements);
+      add_products<second>(block.left, left);
     }
     writer.write(rows_at_once);
     ahead.read();
-    left += block.left.step;
-    right += step_elements;
+    left += block.left.step * parts(split);
+    right += step_elements * parts(split);
   }
   store_sums<second>(sums.after);
 }
 
 /// All products of one block, in the order of by_panels.
-template <bool float32, bool accumulate>
+template <bool float32, bool accumulate, bool split>
 class Blocks {
  public:
   explicit Blocks(Block const& block) : block_(block), writer_(block.output) {}
@@ -229,7 +244,8 @@ class Blocks {
   void multiply() {
     if (block_.by_panels) {
       for (std::int64_t column = 0; column < panels_; ++column) {
-        PanelAhead ahead(block_.right + (column + 1) * block_.right_panel, block_.steps, strips_ * block_.steps);
+        PanelAhead ahead(block_.right + (column + 1) * block_.right_panel, block_.steps * parts(split),
+                         strips_ * block_.steps);
         for (std::int64_t strip = 0; strip < strips_; ++strip) {
           multiply(strip, column, ahead);
         }
@@ -260,9 +276,9 @@ class Blocks {
       writer_.read_ahead(strip * panel, column * panel);
     }
     if (block_.output.rows - strip * panel > tile_rows) {
-      multiply_tiles<true>(block_, left, right, {before, sums}, writer_, ahead);
+      multiply_tiles<true, split>(block_, left, right, {before, sums}, writer_, ahead);
     } else {
-      multiply_tiles<false>(block_, left, right, {before, sums}, writer_, ahead);
+      multiply_tiles<false, split>(block_, left, right, {before, sums}, writer_, ahead);
     }
     if (block_.last) {
       writer_.start(sums, strip * panel, column * panel);
@@ -278,9 +294,10 @@ class Blocks {
   int room_ = 0;
 };
 
-template <bool float32>
+template <bool float32, bool split>
 void multiply_to(Block const& block) {
-  block.output.accumulate ? Blocks<float32, true>(block).multiply() : Blocks<float32, false>(block).multiply();
+  block.output.accumulate ? Blocks<float32, true, split>(block).multiply()
+                          : Blocks<float32, false, split>(block).multiply();
 }
 
 }  // namespace
@@ -297,7 +314,11 @@ void release() {
 }
 
 void multiply(Block const& block) {
-  block.output.float32 ? multiply_to<true>(block) : multiply_to<false>(block);
+  if (block.split) {
+    multiply_to<true, true>(block);  // the output of split factors is float32
+  } else {
+    block.output.float32 ? multiply_to<true, false>(block) : multiply_to<false, false>(block);
+  }
 }
 
 }  // namespace heddle::amx

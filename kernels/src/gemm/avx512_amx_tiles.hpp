@@ -22,21 +22,29 @@ static constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divis
   return (count + divisor - 1) / divisor;
 }
 
-/// A factor as the call gives it: `extent` rows of op(a) or columns of op(b), `k` elements of each.
+/// A factor as the call gives it: `extent` rows of op(a) or columns of op(b), `k` elements of each. A split factor is
+/// packed twice, step by step: its elements rounded, and then what is left of them, rounded, too.
 struct Factor {
   void const* data;
   std::int64_t stride;  ///< elements between rows as stored
   std::int64_t extent, k;
   bool k_contiguous;  ///< a plain, or b transposed
   bool float32;       ///< its elements, which are rounded; or bfloat16
+  bool split;         ///< only if float32
 };
 
-/// The bfloat16 of a packed factor. Rows, columns and elements of k beyond the factor's are zeros.
+/// The packed copies of each step of a factor.
+static constexpr std::int64_t parts(bool split) {
+  return split ? 2 : 1;
+}
+
+/// The bfloat16 of a packed factor, half of them if it is split. Rows, columns and elements of k beyond the factor's
+/// are zeros.
 static constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
   return quotient_up(extent, panel) * quotient_up(k, step) * step_elements;
 }
 void pack_rows(Factor const& a, std::uint16_t* packed);
-/// The elements from one step of packed rows to the next. Few rows take one tile, without a gap in the cache's sets.
+/// The elements of a step of packed rows, once. Few rows take one tile, without a gap in the cache's sets.
 static constexpr std::int64_t packed_step(Factor const& a) {
   return a.k_contiguous && a.extent <= tile_rows ? step_elements / 2 : step_elements;
 }
@@ -54,7 +62,7 @@ struct Left {
   std::uint16_t const* data;
   std::int64_t row;    ///< elements between rows
   std::int64_t below;  ///< to the second tile
-  std::int64_t step;   ///< to the next step
+  std::int64_t step;   ///< to the next step, or to the second part of this one if the factors are split
   std::int64_t strip;  ///< to the next strip
 };
 
@@ -74,6 +82,7 @@ struct Block {
   std::uint16_t const* right;
   std::int64_t right_panel;  ///< elements to the next panel
   std::int64_t steps;
+  bool split;         ///< both factors are: c has their products except those of two second parts
   float* partial;     ///< sums of unfinished blocks of k, a strip's and panel's together; null if there is one block
   bool first, last;   ///< of the blocks of k
   bool by_panels;     ///< all strips of a panel follow each other; otherwise all panels of a strip

@@ -336,13 +336,13 @@ TEST_F(GemmTest, MoreColumnsThanTheMatrixRegistersBlockHolds) {
   constexpr Variant forward{false, true, false, true, false};
   constexpr Variant input_gradient{false, false, true, false, false};
   constexpr Variant weight_gradient{true, false, true, false, false};
-  check_all(
-      [&] {
-        return as_weight(make_call({513, 970, 544}, forward, bfloat16_types[2]), 8);
-      },
-      " blocks of a weight");
-  check_all([&] { return as_weight(make_call({35, 1700, 320}, input_gradient, bfloat16_types[2]), 9); }, " panels");
-  check_all([&] { return make_call({75, 700, 800}, weight_gradient, bfloat16_types[1]); }, " blocks of a gradient");
+  for (Types const& types : {bfloat16_types[2], float32_types}) {
+    check_all([&] { return as_weight(make_call({513, 970, 544}, forward, types), 8); }, " blocks of a weight");
+    check_all([&] { return as_weight(make_call({35, 1700, 320}, input_gradient, types), 9); }, " panels");
+  }
+  for (Types const& types : {bfloat16_types[1], float32_types}) {
+    check_all([&] { return make_call({75, 700, 800}, weight_gradient, types); }, " blocks of a gradient");
+  }
 }
 
 TEST_F(GemmTest, UnfinishedSumsOfWideRowsDoNotMix) {

@@ -7,7 +7,8 @@ namespace {
 
 /// More matrices than a small cache would hold: a rank of a deep model has them.
 constexpr int weights = 1500;
-constexpr std::int64_t size = 4;
+/// At least as many columns as any implementation packs itself.
+constexpr std::int64_t size = 32;
 
 class PackedWeightsTest : public BuiltInKernelsTest {
  protected:

@@ -29,7 +29,7 @@ struct Cost {
 enum class Accuracy : std::uint8_t {
   exact,      ///< the exact result, rounded once to the result's dtype
   rounded,    ///< every step is rounded, operands at most to the dtype of the call
-  quantised,  ///< operands are rounded to fewer bits than they have; `auto` never selects it
+  quantised,  ///< operands are rounded to much fewer bits than they have
 };
 
 /// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) define what a call computes. Every
@@ -50,6 +50,8 @@ class Kernel {
   virtual ~Kernel() = default;
 
   virtual Accuracy accuracy() const { return Accuracy::rounded; }
+  /// True: `auto` never selects it, the configuration must name it.
+  virtual bool only_by_name() const { return accuracy() == Accuracy::quantised; }
   /// Bytes that the kernel holds between calls: packed copies of weights, for example.
   virtual std::size_t kept_bytes() const { return 0; }
 };

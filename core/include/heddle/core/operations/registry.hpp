@@ -55,12 +55,12 @@ class AnyKernelRegistry {
   /// The parts of the implementations in the order of registration.
   std::vector<Implementation> const& parts() const { return entries_; }
 
-  /// The parts that `auto` may select for the problem, in the order of implementations(): those that support it and are
-  /// not quantised.
+  /// The parts that `auto` may select for the problem, in the order of implementations(): those that support it
+  /// and are not Kernel::only_by_name.
   std::vector<Implementation> supporting(AnyProblem const& problem) const;
   /// The implementation that `choice` names or, for "auto", the fastest that supports the problem: by measured
-  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed. A quantised one
-  /// must be named. ConfigError gives the reason.
+  /// times if the one that is fastest by speed has been timed for such problems, otherwise by speed.
+  /// ConfigError gives the reason.
   Implementation selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const;
 
  protected:
