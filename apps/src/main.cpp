@@ -10,10 +10,12 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "command_line/options.hpp"
+#include "command_line/terminal.hpp"
 #include "commands/commands.hpp"
 
 namespace heddle {
@@ -30,53 +32,70 @@ struct Command {
   char const* help;
   ExitCode (*run)(Arguments const&);
   Processes processes;
+  char const* group;  ///< in the list of commands, adjacent to others of it
 };
 
 constexpr std::array commands = {
     Command{"demo-data", "write a small real task: English number words and their German ones", run_demo_data,
-            Processes::one},
-    Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one},
-    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one},
+            Processes::one, "Data"},
+    Command{"prepare", "turn parallel text, or one text, into a vocabulary and datasets", run_prepare, Processes::one,
+            "Data"},
     Command{"lexicon", "find the target pieces that translate a source piece, for translate --shortlist", run_lexicon,
-            Processes::one},
-    Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several},
+            Processes::one, "Data"},
+    Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one,
+            "Training"},
+    Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several, "Training"},
     Command{"train", "train a model, by itself or under mpirun; resumes where it was stopped", run_train,
-            Processes::several},
+            Processes::several, "Training"},
     Command{"run", "train under a launcher, and start again by itself after a lost rank or a hang", run_supervised,
-            Processes::several},
-    Command{"translate", "translate text with a trained model", run_translate, Processes::several},
-    Command{"serve", "translate over HTTP, with a page to try it", run_serve, Processes::one},
-    Command{"score", "score given translations with a trained model", run_score, Processes::several},
-    Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::several},
+            Processes::several, "Training"},
+    Command{"translate", "translate text with a trained model", run_translate, Processes::several, "Using a model"},
+    Command{"serve", "translate over HTTP, with a page to try it", run_serve, Processes::one, "Using a model"},
+    Command{"score", "score given translations with a trained model", run_score, Processes::several, "Using a model"},
+    Command{"generate", "continue text with a trained decoder-only model", run_generate, Processes::several,
+            "Using a model"},
     Command{"evaluate", "BLEU, chrF, TER, perplexity and masked accuracy on test sets", run_evaluate,
-            Processes::several},
-    Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
-            Processes::one},
-    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one},
-    Command{"import", "make a run of a model of transformers, Marian or PEFT", run_import, Processes::one},
+            Processes::several, "Using a model"},
+    Command{"import", "make a run of a model of transformers, Marian or PEFT", run_import, Processes::one,
+            "Exchange with other systems"},
     Command{"export", "write a trained model for inference, or for Hugging Face's transformers", run_export,
-            Processes::one},
+            Processes::one, "Exchange with other systems"},
     Command{"extend-vocabulary", "add pieces to the vocabulary of a trained model", run_extend_vocabulary,
-            Processes::one},
-    Command{"average", "make a run of the mean of several checkpoints' parameters", run_average, Processes::one},
-    Command{"config", "print, check or explain a configuration", run_config, Processes::one},
-    Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::several},
-    Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one},
+            Processes::one, "Exchange with other systems"},
+    Command{"average", "make a run of the mean of several checkpoints' parameters", run_average, Processes::one,
+            "Exchange with other systems"},
+    Command{"inspect", "show what is in a dataset, checkpoint or run, also as a page with charts", run_inspect,
+            Processes::one, "Looking"},
+    Command{"checkpoint", "list or verify a run's checkpoints", run_checkpoint, Processes::one, "Looking"},
+    Command{"config", "print, check or explain a configuration", run_config, Processes::one, "Looking"},
+    Command{"kernels", "list, check or time kernels and layers", run_kernels, Processes::several, "Looking"},
+    Command{"new-plugin", "write a plug-in's project", run_new_plugin, Processes::one, "Tools"},
     Command{"doctor", "check this machine for training: MPI, threads, memory, files, Slurm", run_doctor,
-            Processes::several},
+            Processes::several, "Tools"},
     Command{"selftest", "try the installation: data, training, resuming and translation in seconds", run_selftest,
-            Processes::one},
+            Processes::one, "Tools"},
 };
 
 void print_help() {
-  std::cout
-      << "Usage: heddle COMMAND [options]\n\nTrains encoder-decoder, decoder-only and encoder-only Transformers on "
-         "clusters.\n\nCommands:\n";
+  constexpr std::size_t name_columns = 21;
+  std::size_t const columns = help_columns();
+  std::cout << "Usage: heddle COMMAND [options]\n\n"
+            << wrapped("Trains encoder-decoder, decoder-only and encoder-only Transformers on clusters.", columns)
+            << '\n';
+  std::string_view group;
   for (Command const& command : commands) {
-    std::cout << fmt::format("  {:<17}  {}\n", command.name, command.help);
+    if (group != command.group) {
+      group = command.group;
+      std::cout << fmt::format("\n{}:\n", group);
+    }
+    std::cout << fmt::format("  {:<17}  {}\n", command.name, wrapped(command.help, columns, name_columns));
   }
-  std::cout << "\n`heddle COMMAND --help` and `heddle help COMMAND` show a command's options. `heddle --version` "
-               "prints the version.\n";
+  std::cout << '\n'
+            << wrapped(
+                   "`heddle COMMAND --help` and `heddle help COMMAND` show a command's options. `heddle --version` "
+                   "prints the version.",
+                   columns)
+            << '\n';
 }
 
 Command const& find_command(std::string const& name) {

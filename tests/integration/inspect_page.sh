@@ -37,6 +37,9 @@ data run.html '[each["path"] for each in page["model"]["sentences"][0]["attentio
   "encoder.layers.1.self_attention", "decoder.layers.0.self_attention", "decoder.layers.0.cross_attention"]' || fail "sublayers"
 data run.html 'page["runs"][0]["schedule"]["step"] == "step 2" and any("other/trace.json" in note for note in page["notes"])' || fail "it does not say how to get a trace"
 
+data run.html '(lambda facts: {"best checkpoint", "last checkpoint"} <= set(facts) and facts["last checkpoint"].startswith("step 30, validation loss ") and
+  "(this one)" in facts["best checkpoint"])(dict(page["runs"][0]["facts"]))' || fail "best and last checkpoint"
+
 # Without sentences some of the validation data are taken; without data the page says so.
 page short.html run/checkpoints/step-00000020
 data short.html '"translations" not in page' || fail "the samples of the checkpoint's validation are computed again"

@@ -113,7 +113,8 @@ finish "$requeued"
 run_lsf "run.toml --set parallel.data=2 --set run.directory=lsf"
 finish 0
 [ "$(grep -c "^job 17 on localhost" "$log")" -eq 2 ] || fail "LSF's log does not have both starts"
-grep -q "^resuming after step" "$log" || fail "the second start did not resume"
+grep -q "^resuming after step [0-9]* in lsf (restart 1, ranks: 2)$" "$log" || fail "the second start did not resume"
+[ "$(grep -c "^\[model\]" "$log")" -eq 1 ] || fail "the second start printed the configuration again"
 same whole lsf 60
 run_lsf "run.toml --set train.nonsense=1"
 finish 78

@@ -58,10 +58,10 @@ mistake 78 'twice.toml:3' train twice.toml
 printf '[trian]\nsteps = 5\n' > section.toml
 mistake 78 'did you mean train?' train section.toml
 printf '[train]\nstep = 5\n' > key.toml
-mistake 78 'key.toml:2:.*did you mean steps?' train key.toml
+mistake 78 'key.toml:2:.*did you mean train.steps?' train key.toml
 printf '[train]\nsteps = 5\n' > empty.toml
 mistake 78 'run.directory is not set' train empty.toml
-set_mistake 78 'did you mean steps?' train.step=5
+set_mistake 78 'did you mean train.steps?' train.step=5
 set_mistake 78 'expected section.key=value' train.steps
 set_mistake 78 'train.steps' train.steps=many
 set_mistake 78 'at least 1\|1 to' train.steps=0

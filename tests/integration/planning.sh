@@ -12,6 +12,7 @@ plan=("$HEDDLE" plan run.toml --measure-seconds 0.3)
 # Without MPI, for more ranks than there are: the layouts, and the limits of the others.
 ends 0 "${plan[@]}" --nodes 4 --ranks-per-node 4 --memory 64 --network 2e-6,1e-10
 grep -q "^  1 " log || fail "no layout is listed"
+grep -Eq "^With the first layout, 8 steps: about [0-9.,]+ epochs, [0-9,]+ tokens, .* without validation" log || fail "the run's length is not told"
 grep -q "[1-9] layouts* rejected: the model does not support this parallel.tensor; for example" log || fail "the model's limit is not named"
 cmp run.toml original.toml || fail "plan without --write changed the file"
 grep -q "^  nodes  *tokens/s" log && grep -Eq "^ +4 +[0-9,]+ +[0-9]+ % " log || fail "no table of nodes"

@@ -53,6 +53,24 @@ def check_translations(server, lines):
     check(sum(name == "event: growing" for name, _ in events) > 6 and events[-1] == ["event: done", "data: {}"], stream[2])
 
 
+def check_shortlist(lines):
+    """A shortlist and forbidden words are those of translate, and are in the digest."""
+    check(heddle("lexicon", "--dataset", "data", "--output", "lex.gz").returncode == 0, "lexicon")
+    with open("forbidden", "w", encoding="utf-8") as file:
+        file.write("und\n")
+    options = ["--shortlist", "lex.gz:4:2", "--forbid", "forbidden"]
+    direct, plain = (heddle("translate", "--checkpoint", "run", "--threads", "1", *each, text="\n".join(lines) + "\n").stdout.splitlines()
+                     for each in (options, []))
+    with Server("--threads", "1", "--model", "plain=run", *options) as server:
+        served = texts_of(server.post({"texts": lines})[2])
+        different = sum(a != b for a, b in zip(direct, served, strict=True))
+        check(direct != plain and different <= len(lines) // 50, f"{different} lines differ with a shortlist")
+        check(texts_of(server.post({"texts": lines[:5], "model": "plain"})[2]) == plain[:5], "another model has the shortlist, too")
+        models = json.loads(server.get("/v1/models")[2])["models"]
+        check(models[0]["digest"] != models[1]["digest"], "the digest is that of the model alone")
+        server.stop()
+
+
 def check_requests(server):
     def status(request, answers=1, **options):
         answer = server.raw(request, **options).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -110,13 +128,14 @@ def check_cancelled(server):
         return int(server.get("/metrics")[2].decode().partition(f"\nheddle_{name} ")[2].partition("\n")[0])
 
     worker, total = server.workers()[0], metric("texts_total")
-    os.kill(worker, signal.SIGSTOP)
-    with server.connect() as gone:
-        gone.sendall(post({"texts": ["five", "six"]}))
-        until(lambda: metric("texts_computing") == 1 and metric("texts_waiting") == 1, "texts of a client")
-    until(lambda: metric("texts_waiting") == 0, "a text waits for a client that went away")
-    os.kill(worker, signal.SIGCONT)
-    until(lambda: metric("texts_computing") == 0, "a text is computed for a client that went away")
+    for version in (b"1.1", b"1.0"):
+        os.kill(worker, signal.SIGSTOP)
+        with server.connect() as gone:
+            gone.sendall(post({"texts": ["five", "six"]}).replace(b" HTTP/1.1\r\n", b" HTTP/" + version + b"\r\n"))
+            until(lambda: metric("texts_computing") == 1 and metric("texts_waiting") == 1, "texts of a client")
+        until(lambda: metric("texts_waiting") == 0, f"a text waits for a client of HTTP/{version} that went away")
+        os.kill(worker, signal.SIGCONT)
+        until(lambda: metric("texts_computing") == 0, "a text is computed for a client that went away")
     check(metric("texts_total") == total, f"{metric('texts_total')} texts instead of {total}")
 
 
@@ -220,6 +239,7 @@ def main():
         check(len(server.workers()) == 2, "workers")
         server.stop()
         check("worker" not in server.messages(), server.messages())
+    check_shortlist(lines)
     check_limits()
     check_signals()
     check_access()

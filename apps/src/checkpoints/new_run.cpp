@@ -31,6 +31,20 @@ void require_new_run(std::filesystem::path const& run) {
   }
 }
 
+NewPlace::NewPlace(std::filesystem::path directory) {
+  for (; !directory.empty() && !std::filesystem::exists(std::filesystem::symlink_status(directory));
+       directory = directory.parent_path()) {
+    made_ = directory;
+  }
+}
+
+NewPlace::~NewPlace() {
+  std::error_code ignored;
+  if (!made_.empty()) {
+    std::filesystem::remove_all(made_, ignored);
+  }
+}
+
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from) {
   if (!from.contents().base.checkpoint.empty()) {
     throw ConfigError(

@@ -9,6 +9,20 @@ namespace heddle {
 /// Throws ConfigError, which names --out, where there is a run or anything but an empty directory.
 void require_new_run(std::filesystem::path const& run);
 
+/// The directory of a new run: it is removed again, with the parents that it had not, unless it is kept.
+class NewPlace {
+ public:
+  explicit NewPlace(std::filesystem::path directory);
+  ~NewPlace();
+  NewPlace(NewPlace const&) = delete;
+  NewPlace& operator=(NewPlace const&) = delete;
+
+  void keep() { made_.clear(); }
+
+ private:
+  std::filesystem::path made_;
+};
+
 /// The contents of a run's first checkpoint that is made of another run's: its configuration, vocabulary and origin,
 /// without anything of its training.
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from);

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <utility>
 
+#include "command_line/terminal.hpp"
+
 namespace heddle {
 namespace {
 
@@ -60,15 +62,15 @@ std::string describe_arguments(CommandSyntax const& syntax) {
 
 /// The text of --help: arguments, then options with their defaults.
 void print_help(CommandSyntax const& syntax, po::options_description const& options) {
-  constexpr unsigned line_length = 110;
-  po::options_description named("Options", line_length, line_length / 2);
+  auto const columns = static_cast<unsigned>(help_columns());
+  po::options_description named("Options", columns, columns / 2);
   for (auto const& option : options.options()) {
     if (!is_argument(option->long_name(), syntax)) {
       named.add(option);
     }
   }
-  std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n{}", syntax.name, syntax.usage, syntax.summary,
-                           describe_arguments(syntax));
+  std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n{}", syntax.name, syntax.usage,
+                           wrapped(syntax.summary, columns), describe_arguments(syntax));
   named.print(std::cout, named.get_option_column_width() + 1);  // help2man knows an option by two spaces after it
 }
 

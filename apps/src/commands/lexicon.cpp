@@ -3,11 +3,13 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <limits>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "corpus/corpus_output.hpp"
 
 namespace heddle {
 
@@ -25,8 +27,9 @@ model 1, and writes a text "TARGET SOURCE PROBABILITY", as Marian's lex.s2t. `tr
 chooses only from these pieces.)";
   syntax.options.add_options()  //
       ("dataset", po::value(&datasets)->required()->composing()->value_name("DATASET"),
-       "a dataset of `heddle prepare`, or its directory; may be repeated")                                         //
-      ("output", po::value(&output)->required()->value_name("LEXICON"), "the file, which is replaced")             //
+       "a dataset of `heddle prepare`, or its directory; may be repeated")  //
+      ("output", po::value(&output)->required()->value_name("LEXICON"),
+       "the file, which is replaced; gzip if its name ends with .gz")                                              //
       ("best", with_default(training.best, "N"), "translations of a source piece; less likely ones are left out")  //
       ("max-pairs", with_default(training.max_pairs, "N"),
        "read at most N pairs, evenly spread: their tokens are kept in memory");
@@ -41,8 +44,10 @@ chooses only from these pieces.)";
     dataset = dataset_in(dataset, "train.h5");
   }
   Dataset const dataset = Dataset::open(datasets);
+  require_replaceable(output);
   Lexicon const lexicon = learn_lexicon(dataset, training);
-  write_lexicon(lexicon, dataset.vocabulary(), output);
+  std::string const text = lexicon_text(lexicon, dataset.vocabulary());
+  replace_file(output, output.ends_with(".gz") ? gzip(text) : text);
   std::int64_t pieces = 0;
   std::int64_t entries = 0;
   for (auto const& translations : lexicon.translations) {

@@ -185,6 +185,10 @@ void print_plan(PlanOptions const& options, PlanSession& session, Config const& 
   for (std::size_t index = 0; index < plan.best.size() && (details || index == 0); ++index) {
     fmt::print("\n{}: {}\n{}", index + 1, describe(plan.best[index].layout), describe_plan(plan.best[index]));
   }
+  if (!plan.best.empty()) {
+    fmt::print("\nWith the first layout, {}",
+               session.data().describe_run(config.train.steps, plan.best.front().step_seconds));
+  }
   if (machines.nodes > 1) {
     fmt::print("\nThe {} steps of this run, each of {} tokens, by the number of nodes:\n{}",
                readable_count(config.train.steps), readable_count(tokens),

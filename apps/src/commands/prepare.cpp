@@ -9,6 +9,7 @@
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
+#include "inference/trained_model.hpp"
 #include "report/warning.hpp"
 
 namespace heddle {
@@ -64,7 +65,7 @@ void add_vocabulary(CommandSyntax& syntax, PrepareOptions& prepared) {
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
-       "an existing vocabulary, joint or of the source side")  //
+       "an existing vocabulary, joint or of the source side; or a run or checkpoint, whose vocabulary is taken")  //
       ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
        "an existing vocabulary of the target side");
 }
@@ -149,6 +150,33 @@ void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions 
   }
 }
 
+/// Prints what is in a text and was kept, but is worth a look.
+void print_findings(char const* name, PreparedText const& text, PrepareOptions const& options) {
+  char const* const samples = !options.text.empty() ? "lines" : "pairs";
+  if (text.repeats > 0) {
+    std::cout << fmt::format("{}: {}{} {} occurred before, exactly the same\n", name,
+                             text.repeats_are_estimated ? "about " : "", readable_count(text.repeats), samples);
+  }
+  if (text.control > 0) {
+    std::cout << fmt::format("{}: {} {} have control characters\n", name, readable_count(text.control), samples);
+  }
+  if (text.unknown_characters > 0) {
+    std::vector<std::string> frequent;
+    for (auto const& [character, times] : text.frequent_unknown) {
+      auto const code = static_cast<std::uint32_t>(decode_utf8(character).front());
+      bool const visible = code >= 0xA0 || (code >= 0x20 && code < 0x7F);
+      frequent.push_back(fmt::format("{}U+{:04X} ({})", visible ? character + " " : "", code, readable_count(times)));
+    }
+    std::cout << fmt::format(
+        "{}: {} have no piece: {}{}; {}\n", name,
+        counted(static_cast<std::size_t>(text.unknown_characters), "character"), fmt::join(frequent, ", "),
+        frequent.size() < static_cast<std::size_t>(text.unknown_characters) ? ", …" : "",
+        options.has_vocabulary()         ? "heddle extend-vocabulary adds pieces to a trained model"
+        : options.character_coverage < 1 ? "--byte-fallback or a higher --character-coverage expresses them"
+                                         : "--byte-fallback expresses them");
+  }
+}
+
 /// Warns of texts from which a model learns nothing, or little.
 void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report) {
   auto const same = [](PrepareOptions::Paths const& left, PrepareOptions::Paths const& right) {
@@ -169,12 +197,32 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
   std::int64_t const pieces =
       report.joint ? report.source_vocabulary_size : report.source_vocabulary_size + report.target_vocabulary_size;
   std::int64_t const tokens = report.train.tokens[0] + report.train.tokens[1];
-  if (!options.source_model && tokens < rare * pieces) {
+  if (!options.has_vocabulary() && tokens < rare * pieces) {
+    // Fewer pieces make more tokens, so that this many are frequent enough.
+    std::int64_t const enough = tokens / rare / (report.joint ? 1 : 2);
+    std::int64_t const hundreds = enough / 100 * 100;
     warn(fmt::format(
         "{} pieces in the vocabulary for {} tokens: a piece occurs {:.1f} times on average, too rarely to "
-        "learn it well; a smaller --vocab-size has fewer such pieces",
-        readable_count(pieces), readable_count(tokens), static_cast<double>(tokens) / static_cast<double>(pieces)));
+        "learn it well; a smaller --vocab-size has fewer such pieces{}",
+        readable_count(pieces), readable_count(tokens), static_cast<double>(tokens) / static_cast<double>(pieces),
+        hundreds == 0 ? "" : fmt::format(", for example {}", hundreds)));
   }
+}
+
+/// The vocabulary of a run or a checkpoint, where --vocab-model names one.
+void take_vocabulary(PrepareOptions& options) {
+  if (!options.source_model || !std::filesystem::is_directory(*options.source_model)) {
+    return;
+  }
+  if (options.target_model || options.separate_vocabularies) {
+    throw UsageError(
+        "--vocab-model names a run or a checkpoint, which has the vocabularies of both sides: leave "
+        "--target-vocab-model and --separate-vocab out");
+  }
+  TrainedModelOptions model;
+  model.checkpoint = options.source_model->string();
+  options.vocabulary = open_checkpoints(model, {}).checkpoints.front().contents().vocabulary();
+  options.source_model.reset();
 }
 
 }  // namespace
@@ -184,10 +232,15 @@ ExitCode run_prepare(Arguments const& arguments) {
   VerbosityOptions verbosity;
   auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
   check_options(values);
+  take_vocabulary(options);
   std::ostream nothing(nullptr);
   PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
   if (!verbosity.quiet) {
     print_report(report, options);
+    print_findings("train", report.train, options);
+    if (report.valid) {
+      print_findings("valid", *report.valid, options);
+    }
   }
   warn_of_invalid("train", report.train, options);
   if (report.valid) {

@@ -60,6 +60,8 @@ requests that run finish.)";
        "that a text may wait for others before they enter a running batch together")  //
       ("batch-tokens", with_default(options.worker.batch_tokens, "N"),
        "hypotheses times sentence tokens that a process computes together");
+  add_forbid(syntax.options, options.models.choices);
+  add_shortlist(syntax.options, options.models.choices);
   add_threads(syntax.options, options.threads, false);
   add_limits(syntax.options, options.limits, values);
   return syntax;
@@ -98,6 +100,10 @@ void choose_models(ServerOptions& options, std::vector<std::string> const& model
   }
   if (options.models.first.checkpoint.empty() && models.empty()) {
     throw UsageError("serve: --checkpoint is missing: the model to translate with");
+  }
+  TokenChoices const& choices = options.models.choices;
+  if (options.models.first.checkpoint.empty() && !(choices.forbid.empty() && choices.shortlist.empty())) {
+    throw UsageError("--forbid and --shortlist are for the model of --checkpoint, which is missing");
   }
 }
 

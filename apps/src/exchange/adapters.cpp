@@ -419,10 +419,12 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
   contents.base = base_of(base, parameters);
   AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
+  NewPlace place(run / "checkpoints");
   ImportedModel imported = write_imported(run, contents, stream, std::string(family->model_type) + " with adapters");
   if (options.probe) {
     imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
   }
+  place.keep();
   return imported;
 }
 

@@ -249,6 +249,29 @@ bool has_stacks(Family const& family, ModelConfig const& model) {
 
 }  // namespace
 
+std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& config, Vocabulary const& vocabulary) {
+  std::pair<Family const*, std::vector<std::string>> nearest{nullptr, {}};
+  bool nearest_has_vocabulary = false;
+  for (Family const& family : families()) {
+    if (!has_stacks(family, config.model)) {
+      continue;
+    }
+    std::vector<std::string> obstacles = obstacles_of(family, config);
+    std::string const of_vocabulary = vocabulary_obstacle(family, vocabulary);
+    bool const has_vocabulary = of_vocabulary.empty();
+    if (!has_vocabulary) {
+      obstacles.push_back(of_vocabulary);
+    }
+    bool const nearer =
+        has_vocabulary != nearest_has_vocabulary ? has_vocabulary : obstacles.size() < nearest.second.size();
+    if (nearest.first == nullptr || nearer) {
+      nearest = {&family, std::move(obstacles)};
+      nearest_has_vocabulary = has_vocabulary;
+    }
+  }
+  return nearest;
+}
+
 std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
                                                      Config const& config) {
   auto const origin = checkpoint.contents().origin.find("config.json");
@@ -263,21 +286,14 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
     }
     return {&family, std::move(made)};
   }
-  std::string reasons;
-  for (Family const& family : families()) {
-    if (!has_stacks(family, config.model)) {
-      continue;
-    }
-    try {
-      return {&family, config_json(family, config)};
-    } catch (ConfigError const& error) {
-      reasons += fmt::format("\n  {}: {}", family.model_type, error.what());
-    }
+  auto const [family, obstacles] = nearest_family(config, checkpoint.contents().vocabulary());
+  if (family == nullptr || !obstacles.empty()) {
+    throw ConfigError(
+        fmt::format("{}: no family of transformers has this model; --format safetensors writes any.{}",
+                    checkpoint.directory().string(),
+                    family == nullptr ? "" : fmt::format(" The nearest family:\n  {}", fmt::join(obstacles, "\n  "))));
   }
-  throw ConfigError(
-      fmt::format("{}: no family of transformers has this model; --format safetensors writes any. Of those "
-                  "with its stacks:{}",
-                  checkpoint.directory().string(), reasons));
+  return {family, config_json(*family, config)};
 }
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "inference/trained_model.hpp"
 
@@ -36,8 +37,13 @@ struct ExportedModel {
   std::optional<double> largest_difference = {};
 };
 
+/// The first family with the fewest obstacles among those with the model's stacks, and these obstacles; one that cannot
+/// have the vocabulary only where no other can. Null where no family has these stacks.
+std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& config, Vocabulary const& vocabulary);
+
 /// The family to export to, and the model's config.json in it: `wanted`, or the one that the model came from, or the
-/// first that has it. Throws ConfigError, with the key that stands in the way, where it does not fit.
+/// first that has it. Throws ConfigError, with all keys that stand in the way, where it does not fit: those of the
+/// nearest family where none has it.
 std::pair<Family const*, boost::json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
                                                             Config const& config);
 
@@ -45,7 +51,7 @@ std::pair<Family const*, boost::json::object> choose_family(std::string wanted, 
 /// checkpoint that has only the model. It appears in its directory when it is complete, on the disk and, except for
 /// CTranslate2, read back: it gives the same logits on a probe batch. Throws
 /// UsageError for an unknown format and for options that it has not, ConfigError where the directory exists and for a
-/// model that no family has, which names the key that stands in the way, or with adapters that are not merged, Error
+/// model that no family has, which names the keys that stand in the way, or with adapters that are not merged, Error
 /// where the logits differ. For one rank.
 ExportedModel export_model(Execution& execution, ExportOptions const& options);
 

@@ -40,29 +40,6 @@ struct ForeignModel {
   ForeignVocabulary vocabulary;
 };
 
-/// A directory that is made later: it is removed again, with the parents that it had not, unless it is kept.
-class NewPlace {
- public:
-  explicit NewPlace(fs::path directory) {
-    for (; !directory.empty() && !fs::exists(fs::symlink_status(directory)); directory = directory.parent_path()) {
-      made_ = directory;
-    }
-  }
-  ~NewPlace() {
-    std::error_code ignored;
-    if (!made_.empty()) {
-      fs::remove_all(made_, ignored);
-    }
-  }
-  NewPlace(NewPlace const&) = delete;
-  NewPlace& operator=(NewPlace const&) = delete;
-
-  void keep() { made_.clear(); }
-
- private:
-  fs::path made_;
-};
-
 /// Tensors of files. The error of a commit is about the disk: here is why the files were refused, if they were.
 class TensorsOfFiles final : public TensorStream {
  public:

@@ -132,6 +132,7 @@ ExitCode dry_run(DryRun const& run) {
   if (!quiet) {
     fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().describe(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
+    fmt::print("{}", session.data().describe_run(config.train.steps, plan.step_seconds));
     print_notes(session.notes());
   } else {
     fmt::print("a step: {:.4f} s\n", plan.step_seconds);

@@ -40,6 +40,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     data->batches_.push_back(planner.next());
   }
+  data->epochs_ = planner.epochs();
   return data;
 }
 
@@ -88,6 +89,14 @@ double PlannedData::tokens_of_a_step() const {
     tokens += static_cast<double>(batch.tokens.all) / static_cast<double>(batches_.size());
   }
   return tokens;
+}
+
+std::string PlannedData::describe_run(std::int64_t steps, double step_seconds) const {
+  auto const count = static_cast<double>(steps);
+  double const epochs = count * epochs_ / static_cast<double>(batches_.size());
+  return fmt::format("{}: about {}{} tokens, {} without validation and checkpoints\n", counted(steps, "step"),
+                     data_ ? readable_decimal(epochs, epochs < 10 ? 1 : 0) + " epochs, " : "",
+                     readable_count(count * tokens_of_a_step()), readable_duration(count * step_seconds));
 }
 
 double PlannedData::reading_seconds_per_token() const {

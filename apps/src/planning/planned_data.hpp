@@ -40,6 +40,8 @@ class PlannedData final : public BatchSamples {
   std::int64_t batch_tokens() const { return batch_tokens_; }
   /// Real tokens of the planned batches, source and target, on average.
   double tokens_of_a_step() const;
+  /// The length of a run: "4,000 steps: about 9.1 epochs, 33,000,000 tokens, 1h23m without validation and checkpoints".
+  std::string describe_run(std::int64_t steps, double step_seconds) const;
   /// Seconds that it takes to read and pack a token of both sides, measured now.
   double reading_seconds_per_token() const;
 
@@ -55,6 +57,7 @@ class PlannedData final : public BatchSamples {
   VocabularySizes vocabulary_;
   SampleTotals totals_;
   std::int64_t batch_tokens_ = 0;
+  double epochs_ = 0;  ///< of the planned batches
   std::vector<GlobalBatch> batches_;
 };
 

@@ -14,8 +14,6 @@
 
 namespace heddle {
 
-namespace {
-
 std::string quoted_for_shell(std::string const& argument) {
   constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
   if (!argument.empty() && argument.find_first_not_of(plain) == std::string::npos) {
@@ -27,6 +25,8 @@ std::string quoted_for_shell(std::string const& argument) {
   }
   return quoted + "'";
 }
+
+namespace {
 
 /// The command that uses a trained model.
 std::string use_of(Ending const& ending, ModelDescription const& model) {

@@ -17,6 +17,9 @@ namespace heddle {
 /// The keys that differ from their defaults, a line for each section: "[train] steps = 50, seed = 2\n".
 std::string describe_changes(Config const& config);
 
+/// An argument as a shell takes it: in quotes where it has characters that are special there.
+std::string quoted_for_shell(std::string const& argument);
+
 /// The command line that starts `heddle COMMAND ARGUMENTS` again: with the launcher, if there is one, and quoted for a
 /// shell.
 std::string command_line(std::string const& command, std::vector<std::string> const& arguments, int ranks);

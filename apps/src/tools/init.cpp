@@ -17,6 +17,7 @@
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
 #include "job_script.hpp"
+#include "report/run_text.hpp"
 
 namespace heddle {
 namespace {
@@ -26,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr char const* sizes = "tiny|base|big";
 constexpr char const* precisions = "auto|float32|bfloat16";
 constexpr char const* places = "here|slurm|pbs|lsf";
+constexpr char const* systems = "any|marian";
 
 /// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
@@ -35,6 +37,7 @@ struct RunAnswers {
   std::int64_t ranks_per_node = std::max(1U, std::thread::hardware_concurrency());
   std::string precision = "auto";
   std::string where = "here";
+  std::string exported = "any";  ///< the family of transformers that the model is to fit
 };
 
 /// A model and the training that suits it; `steps` is for text of the size that such a model needs.
@@ -80,8 +83,33 @@ std::string precision_of(RunAnswers const& answers) {
   return detected_cpu_level() >= CpuLevel::v4_bf16 ? "bfloat16" : "float32";
 }
 
+/// The keys of a model, which is pre-norm unless transformers is to read it as a MarianMTModel.
+std::string model_keys(ModelSize const& size, bool marian) {
+  std::string keys = size.model;
+  if (marian) {
+    boost::replace_first(
+        keys, "norm = \"pre\"\n",
+        "# The next four keys are those of MarianMTModel, for heddle export --format huggingface.\n"
+        "norm = \"post\"\nposition_layout = \"halves\"\nposition_frequencies = \"paper\"\noutput_bias = true\n");
+    return keys;
+  }
+  return "# `heddle init --export marian` writes keys with which transformers can have the model, as a "
+         "MarianMTModel.\n" +
+         keys;
+}
+
+/// Post-norm needs a longer warm-up.
+std::string optimizer_keys(ModelSize const& size, bool post_norm) {
+  std::string keys = size.optimizer;
+  if (post_norm) {
+    boost::replace_first(keys, "warmup_steps = 400\n", "warmup_steps = 1000\n");
+  }
+  return keys;
+}
+
 std::string configuration(RunAnswers const& answers) {
   ModelSize const& size = *std::ranges::find(model_sizes, answers.size, &ModelSize::name);
+  bool const marian = answers.exported == "marian";
   auto const dataset = [&](char const* name) {
     return to_toml(OptionValue((fs::path(answers.data) / name).lexically_normal().string()));
   };
@@ -104,8 +132,8 @@ valid = {}
 [checkpoint]
 every_steps = 500
 )",
-      size.name, size.name, dataset("train.h5"), dataset("valid.h5"), size.model, size.train, precision_of(answers),
-      size.optimizer);
+      size.name, size.name, dataset("train.h5"), dataset("valid.h5"), model_keys(size, marian), size.train,
+      precision_of(answers), optimizer_keys(size, marian));
 }
 
 struct JobScript {
@@ -123,7 +151,7 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
     JobScript job{path_of("train.sbatch"), std::string(slurm_job_script()), ""};
     boost::replace_first(job.text, "--nodes=4", fmt::format("--nodes={}", answers.nodes));
     boost::replace_first(job.text, "--ntasks-per-node=8", fmt::format("--ntasks-per-node={}", ranks));
-    job.submit = fmt::format("sbatch {} {}", job.path.string(), config);
+    job.submit = fmt::format("sbatch {} {}", quoted_for_shell(job.path.string()), quoted_for_shell(config));
     return job;
   }
   if (answers.where == "pbs") {
@@ -131,14 +159,14 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
     boost::replace_first(job.text, "select=4:ncpus=8:mpiprocs=8",
                          fmt::format("select={}:ncpus={}:mpiprocs={}", answers.nodes, ranks, ranks));
     boost::replace_first(job.text, "script=train.pbs", fmt::format("script='{}'", job.path.string()));
-    job.submit = fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", config, job.path.string());
+    job.submit = fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", config, quoted_for_shell(job.path.string()));
     return job;
   }
   if (answers.where == "lsf") {
     JobScript job{path_of("train.lsf"), std::string(lsf_job_script()), ""};
     boost::replace_first(job.text, "-n 32", fmt::format("-n {}", answers.nodes * ranks));
     boost::replace_first(job.text, "ptile=8", fmt::format("ptile={}", ranks));
-    job.submit = fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", config, job.path.string());
+    job.submit = fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", config, quoted_for_shell(job.path.string()));
     return job;
   }
   return std::nullopt;
@@ -159,10 +187,16 @@ void require_one_of(char const* choices, std::string const& answer, char const* 
   }
 }
 
-void require_possible(RunAnswers const& answers) {
+void require_possible(RunAnswers const& answers, std::string const& out) {
   require_one_of(sizes, answers.size, "size");
   require_one_of(precisions, answers.precision, "precision");
   require_one_of(places, answers.where, "where");
+  if ((answers.where == "pbs" || answers.where == "lsf") && out.find_first_of(" \t'\"") != std::string::npos) {
+    throw UsageError(
+        fmt::format("--out {}: the job scripts of PBS and LSF split their arguments at spaces; choose a "
+                    "directory without spaces and quotes in its name",
+                    out));
+  }
   if (answers.nodes < 1 || answers.ranks_per_node < 1) {
     throw UsageError("--nodes and --ranks-per-node must be at least 1");
   }
@@ -170,13 +204,13 @@ void require_possible(RunAnswers const& answers) {
 
 /// The commands that come next.
 std::string next_commands(RunAnswers const& answers, fs::path const& out, std::optional<JobScript> const& job) {
-  std::string const config = (out / "run.toml").lexically_normal().string();
+  std::string const config = quoted_for_shell((out / "run.toml").lexically_normal().string());
   std::string text;
   if (!fs::exists(fs::path(answers.data) / "train.h5")) {
     text += fmt::format(
         "  heddle prepare --source TRAIN.src --target TRAIN.trg --valid-source VALID.src --valid-target VALID.trg "
         "--out {}\n",
-        answers.data);
+        quoted_for_shell(answers.data));
   }
   text += fmt::format("  heddle plan {} --nodes {} --ranks-per-node {}    # memory and time\n", config, answers.nodes,
                       answers.ranks_per_node);
@@ -205,6 +239,8 @@ terminal it asks for what no option gives.)";
       ("precision", with_default(answers.precision, precisions),
        "auto: bfloat16 where this processor has instructions for it")  //
       ("where", with_default(answers.where, places), "where it runs")  //
+      ("export", with_default(answers.exported, systems),
+       "marian: a model that transformers' MarianMTModel can have, with a joint vocabulary")  //
       ("out", with_default(out, "DIRECTORY"), "where the files are written");
   auto const values = parse_options(syntax, arguments);
   if (::isatty(STDIN_FILENO) != 0) {
@@ -220,7 +256,7 @@ terminal it asks for what no option gives.)";
     ask_for("nodes", answers.nodes, "On how many machines?");
     ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?");
   }
-  require_possible(answers);
+  require_possible(answers, out);
   std::string const config = configuration(answers);
   parse_config(config, "run.toml");
   fs::path const run = (fs::path(out) / "run.toml").lexically_normal();

@@ -93,8 +93,9 @@ void inspect_dataset(fs::path const& path, InspectOptions const& options) {
   }
 }
 
-void inspect_checkpoint(Checkpoint const& checkpoint, bool parameters) {
-  for (auto const& [label, text] : checkpoint_facts(checkpoint)) {
+void inspect_checkpoint(RunView const& run, bool parameters) {
+  Checkpoint const& checkpoint = *run.checkpoint;
+  for (auto const& [label, text] : run_facts(run)) {
     std::cout << fmt::format("{}: {}\n", label, text);
   }
   Vocabulary const vocabulary = checkpoint.contents().vocabulary();
@@ -128,7 +129,7 @@ void inspect_run(InspectOptions const& options) {
   if (auto const report = run.directory.empty() ? std::nullopt : report_of(run, notes)) {
     std::cout << fmt::format("energy of the last start: {}\n", describe_energy(*report));
   }
-  inspect_checkpoint(*run.checkpoint, options.parameters);
+  inspect_checkpoint(run, options.parameters);
 }
 
 /// Sentences of the command line, then of the file.

@@ -130,7 +130,10 @@ class ConfigReader {
         names.push_back(alias.substr(table.path.size() + 1));
       }
     }
-    return fmt::format("there is no key {}; {}", given, nearest_or_all(name, names, table.others));
+    std::string const meant = nearest_spelling(name, names);
+    return fmt::format("there is no key {}; {}", given,
+                       meant.empty() ? nearest_or_all(name, names, table.others)
+                                     : fmt::format("did you mean {}.{}?", table.path, meant));
   }
 
   ConfigTree& tree_;

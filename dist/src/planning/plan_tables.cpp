@@ -135,6 +135,7 @@ std::string describe_best(Plan const& plan, std::int64_t batch_tokens) {
                        by_batch->layouts == 1 ? "is" : "are", by_batch->example);
   }
   if (!plan.best.empty()) {
+    text += "The fastest layouts, by step time; where the estimates do not tell them apart, the simplest first:\n";
     text +=
         fmt::format("{:>3}  {:>10} {:>12} {:>7} {:>13}  layout\n", "", "step, s", "tokens/s", "bubble", "node memory");
   }

@@ -9,8 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "files/pending_file.hpp"
-
 namespace heddle {
 namespace {
 
@@ -211,7 +209,7 @@ Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training) {
   return lexicon;
 }
 
-void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::filesystem::path const& path) {
+std::string lexicon_text(Lexicon const& lexicon, Vocabulary const& vocabulary) {
   std::string text;
   auto const add = [&](std::string const& source, std::vector<Lexicon::Entry> const& entries) {
     auto const blank = [](std::string const& piece) { return piece.find_first_of(" \t\r\n") != piece.npos; };
@@ -229,9 +227,7 @@ void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::fi
       add(piece, lexicon.translations[source]);
     }
   }
-  PendingFile file(path);
-  file.write(text);
-  file.commit();
+  return text;
 }
 
 Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabulary) {

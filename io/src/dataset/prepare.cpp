@@ -23,6 +23,7 @@
 #include "files/pending_file.hpp"
 #include "format.hpp"
 #include "prepare_options.hpp"
+#include "text_findings.hpp"
 
 namespace heddle {
 namespace {
@@ -161,7 +162,7 @@ Tokenizer train_model(PrepareOptions const& options, Parts texts, std::ostream& 
 
 std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options) {
   if (!options.source_model) {
-    return std::nullopt;
+    return options.vocabulary;
   }
   Tokenizer const source = load_model(*options.source_model);
   return Vocabulary{source, options.target_model ? load_model(*options.target_model) : source};
@@ -190,17 +191,17 @@ class EncodedTexts {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
     std::array const prefixes{&frame.source, &frame.target};
     for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({PartsReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}});
+      sides_.push_back({PartsReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}, {}});
     }
   }
 
   /// False at the end of a text.
   bool next() {
     for (Side& side : sides_) {
-      if (!side.reader.next(line_)) {
+      if (!side.reader.next(side.line)) {
         return false;
       }
-      side.ids = side.tokenizer.encode(line_);
+      side.ids = side.tokenizer.encode(side.line);
       side.empty = side.ids.empty();
       side.ids.insert(side.ids.begin(), side.prefix.begin(), side.prefix.end());
     }
@@ -221,18 +222,30 @@ class EncodedTexts {
     }
     return longest;
   }
-  void add_to(DatasetWriter& writer, PreparedText& report) const {
+  void add_to(DatasetWriter& writer, PreparedText& report) {
     if (sides_.size() == 1) {
       writer.add(sides_[0].ids);
     } else {
       writer.add(sides_[0].ids, sides_[1].ids);
     }
     for (std::size_t index = 0; index < sides_.size(); ++index) {
-      auto const& ids = sides_[index].ids;
+      auto const& [reader, tokenizer, prefix, line, ids, empty] = sides_[index];
       report.tokens[index] += std::ssize(ids);
       report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
-      report.unknown_tokens += std::count(ids.begin(), ids.end(), sides_[index].tokenizer.special_ids().unknown);
+      auto const unknown = std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
+      report.unknown_tokens += unknown;
+      if (unknown > 0) {
+        unknown_.add(index, line, tokenizer);
+      }
     }
+    look_at_lines(report);
+  }
+  /// Completes the report when all samples are added.
+  void finish(PreparedText& report) const {
+    report.repeats = repeats_.repeats();
+    report.repeats_are_estimated = repeats_.is_estimate();
+    report.unknown_characters = unknown_.kinds();
+    report.frequent_unknown = unknown_.frequent(10);
   }
 
   PartsReader const& first() const { return sides_.front().reader; }
@@ -249,13 +262,26 @@ class EncodedTexts {
     PartsReader reader;
     Tokenizer tokenizer;
     std::vector<int32_t> prefix;
+    std::string line;
     std::vector<int32_t> ids;
     bool empty = false;  ///< its text has no tokens
   };
 
+  /// Counts what is worth a look in the lines of a sample.
+  void look_at_lines(PreparedText& report) {
+    std::string sample;
+    for (Side const& side : sides_) {
+      sample += side.line + '\n';
+    }
+    repeats_.add(sample);
+    report.control +=
+        std::ranges::any_of(sides_, [](Side const& side) { return has_control_characters(side.line); }) ? 1 : 0;
+  }
+
   Texts const& texts_;
   std::vector<Side> sides_;
-  std::string line_;
+  RepeatCounter repeats_;
+  UnknownCharacters unknown_;
 };
 
 /// The files of one dataset: each has at most `max` samples, if that is above 0.
@@ -319,6 +345,7 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
     }
   }
   encoded.require_all_read();
+  encoded.finish(report);
   report.samples = files.samples();
   std::string const invalid =
       report.invalid > 0 ? fmt::format(", {} not UTF-8", readable_count(report.invalid)) : std::string();

@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 5> reserved{"<pad>", "<unk>", "<s>", "</s
 
 /// Throws UsageError for options of a vocabulary that is not possible.
 void check_vocabulary(PrepareOptions const& options) {
-  if ((!options.text.empty() || !options.source_model) &&
+  if ((!options.text.empty() || !options.has_vocabulary()) &&
       !(options.languages.source + options.languages.target).empty()) {
     throw UsageError(
         "--source-language and --target-language are for pairs, and for a --vocab-model that has tokens for languages");

@@ -8,6 +8,7 @@
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
+#include <optional>
 
 #include "exchange/family_tables.hpp"
 #include "formats/ctranslate2_file.hpp"
@@ -81,14 +82,15 @@ Attribute flag(bool value) {
   return attribute(VariableType::int8, static_cast<std::int8_t>(value));
 }
 
-std::int8_t number_of_activation(std::string_view name) {
+/// Nothing for an activation that CTranslate2 does not have.
+std::optional<std::int8_t> number_of_activation(std::string_view name) {
   for (ActivationFunction const& function : activation_functions) {
     if (function.name == name || function.gated == name) {
       return static_cast<std::int8_t>(std::ranges::find(numbered_activations, function.name) -
                                       numbered_activations.begin());
     }
   }
-  throw ConfigError(fmt::format("model.activation = {}: CTranslate2 does not have it", name));
+  return std::nullopt;
 }
 
 /// The attributes by which rotary positions are scaled; their names of the kinds are numbers.
@@ -139,33 +141,8 @@ void add_attention_attributes(std::map<std::string, Attribute>& attributes, Mode
   }
 }
 
-}  // namespace
-
-Family const& ctranslate2_tensors() {
-  static Family const family = [] {
-    Rules rules{{"decoder/embeddings/weight", "embedding.weight"},
-                {"encoder/embeddings_0/weight", "encoder.embedding.weight"},
-                {"decoder/embeddings/weight", "decoder.embedding.weight"},
-                {"decoder/projection/weight", "output.weight"},
-                {"decoder/projection/bias", "output.bias"}};
-    for (std::string const stack : {"encoder", "decoder"}) {
-      add_stack(rules, stack);
-    }
-    return Family{.model_type = "ctranslate2",
-                  .architecture = "TransformerSpec",
-                  .settings = {},
-                  .keys = {},
-                  .tensors = std::move(rules)};
-  }();
-  return family;
-}
-
-void require_ctranslate2(Config const& config) {
-  bool const alone = config.model.is_decoder_only();
-  if (!alone && !config.model.is_encoder_decoder()) {
-    throw ConfigError(
-        "model.stacks = [\"encoder\"]: only encoder-decoder and decoder-only models can be exported to CTranslate2");
-  }
+/// The keys of [model] that may differ from their defaults.
+std::vector<PossibleKey> const& possible_keys() {
   static std::vector<PossibleKey> const possible{
       {"model.stacks"},
       {"model.decoder_sublayers", {R"(["self_attention", "feed_forward"])"}},
@@ -211,27 +188,60 @@ void require_ctranslate2(Config const& config) {
       {"model.encoder.self_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}},
       {"model.decoder.self_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}},
       {"model.decoder.cross_attention.score", {"\"dot_product\"", "\"scaled_dot_product\""}}};
+  return possible;
+}
+
+}  // namespace
+
+Family const& ctranslate2_tensors() {
+  static Family const family = [] {
+    Rules rules{{"decoder/embeddings/weight", "embedding.weight"},
+                {"encoder/embeddings_0/weight", "encoder.embedding.weight"},
+                {"decoder/embeddings/weight", "decoder.embedding.weight"},
+                {"decoder/projection/weight", "output.weight"},
+                {"decoder/projection/bias", "output.bias"}};
+    for (std::string const stack : {"encoder", "decoder"}) {
+      add_stack(rules, stack);
+    }
+    return Family{.model_type = "ctranslate2",
+                  .architecture = "TransformerSpec",
+                  .settings = {},
+                  .keys = {},
+                  .tensors = std::move(rules)};
+  }();
+  return family;
+}
+
+void require_ctranslate2(Config const& config) {
+  bool const alone = config.model.is_decoder_only();
+  if (!alone && !config.model.is_encoder_decoder()) {
+    throw ConfigError(
+        "model.stacks = [\"encoder\"]: only encoder-decoder and decoder-only models can be exported to CTranslate2");
+  }
+  std::vector<std::string> obstacles;
+  auto const add = [&](ConfigDifference const& key, std::string const& possible) {
+    obstacles.push_back(fmt::format("{} = {}: {}", key.key, key.after, possible));
+  };
   for (ConfigDifference const& difference : differences(Config{}, config)) {
     if (!difference.key.starts_with("model.") || difference.key.ends_with("dropout")) {
       continue;
     }
-    auto const found = std::ranges::find(possible, difference.key, &PossibleKey::key);
+    auto const found = std::ranges::find(possible_keys(), difference.key, &PossibleKey::key);
     // CTranslate2 has these, too, but not in the specification of encoder-decoder models that is written.
     if (!alone && (difference.key.ends_with("kv_heads") || difference.key.ends_with("query_key_norm") ||
                    difference.key.ends_with("_sublayers") || difference.after == "\"rotary\"")) {
-      throw ConfigError(fmt::format("{} = {}: exported to CTranslate2 it is possible in decoder-only models",
-                                    difference.key, difference.after));
-    }
-    if (found == possible.end()) {
-      throw ConfigError(fmt::format("{} = {}: CTranslate2 has {}", difference.key, difference.after,
-                                    difference.before == "(not set)" ? "no such key" : difference.before));
-    }
-    if (!found->values.empty() && std::ranges::find(found->values, difference.after) == found->values.end()) {
-      throw ConfigError(fmt::format("{} = {}: CTranslate2 has only {}", difference.key, difference.after,
-                                    fmt::join(found->values, ", ")));
+      add(difference, "exported to CTranslate2 it is possible in decoder-only models");
+    } else if (found == possible_keys().end()) {
+      add(difference, "CTranslate2 has " + (difference.before == "(not set)" ? "no such key" : difference.before));
+    } else if (!found->values.empty() && std::ranges::find(found->values, difference.after) == found->values.end()) {
+      add(difference, fmt::format("CTranslate2 has only {}", fmt::join(found->values, ", ")));
+    } else if (difference.key == "model.activation" && !number_of_activation(config.model.activation)) {
+      add(difference, fmt::format("CTranslate2 has only {}", fmt::join(numbered_activations, ", ")));
     }
   }
-  number_of_activation(config.model.activation);
+  if (!obstacles.empty()) {
+    throw ConfigError(fmt::format("{}", fmt::join(obstacles, "\n  ")));
+  }
 }
 
 std::map<std::string, Attribute> ctranslate2_attributes(ModelConfig const& model) {
@@ -251,7 +261,7 @@ std::map<std::string, Attribute> ctranslate2_attributes(ModelConfig const& model
     ModelConfig const keys = layer_config(model, kind.config, -1);
     attributes[stack + "/num_heads"] = attribute(VariableType::int16, static_cast<std::int16_t>(keys.heads));
     attributes[stack + "/pre_norm"] = flag(model.norm == NormPlacement::pre);
-    attributes[stack + "/activation"] = attribute(VariableType::int8, number_of_activation(model.activation));
+    attributes[stack + "/activation"] = attribute(VariableType::int8, number_of_activation(model.activation).value());
     attributes[stack + "/scale_embeddings"] = flag(model.scale_embedding);
     for (std::string const& sublayer : (model.*kind.config).sublayers) {
       if (sublayer != "feed_forward") {

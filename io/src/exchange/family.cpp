@@ -11,6 +11,7 @@
 #include <heddle/io/exchange/family.hpp>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 namespace heddle {
@@ -213,9 +214,18 @@ std::optional<std::string> OurValues::of(std::string const& key) const {
   return value;
 }
 
-/// The value that an export writes; nothing if it leaves the key out. Throws ConfigError for one that theirs cannot
-/// have.
-std::optional<json::value> their_value(KeyRule const& rule, Family const& family, OurValues const& values) {
+/// Lines about the keys of ours that stand in the way of an export, by key.
+using Obstacles = std::map<std::string, std::string>;
+
+void add_obstacle(Obstacles& obstacles, Family const& family, std::string_view key,
+                  std::optional<std::string> const& ours, std::string const& possible) {
+  obstacles.try_emplace(std::string(key), fmt::format("{} = {}: a model of the family {} has {}", key,
+                                                      ours.value_or("(not set)"), family.model_type, possible));
+}
+
+/// The value that an export writes; nothing if it leaves the key out, also for one that theirs cannot have.
+std::optional<json::value> their_value(KeyRule const& rule, Family const& family, OurValues const& values,
+                                       Obstacles& obstacles) {
   if (rule.ours.empty()) {
     return json::parse(rule.values.front().theirs);
   }
@@ -232,7 +242,15 @@ std::optional<json::value> their_value(KeyRule const& rule, Family const& family
     return std::nullopt;
   }
   if (!rule.values.empty()) {
-    throw ConfigError(fmt::format("{} = {}: not supported by the family {}", rule.ours, *ours, family.model_type));
+    std::vector<std::string> possible;
+    for (KeyRule::Value const& value : rule.values) {
+      std::string const text = value.ours.empty() ? "(not set)" : plain(value.ours);
+      if (std::ranges::find(possible, text) == possible.end()) {
+        possible.push_back(text);
+      }
+    }
+    add_obstacle(obstacles, family, rule.ours, ours, fmt::format("{}", fmt::join(possible, " or ")));
+    return std::nullopt;
   }
   return rule.surplus != 0 ? json::value(std::stoll(*ours) + rule.surplus) : json::parse(*ours);
 }
@@ -271,8 +289,8 @@ bool is_free(std::string const& key) {
          !key.starts_with("model.");
 }
 
-/// Throws ConfigError for a key of ours that the config.json made of them does not give back.
-void require_expressed(Family const& family, Config const& config, json::object const& made) {
+/// Adds the keys of ours that the config.json made of them does not give back.
+void add_unexpressed(Family const& family, Config const& config, json::object const& made, Obstacles& obstacles) {
   Config const again = parse_config("", "config.json", settings_of(family, made));
   OurValues const before(family, config);
   OurValues const after(family, again);
@@ -302,10 +320,36 @@ void require_expressed(Family const& family, Config const& config, json::object 
     auto const wanted = before.of(key);
     auto const possible = after.of(key);
     if (!is_free(key) && !is_window(key) && is_used(key) && wanted != possible) {
-      throw ConfigError(fmt::format("{} = {}: a model of the family {} has {}", key, wanted.value_or("(not set)"),
-                                    family.model_type, possible.value_or("no such key")));
+      add_obstacle(obstacles, family, key, wanted, possible.value_or("no such key"));
     }
   }
+}
+
+/// The config.json of our model, and what stands in its way.
+json::object express(Family const& family, Config const& config, Obstacles& obstacles) {
+  json::object made{{"architectures", json::array{json::string(family.architecture)}},
+                    {"model_type", json::string(family.model_type)},
+                    {"torch_dtype", "float32"}};
+  OurValues const values(family, config);
+  for (KeyRule const& rule : family.keys) {
+    std::string_view const name = split(rule.theirs, '|').front();
+    bool const written =
+        rule.written != nullptr ? rule.written(config.model) : !rule.ours.empty() || name.find('.') == name.npos;
+    if (written && find_key(made, name) == nullptr) {
+      if (auto value = their_value(rule, family, values, obstacles)) {
+        made_key(made, name) = std::move(*value);
+      }
+    }
+  }
+  try {
+    for (WindowRule const& rule : family.windows) {
+      write_windows(rule, config.model, made);
+    }
+    add_unexpressed(family, config, made, obstacles);
+  } catch (ConfigError const& error) {  // the other keys follow from no config.json
+    obstacles.try_emplace("", error.what());
+  }
+  return made;
 }
 
 /// The number of a layer in a name that a pattern with at most one "{}" matches; "" without a layer.
@@ -407,25 +451,22 @@ void restore_length(Family const& family, json::object const& theirs, json::obje
   }
 }
 
+std::vector<std::string> obstacles_of(Family const& family, Config const& config) {
+  Obstacles obstacles;
+  express(family, config, obstacles);
+  std::vector<std::string> lines;
+  for (auto const& [key, line] : obstacles) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
 json::object config_json(Family const& family, Config const& config) {
-  json::object made{{"architectures", json::array{json::string(family.architecture)}},
-                    {"model_type", json::string(family.model_type)},
-                    {"torch_dtype", "float32"}};
-  OurValues const values(family, config);
-  for (KeyRule const& rule : family.keys) {
-    std::string_view const name = split(rule.theirs, '|').front();
-    bool const written =
-        rule.written != nullptr ? rule.written(config.model) : !rule.ours.empty() || name.find('.') == name.npos;
-    if (written && find_key(made, name) == nullptr) {
-      if (auto value = their_value(rule, family, values)) {
-        made_key(made, name) = std::move(*value);
-      }
-    }
+  Obstacles obstacles;
+  json::object made = express(family, config, obstacles);
+  if (!obstacles.empty()) {
+    throw ConfigError(fmt::format("{}", fmt::join(std::views::values(obstacles), "\n  ")));
   }
-  for (WindowRule const& rule : family.windows) {
-    write_windows(rule, config.model, made);
-  }
-  require_expressed(family, config, made);
   return made;
 }
 

@@ -31,6 +31,13 @@ void replace_file(std::filesystem::path const& path, std::string_view text) {
   file.commit();
 }
 
+void require_replaceable(std::filesystem::path const& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw Error(path.string() + ": cannot be written: it is a directory");
+  }
+  PendingFile(path).write("");
+}
+
 void make_directory(std::filesystem::path const& directory) {
   PendingDirectory made(directory);
   made.sync();

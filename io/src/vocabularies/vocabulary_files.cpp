@@ -339,6 +339,20 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   return read;
 }
 
+std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabulary) {
+  if (!vocabulary.joint()) {
+    return fmt::format("models of the family {} have one vocabulary for source and target; this one has two",
+                       family.model_type);
+  }
+  Kind const kind = kind_of(family);
+  bool const possible = is_json(vocabulary.target.model()) || (kind != Kind::pegasus && kind != Kind::fairseq);
+  return possible ? ""
+                  : fmt::format(
+                        "models of the family {} cannot have a vocabulary that was made by heddle prepare; "
+                        "--family names another",
+                        family.model_type);
+}
+
 std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabulary const& vocabulary,
                                                     std::map<std::string, std::string> const& origin,
                                                     json::object& config) {
@@ -350,9 +364,8 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
     return files;
   }
   SpecialIds const& ids = vocabulary.target.special_ids();
-  if (!vocabulary.joint()) {
-    throw DataError(fmt::format("models of the family {} have one vocabulary for source and target; this one has two",
-                                family.model_type));
+  if (std::string const obstacle = vocabulary_obstacle(family, vocabulary); !obstacle.empty()) {
+    throw DataError(obstacle);
   }
   config["vocab_size"] = vocabulary.target.size();
   config["bos_token_id"] = ids.begin;
@@ -384,10 +397,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
       break;
     case Kind::pegasus:
     case Kind::fairseq:
-      throw DataError(
-          fmt::format("models of the family {} cannot have a vocabulary that was made by heddle prepare; "
-                      "--family names another",
-                      family.model_type));
+      break;  // vocabulary_obstacle has refused them
   }
   json::object tokenizer = tokenizer_config(kind_of(family) == Kind::t5       ? "T5Tokenizer"
                                             : kind_of(family) == Kind::marian ? "MarianTokenizer"

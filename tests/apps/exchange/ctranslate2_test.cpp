@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 using test::message_of;
+using testing::AllOf;
 using testing::HasSubstr;
 
 /// model.bin as CTranslate2 reads it (src/models/model.cc there).
@@ -282,6 +283,8 @@ TEST_F(Ctranslate2Test, AModelThatItCannotComputeIsRefusedByKey) {
     return message;
   };
   EXPECT_THAT(refusal("mistral", {}), HasSubstr("model.decoder.self_attention.window"));
+  EXPECT_THAT(refusal("mistral", {"model.logit_cap=30.0"}),
+              AllOf(HasSubstr("model.decoder.self_attention.window"), HasSubstr("model.logit_cap")));
   EXPECT_THAT(refusal("bert", {}), HasSubstr("only encoder-decoder and decoder-only models can be exported"));
   EXPECT_THAT(refusal("marian", {"model.encoder.layer.1.activation=gelu"}), HasSubstr("model.encoder.layer.1"));
   EXPECT_THAT(refusal("marian", {"model.decoder.self_attention.window=3"}),

@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 using test::message_of;
 using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 /// A model of tests/golden/exchange and what transformers computes with it: see make_models.py there.
@@ -295,7 +297,17 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   EXPECT_THAT(message_of<DataError>(
                   [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); }),
               HasSubstr("adapter_model.bin: is a pickle"));
-  EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
+  EXPECT_FALSE(fs::exists(directory_ / "refused"));
+}
+
+TEST_F(ExchangeTest, AnAdapterWhoseProbeFailsLeavesNoRun) {
+  import_model(execution_, golden("marian"), directory_ / "base");
+  EXPECT_THAT(message_of<ConfigError>([&] {
+                import_peft(execution_, golden("marian-lora"), (directory_ / "base").string(), directory_ / "refused",
+                            {.overrides = {"kernels.gemm=unknown"}, .probe = true});
+              }),
+              HasSubstr("unknown"));
+  EXPECT_FALSE(fs::exists(directory_ / "refused"));
 }
 
 TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
@@ -385,13 +397,35 @@ TEST_F(ExchangeTest, OptionsThatAFormatHasNotAreRefused) {
   EXPECT_THAT(refusal("heddle"), HasSubstr("--max-shard-size is for the formats huggingface and safetensors"));
 }
 
+TEST_F(ExchangeTest, AllKeysThatKeepAModelFromTheNearestFamilyAreNamed) {
+  import_model(execution_, golden("marian"), directory_ / "run");
+  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(directory_ / "run" / "source.model"));
+  auto const nearest = [&](std::vector<std::string> const& settings) {
+    return nearest_family(parse_config("", "test", settings), {tokenizer, tokenizer});
+  };
+  auto const [family, obstacles] = nearest({"model.norm=pre"});
+  EXPECT_EQ(family->model_type, "marian") << "pegasus and m2m_100 cannot have such a vocabulary";
+  EXPECT_THAT(obstacles, ElementsAre("model.norm = pre: a model of the family marian has post",
+                                     "model.output_bias = false: a model of the family marian has true",
+                                     "model.position_frequencies = auto: a model of the family marian has paper",
+                                     "model.position_layout = interleaved: a model of the family marian has halves"));
+  EXPECT_THAT(nearest({"model.norm=post", "model.output_bias=true", "model.position_layout=halves",
+                       "model.position_frequencies=paper"})
+                  .second,
+              ElementsAre());
+  EXPECT_THAT(
+      nearest({"model.norm=post", "model.activation=swiglu"}).second,
+      Contains("model.activation = swiglu: a model of the family marian has relu or gelu or gelu_tanh or silu"));
+}
+
 TEST_F(ExchangeTest, AFamilyThatCannotHaveTheModelNamesTheKey) {
   import_model(execution_, golden("marian"), directory_ / "run");
   ExportOptions options;
   options.model.checkpoint = (directory_ / "run").string();
   options.directory = directory_ / "back";
   options.family = "t5";
-  EXPECT_THAT(message_of<ConfigError>([&] { export_model(execution_, options); }), HasSubstr("model.activation"));
+  EXPECT_THAT(message_of<ConfigError>([&] { export_model(execution_, options); }),
+              AllOf(HasSubstr("model.activation"), HasSubstr("model.biases"), HasSubstr("model.positions")));
   EXPECT_FALSE(fs::exists(directory_ / "back"));
 }
 

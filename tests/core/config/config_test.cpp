@@ -100,7 +100,7 @@ TEST(Config, PrintsWhatItReadsBackUnchanged) {
 }
 
 TEST(Config, UnknownKeysAndSectionsNameTheirPlaceAndTheNearestSpelling) {
-  EXPECT_EQ(refusal("[model]\nd_modle = 8\n"), "run.toml:2:1: there is no key model.d_modle; did you mean d_model?");
+  EXPECT_EQ(refusal("[model]\nd_modle = 8\n"), "run.toml:2:1: there is no key model.d_modle; did you mean model.d_model?");
   EXPECT_EQ(refusal("\n[modle]\nd_model = 8\n"), "run.toml:2:2: there is no section [modle]; did you mean model?");
   EXPECT_EQ(refusal("[model]\nsteps = 8\n"), "run.toml:2:1: there is no key model.steps; did you mean train.steps?");
   EXPECT_EQ(refusal("steps = 8\n"), "run.toml:1:1: there is no section [steps]; did you mean the key train.steps?");
@@ -212,7 +212,7 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_THAT(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
-            "run.toml:2:1: there is no key model.decoder.activaton; did you mean activation?");
+            "run.toml:2:1: there is no key model.decoder.activaton; did you mean model.decoder.activation?");
   EXPECT_EQ(
       refusal("[model.decoder]\nrotary = 3"),
       "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_model, d_ff, heads, biases, activation, "
@@ -357,7 +357,7 @@ TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
 TEST(Config, WrongGroupsNameTheirPlace) {
   EXPECT_EQ(
       refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate_factors = 1"),
-      "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean learning_rate_factor?");
+      "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean optimizer.group.a.learning_rate_factor?");
   EXPECT_EQ(refusal("[optimizer.group.a]\nfrozen = true"),
             "run.toml:1:18: optimizer.group.a names no parameters; for example parameters = [\"encoder.*\"]");
   EXPECT_EQ(refusal("[optimizer.group.a]\nparameters = \"x\""),
@@ -461,7 +461,7 @@ TEST(Config, OverridesWinAndMayLeaveQuotesOut) {
 TEST(Config, WrongOverridesNameThemselves) {
   EXPECT_EQ(refusal("[train]\nsteps = 5", {"train.steps=1O"}),
             "--set train.steps=1O: train.steps is the string \"1O\"; expected an integer, 1 to 2147483647");
-  EXPECT_EQ(refusal("", {"train.step=1"}), "--set train.step=1: there is no key train.step; did you mean steps?");
+  EXPECT_EQ(refusal("", {"train.step=1"}), "--set train.step=1: there is no key train.step; did you mean train.steps?");
   EXPECT_EQ(refusal("", {"trian.steps=1"}), "--set trian.steps=1: there is no section [trian]; did you mean train?");
   for (std::string const wrong : {"train.steps", "steps=1", "=", "a=b.c", ""}) {
     EXPECT_EQ(refusal("", {wrong}), "--set " + wrong + ": expected section.key=value, for example train.steps=1000");

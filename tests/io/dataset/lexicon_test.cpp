@@ -4,6 +4,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
+#include <heddle/io/files/regular_file.hpp>
 
 #include "dataset_fixture.hpp"
 #include "read_lines.hpp"
@@ -65,7 +66,7 @@ TEST(Lexicon, IsTheSameAgainAndFromAnEvenSample) {
   Dataset const dataset = word_by_word(directory);
   for (int64_t const pairs : {600, 1000, 200}) {
     for (char const* const name : {"first", "second"}) {
-      write_lexicon(learn_lexicon(dataset, {.max_pairs = pairs}), dataset.vocabulary(), directory / name);
+      replace_file(directory / name, lexicon_text(learn_lexicon(dataset, {.max_pairs = pairs}), dataset.vocabulary()));
     }
     EXPECT_EQ(test::read_lines(directory / "first"), test::read_lines(directory / "second"));
   }
@@ -76,7 +77,7 @@ TEST(Lexicon, IsReadAsItWasWritten) {
   TemporaryDirectory const directory;
   Dataset const dataset = word_by_word(directory);
   Lexicon const lexicon = learn_lexicon(dataset, {.best = 5});
-  write_lexicon(lexicon, dataset.vocabulary(), directory / "lex");
+  replace_file(directory / "lex", lexicon_text(lexicon, dataset.vocabulary()));
   Lexicon const read = read_lexicon(directory / "lex", dataset.vocabulary());
   Shortlist const expected = lexicon.shortlist(10, 3, 50);
   Shortlist const found = read.shortlist(10, 3, 50);

@@ -141,6 +141,22 @@ TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
   EXPECT_EQ(report.train.too_long, 1);
 }
 
+TEST_F(PrepareTest, CountsWhatIsWorthALook) {
+  run();
+  options_.source = {inputs_.write("odd.en", "one\none\ntwo\x01\nthree ☃ ☃\n")};
+  options_.target = {inputs_.write("odd.de", "eins\neins\nzwei\ndrei ☃\n")};
+  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(outputs_ / "deep/data/vocab.model"));
+  options_.vocabulary = Vocabulary{tokenizer, tokenizer};
+  options_.directory = outputs_ / "again";
+  PreparedText const train = run().train;
+  EXPECT_EQ(train.samples, 4);
+  EXPECT_EQ(train.repeats, 1);
+  EXPECT_EQ(train.control, 1);
+  EXPECT_EQ(train.unknown_characters, 1);
+  EXPECT_THAT(train.frequent_unknown, ElementsAre(::testing::Pair("☃", 3)));
+  EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), tokenizer.model());
+}
+
 TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   options_ = {};
   options_.text = {inputs_.write("text", "one two\n\nthree hundred and four <mask>\n" + std::string(3000, 'o') + "\n")};

@@ -136,6 +136,28 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
   return facts;
 }
 
+std::vector<std::pair<char const*, std::string>> run_facts(RunView const& run) {
+  auto facts = checkpoint_facts(*run.checkpoint);
+  auto const entries =
+      list_checkpoints(run.directory.empty() ? fs::path(run.path) : run.directory, CheckpointStore::Check::sizes);
+  if (entries.size() < 2) {
+    return facts;
+  }
+  RunMetrics const metrics = run.directory.empty() ? RunMetrics() : read_metrics(run.directory / metrics_name);
+  auto const losses = metrics.series.find("valid_loss");
+  auto const add = [&](char const* label, CheckpointEntry const& entry) {
+    auto const loss = losses == metrics.series.end() ? std::nullopt : losses->second.at(entry.step);
+    facts.emplace_back(label, fmt::format("step {}{}{}", readable_count(entry.step),
+                                          loss ? fmt::format(", validation loss {:.4f}", *loss) : "",
+                                          entry.step == run.checkpoint->state().step ? " (this one)" : ""));
+  };
+  if (auto const best = std::ranges::find(entries, true, &CheckpointEntry::best); best != entries.end()) {
+    add("best checkpoint", *best);
+  }
+  add("last checkpoint", entries.back());
+  return facts;
+}
+
 std::optional<boost::json::object> report_of(RunView const& run, std::vector<std::string>& notes) {
   auto report = read_run_file(run.directory / "report.json", "a run of this version writes it", notes);
   if (report) {
@@ -161,7 +183,7 @@ boost::json::object to_json(RunView const& run, std::vector<std::string>& notes)
     }
   }
   if (run.checkpoint) {
-    for (auto const& [label, text] : checkpoint_facts(*run.checkpoint)) {
+    for (auto const& [label, text] : run_facts(run)) {
       result["facts"].as_array().push_back(boost::json::array{label, text});
     }
     result["norms"] = parameter_norms(*run.checkpoint, *run.config());

@@ -206,7 +206,11 @@ void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
     return self.phase_ == Phase::computing && of.lock() == self.request_;
   };
   Code ignored;
-  if (!running(*this, request) || socket_.available(ignored) > 0 || parser_->get().version() < 11) {
+  if (!running(*this, request) || socket_.available(ignored) > 0) {
+    return;
+  }
+  if (parser_->get().version() < 11) {  // it cannot be asked: HTTP/1.0 has no answers before the answer
+    close();
     return;
   }
   // A client that sends nothing more may wait for its answer. One that went away refuses bytes: every client of

@@ -24,7 +24,7 @@ json::array languages_of(Tokenizer const& tokenizer, bool named) {
   return names;
 }
 
-json::object describe_model(std::string const& name, TrainedModel& model) {
+json::object describe_model(std::string const& name, TrainedModel& model, GenerationOptions const& choices) {
   Vocabulary const& vocabulary = model.vocabulary();
   LanguagePlace const source = vocabulary.source.form().source.language;
   bool const of_target = source == LanguagePlace::of_target;
@@ -34,13 +34,15 @@ json::object describe_model(std::string const& name, TrainedModel& model) {
           {"source_languages", languages_of(vocabulary.source, source != LanguagePlace::none && !of_target)},
           {"target_languages", languages_of(of_target ? vocabulary.source : vocabulary.target, target)},
           {"max_source_tokens", model.longest_source()},
-          {"digest", model.digest()}};
+          {"digest", generation_digest(model, choices)}};
 }
 
-void translate_synthetic_tokens(TrainedModel& model) {
+void translate_synthetic_tokens(TrainedModel& model, GenerationOptions options) {
   auto const token = static_cast<std::int32_t>(std::min(model.vocabulary().source.size() - 1, 10));
+  options.beam_size = 2;
+  options.max_length = 2;
   for (std::size_t const count : {1, 16}) {  // few rows and many: kernels may pack weights for each
-    auto const generation = model.generation({.beam_size = 2, .max_length = 2});
+    auto const generation = model.generation(options);
     for (std::size_t number = 0; number < count; ++number) {
       generation->add(static_cast<std::int64_t>(number), {token, token});
     }
@@ -65,6 +67,7 @@ ServedModels::ServedModels(ServedModelOptions const& options) {
   };
   if (!next.checkpoint.empty()) {
     open(first_name);
+    apply(options.choices, models_.front().model->vocabulary(), models_.front().choices);
   }
   next.ensemble.clear();
   next.weights.clear();
@@ -89,22 +92,22 @@ ServedModel ServedModels::find(std::string const& model, std::string const& adap
     std::ranges::transform(models_, std::back_inserter(names), &Named::name);
     throw UsageError(fmt::format("there is no model \"{}\"; expected one of: {}", model, fmt::join(names, ", ")));
   }
-  return {&found->model->with_adapter(adapter), &found->forcing};
+  return {&found->model->with_adapter(adapter), &found->choices, &found->forcing};
 }
 
 std::string ServedModels::describe() const {
   json::array models;
-  for (auto const& [name, forcing, model] : models_) {
-    models.push_back(describe_model(name, *model));
+  for (auto const& [name, forcing, model, choices] : models_) {
+    models.push_back(describe_model(name, *model, choices));
   }
   return json::serialize(json::object{{"models", std::move(models)}}) + "\n";
 }
 
 void ServedModels::warm_up() const {
-  for (auto const& [name, forcing, model] : models_) {
-    translate_synthetic_tokens(*model);
+  for (auto const& [name, forcing, model, choices] : models_) {
+    translate_synthetic_tokens(*model, choices);
     for (std::string const& adapter : model->adapters()) {
-      translate_synthetic_tokens(model->with_adapter(adapter));
+      translate_synthetic_tokens(model->with_adapter(adapter), choices);
     }
   }
 }

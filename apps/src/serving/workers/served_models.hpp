@@ -6,18 +6,21 @@
 #include <vector>
 
 #include "inference/forced_decoding.hpp"
+#include "inference/token_choices.hpp"
 
 namespace heddle {
 
 /// The choice of models that are served.
 struct ServedModelOptions {
   TrainedModelOptions first = {};                                ///< --checkpoint, with the options for all models
+  TokenChoices choices = {};                                     ///< of --checkpoint alone, whose pieces they name
   std::vector<std::pair<std::string, std::string>> others = {};  ///< --model NAME=DIRECTORY
 };
 
-/// A model, perhaps with adapters, and its alignments.
+/// A model, perhaps with adapters, its choice of tokens and its alignments.
 struct ServedModel {
   TrainedModel* model = nullptr;
+  GenerationOptions const* choices = nullptr;
   ForcedDecoding const* forcing = nullptr;
 };
 
@@ -26,7 +29,7 @@ class ServedModels {
  public:
   static constexpr char const* first_name = "default";
 
-  /// Throws as open_model does, and ConfigError for a model that does not translate.
+  /// Throws as open_model and apply do, and ConfigError for a model that does not translate.
   explicit ServedModels(ServedModelOptions const& options);
   ~ServedModels();
   ServedModels(ServedModels const&) = delete;
@@ -44,6 +47,7 @@ class ServedModels {
     std::string name;
     ForcedDecoding forcing;
     std::unique_ptr<TrainedModel> model;
+    GenerationOptions choices = {};
   };
   std::vector<Named> models_;
 };

@@ -231,7 +231,9 @@ class Worker {
                                 .n_best = search.n_best,
                                 .max_length = search.max_length,
                                 .length_penalty = search.length_penalty,
-                                .batch_tokens = options_.batch_tokens};
+                                .batch_tokens = options_.batch_tokens,
+                                .forbidden = served.choices->forbidden,
+                                .shortlist = served.choices->shortlist};
       if (search.stream) {
         auto const grow = [this, model = served.model](std::int64_t number, GrowingTexts::Tokens const& tokens) {
           send(Kind::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));

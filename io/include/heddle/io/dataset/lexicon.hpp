@@ -5,6 +5,7 @@
 #include <heddle/core/generation/shortlist.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <string>
 #include <vector>
 
 namespace heddle {
@@ -35,10 +36,10 @@ struct LexiconTraining {
 /// all tokens that it reads. Throws DataError for a dataset without pairs.
 Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training);
 
-/// Writes Marian's text format, "TARGET SOURCE PROBABILITY" a line. After the first line, "NULL NULL 1", lines whose
-/// source is NULL are frequencies; Marian ignores all of these. Pieces with white space, and a source piece NULL, are
-/// left out.
-void write_lexicon(Lexicon const& lexicon, Vocabulary const& vocabulary, std::filesystem::path const& path);
+/// The lexicon in Marian's text format, "TARGET SOURCE PROBABILITY" a line. After the first line, "NULL NULL 1", lines
+/// whose source is NULL are frequencies; Marian ignores all of these. Pieces with white space, and a source piece NULL,
+/// are left out.
+std::string lexicon_text(Lexicon const& lexicon, Vocabulary const& vocabulary);
 
 /// Reads this format, plain or gzip. Pieces that the vocabulary does not have are passed over, and in a file without
 /// the first line all lines with NULL. Throws DataError, naming the line, for another format, and for a file without

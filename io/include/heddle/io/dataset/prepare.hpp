@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/text_form.hpp>
+#include <heddle/io/text/tokenizer.hpp>
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -34,6 +36,7 @@ struct PrepareOptions {
   bool separate_vocabularies = false;
   std::optional<std::filesystem::path> source_model;  ///< an existing vocabulary instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
+  std::optional<Vocabulary> vocabulary = {};          ///< in place of source_model and target_model
 
   Languages languages = {};  ///< of pairs, where the vocabulary has tokens for languages: these are put beside the text
   int64_t max_length = 250;  ///< tokens, without begin and end; a pair with a longer side is left out, a line never is
@@ -43,6 +46,9 @@ struct PrepareOptions {
   /// vocab.target.model).
   std::filesystem::path directory;
   bool overwrite = false;  ///< replace the files of an earlier run
+
+  /// Whether there is a vocabulary, which is not learnt.
+  bool has_vocabulary() const { return source_model || vocabulary; }
 };
 
 /// Counts of one prepared pair of texts, or of one text.
@@ -54,6 +60,11 @@ struct PreparedText {
   std::array<int64_t, 2> tokens{};      ///< tokens of the source and the target, or of the text
   std::array<int64_t, 2> max_tokens{};  ///< maximum tokens of a sentence or line
   int64_t unknown_tokens = 0;           ///< on both sides together
+  int64_t repeats = 0;                  ///< samples that occurred before, exactly the same; they are kept
+  bool repeats_are_estimated = false;   ///< from a share of them, because there are too many different ones
+  int64_t control = 0;                  ///< samples with control characters, which are kept
+  int64_t unknown_characters = 0;       ///< different characters that the vocabulary cannot express
+  std::vector<std::pair<std::string, int64_t>> frequent_unknown = {};  ///< the ten most frequent, with their counts
 };
 
 struct PrepareReport {

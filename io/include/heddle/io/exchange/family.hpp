@@ -95,8 +95,9 @@ boost::json::value const* find_key(boost::json::object const& config, std::strin
 /// no table. Throws ConfigError for a key of config.json that stands in the way: with its value, and the values that
 /// would do.
 std::vector<std::string> settings_of(Family const& family, boost::json::object const& config);
-/// The config.json of our model, without its vocabulary's keys. Throws ConfigError for a key of ours whose value the
-/// family cannot have.
+/// Describes each key that keeps our model out of the family in a line, with its value and those that would do.
+std::vector<std::string> obstacles_of(Family const& family, Config const& config);
+/// The config.json of our model, without its vocabulary's keys. Throws ConfigError with all lines of obstacles_of.
 boost::json::object config_json(Family const& family, Config const& config);
 
 /// Gives the config.json `made` of an import's model the length of texts back that `theirs` had, if settings_of lowered

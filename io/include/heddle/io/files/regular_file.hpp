@@ -26,6 +26,9 @@ std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, Out
 /// return the text and its name are on the disk. The file's directory must exist.
 void replace_file(std::filesystem::path const& path, std::string_view text);
 
+/// Throws Error where replace_file would, as long as the disk is not full: to be asked before long work.
+void require_replaceable(std::filesystem::path const& path);
+
 /// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
 void sync_to_disk(std::filesystem::path const& path);
 

@@ -20,6 +20,9 @@ struct ForeignVocabulary {
 ForeignVocabulary read_vocabulary(Family const& family, boost::json::object const& config,
                                   std::filesystem::path const& directory);
 
+/// Why models of the family cannot have a vocabulary that came from no other system; "" where they can.
+std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabulary);
+
 /// The files by which the other system reads our vocabulary, by name; those in `origin` where the model came from
 /// there. Adds the keys of config.json that name special ids and the vocabulary's size. Throws DataError for a
 /// vocabulary that the family cannot have.

@@ -1,0 +1,49 @@
+#include "command_line/terminal.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+namespace heddle {
+
+std::size_t help_columns() {
+  constexpr std::size_t default_columns = 110;
+  constexpr std::size_t min_columns = 40;
+  std::size_t columns = 0;
+  if (char const* const given = std::getenv("COLUMNS")) {
+    std::string_view const text(given);
+    std::from_chars(text.data(), text.data() + text.size(), columns);
+  }
+  winsize terminal{};
+  if (columns == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0) {
+    columns = terminal.ws_col;
+  }
+  return columns == 0 ? default_columns : std::max(columns, min_columns);
+}
+
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent) {
+  std::string const next_line = "\n" + std::string(indent, ' ');
+  std::string result;
+  std::size_t length = indent;  // of the last line
+  while (!text.empty()) {
+    std::size_t const end = std::min(text.find_first_of(" \n"), text.size());
+    if (end > 0 && length > indent) {
+      bool const fits = length + 1 + end <= columns;
+      result += fits ? " " : next_line;
+      length = fits ? length + 1 : indent;
+    }
+    result += text.substr(0, end);
+    length += end;
+    if (text.substr(end).starts_with("\n\n")) {
+      result += "\n" + next_line;
+      length = indent;
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+}  // namespace heddle

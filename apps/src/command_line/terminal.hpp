@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace heddle {
+
+/// The width of lines of help, at least 40: COLUMNS, or the terminal's, or 110 without a terminal on the standard
+/// output.
+std::size_t help_columns();
+
+/// The text's words in lines of at most `columns`, with `indent` spaces before all but the first, whose caller has
+/// written as much. An empty line stays.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
+
+}  // namespace heddle

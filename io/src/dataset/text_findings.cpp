@@ -1,0 +1,68 @@
+#include "text_findings.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+namespace heddle {
+
+bool has_control_characters(std::string_view text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    auto const byte = static_cast<unsigned char>(text[at]);
+    bool const c1 = byte == 0xC2 && at + 1 < text.size() && static_cast<unsigned char>(text[at + 1]) < 0xA0;
+    if ((byte < 0x20 && byte != '\t') || byte == 0x7F || c1) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void RepeatCounter::add(std::string_view sample) {
+  std::uint64_t const hash = std::hash<std::string_view>()(sample);
+  if ((hash & mask_) != 0) {
+    return;
+  }
+  ++times_[hash];
+  while (times_.size() > max_kept_) {
+    mask_ = mask_ * 2 + 1;
+    std::erase_if(times_, [this](auto const& entry) { return (entry.first & mask_) != 0; });
+  }
+}
+
+std::int64_t RepeatCounter::repeats() const {
+  std::int64_t repeats = 0;
+  for (auto const& [hash, times] : times_) {
+    repeats += times - 1;
+  }
+  return repeats * static_cast<std::int64_t>(mask_ + 1);
+}
+
+void UnknownCharacters::add(std::size_t side, std::string_view text, Tokenizer const& tokenizer) {
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) {
+      ++end;
+    }
+    std::string const character(text.substr(at, end - at));
+    at = end;
+    auto const [found, is_new] = unknown_.at(side).try_emplace(character, false);
+    if (is_new) {
+      std::vector<std::int32_t> const ids = tokenizer.encode(character);
+      found->second = std::ranges::find(ids, tokenizer.special_ids().unknown) != ids.end();
+    }
+    if (found->second) {
+      ++counts_[character];
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::int64_t>> UnknownCharacters::frequent(std::size_t max) const {
+  std::vector<std::pair<std::string, std::int64_t>> found(counts_.begin(), counts_.end());
+  std::ranges::sort(found, [](auto const& one, auto const& other) {
+    return std::tie(other.second, one.first) < std::tie(one.second, other.first);
+  });
+  found.resize(std::min(found.size(), max));
+  return found;
+}
+
+}  // namespace heddle

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <heddle/io/text/tokenizer.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace heddle {
+
+/// Whether the UTF-8 text has control characters (C0, C1 or delete), except for tabs.
+bool has_control_characters(std::string_view text);
+
+/// Counts samples that occurred before, in bounded memory: exactly up to `max_kept` different ones, then as an estimate
+/// from an even share of them, chosen by their hashes.
+class RepeatCounter {
+ public:
+  explicit RepeatCounter(std::size_t max_kept = std::size_t{1} << 20) : max_kept_(max_kept) {}
+
+  void add(std::string_view sample);
+  std::int64_t repeats() const;
+  bool is_estimate() const { return mask_ != 0; }
+
+ private:
+  std::size_t max_kept_;
+  std::uint64_t mask_ = 0;  ///< a hash with one of these bits is not kept
+  std::unordered_map<std::uint64_t, std::int64_t> times_;
+};
+
+/// Counts the characters that a vocabulary cannot express.
+class UnknownCharacters {
+ public:
+  /// Adds those of a UTF-8 text of side 0 or 1, each of which has its tokenizer.
+  void add(std::size_t side, std::string_view text, Tokenizer const& tokenizer);
+  /// How many different ones there were.
+  std::int64_t kinds() const { return std::ssize(counts_); }
+  /// The most frequent ones with their counts, at most `max`.
+  std::vector<std::pair<std::string, std::int64_t>> frequent(std::size_t max) const;
+
+ private:
+  std::array<std::unordered_map<std::string, bool>, 2> unknown_;  ///< by side and character
+  std::unordered_map<std::string, std::int64_t> counts_;
+};
+
+}  // namespace heddle

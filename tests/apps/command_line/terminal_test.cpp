@@ -1,0 +1,28 @@
+#include "command_line/terminal.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace heddle {
+namespace {
+
+TEST(Terminal, TextIsWrappedAtWordsAndKeepsItsEmptyLines) {
+  EXPECT_EQ(wrapped("", 10), "");
+  EXPECT_EQ(wrapped("one two\nthree", 80), "one two three");
+  EXPECT_EQ(wrapped("one two three", 7), "one two\nthree");
+  EXPECT_EQ(wrapped("one two three", 9, 2), "one two\n  three");
+  EXPECT_EQ(wrapped("one incomprehensible", 5), "one\nincomprehensible");
+  EXPECT_EQ(wrapped("one\ntwo\n\nthree four", 80), "one two\n\nthree four");
+}
+
+TEST(Terminal, HelpIsAsWideAsTheUserSays) {
+  ::setenv("COLUMNS", "72", 1);
+  EXPECT_EQ(help_columns(), 72U);
+  ::setenv("COLUMNS", "3", 1);
+  EXPECT_EQ(help_columns(), 40U);
+  ::unsetenv("COLUMNS");
+}
+
+}  // namespace
+}  // namespace heddle

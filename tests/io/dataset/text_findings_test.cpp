@@ -1,0 +1,50 @@
+#include "dataset/text_findings.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "dataset_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Pair;
+
+TEST(TextFindings, ControlCharactersAreC0AndC1AndDeleteButNoTab) {
+  for (char const* const text : {"a\x01", "\x1F", "a\x7F", "\xC2\x85 b"}) {
+    EXPECT_TRUE(has_control_characters(text)) << text;
+  }
+  for (char const* const text : {"", "a\tb", "\xC2\xA0", "\xC3\x85", "ab", "\xE2\x80\x85"}) {
+    EXPECT_FALSE(has_control_characters(text)) << text;
+  }
+}
+
+TEST(TextFindings, RepeatsAreCountedAndEstimatedWhereThereAreManySamples) {
+  RepeatCounter few;
+  for (char const* const sample : {"a", "b", "a", "a", "c"}) {
+    few.add(sample);
+  }
+  EXPECT_EQ(few.repeats(), 2);
+  EXPECT_FALSE(few.is_estimate());
+  RepeatCounter many(1000);
+  for (int sample = 0; sample < 40'000; ++sample) {
+    many.add(fmt::format("sample {}", sample % 32'000));
+  }
+  EXPECT_TRUE(many.is_estimate());
+  EXPECT_NEAR(static_cast<double>(many.repeats()), 8000, 2000);
+}
+
+TEST(TextFindings, UnknownCharactersAreThoseWithoutAPieceOnTheirSide) {
+  Vocabulary const& vocabulary = test::separate_vocabulary();
+  UnknownCharacters unknown;
+  unknown.add(0, "two ☃ and ☃ Å", vocabulary.source);
+  unknown.add(1, "zwei ☃", vocabulary.target);
+  EXPECT_EQ(unknown.kinds(), 2);
+  EXPECT_THAT(unknown.frequent(10), ElementsAre(Pair("☃", 3), Pair("Å", 1)));
+  EXPECT_THAT(unknown.frequent(1), ElementsAre(Pair("☃", 3)));
+}
+
+}  // namespace
+}  // namespace heddle
