@@ -14,8 +14,8 @@ namespace {
 
 using Register = void(KernelRegistries&);
 
-// The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` in bfloat16 only, and matrix registers by
-// none.
+// The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` in bfloat16 only; the library with those
+// has the code for matrix registers, too.
 CpuLevel portable_level(CpuLevel level) {
   return std::min(level, CpuLevel::v4);
 }
@@ -41,6 +41,9 @@ void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
   if (has_vector_kernels(level)) {
     find(CpuLevel::v4, "heddle_add_simd_float32_kernels")(registries);
     find(bfloat16_level(level), "heddle_add_simd_bfloat16_kernels")(registries);
+  }
+  if (level >= CpuLevel::v4_amx) {
+    find(bfloat16_level(level), "heddle_add_amx_kernels")(registries);
   }
 }
 
