@@ -19,6 +19,7 @@ struct Variant {
   std::int64_t strided;
   Shared shared = Shared::nothing;  ///< by the output; then the input's gradient shares the output's gradient
   bool keeps_output = false;        ///< backward is given forward's output
+  std::int32_t first_column = 13;   ///< of dropout: inside a group of 8 random numbers, or at its start
 
   std::string name(std::string const& function) const {
     return fmt::format("{}, {} x {}{}{}{}{}", function, rows, columns, gated ? ", gated" : "",
@@ -26,7 +27,7 @@ struct Variant {
                        shared == Shared::nothing ? ""
                        : shared == Shared::input ? ", in place"
                                                  : ", in the gate's place") +
-           (keeps_output ? ", output kept" : "");
+           (keeps_output ? ", output kept" : "") + (first_column % 8 == 0 ? ", whole groups" : "");
   }
 };
 
@@ -44,7 +45,11 @@ constexpr std::array variants{Variant{11, 301, false, 0, 5},
                               Variant{9, 67, false, 0.3, 0, Shared::input},
                               Variant{5, 131, true, 0, 0, Shared::input},
                               Variant{5, 131, true, 0, 0, Shared::gate},
-                              Variant{5, 131, false, 0.3, 0, Shared::nothing, true}};
+                              Variant{5, 131, false, 0.3, 0, Shared::nothing, true},
+                              Variant{11, 301, false, 0.3, 5, Shared::nothing, false, 16},
+                              Variant{5, 675, true, 0.3, 3, Shared::nothing, false, 16},
+                              Variant{9, 67, false, 0.3, 0, Shared::input, false, 16},
+                              Variant{5, 131, false, 0.3, 0, Shared::nothing, true, 16}};
 
 /// The outputs by the definition.
 std::vector<double> expected(std::function<double(double)> const& definition, ActivationCall const& call) {
@@ -62,7 +67,7 @@ Trial<Activation> make_trial(std::string const& function, std::function<double(d
   Shape const shape{variant.rows, variant.columns};
   ActivationCall call{.function = function, .input = tensors.strided(variant.strided).input(dtype, shape, -6, 6)};
   call.dropout = tensors.dropout(variant.dropout, variant.rows);
-  call.dropout.first_column = 13;
+  call.dropout.first_column = variant.first_column;
   if (variant.gated) {
     call.gate = tensors.strided(variant.strided).input(dtype, shape);
   }

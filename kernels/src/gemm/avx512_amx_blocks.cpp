@@ -19,6 +19,9 @@ constexpr std::int64_t max_partial = std::int64_t{1} << 17;
 constexpr std::int64_t min_columns = 128;
 /// With at most this many rows a weight is read once, whatever its size: sums of all rows are finished together.
 constexpr std::int64_t few_rows = 512;
+/// The same where there is one block of k: with more rows, columns that stay in the cache are faster, which read the
+/// weight once, too, and write longer parts of a row.
+constexpr std::int64_t few_rows_of_one_block = 128;
 
 /// The length of the parts into which `count` is divided evenly, rounded up to a multiple of 32; at most `max` if that
 /// is one.
@@ -138,7 +141,8 @@ Blocking blocking_of(Extents const& extents, bool packed, bool split) {
   blocking.k = even_part(k, packed && (packed_k <= max_k_of_weight || m <= 2 * panel) ? k : max_k / parts(split));
   blocking.one_k_block = blocking.k >= k;
   std::int64_t const block_k = blocking.k * parts(split);
-  if (packed && (n * packed_k <= max_right || m <= few_rows)) {
+  bool const read_once = m <= (blocking.one_k_block ? few_rows_of_one_block : few_rows);
+  if (packed && (n * packed_k <= max_right || read_once)) {
     blocking.columns = quotient_up(n, panel) * panel;
     blocking.by_panels = m <= 2 * panel || blocking.columns * block_k > max_right;
   } else if (!packed && m * n <= max_partial) {
