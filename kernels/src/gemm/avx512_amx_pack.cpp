@@ -13,7 +13,7 @@ __mmask32 first(std::int64_t count) {
   return count >= step ? ~0U : count <= 0 ? 0U : (1U << count) - 1U;
 }
 
-/// What is packed of a factor's elements.
+/// Selects the part of a factor's elements that is packed.
 enum class Taken {
   as_they_are,  ///< of bfloat16
   rounded,      ///< of float32
