@@ -33,7 +33,7 @@ std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path
 RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key});
 
 /// The state of a checkpoint as pairs of strings, label and value: {"step", "1,000"}, …
-std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
+std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
 
 /// The report.json of the run, completed by Slurm's accounting; nothing, and a note, where it is absent.
 std::optional<boost::json::object> report_of(RunView const& run, std::vector<std::string>& notes);
