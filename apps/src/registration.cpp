@@ -11,6 +11,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/plugins/loading.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <heddle/kernels/register.hpp>
 #include <iterator>
 #include <set>
@@ -154,6 +155,7 @@ void register_everything(Registration const& registration, Registries& registrie
   register_built_in_layers(registries.layers);
   register_tasks(registries.tasks);
   register_schedules(registries.schedules);
+  register_metrics(registries.metrics);
   for (PluginFile const& plugin : registration.plugins) {
     load_plugin(plugin.path, registries);
     if (!registration.trust_plugins) {

@@ -11,12 +11,16 @@ fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
 "$HEDDLE" demo-data --out text --train 2000 --valid 60 --test 20 > log 2>&1 || fail "demo-data"
 "$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
   --valid-target text/valid.de --vocab-size 151 --out data > log 2>&1 || fail "prepare"
+"$HEDDLE" prepare --source text/valid.en --target text/valid.de --valid-source text/test.en --valid-target text/test.de \
+  --vocab-model data/vocab.model --out other > log 2>&1 || fail "prepare a second validation set"
 cat > run.toml << 'TOML'
 [run]
 directory = "run"
 [data]
 train = "data/train.h5"
 valid = "data/valid.h5"
+[data.valid_sets]
+other = "other/valid.h5"
 [model]
 encoder_layers = 2
 decoder_layers = 2
@@ -68,7 +72,7 @@ near() {
         print "line " NR / 2 ": " name " " before[name] " and " now; wrong = 1
       }
     }
-    { compare("step"); compare("train_loss"); compare("gradient_norm"); compare("tokens"); compare("valid_loss") }
+    { compare("step"); compare("train_loss"); compare("gradient_norm"); compare("tokens"); compare("valid_loss"); compare("valid_loss/other") }
     END { exit wrong || NR != 40 }' > difference || { cat difference; fail "the trajectories of $1 and $2 differ"; }
 }
 

@@ -14,7 +14,7 @@ sanitizers=$(cached HEDDLE_SANITIZE)
 # The examples are what `heddle new-plugin` writes under their names, with a README and a run.toml; under other names
 # only the names differ.
 examples=(activation:swish attention:rowwise score:sigmoid_score norm:mean_abs layer:adapter operation:hadamard rule:rmsprop
-  schedule:stable_decay task:reversal)
+  schedule:stable_decay metric:exact_match task:reversal)
 mkdir source
 for example in "${examples[@]}"; do
   kind=${example%:*} name=${example#*:}
@@ -99,7 +99,7 @@ cmake_minimum_required(VERSION 3.22)
 project(plugins LANGUAGES CXX)
 enable_testing()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
-foreach(name IN ITEMS swish rowwise sigmoid_score mean_abs adapter hadamard rmsprop stable_decay reversal wrong forgetful)
+foreach(name IN ITEMS swish rowwise sigmoid_score mean_abs adapter hadamard rmsprop stable_decay exact_match reversal wrong forgetful)
   add_subdirectory(${name})
 endforeach()
 CMAKE
@@ -110,7 +110,7 @@ cmake --build build > log 2>&1 || fail "building the plug-ins"
 
 # Each passes its own check except the wrong one, which is named with its problem, error and tolerance.
 ctest --test-dir build -E '^(wrong|forgetful)' --parallel 2 --output-on-failure > log 2>&1 || fail "a plug-in's own check"
-[ "$(grep -c 'Passed' log)" -eq 10 ] || fail "not every plug-in has a check, and the score two"
+[ "$(grep -c 'Passed' log)" -eq 11 ] || fail "not every plug-in has a check, and the score two"
 grep -q 'sigmoid_score, causal, biases, dropout, float32 .* passed' build/Testing/Temporary/LastTest.log ||
   fail "attention is not checked with the score: $(cat build/Testing/Temporary/LastTest.log)"
 ! ctest --test-dir build -R '^wrong' --output-on-failure > log 2>&1 || fail "a wrong plug-in passes its own check"
@@ -361,6 +361,17 @@ h5dump -n 1 runs/rmsprop/checkpoints/step-00000003/tensors-*.h5 > names 2> log |
 grep -q rmsprop.mean_square names || fail "the plug-in's rule has not trained"
 rate=$(sed -n 's/.*"learning_rate":\([^,]*\),.*/\1/p' runs/stable_decay/metrics.jsonl | tail -n 1)
 awk -v rate="$rate" 'BEGIN { exit !(rate != "" && rate == 0) }' || fail "the plug-in's schedule ends with $rate instead of 0"
+grep -Eq '"valid_exact_match":[0-9]' runs/exact_match/metrics.jsonl || fail "the plug-in's metric is not measured"
+[ "$(readlink runs/exact_match/checkpoints/best)" = step-00000003 ] || fail "the plug-in's metric does not decide"
+tr -d ' \n' < runs/exact_match/report.json > log
+grep -q '"best":{"step":3,"valid_exact_match":' log || fail "the report does not name the plug-in's metric"
+"$HEDDLE" average runs/exact_match --best 1 --out runs/mean > log 2>&1 || fail "average by a plug-in's metric"
+for judged in "--hypotheses text/test.de" "--checkpoint runs/exact_match --source text/test.en"; do
+  "$HEDDLE" evaluate $judged --reference text/test.de --metric exact_match --metric ter --plugin build/exact_match.so > log 2>&1 ||
+    fail "evaluate $judged with a plug-in's metric"
+  grep -Eq '^exact_match.nrefs:1.version:heddle-[0-9.]* = [0-9.]*$' log && grep -q '^TER' log || fail "evaluate $judged: no plug-in's metric"
+  [[ $judged == --checkpoint* ]] || grep -q '^exact_match.* = 100.00$' log || fail "a text is not what it is"
+done
 grep -q '^task = "reversal"' runs/reversal/config.toml || fail "the plug-in's task was not trained"
 "$HEDDLE" kernels --config source/mean_abs/run.toml > listing 2> log || fail "heddle kernels with a kind of norm"
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"

@@ -59,7 +59,7 @@ class SampleState {
                        .tokens = 1234567890 + (step << 32),
                        .seed = ~std::uint64_t{5},
                        .seconds = 12.25,
-                       .best_valid_loss = -0.0,
+                       .best_value = -0.0,
                        .best_step = step / 2,
                        .validations_without_improvement = 1};
     contents_.config = "[train]\nseed = 1\n# step " + std::to_string(step) + "\n";

@@ -48,15 +48,16 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
        "the weight of a model in an ensemble's average: one for each --checkpoint, in their order; default: equal "
        "ones")  //
       ("which", with_default(options.which, "best|last|auto"),
-       "the checkpoint to use: the one with the best validation loss, the last, or (auto) the best if there is one, "
+       "the checkpoint to use: the best in validation, the last, or (auto) the best if there is one, "
        "else the last")  //
       ("adapter", po::value<std::vector<std::string>>()->value_name("[NAME=]RUN")->composing()->notifier(adapt),
        ("use the adapters of this run on --checkpoint, which must be the base that they were trained with" + several)
            .c_str())  //
       ("average", with_default(options.average, "N"),
        "average the parameters of N checkpoints of the run")  //
-      ("average-by", with_default(options.average_by, checkpoint_orders),
-       "which N: the newest, or those with the lowest validation loss or the highest BLEU")  //
+      ("average-by", with_default(options.average_by, "newest,best,METRIC"),
+       "which N: the newest, or those that are best in validation by the run's train.best_metric or by METRIC, for "
+       "example loss or bleu")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),
        "a key's value in place of the checkpoint's, for example kernels.gemm=reference; may be repeated")  //
       ("quantize", without_default(options.quantize, "int8"),

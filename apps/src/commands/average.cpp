@@ -27,7 +27,7 @@ struct AverageOptions {
   std::string which = "auto";
   std::int64_t last = 1;
   std::optional<std::int64_t> best;
-  std::string by = "loss";
+  std::string by = "best";
   std::string weights;
 };
 
@@ -41,7 +41,7 @@ std::vector<Checkpoint> open_all(AverageOptions const& options) {
   if (options.best && (*options.best < 1 || options.last > 1 || options.which != "auto")) {
     throw UsageError("average: --best takes a number of checkpoints, at least 1, and excludes --last and --which");
   }
-  if (!options.best && options.by != "loss") {
+  if (!options.best && options.by != "best") {
     throw UsageError("average: --by chooses the checkpoints of --best; give both");
   }
   std::vector<Checkpoint> checkpoints;
@@ -95,8 +95,9 @@ pieces: no model is in memory. Checkpoints with another model or vocabulary are 
       ("which", with_default(options.which, "auto|best|last"), "the checkpoint of a run")                        //
       ("last", with_default(options.last, "N"), "take the N newest checkpoints of each run, newest first")       //
       ("best", without_default<std::int64_t>(options.best, "N"),
-       "take the N best checkpoints of each run by its metrics, best first")               //
-      ("by", with_default(options.by, "loss|bleu"), "what --best compares in validation")  //
+       "take the N best checkpoints of each run by its metrics, best first")  //
+      ("by", with_default(options.by, "METRIC"),
+       "what --best compares in validation: loss, bleu or another metric; best: the run's train.best_metric")  //
       ("weights", without_default(options.weights, "X,Y,..."),
        "the share of each checkpoint, in their order; default: all count the same");
   syntax.positional.add("checkpoint", 1000);

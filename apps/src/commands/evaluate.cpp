@@ -8,6 +8,8 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <iostream>
 #include <optional>
@@ -22,6 +24,7 @@
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
 #include "inference/forced_translation.hpp"
+#include "registration.hpp"
 
 namespace heddle {
 namespace {
@@ -86,11 +89,9 @@ masked tokens.)";
        "compute the perplexity of a language model (or the masked accuracy of an encoder) on this text")   //
       ("pair", text(options.pair), "of an encoder: the second texts; line n belongs to line n of --text")  //
       ("metric",
-       po::value<std::vector<std::string>>()
-           ->value_name("bleu|chrf|chrf++|ter")
-           ->composing()
-           ->notifier([&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
-       "a score to compute; may be repeated; default: bleu and chrf")  //
+       po::value<std::vector<std::string>>()->value_name("METRIC")->composing()->notifier(
+           [&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
+       "a score to compute: bleu, chrf, chrf++, ter or a plug-in's; may be repeated; default: bleu and chrf")  //
       ("tokenize", with_default(scores.tokenize, "13a|none"),
        "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
       ("confidence", po::bool_switch(&scores.confidence),
@@ -241,10 +242,24 @@ void print_reference_loss(std::span<double const> sums) {
   }
 }
 
+/// The metrics of Heddle and of the plug-ins that the command line names.
+MetricRegistry metrics_without_model(TrainedModelOptions const& options) {
+  Registries registries;
+  if (options.plugins.empty()) {
+    register_metrics(registries.metrics);
+  } else {
+    Runtime runtime;
+    register_everything(
+        {.plugins = read_plugins({.paths = options.plugins, .sha256 = {}}), .trust_plugins = options.trust_plugins},
+        registries, runtime.execution());
+  }
+  return registries.metrics;
+}
+
 void evaluate_hypotheses(EvaluateOptions const& options) {
   std::vector<std::string> const& references = options.test.references;
   LineSource text(options.reading(options.hypotheses), references);
-  Scores scores(options.scores, references.size());
+  Scores scores(options.scores, references.size(), metrics_without_model(options.model));
   for (SourceLine line; text.next(line);) {
     scores.add(line.text, line.references);
   }
@@ -255,14 +270,15 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
 /// The scores and sums of a test set's translations, on rank 0.
 class Evaluation {
  public:
-  Evaluation(EvaluateOptions const& options, TestSet const& test) : scores_(options.scores, test.references.size()) {}
+  Evaluation(EvaluateOptions const& options, TestSet const& test, MetricRegistry const& metrics)
+      : scores_(options.scores, test.references.size(), metrics) {}
 
   void add(Piece const& piece, PieceResult const& result) {
     std::istringstream translations(result.text);
     for (SourceLine const& line : piece.lines) {
       std::string translation;
       std::getline(translations, translation);
-      scores_.add(translation, line.references);
+      scores_.add(translation, line.references, line.text);
     }
     std::ranges::transform(sums_, result.sums, sums_.begin(), std::plus());
   }
@@ -313,7 +329,7 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
       .encode = [](TrainedModel const& encoder, SourceLine const& line) { return encode_source(encoder, line.text); },
       .conclude = [&](TrainedModel& computing,
                       auto const& lines) { return evaluate_lines(options.coverage, forcing, computing, lines); }};
-  Evaluation evaluation(options, test);
+  Evaluation evaluation(options, test, model.metrics());
   std::deque<Piece> pieces;  // that are computed
   auto const next = [&] {
     auto const read = [&] { return text.next_piece(); };
@@ -365,7 +381,6 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
     if (session == nullptr || session->world().rank() == 0) {
       require_equal_lines(options.reading(test.source), test.references);
     }
-    Scores(options.scores, test.references.size());  // throws for what it cannot compute
   }
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
   Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads};
@@ -380,6 +395,9 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
   model->choose_languages(options.languages);
+  for (TestSet const& test : tests) {
+    Scores(options.scores, test.references.size(), model->metrics());  // throws for what it cannot compute
+  }
   for (TestSet const& test : tests) {
     evaluate_test(options, test, *model, forcing, processes);
   }

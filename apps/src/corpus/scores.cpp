@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/metrics/significance.hpp>
@@ -11,7 +12,7 @@
 namespace heddle {
 namespace {
 
-/// The names are those of --metric and --tokenize, which the command line has checked.
+/// A metric of Heddle's own.
 std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::string const& tokenize) {
   if (name == "bleu") {
     return bleu_metric(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none);
@@ -21,9 +22,16 @@ std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::st
 
 }  // namespace
 
-Scores::Scores(ScoreOptions const& options, std::size_t references)
+Scores::Scores(ScoreOptions const& options, std::size_t references, MetricRegistry const& registry)
     : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
   for (std::string const& name : options.metrics) {
+    if (MetricRegistry::Entry const& entry = registry.of(name, "--metric"); entry.origin != "built-in") {
+      if (references > 1) {
+        throw UsageError(fmt::format("--metric {}: a plug-in's metric takes one reference for each line", name));
+      }
+      of_plugins_.push_back(entry);
+      continue;
+    }
     systems_.emplace_back(metric_named(name, options.tokenize), confidence_ || compared_);
     if (compared_) {
       baselines_.emplace_back(metric_named(name, options.tokenize), true);
@@ -34,7 +42,7 @@ Scores::Scores(ScoreOptions const& options, std::size_t references)
   }
 }
 
-void Scores::add(std::string const& hypothesis, std::span<std::string const> references) {
+void Scores::add(std::string const& hypothesis, std::span<std::string const> references, std::string const& source) {
   std::string other;
   if (compared_ && !baseline_->next(other)) {
     throw DataError(fmt::format("{} has {} lines; there are more translations to compare it with",
@@ -45,6 +53,12 @@ void Scores::add(std::string const& hypothesis, std::span<std::string const> ref
     if (compared_) {
       baselines_[index].add(other, references);
     }
+  }
+  if (!of_plugins_.empty()) {
+    text_.hypotheses.push_back(hypothesis);
+    text_.baseline.push_back(other);
+    text_.references.push_back(references.front());
+    text_.sources.push_back(source);
   }
 }
 
@@ -61,6 +75,21 @@ void Scores::print() {
         compared_ ? fmt::format("  # p = {:.4f}", p_value_of(baselines_[index], systems_[index])) : "";
     std::cout << line_of(systems_[index], confidence_, difference);
   }
+  for (MetricRegistry::Entry const& metric : of_plugins_) {
+    if (compared_) {
+      std::cout << line_of(metric, text_.baseline, "  # the baseline");
+    }
+    std::cout << line_of(metric, text_.hypotheses, "");
+  }
+}
+
+std::string Scores::line_of(MetricRegistry::Entry const& metric, std::vector<std::string> const& hypotheses,
+                            std::string const& end) const {
+  bool const has_sources =
+      std::ranges::any_of(text_.sources, [](std::string const& source) { return !source.empty(); });
+  double const score =
+      metric.metric.score({hypotheses, text_.references, has_sources ? text_.sources : std::span<std::string const>()});
+  return fmt::format("{}|nrefs:1|version:heddle-{} = {:.2f}{}\n", metric.name, HEDDLE_VERSION, score, end);
 }
 
 std::string Scores::line_of(CorpusScore const& corpus, bool confidence, std::string const& end) const {

@@ -32,7 +32,7 @@ struct TrainedModelOptions {
   /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
   std::map<std::string, std::string> adapters = {};
   std::int64_t average = 1;            ///< the number of a run's checkpoints whose parameters are averaged
-  std::string average_by = "newest";   ///< the first ones in this order: "newest", "loss", "bleu" (see ordered)
+  std::string average_by = "newest";   ///< the first ones in this order: "newest", "best", "bleu" (see ordered)
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   std::string quantize;                ///< "int8": the products are; "": not
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
@@ -80,6 +80,7 @@ class TrainedModel {
   Communicator const& tensor() const { return model_->tensor(); }
   bool needs_prefixes() const { return model_->needs_prefixes(); }
   ModelDescription description() const { return describe_model(config_.model, registries_->layers); }
+  MetricRegistry const& metrics() const { return registries_->metrics; }
   Task const& task() const { return registries_->tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;

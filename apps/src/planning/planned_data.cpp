@@ -29,12 +29,13 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
                        config.train.seed);
   data->totals_ = planner.totals();
   data->batch_tokens_ = std::min(config.train.batch_tokens, data->totals_.tokens);
-  data->packs_.emplace(RunPacks::Setup{.config = config,
-                                       .training = *data->mixture_,
-                                       .validation = data->valid_samples_.get(),
-                                       .prefixes = prefixes || task.pairs(prefixes) == PairForm::joined,
-                                       .sequences = data->data_ && data->data_->has_lines(),
-                                       .listed = data->data_.has_value()});
+  data->packs_.emplace(
+      RunPacks::Setup{.config = config,
+                      .training = *data->mixture_,
+                      .validation = data->data_ ? validation_samples(*data->data_) : std::vector<SampleSource const*>(),
+                      .prefixes = prefixes || task.pairs(prefixes) == PairForm::joined,
+                      .sequences = data->data_ && data->data_->has_lines(),
+                      .listed = data->data_.has_value()});
   std::int64_t const batches =
       std::min<std::int64_t>(data->data_ ? planned_batches : random_batches, config.train.steps);
   for (std::int64_t batch = 0; batch < batches; ++batch) {
@@ -47,9 +48,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
 void PlannedData::take_dataset(Config const& config, Task const& task, bool prefixes) {
   data_ = open_training_data(config);
   mixture_ = training_mixture(config, task, *data_, prefixes);
-  if (data_->valid) {
-    valid_samples_ = samples_for(config, task, *data_->valid, {.training = false, .prefixes = prefixes});
-  }
+  make_validation_samples(config, task, prefixes, *data_);
   vocabulary_ = vocabulary_sizes(data_->train.front());
 }
 

@@ -19,9 +19,9 @@ class PlannedData final : public BatchSamples {
   static constexpr int planned_batches = 16;
   static constexpr int random_batches = 2;
 
-  /// Opens data.train, and data.valid where a run would validate. `vocabulary` counts the pieces of random sentences.
-  /// Throws as training does where the data do not fit the task, and ConfigError for a task that is trained on text or
-  /// a model with prefixes if there are no data.
+  /// Opens data.train, and the validation sets where a run would validate. `vocabulary` counts the pieces of random
+  /// sentences. Throws as training does where the data do not fit the task, and ConfigError for a task that is trained
+  /// on text or a model with prefixes if there are no data.
   static std::unique_ptr<PlannedData> open(Config const& config, Registries const& registries, std::int64_t vocabulary);
 
   int batches() const override { return static_cast<int>(batches_.size()); }
@@ -52,7 +52,6 @@ class PlannedData final : public BatchSamples {
 
   std::optional<TrainingData> data_;  ///< empty: random pairs
   std::optional<Mixture> mixture_;
-  std::unique_ptr<SampleSource> valid_samples_;  ///< null: nothing is validated
   std::optional<RunPacks> packs_;
   VocabularySizes vocabulary_;
   SampleTotals totals_;

@@ -269,9 +269,23 @@ void RunReport::set_energy(std::vector<json::object> const& measured) {
 
 void RunReport::conclude(Ending const& ending) {
   json_["state"] = ending.state;
-  json_["best"] = ending.best_step == 0
-                      ? json::value()
-                      : json::value(json::object{{"step", ending.best_step}, {"valid_loss", ending.best_valid_loss}});
+  json_["best"] =
+      ending.best_step == 0
+          ? json::value()
+          : json::value(json::object{{"step", ending.best_step}, {ending.best_measure.key(), ending.best_value}});
+  set_validation(ending.best_measure, ending.best_values);
+}
+
+void RunReport::set_validation(Measure const& best, std::vector<BestValue> const& values) {
+  json_["best_metric"] = best.metric;
+  json::object validation;
+  for (auto const& [measure, value, step] : values) {
+    bool const known = step > 0;
+    validation[measure.key()] = json::object{{"higher_is_better", measure.higher_is_better},
+                                             {"best", known ? json::value(value) : json::value()},
+                                             {"step", known ? json::value(step) : json::value()}};
+  }
+  json_["validation"] = std::move(validation);
 }
 
 std::string RunReport::end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,

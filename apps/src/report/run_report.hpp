@@ -50,6 +50,9 @@ class RunReport {
   void count_step(std::int64_t step, BatchTokens const& tokens);
   void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }
 
+  /// Sets what validations measure, which of it decides, and the best values so far.
+  void set_validation(Measure const& best, std::vector<BestValue> const& values);
+
   /// Gathers the measurements of all ranks; at least one step was made. `typical_length` is the length of a sample.
   /// Returns tables of memory and traffic.
   std::string end(TrainingEngine& engine, Execution& execution, StepTimes const& times, double typical_length,

@@ -42,16 +42,18 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
              : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
 }
 
-/// The best loss and BLEU, on a line of their own; "" where nothing was validated.
+/// The best values of validations, first that which decides, on a line of their own; "" where nothing was validated.
 std::string best_line(Ending const& ending) {
   std::string text;
   if (ending.best_step > 0) {
-    text = fmt::format("\nbest: validation loss {:.4f} at step {}", ending.best_valid_loss,
-                       readable_count(ending.best_step));
+    text = fmt::format("\nbest: {} {} at step {}", ending.best_measure.name(),
+                       ending.best_measure.number(ending.best_value), readable_count(ending.best_step));
   }
-  if (ending.best_bleu) {
-    text += fmt::format("{}best BLEU {:.2f} at step {}", text.empty() ? "\n" : "; ", ending.best_bleu->bleu,
-                        readable_count(ending.best_bleu->step));
+  for (auto const& [measure, value, step] : ending.best_values) {
+    if (step > 0 && measure.key() != ending.best_measure.key()) {
+      text += fmt::format("{}best {} {} at step {}", text.empty() ? "\n" : "; ", measure.name(), measure.number(value),
+                          readable_count(step));
+    }
   }
   return text;
 }

@@ -32,8 +32,9 @@ struct Ending {
   std::int64_t tokens = 0;
   double seconds = 0;
   std::int64_t best_step = 0;  ///< 0: nothing was validated
-  double best_valid_loss = 0;
-  std::optional<BestBleu> best_bleu = {};  ///< none where BLEU was not measured
+  Measure best_measure = {};   ///< which decides
+  double best_value = 0;
+  std::vector<BestValue> best_values = {};  ///< of all measures
   std::filesystem::path directory;
   std::filesystem::path checkpoint;  ///< the newest
   std::string command;               ///< the command that resumes; see command_line. Empty: the job queues itself again
@@ -58,7 +59,7 @@ std::string describe_energy(boost::json::object const& report);
 std::string describe_speed(boost::json::object const& report);
 
 /// The last lines of a run: the last step and the reason for stopping, the speed if a `report` is given, the
-/// checkpoint, the command that resumes, and the best loss and BLEU.
+/// checkpoint, the command that resumes, and the best values of validations.
 std::string describe_end(Ending const& ending, ModelDescription const& model, boost::json::object const* report);
 
 /// The last lines of a run that had ended before it was started again.

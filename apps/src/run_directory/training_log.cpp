@@ -8,6 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <limits>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -21,22 +22,27 @@ namespace {
 
 constexpr double seconds_between_lines = 5;
 
-void take_better(std::optional<BestBleu>& best, BestBleu const& other) {
-  if (!best || other.bleu > best->bleu) {
-    best = other;
+/// Counts a value of a measure in the list of the best ones.
+void take_better(std::vector<BestValue>& best, std::string const& key, double value, std::int64_t step) {
+  auto const found = std::ranges::find(best, key, [](BestValue const& each) { return each.measure.key(); });
+  if (found != best.end() && std::isfinite(value) && (found->step == 0 || found->measure.better(value, found->value))) {
+    found->value = value;
+    found->step = step;
   }
 }
 
-/// Whether a line's validation is of this set. Older lines do not name theirs.
-bool is_of(boost::json::object const& line, std::string const& valid_dataset) {
-  auto const* const digest = line.if_contains("valid_dataset");
-  return digest != nullptr && digest->is_string() && digest->get_string() == valid_dataset;
+/// Whether a line's validation is of these data. Older lines do not always name theirs.
+bool is_of(boost::json::object const& line, std::string const& set, std::map<std::string, std::string> const& digests) {
+  auto const* const digest = line.if_contains(validation_key("dataset", set));
+  auto const expected = digests.find(set);
+  return digest != nullptr && digest->is_string() && expected != digests.end() &&
+         digest->get_string() == expected->second;
 }
 
-/// The lines of an earlier run up to the start's step; torn ones (the run was killed while writing) are dropped. `best`
-/// is the highest BLEU in them on the start's validation set.
+/// The lines of an earlier run up to the start's step; torn ones (the run was killed while writing) are dropped. Counts
+/// the values in them that were measured on the start's validation sets.
 std::string earlier_lines(std::filesystem::path const& path, TrainingLog::Start const& start,
-                          std::optional<BestBleu>& best) {
+                          std::vector<BestValue>& best) {
   std::istringstream file(read_regular(path).value_or(""));
   std::string kept;
   for (std::string line; std::getline(file, line);) {
@@ -46,9 +52,11 @@ std::string earlier_lines(std::filesystem::path const& path, TrainingLog::Start 
       continue;
     }
     kept += line + "\n";
-    auto const* const bleu = object->if_contains("valid_bleu");
-    if (bleu != nullptr && bleu->is_number() && is_of(*object, start.valid_dataset)) {
-      take_better(best, {bleu->to_number<double>(), at});
+    for (Measure const& measure : start.measures) {
+      auto const* const value = object->if_contains(measure.key());
+      if (value != nullptr && value->is_number() && is_of(*object, measure.set, start.valid_datasets)) {
+        take_better(best, measure.key(), value->to_number<double>(), at);
+      }
     }
   }
   return kept;
@@ -104,6 +112,12 @@ std::string joined_texts(std::vector<Metric> const& metrics, std::string_view se
 
 }  // namespace
 
+double ValidationResult::value_of(Measure const& measure) const {
+  auto const found =
+      std::ranges::find(values, measure.key(), [](MeasuredValue const& each) { return each.measure.key(); });
+  return found == values.end() ? std::numeric_limits<double>::quiet_NaN() : found->value;
+}
+
 std::string markdown_cell(std::string text) {
   for (std::size_t place = text.find('|'); place != std::string::npos; place = text.find('|', place + 2)) {
     text.insert(place, "\\");
@@ -114,10 +128,13 @@ std::string markdown_cell(std::string text) {
 TrainingLog TrainingLog::open(RunDirectory const& directory, Start const& start, RunLog& log) {
   auto const path = directory.path() / metrics_name;
   open_output(path, OutputMode::append);  // which refuses what must not be read or replaced
-  std::optional<BestBleu> best;
+  std::vector<BestValue> best;
+  for (Measure const& measure : start.measures) {
+    best.push_back({measure});
+  }
   directory.replace_file(metrics_name, start.step > 0 ? earlier_lines(path, start, best) : "");
   TrainingLog opened(directory.path(), open_output(path, OutputMode::append), start, log);
-  opened.best_bleu_ = best;
+  opened.best_values_ = std::move(best);
   return opened;
 }
 
@@ -171,17 +188,20 @@ std::vector<Metric> TrainingLog::step_metrics(StepReport const& report, double n
 }
 
 std::vector<Metric> TrainingLog::validation_metrics(ValidationResult const& validation) const {
-  double const loss = validation.loss;
-  double const perplexity = std::exp(loss);
-  std::vector<Metric> metrics{{"valid_loss", loss, "valid/loss", fmt::format("validation loss {:.4f}", loss)},
-                              {"valid_perplexity", perplexity, "", fmt::format("perplexity {:.5g}", perplexity)}};
-  if (auto const accuracy = validation.accuracy) {
-    metrics.push_back(
-        {"valid_accuracy", *accuracy, "valid/accuracy", fmt::format("masked accuracy {:.2f} %", 100 * *accuracy)});
+  std::vector<Metric> metrics;
+  for (auto const& [measure, value] : validation.values) {
+    std::string const tag = fmt::format("valid/{}{}{}", measure.metric, measure.set.empty() ? "" : "/", measure.set);
+    metrics.push_back({measure.key(), value, tag, fmt::format("{} {}", measure.name(), measure.number(value))});
+    if (measure.metric == "loss") {
+      double const perplexity = std::exp(value);
+      Measure const of_set{"perplexity", measure.set};
+      metrics.push_back({of_set.key(), perplexity, "", fmt::format("{} {:.5g}", of_set.name(), perplexity)});
+    }
   }
-  if (auto const bleu = validation.bleu) {
-    metrics.push_back({"valid_bleu", *bleu, "valid/bleu", fmt::format("BLEU {:.2f}", *bleu)});
-    metrics.push_back({.key = "valid_dataset", .value = boost::json::value(start_.valid_dataset)});
+  for (auto const& [set, digest] : start_.valid_datasets) {
+    metrics.push_back({.key = validation_key("dataset", set), .value = boost::json::value(digest)});
+  }
+  if (!validation.samples.empty()) {
     metrics.push_back({.key = valid_samples_key, .value = to_json(validation.samples)});
   }
   boost::json::object entropies;
@@ -210,8 +230,8 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     auto const of_validation = validation_metrics(*validation);
     log_.info(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
     metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
-    if (validation->bleu) {
-      take_better(best_bleu_, {*validation->bleu, report.step});
+    for (auto const& [measure, value] : validation->values) {
+      take_better(best_values_, measure.key(), value, report.step);
     }
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
@@ -258,7 +278,7 @@ void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& met
     }
   }
   if (validation) {
-    if (validation->bleu) {
+    if (!validation->samples.empty()) {
       events_->text(step, "valid/translations", table(validation->samples));
     }
     for (NamedImage const& each : validation->attention) {

@@ -9,6 +9,7 @@
 #include <heddle/dist/report/traffic_report.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -17,6 +18,7 @@
 
 #include "run_directory.hpp"
 #include "run_log.hpp"
+#include "validation/measure.hpp"
 
 namespace heddle {
 
@@ -44,12 +46,13 @@ struct SampleTranslation {
 
 /// A validation's result.
 struct ValidationResult {
-  double loss = 0;  ///< unsmoothed, per target token, natural log
-  std::optional<double> bleu{};
-  std::optional<double> accuracy{};          ///< accuracy on masked tokens
-  std::vector<SampleTranslation> samples{};  ///< the first pairs; empty without BLEU
+  /// All measures of all sets. Losses are unsmoothed, per target token, in natural logarithms.
+  std::vector<MeasuredValue> values{};
+  /// The value of a measure that was measured.
+  double value_of(Measure const& measure) const;
+  std::vector<SampleTranslation> samples{};  ///< on rank 0: the first pairs; empty where none are translated
   LayerNorms norms{};
-  // On rank 0, with BLEU and where they can be computed:
+  // On rank 0, where pairs are translated and where they can be computed:
   std::vector<NamedImage> attention{};  ///< images of the first short pair, one for each cross-attention sublayer
   std::string attention_tokens{};       ///< their rows and columns, in Markdown
   /// On rank 0, where they can be computed: of every attention sublayer, on a few short samples.
@@ -73,12 +76,6 @@ struct Metric {
   std::string text = {};     ///< in the line of progress or of a validation; "": not there
 };
 
-/// The highest BLEU of a run's validations.
-struct BestBleu {
-  double bleu = 0;
-  std::int64_t step = 0;
-};
-
 /// The text as a cell of a table in Markdown.
 std::string markdown_cell(std::string text);
 
@@ -91,8 +88,10 @@ class TrainingLog {
     std::int64_t tokens = 0;
     double seconds = 0;
     std::int64_t every = 10;
-    std::string valid_dataset = {};  ///< digest of the validation set: BLEU of another one is not compared
-    ParallelState parallel = {};     ///< its traffic since the previous line is written, if there is any
+    std::vector<Measure> measures = {};  ///< those of the run's validations
+    /// Digests of the validation sets, by name: values of other sets are not compared.
+    std::map<std::string, std::string> valid_datasets = {};
+    ParallelState parallel = {};  ///< its traffic since the previous line is written, if there is any
   };
   /// Continues the directory's metrics.jsonl after step `start.step`: later lines, left by a run that went beyond its
   /// last checkpoint, are dropped. Throws Error if the file cannot be written. `log` must outlive the result.
@@ -108,8 +107,8 @@ class TrainingLog {
   /// `skipped`.
   void count_repeated(bool skipped);
   std::int64_t tokens() const { return tokens_; }
-  /// Over all restarts; nothing where no BLEU was measured.
-  std::optional<BestBleu> const& best_bleu() const { return best_bleu_; }
+  /// The best value of each measure, over all restarts.
+  std::vector<BestValue> const& best_values() const { return best_values_; }
   /// The seconds of training, over all restarts.
   double seconds() const;
   /// Time between the two calls is not training time and does not count for rates.
@@ -151,7 +150,7 @@ class TrainingLog {
   Window window_;
   TrafficByGroup traffic_;  ///< up to the last line
   double last_progress_;
-  std::optional<BestBleu> best_bleu_;
+  std::vector<BestValue> best_values_;
 };
 
 }  // namespace heddle

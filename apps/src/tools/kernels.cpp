@@ -124,6 +124,11 @@ void print_registries(Config const& config, Registries const& registries, Execut
   for (ScheduleRegistry::Entry const& entry : registries.schedules.entries()) {
     std::cout << fmt::format("    {:<21}   {}\n", entry.name, entry.origin);
   }
+  std::cout << "\nMetrics of translations, for train.validate_metrics:\n";
+  for (MetricRegistry::Entry const& entry : registries.metrics.entries()) {
+    std::cout << fmt::format("    {:<21}   {}   {} is better\n", entry.name, entry.origin,
+                             entry.metric.higher_is_better ? "higher" : "lower");
+  }
   auto const print_parts = [](char const* heading, auto const& entries) {
     std::cout << heading;
     for (auto const& entry : entries) {
@@ -150,7 +155,7 @@ CommandSyntax kernels_syntax(KernelsOptions& options) {
       "[--benchmark | --check [NAME]] [--config RUN.toml] [--set SECTION.KEY=VALUE]... [--plugin LIBRARY]... "
       "[options]";
   syntax.summary = R"(Lists what is registered: each operation's implementations, which of them the configured model
-would run in the configured precision, the update rules, schedules, layers, inputs and tasks. Without a
+would run in the configured precision, the update rules, schedules, metrics, layers, inputs and tasks. Without a
 configuration every key has its default, the paper's base model. `kernels.OPERATION` in the configuration names
 one instead of `auto`. With
 --benchmark: times the implementations in a training step of the configured model and keeps the times in

@@ -14,6 +14,7 @@
 #include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <heddle/kernels/register.hpp>
 
 #include "command_line/options.hpp"
@@ -88,6 +89,9 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   }
   if (std::ranges::count(built_in.tasks.entries(), name, &TaskRegistry::Entry::name) > 0) {
     return "a task";
+  }
+  if (built_in.metrics.find(name) != nullptr) {
+    return "a metric";
   }
   if (built_in.schedules.has(name)) {
     return "a schedule";
@@ -272,6 +276,7 @@ ExitCode run_new_plugin(Arguments const& arguments) {
   register_built_in_layers(built_in.layers);
   register_tasks(built_in.tasks);
   register_schedules(built_in.schedules);
+  register_metrics(built_in.metrics);
   std::string const name = write_plugin(options.directory, options.kind, built_in);
   std::string const prefix = installed_prefix();
   fmt::print(

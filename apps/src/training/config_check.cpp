@@ -12,6 +12,8 @@
 #include <heddle/dist/planning/rehearsal.hpp>
 #include <limits>
 
+#include "validation/measure.hpp"
+
 namespace heddle {
 
 WholeModel whole_model(Config config, Registries const& registries, VocabularySizes const& sizes) {
@@ -32,7 +34,7 @@ WholeModel whole_model(Config config, Registries const& registries, VocabularySi
 
 void resolve_validate_bleu(Config& config, Registries const& registries) {
   if (!config.train.places.given("validate_bleu") &&
-      (!registries.tasks.of(config).translates() ||
+      (!config.train.validate_metrics.empty() || !registries.tasks.of(config).translates() ||
        no_translation_reason(describe_model(config.model, registries.layers)))) {
     config.train.validate_bleu = false;
   }
@@ -44,14 +46,22 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
   if (auto const reason = model.untrainable_reason()) {
     throw ConfigError(*reason);
   }
-  if (config.train.validate_every > 0 && config.train.validate_bleu) {
-    std::string const wanted = config.train.places.of("validate_bleu") + " = true";
-    require_translation(model, wanted, "; or set train.validate_bleu = false");
+  TrainConfig const& train = config.train;
+  if (train.validate_every == 0) {
+    return model;
+  }
+  if (!translation_metrics(config, registries.metrics).empty()) {
+    std::string const key = train.validate_bleu ? "validate_bleu" : "validate_metrics";
+    std::string const wanted =
+        train.places.of(key) + " = " + (train.validate_bleu ? "true" : to_toml(OptionValue(train.validate_metrics)));
+    std::string const instead = fmt::format("set train.{} = {}", key, train.validate_bleu ? "false" : "[]");
+    require_translation(model, wanted, "; or " + instead);
     if (!task.translates()) {
-      throw ConfigError(fmt::format("{} measures translations, and {} makes none; set train.validate_bleu = false",
-                                    wanted, place_of_task(config)));
+      throw ConfigError(
+          fmt::format("{} measures translations, and {} makes none; {}", wanted, place_of_task(config), instead));
     }
   }
+  best_measure(config, registries);  // which throws if it is not measured
   return model;
 }
 

@@ -8,10 +8,12 @@
 
 namespace heddle {
 
-/// By default there is BLEU where the model translates; only a key that was given asks for it otherwise.
+/// By default there is BLEU where the model translates and train.validate_metrics lists nothing; only a key that was
+/// given asks for it otherwise.
 void resolve_validate_bleu(Config& config, Registries const& registries);
 
-/// Describes a model that can be trained and, if [train] asks for BLEU, translate. Throws ConfigError for any other.
+/// Describes a model that can be trained and, if [train] asks for metrics of translations, translate. Throws
+/// ConfigError for any other, and for metrics that are not there.
 ModelDescription describe_trainable(Config const& config, Registries const& registries);
 
 /// The model's parameters on one rank, which needs an implementation of all that the model computes; their memory is

@@ -59,15 +59,18 @@ void Trainer::open_data() {
   ModelDescription const model = describe_model(config_.model, setup_.registries.layers);
   Task const& task = setup_.registries.tasks.of(config_);
   data_ = open_training_data(config_);
-  if (data_->valid) {
-    valid_digest_ = data_->valid->digest();
-    valid_samples_ = samples_for(config_, task, *data_->valid, {.training = false, .prefixes = model.needs_prefixes()});
+  make_validation_samples(config_, task, model.needs_prefixes(), *data_);
+  for (ValidationSet const& set : data_->valid) {
+    if (all_samples(*set.samples, config_.model.max_length).samples.empty()) {
+      throw DataError(
+          fmt::format("{}: every sample is longer than model.max_length = {}: there is nothing to validate "
+                      "on; set train.validate_every = 0 or another {}",
+                      set.dataset.name(), config_.model.max_length, set.key()));
+    }
   }
-  if (valid_samples_ && all_samples(*valid_samples_, config_.model.max_length).samples.empty()) {
-    throw DataError(
-        fmt::format("{}: every sample is longer than model.max_length = {}: there is nothing to validate "
-                    "on; set train.validate_every = 0 or another data.valid",
-                    config_.data.valid, config_.model.max_length));
+  if (!data_->valid.empty()) {
+    valid_digest_ = data_->valid.front().dataset.digest();
+    best_measure_ = best_measure(config_, setup_.registries);
   }
   mixture_ = training_mixture(config_, task, *data_, model.needs_prefixes());
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
@@ -90,7 +93,7 @@ void Trainer::announce() {
   bool const joined = setup_.registries.tasks.of(config_).pairs(prefixes) == PairForm::joined;
   RunPacks const packs({.config = config_,
                         .training = *mixture_,
-                        .validation = valid_samples_.get(),
+                        .validation = validation_samples(*data_),
                         .prefixes = prefixes || joined,
                         .sequences = data_->has_lines()});
   report_.emplace(RunReport::Setup{.config = config_,
@@ -125,8 +128,8 @@ void Trainer::print_warnings() {
   for (std::string const& warning : warnings_about(*mixture_, longest)) {
     log_.header_warning(warning);
   }
-  if (valid_samples_) {
-    log_.header_warning(left_out_warning("data.valid", valid_samples_->totals(0, longest), longest));
+  for (ValidationSet const& set : data_->valid) {
+    log_.header_warning(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
   }
 }
 
@@ -218,15 +221,21 @@ void Trainer::open_log() {
     return;
   }
   print_start();
-  training_log_.emplace(TrainingLog::open(*directory_,
-                                          {.step = state_.step,
-                                           .steps = config_.train.steps,
-                                           .tokens = state_.tokens,
-                                           .seconds = state_.seconds,
-                                           .every = config_.train.log_every,
-                                           .valid_dataset = valid_digest_,
-                                           .parallel = setup_.parallel},
-                                          log_));
+  std::map<std::string, std::string> valid_datasets;
+  for (ValidationSet const& set : data_->valid) {
+    valid_datasets[set.name] = set.dataset.digest();
+  }
+  training_log_.emplace(TrainingLog::open(
+      *directory_,
+      {.step = state_.step,
+       .steps = config_.train.steps,
+       .tokens = state_.tokens,
+       .seconds = state_.seconds,
+       .every = config_.train.log_every,
+       .measures = data_->valid.empty() ? std::vector<Measure>() : measures(config_, setup_.registries),
+       .valid_datasets = valid_datasets,
+       .parallel = setup_.parallel},
+      log_));
 }
 
 void Trainer::restore(Checkpoint const& checkpoint) {
@@ -265,16 +274,21 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
   if (has_comparable_losses(checkpoint, config_, task, *data_)) {
     loss_watch_.restore(checkpoint.contents().losses);
   }
-  if (!data_->valid) {
+  if (data_->valid.empty()) {
     valid_digest_ = checkpoint.contents().valid_dataset;
-  } else if (has_new_validation(checkpoint, config_, task, *data_->valid)) {
+    best_measure_.metric = stored_config(checkpoint).train.best_metric;
+  } else if (has_new_validation(checkpoint, config_, task, data_->valid.front().dataset)) {
     if (state_.best_step > 0) {
-      log_.info(fmt::format(
-          "note: {} is another validation set than before, or is masked otherwise: the best validation loss "
-          "so far, {:.4f} at step {}, does not count, and early stopping starts again",
-          config_.data.valid, state_.best_valid_loss, readable_count(state_.best_step)));
+      Measure const before{stored_config(checkpoint).train.best_metric};
+      std::string const reason =
+          before.metric != best_measure_.metric
+              ? fmt::format("{} = \"{}\" decides now", config_.train.places.of("best_metric"), best_measure_.metric)
+              : fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid);
+      log_.info(
+          fmt::format("note: {}: the best {} so far, {} at step {}, does not count, and early stopping starts again",
+                      reason, before.name(), before.number(state_.best_value), readable_count(state_.best_step)));
     }
-    state_.best_valid_loss = 0;
+    state_.best_value = 0;
     state_.best_step = 0;
     state_.validations_without_improvement = 0;
   }
@@ -359,19 +373,14 @@ void Trainer::after_step(StepReport const& report) {
   std::optional<ValidationResult> validation;
   bool best = false;
   std::int64_t const every = config_.train.validate_every;
-  if (data_->valid && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+  if (!data_->valid.empty() && (state_.step % every == 0 || state_.step == config_.train.steps)) {
     if (is_rank_zero()) {
       training_log_->pause();
     }
     setup_.watch.phase("validating after step", state_.step);
-    validation = validate({config_, setup_.registries, *data_->valid, *valid_samples_, *engine_, setup_.parallel,
-                           setup_.execution, setup_.watch, *whole_model_});
-    best = std::isfinite(validation->loss) && (state_.best_step == 0 || validation->loss < state_.best_valid_loss);
-    state_.validations_without_improvement = best ? 0 : state_.validations_without_improvement + 1;
-    if (best) {
-      state_.best_step = state_.step;
-      state_.best_valid_loss = validation->loss;
-    }
+    validation = validate({config_, setup_.registries, data_->valid, *engine_, setup_.parallel, setup_.execution,
+                           setup_.watch, *whole_model_});
+    best = count_validation(state_, best_measure_, validation->value_of(best_measure_));
     if (is_rank_zero()) {
       training_log_->resume();
     }
@@ -397,8 +406,8 @@ void Trainer::after_step(StepReport const& report) {
                    .best = best,
                    .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early()) {
-    log_.info(fmt::format("early stopping: no better validation loss than {:.4f} (step {}) in {} validations",
-                          state_.best_valid_loss, readable_count(state_.best_step),
+    log_.info(fmt::format("early stopping: no better {} than {} (step {}) in {} validations", best_measure_.name(),
+                          best_measure_.number(state_.best_value), readable_count(state_.best_step),
                           readable_count(state_.validations_without_improvement)));
   }
 }

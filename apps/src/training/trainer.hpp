@@ -24,6 +24,7 @@
 #include "report/run_text.hpp"
 #include "run_directory/training_log.hpp"
 #include "stop_signal.hpp"
+#include "validation/measure.hpp"
 
 namespace heddle {
 
@@ -134,9 +135,9 @@ class Trainer {
   TrainerSetup setup_;
   Config const& config_;
   std::optional<TrainingData> data_;
-  std::string valid_digest_;  ///< digest of the data that state_.best_valid_loss is of; "": unknown
+  std::string valid_digest_;  ///< digest of the data that state_.best_value is of; "": unknown
+  Measure best_measure_;      ///< which state_.best_value is of
   std::optional<Mixture> mixture_;
-  std::unique_ptr<SampleSource> valid_samples_;
   std::optional<BatchPlanner> batches_;
   std::optional<BatchReader> reader_;
   std::optional<RunReport> report_;

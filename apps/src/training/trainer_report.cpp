@@ -71,6 +71,7 @@ void Trainer::begin_report() {
   report_->set_parameters(whole_model_->elements());
   if (is_rank_zero()) {
     report_->compare_with(setup_.directory / report_name);
+    report_->set_validation(best_measure_, training_log_->best_values());
     write_report();
   }
   tracing_ = setup_.trace != nullptr && setup_.options.trace > 0;
@@ -162,8 +163,9 @@ Ending Trainer::outcome(std::string const& how) const {
           .tokens = state_.tokens,
           .seconds = training_log_ ? training_log_->seconds() : 0,
           .best_step = state_.best_step,
-          .best_valid_loss = state_.best_valid_loss,
-          .best_bleu = training_log_ ? training_log_->best_bleu() : std::nullopt,
+          .best_measure = best_measure_,
+          .best_value = state_.best_value,
+          .best_values = training_log_ ? training_log_->best_values() : std::vector<BestValue>(),
           .directory = setup_.directory,
           .checkpoint = checkpoints_.directory() / checkpoint_directory_name(checkpoints_.committed_step()),
           .command = job_requeues_itself() ? "" : setup_.resume_command,

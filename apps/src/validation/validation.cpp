@@ -8,12 +8,11 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/metrics/metric.hpp>
-#include <heddle/io/samples/training_data.hpp>
 #include <string>
 #include <vector>
 
 #include "attention_maps.hpp"
+#include "measure.hpp"
 #include "training/watched_micro_batches.hpp"
 
 namespace heddle {
@@ -23,17 +22,18 @@ namespace {
 constexpr std::int64_t max_viewed_tokens = 256;
 constexpr std::size_t max_samples = 8;
 
-LossSums validation_loss(ValidationSetup const& setup, GlobalBatch const& batch) {
+LossSums validation_loss(ValidationSetup const& setup, ValidationSet const& set, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
-      setup.samples, batch, {.max_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
+      *set.samples, batch, {.max_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
   return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 
-/// Sets the BLEU and the samples of a result.
-void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs, ValidationResult& result) {
+/// The model's translations of the set's pairs, in tokens: each one's number of tokens and those tokens, in lists that
+/// follow each other. Collective over the world.
+std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& setup, Dataset const& dataset,
+                                                        std::vector<SampleId> const& pairs) {
   Communicator const& replicas = setup.parallel.replicas;
-  Tokenizer const& tokenizer = setup.dataset.target_tokenizer();
-  Vocabulary const& vocabulary = setup.dataset.vocabulary();
+  Vocabulary const& vocabulary = dataset.vocabulary();
   GenerationModel const model{setup.engine.model(), vocabulary.special_ids(), setup.config.model.max_length,
                               limits_of(vocabulary)};
   auto const count = static_cast<std::int64_t>(pairs.size());
@@ -42,40 +42,58 @@ void translate(ValidationSetup const& setup, std::vector<SampleId> const& pairs,
   std::vector<std::vector<std::int32_t>> starts;
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
     std::int64_t const pair = pairs[static_cast<std::size_t>(index)].index;
-    sources.push_back(setup.dataset.source(pair));
-    starts.push_back(start_of(vocabulary, setup.dataset.target(pair)));
+    sources.push_back(dataset.source(pair));
+    starts.push_back(start_of(vocabulary, dataset.target(pair)));
   }
   Arena arena;
   auto const generated =
       generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size}, starts);
-
-  // Each translation as its number of tokens and those tokens; shares follow each other in the order of the ranks.
   std::vector<std::int32_t> own;
   for (auto const& hypotheses : generated) {
     auto const& tokens = hypotheses.front().tokens;
     own.push_back(static_cast<std::int32_t>(tokens.size()));
     own.insert(own.end(), tokens.begin(), tokens.end());
   }
-  std::vector<std::string> hypotheses;
-  for (auto const& list : gather_lists<std::int32_t>(replicas, own)) {
+  return gather_lists<std::int32_t>(replicas, own);  // in the order of the ranks, which is that of the pairs
+}
+
+/// The text of translations and pairs, line by line.
+struct Translations {
+  std::vector<std::string> hypotheses, references, sources;
+};
+
+Translations text_of(Dataset const& dataset, std::vector<SampleId> const& pairs,
+                     std::vector<std::vector<std::int32_t>> const& generated) {
+  Translations text;
+  Tokenizer const& tokenizer = dataset.target_tokenizer();
+  for (auto const& list : generated) {
     for (std::span<std::int32_t const> rest = list; !rest.empty();) {
       auto const length = static_cast<std::size_t>(rest.front());
-      hypotheses.push_back(tokenizer.decode(rest.subspan(1, length)));
+      text.hypotheses.push_back(tokenizer.decode(rest.subspan(1, length)));
       rest = rest.subspan(1 + length);
     }
   }
-  std::vector<std::string> references;
-  CorpusScore bleu(bleu_metric());
   for (SampleId const& pair : pairs) {
-    references.push_back(tokenizer.decode(setup.dataset.target(pair.index)));
-    std::string const& hypothesis = hypotheses.at(references.size() - 1);
-    bleu.add(hypothesis, {&references.back(), 1});
-    if (result.samples.size() < max_samples) {
-      result.samples.push_back(
-          {setup.dataset.source_tokenizer().decode(setup.dataset.source(pair.index)), references.back(), hypothesis});
-    }
+    text.references.push_back(tokenizer.decode(dataset.target(pair.index)));
+    text.sources.push_back(dataset.source_tokenizer().decode(dataset.source(pair.index)));
   }
-  result.bleu = bleu.score();
+  return text;
+}
+
+/// Adds the metrics of a set's translations and, of the first set, the first ones of them.
+void measure_translations(ValidationSetup const& setup, std::vector<MetricRegistry::Entry> const& metrics,
+                          ValidationSet const& set, GlobalBatch const& batch, ValidationResult& result) {
+  auto const generated = generated_tokens(setup, set.dataset, batch.samples);
+  bool const computes = setup.parallel.world.rank() == 0;
+  Translations const text = computes ? text_of(set.dataset, batch.samples, generated) : Translations();
+  for (MetricRegistry::Entry const& entry : metrics) {
+    double const own = computes ? entry.metric.score({text.hypotheses, text.references, text.sources}) : 0;
+    result.values.push_back(
+        {{entry.name, set.name, entry.metric.higher_is_better}, broadcast_value(setup.parallel.world, own)});
+  }
+  for (std::size_t line = 0; set.name.empty() && line < std::min(max_samples, text.sources.size()); ++line) {
+    result.samples.push_back({text.sources[line], text.references[line], text.hypotheses[line]});
+  }
 }
 
 /// The tokens of an image's rows and columns, in Markdown.
@@ -99,7 +117,7 @@ std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds c
 GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch) {
   constexpr std::int64_t max_length = 64;
   constexpr std::size_t max_searched = 100;
-  Mixture const mixture(setup.samples);
+  Mixture const mixture(*setup.sets.front().samples);
   GlobalBatch chosen;
   std::int64_t tokens = 0;
   for (std::size_t index = 0; index < std::min(batch.samples.size(), max_searched); ++index) {
@@ -112,38 +130,46 @@ GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch
   return chosen;
 }
 
-/// Sets the entropies and, with BLEU, the images of a result on the ranks that can compute them.
-void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, ValidationResult& result) {
+/// Sets the entropies and, with `images`, the images of a result on the ranks that can compute them.
+void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, bool images, ValidationResult& result) {
+  auto const& [name, dataset, samples] = setup.sets.front();
   GlobalBatch const chosen = has_attention_maps(setup.parallel) ? short_samples(setup, batch) : GlobalBatch();
   if (chosen.samples.empty()) {
     return;
   }
-  SideIds const ids = setup.dataset.vocabulary().special_ids();
+  SideIds const ids = dataset.vocabulary().special_ids();
   AttentionView view = view_attention(
-      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(setup.dataset)},
-      SampledMicroBatches(setup.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
+      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(dataset)},
+      SampledMicroBatches(*samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
   result.entropies = std::move(view.entropies);
-  if (setup.config.train.validate_bleu && !view.maps.empty()) {
+  if (images && !view.maps.empty()) {
     for (AttentionMap const& map : view.maps) {
       result.attention.push_back({map.path, draw(map)});
     }
-    result.attention_tokens = describe_tokens(setup.dataset, chosen.samples.front().index, ids);
+    result.attention_tokens = describe_tokens(dataset, chosen.samples.front().index, ids);
   }
 }
 
 }  // namespace
 
 ValidationResult validate(ValidationSetup const& setup) {
-  GlobalBatch const batch = all_samples(setup.samples, setup.config.model.max_length);
-  LossSums const sums = validation_loss(setup, batch);
-  ValidationResult result{.loss = sums.negative_log_likelihood / sums.weight};
-  if (setup.registries.tasks.of(setup.config).measures_accuracy()) {
-    result.accuracy = static_cast<double>(sums.correct) / static_cast<double>(sums.tokens);
+  ValidationResult result;
+  auto const metrics = translation_metrics(setup.config, setup.registries.metrics);
+  for (ValidationSet const& set : setup.sets) {
+    GlobalBatch const batch = all_samples(*set.samples, setup.config.model.max_length);
+    LossSums const sums = validation_loss(setup, set, batch);
+    result.values.push_back({{"loss", set.name, false}, sums.negative_log_likelihood / sums.weight});
+    if (setup.registries.tasks.of(setup.config).measures_accuracy()) {
+      result.values.push_back(
+          {{"accuracy", set.name, true}, static_cast<double>(sums.correct) / static_cast<double>(sums.tokens)});
+    }
+    if (!metrics.empty()) {
+      measure_translations(setup, metrics, set, batch, result);
+    }
+    if (set.name.empty()) {
+      measure_attention(setup, batch, !metrics.empty(), result);
+    }
   }
-  if (setup.config.train.validate_bleu) {
-    translate(setup, batch.samples, result);
-  }
-  measure_attention(setup, batch, result);
   auto const operations =
       setup.engine.kernels().select<TensorOps>(setup.config.kernels, {setup.engine.parameters().values().dtype()});
   result.norms = layer_norms(setup.parallel, setup.whole_model, setup.engine.parameters(), setup.engine.optimizer(),

@@ -4,6 +4,8 @@
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/training_data.hpp>
+#include <vector>
 
 #include "run_directory/training_log.hpp"
 
@@ -13,8 +15,7 @@ namespace heddle {
 struct ValidationSetup {
   Config const& config;
   Registries const& registries;
-  Dataset const& dataset;
-  SampleSource const& samples;  ///< of the dataset
+  std::vector<ValidationSet> const& sets;
   TrainingEngine& engine;
   ParallelState const& parallel;
   Execution& execution;
@@ -22,11 +23,11 @@ struct ValidationSetup {
   WholeModel const& whole_model;
 };
 
-/// Computes the loss over the whole set, which has at least one usable sample, for a model that predicts masked tokens
-/// also their accuracy, and, if train.validate_bleu is set, the BLEU of its translations and images of its attention.
-/// The loss's micro-batches are divided among the data group, the sentences to translate among all replicas; the result
-/// is the same on every rank, except for the images, and the same for any number of data ranks. Collective over the
-/// world.
+/// Computes all that `measures` lists: the loss over each whole set, which has at least one usable sample, for a model
+/// that predicts masked tokens also their accuracy, and the metrics of its translations. Where there are some, samples
+/// and images of attention are those of the first set. The loss's micro-batches are divided among the data group, the
+/// sentences to translate among all replicas; rank 0 computes the metrics of the translations. The values are the same
+/// on every rank, and the same for any number of data ranks. Collective over the world.
 ValidationResult validate(ValidationSetup const& setup);
 
 }  // namespace heddle

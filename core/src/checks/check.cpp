@@ -72,6 +72,7 @@ std::vector<CheckResult> check_named(Registries const& registries, std::string c
   auto const from_there = [&](auto const& entry) { return entry.origin == name; };
   bool const unchecked = std::ranges::any_of(registries.tasks.entries(), from_there) ||
                          std::ranges::any_of(registries.schedules.entries(), from_there) ||
+                         std::ranges::any_of(registries.metrics.entries(), from_there) ||
                          std::ranges::any_of(registries.layers.inputs.entries(), from_there);
   if (results.empty() && !unchecked) {
     std::vector<std::string> names;

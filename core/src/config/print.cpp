@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
+#include <iterator>
 
 #include "schema.hpp"
 
@@ -39,11 +40,11 @@ std::string_view on_resuming(ResumeRule rule) {
 
 /// The lines about a key or a section, also about those in a stack's or a group's table; "" if there is none.
 std::string explained(ConfigTree const& tree, std::string const& name) {
-  auto const section = std::ranges::find_if(tree.tables, [&](ConfigTable const& table) {
-    return !table.holds_settings && (name + ".").starts_with(table.path + ".");
+  auto const section = std::find_if(tree.tables.rbegin(), tree.tables.rend(), [&](ConfigTable const& table) {
+    return !table.holds_settings && (name + ".").starts_with(table.path + ".");  // an inner table follows its section
   });
-  if (section == tree.tables.end() || section->path == name) {
-    return section == tree.tables.end() ? "" : describe(*section);
+  if (section == tree.tables.rend() || section->path == name) {
+    return section == tree.tables.rend() ? "" : describe(*section);
   }
   std::string const rest = name.substr(section->path.size() + 1);
   std::string const inner = section->path + "." + rest.substr(0, rest.find('.'));
@@ -63,6 +64,12 @@ std::string explained(ConfigTree const& tree, std::string const& name) {
 }
 
 }  // namespace
+
+std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys) {
+  std::vector<std::string> names;
+  std::ranges::transform(keys, std::back_inserter(names), [](ConfigKey const& key) { return key.description.name; });
+  return names;
+}
 
 std::string describe(ConfigKey const& key) {
   OptionDescription const& description = key.description;
@@ -90,7 +97,7 @@ std::string to_toml(Config const& config) {
         lines += fmt::format("{} = {}\n", key.description.name, to_toml(*value));
       }
     }
-    if (!lines.empty() || !table.holds_settings) {
+    if (!lines.empty() || table.path.find('.') == std::string::npos) {
       text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", table.header, lines);
     }
   }

@@ -233,9 +233,10 @@ void add_paths(ConfigTree& tree, Config& config) {
   Keys const data = add_section(tree, "data", "written by `heddle prepare`");
   OptionDescription const files{.one_or_several = true};
   data.free("train", config.data.train, files, "training dataset, in one or several files");
-  data.free("valid", config.data.valid, any(), "validation dataset");
+  data.free("valid", config.data.valid, any(), "validation dataset; train.best_metric is measured on it");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
                    "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
+  add_valid_sets(tree, config.data.valid_sets);
 }
 
 void add_model(ConfigTree& tree, ModelConfig& model) {
@@ -334,9 +335,13 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
   keys.free("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
   keys.free("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
-  keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of validate_bleu; 1: greedy");
+  keys.free("validate_metrics", train.validate_metrics, any(),
+            "metrics of these translations: bleu, chrf, chrf++, ter or a plug-in's; instead of validate_bleu");
+  keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of these translations; 1: greedy");
+  keys.free("best_metric", train.best_metric, non_empty(),
+            "decides which checkpoint is the best: loss, accuracy or a metric that validation measures");
   keys.free("early_stopping", train.early_stopping, at_least(0),
-            "stop after N validations without a better loss; 0: never");
+            "stop after N validations without a better best_metric; 0: never");
   keys.free("log_every", train.log_every, at_least(1), "steps between lines of metrics.jsonl");
   keys.free("reserve_memory", train.reserve_memory,
             "allocate the planned memory before the first step, and refuse a run that does not fit");
@@ -476,12 +481,6 @@ std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack) {
   keys.free("recompute", model.recompute, "activations to recompute in the backward pass");
   keys.identity("sublayers", stack.sublayers, non_empty(), "by registered name");
   return list;
-}
-
-std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys) {
-  std::vector<std::string> names;
-  std::ranges::transform(keys, std::back_inserter(names), [](ConfigKey const& key) { return key.description.name; });
-  return names;
 }
 
 ConfigTree config_tree(Config& config) {

@@ -46,6 +46,9 @@ ConfigTree config_tree(Config& config);
 /// The keys of [model] that may differ between layers, and the layer's `sublayers`.
 std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack);
 
+/// Adds the table of further validation sets, which has a key for each name.
+void add_valid_sets(ConfigTree& tree, std::map<std::string, std::string>& sets);
+
 std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys);
 
 /// The lines that explain a key, or a table with its keys.

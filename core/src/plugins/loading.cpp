@@ -64,6 +64,7 @@ void load_plugin(std::string const& path, Registries& registries) {
     filled.layers.inputs.set_origin(origin);
     filled.tasks.set_origin(origin);
     filled.schedules.set_origin(origin);
+    filled.metrics.set_origin(origin);
   };
   set_origin(path);
   CrashNote crash_note;

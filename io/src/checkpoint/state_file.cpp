@@ -52,7 +52,7 @@ void for_each_field(State& state, Use const& use) {
   use("tokens", state.tokens);
   use("seed", state.seed);
   use("seconds", state.seconds);
-  use("best_valid_loss", state.best_valid_loss);
+  use("best_valid_loss", state.best_value);
   use("best_step", state.best_step);
   use("validations_without_improvement", state.validations_without_improvement);
 }
@@ -92,9 +92,9 @@ void check_training(TrainingState const& state, std::string const& where) {
     throw DataError(
         fmt::format("{}: seconds = {} is impossible; expected a finite number from 0 on", where, state.seconds));
   }
-  if (!std::isfinite(state.best_valid_loss)) {
+  if (!std::isfinite(state.best_value)) {
     throw DataError(
-        fmt::format("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_valid_loss));
+        fmt::format("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_value));
   }
 }
 

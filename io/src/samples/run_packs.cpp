@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <heddle/io/samples/run_packs.hpp>
+#include <iterator>
 #include <set>
 
 namespace heddle {
@@ -10,6 +11,13 @@ SampleBounds bounds_of(SampleTotals const& totals) {
   return {.tokens = totals.tokens,
           .longest = totals.longest,
           .typical = std::max<std::int64_t>(1, totals.tokens / std::max<std::int64_t>(1, totals.usable))};
+}
+
+/// Each set is cut into micro-batches by itself.
+SampleBounds bounds_of_both(SampleBounds const& one, SampleBounds const& other) {
+  return {.tokens = std::max(one.tokens, other.tokens),
+          .longest = std::max(one.longest, other.longest),
+          .typical = std::min(one.typical, other.typical)};
 }
 
 std::vector<Pack> all_of(SampledMicroBatches const& micro_batches, IndexRange const& mine) {
@@ -58,13 +66,15 @@ IndexRange own_of(SampledMicroBatches const& micro_batches, TrainConfig const& t
 RunPacks::RunPacks(Setup const& setup) : training_(setup.training), validation_(setup.validation) {
   Config const& config = setup.config;
   SampleTotals const totals = training_.totals(config.model.max_length);
-  bounds_ = {.training = bounds_of(totals), .validates = validation_ != nullptr, .prefixes = setup.prefixes};
+  bounds_ = {.training = bounds_of(totals), .validates = !validation_.empty(), .prefixes = setup.prefixes};
   if (setup.sequences) {
     bounds_.training.longest = config.model.max_length;
   }
-  if (validation_ != nullptr) {
-    bounds_.validation = bounds_of(validation_->totals(0, config.model.max_length));
-    validated_ = all_samples(*validation_, config.model.max_length);
+  for (SampleSource const* samples : validation_) {
+    SampleBounds const bounds = bounds_of(samples->totals(0, config.model.max_length));
+    validated_.push_back(all_samples(*samples, config.model.max_length));
+    validated_tokens_ += bounds.tokens;
+    bounds_.validation = validated_.size() == 1 ? bounds : bounds_of_both(bounds_.validation, bounds);
   }
   if (setup.listed) {
     list_batches(config, totals);
@@ -118,7 +128,7 @@ PlannedPacks RunPacks::of_batches(TrainConfig const& train, Mesh const& mesh) co
     packs.step_tokens = std::max(packs.step_tokens, micro_batches.longer_tokens());
   }
   packs.micro_batches.assign(numbers.begin(), numbers.end());
-  bool const small_validation = validation_ == nullptr || bounds_.validation.tokens <= max_tokens_in_order;
+  bool const small_validation = validated_tokens_ <= max_tokens_in_order;
   if (std::ssize(batches_) <= max_steps_in_order && tokens <= max_tokens_in_order && small_validation) {
     packs.steps = in_order(train, mesh);
     return packs;
@@ -147,13 +157,15 @@ std::vector<std::vector<Pack>> RunPacks::in_order(TrainConfig const& train, Mesh
 }
 
 std::vector<Pack> RunPacks::of_validation(TrainConfig const& train, Mesh const& mesh, bool all) const {
-  if (validation_ == nullptr || train.validate_every == 0) {
-    return {};
+  std::vector<Pack> packs;
+  for (std::size_t set = 0; set < validation_.size() && train.validate_every > 0; ++set) {
+    SampledMicroBatches const micro_batches(
+        *validation_[set], validated_[set],
+        {.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
+    IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
+    std::ranges::move(all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine), std::back_inserter(packs));
   }
-  SampledMicroBatches const micro_batches(
-      *validation_, validated_, {.max_tokens = train.micro_batch_tokens, .context = member(mesh, MeshAxis::context)});
-  IndexRange const mine = share(micro_batches.count(), mesh.coordinate(MeshAxis::data), mesh.size(MeshAxis::data));
-  return all ? all_of(micro_batches, mine) : largest_of(micro_batches, mine);
+  return packs;
 }
 
 }  // namespace heddle

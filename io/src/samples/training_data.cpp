@@ -3,6 +3,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,8 +66,12 @@ TrainingData open_training_data(Config const& config) {
     }
   }
   if (config.train.validate_every > 0 && !config.data.valid.empty()) {
-    data.valid.emplace(Dataset::open(dataset_in(config.data.valid, "valid.h5")));
-    require_same_vocabulary(data.train.front(), *data.valid);
+    std::map<std::string, std::string> paths = config.data.valid_sets;
+    paths[""] = config.data.valid;  // the first in order
+    for (auto const& [name, path] : paths) {
+      data.valid.push_back({name, Dataset::open(dataset_in(path, "valid.h5"))});
+      require_same_vocabulary(data.train.front(), data.valid.back().dataset);
+    }
   }
   return data;
 }
@@ -81,6 +86,20 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
          .weight = corpus.weight});
   }
   return Mixture(std::move(corpora));
+}
+
+void make_validation_samples(Config const& config, Task const& task, bool prefixes, TrainingData& data) {
+  for (ValidationSet& set : data.valid) {
+    set.samples = samples_for(config, task, set.dataset, {.training = false, .prefixes = prefixes});
+  }
+}
+
+std::vector<SampleSource const*> validation_samples(TrainingData const& data) {
+  std::vector<SampleSource const*> samples;
+  for (ValidationSet const& set : data.valid) {
+    samples.push_back(set.samples.get());
+  }
+  return samples;
 }
 
 VocabularySizes vocabulary_sizes(Dataset const& data) {

@@ -101,6 +101,21 @@ TEST_F(PruningTest, CheckpointsAreOrderedByTheirValidation) {
                    "{\"step\":40,\"valid_loss\":1.5,\"valid_bleu\":29}\n{\"step\":60,\"valid_loss\":3.0}\n");
   EXPECT_THAT(order("loss"), ElementsAre(40, 20, 60)) << "step 35 has no checkpoint";
   EXPECT_THAT(order("bleu"), ElementsAre(20, 40));
+  EXPECT_THAT(order("best"), ElementsAre(40, 20, 60)) << "by the loss, as a run of an older version chooses";
+}
+
+TEST_F(PruningTest, TheReportSaysByWhatARunChoosesAndWhichValueIsBetter) {
+  auto const order = [&](char const* by) { return steps(ordered(store_.list(CheckpointStore::Check::sizes), by)); };
+  directory_.write("metrics.jsonl",
+                   "{\"step\":20,\"valid_loss\":2.0,\"valid_errors\":5,\"valid_loss/medical\":1}\n"
+                   "{\"step\":40,\"valid_loss\":1.5,\"valid_errors\":7,\"valid_loss/medical\":3}\n");
+  EXPECT_THAT(order("errors"), ElementsAre(40, 20)) << "a metric of which nothing is known";
+  EXPECT_THAT(order("loss/medical"), ElementsAre(20, 40));
+  directory_.write("report.json",
+                   R"({"best_metric":"errors","validation":{"valid_errors":{"higher_is_better":false}}})");
+  EXPECT_THAT(order("errors"), ElementsAre(20, 40));
+  EXPECT_THAT(order("best"), ElementsAre(20, 40));
+  EXPECT_THAT(order("loss"), ElementsAre(40, 20));
 }
 
 }  // namespace

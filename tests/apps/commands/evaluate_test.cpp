@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <heddle/core/base/error.hpp>
 
 #include "commands/commands.hpp"
 #include "temporary_directory.hpp"
@@ -35,6 +36,12 @@ TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
   constexpr std::int64_t allowed = 24'000;
 #endif
   EXPECT_LT(peak_kibibytes() - before, allowed) << "the two texts have 30,000 KiB each";
+}
+
+TEST(Evaluate, MetricsAreRegisteredOnes) {
+  test::TemporaryDirectory const directory;
+  std::string const path = directory.write("text", "a\n").string();
+  EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--metric", "crf"}), ConfigError);
 }
 
 }  // namespace

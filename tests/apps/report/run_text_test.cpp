@@ -35,7 +35,7 @@ TEST(RunWords, EachCorpusHasItsWarning) {
   EXPECT_THAT(warnings_about(Mixture(*samples(10)), 8), testing::ElementsAre(HasSubstr("data.train: 50 % are left")));
 }
 
-TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
+TEST(RunWords, ARunEndsWithTheBestOfItsValidations) {
   LayerRegistry layers;
   register_built_in_layers(layers);
   ModelDescription const model = describe_model(ModelConfig(), layers);
@@ -46,12 +46,20 @@ TEST(RunWords, ARunEndsWithItsBestLossAndBleu) {
   ending.checkpoint = "run/checkpoints/step-00000040";
   EXPECT_THAT(describe_end(ending, model, nullptr), Not(HasSubstr("best")));
   ending.best_step = 20;
-  ending.best_valid_loss = 1.5;
+  ending.best_value = 1.5;
+  ending.best_values = {{Measure(), 1.5, 20}, {{"bleu", "", true}, 0, 0}};
   EXPECT_THAT(describe_end(ending, model, nullptr), EndsWith("\nbest: validation loss 1.5000 at step 20"));
-  ending.best_bleu = BestBleu{33.125, 1200};
+  ending.best_values.back() = {{"bleu", "", true}, 33.125, 1200};
   EXPECT_THAT(describe_end(ending, model, nullptr),
               EndsWith("\nbest: validation loss 1.5000 at step 20; best BLEU 33.12 at step 1,200"));
   EXPECT_THAT(describe_finished(ending, model), EndsWith("; best BLEU 33.12 at step 1,200"));
+  ending.best_measure = ending.best_values.back().measure;
+  ending.best_value = 33.125;
+  ending.best_values.push_back({{"loss", "medical"}, 2, 30});
+  EXPECT_THAT(
+      describe_end(ending, model, nullptr),
+      EndsWith("\nbest: BLEU 33.12 at step 20; best validation loss 1.5000 at step 20; best medical loss 2.0000 "
+               "at step 30"));
   EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
   ending.plugins = {"/a/x y.so"};
   EXPECT_THAT(describe_end(ending, model, nullptr),

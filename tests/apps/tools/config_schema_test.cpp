@@ -52,6 +52,7 @@ TEST_F(ConfigSchemaTest, HasTablesOfAnyNameAndRefusesOtherKeys) {
   EXPECT_EQ(schema_.at("additionalProperties"), false);
   EXPECT_EQ(at(schema_, "train").at("additionalProperties"), false);
   EXPECT_EQ(at(schema_, "data.corpus.NAME.weight").at("type"), "number");
+  EXPECT_EQ(at(schema_, "data.valid_sets.NAME").at("type"), "string");
   EXPECT_EQ(at(schema_, "optimizer.group.NAME.frozen").at("type"), "boolean");
   EXPECT_EQ(at(schema_, "model.decoder.layer.NAME.activation").at("type"), "string");
   EXPECT_EQ(at(schema_, "model.decoder.layers"), at(schema_, "model.decoder_layers")) << "two spellings of one key";

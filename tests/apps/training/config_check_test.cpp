@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <map>
 #include <string>
 
@@ -20,6 +21,7 @@ std::string checked(std::vector<std::string> const& overrides) {
   Registries registries = bench.registries();
   register_tasks(registries.tasks);
   register_schedules(registries.schedules);
+  register_metrics(registries.metrics);
   try {
     check_config(config, registries);
   } catch (ConfigError const& error) {
@@ -41,6 +43,21 @@ TEST(CheckConfig, RefusesWhatTrainingRefuses) {
   EXPECT_EQ(checked({"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=3"}), "accepted");
   EXPECT_THAT(checked({"model.stacks=[\"decoder\"]", "train.validate_bleu=true"}), HasSubstr("validate_bleu"));
   EXPECT_EQ(checked({"model.stacks=[\"decoder\"]"}), "accepted");
+}
+
+TEST(CheckConfig, ValidationMeasuresMetricsThatThereAreAndThatTheModelCanHave) {
+  EXPECT_EQ(checked({"train.validate_metrics=[\"chrf\",\"ter\"]", "train.best_metric=ter"}), "accepted");
+  EXPECT_THAT(checked({"train.validate_metrics=[\"crf\"]"}),
+              HasSubstr("there is no metric \"crf\"; did you mean chrf?"));
+  EXPECT_THAT(checked({"model.stacks=[\"decoder\"]", "train.validate_metrics=[\"chrf\"]"}),
+              HasSubstr("or set train.validate_metrics = []"));
+  EXPECT_EQ(checked({"train.best_metric=bleu"}), "accepted") << "train.validate_bleu is on by default";
+  EXPECT_THAT(checked({"train.validate_metrics=[\"chrf\"]", "train.best_metric=bleu"}),
+              HasSubstr("train.best_metric = \"bleu\" is not measured in validation"))
+      << "where metrics are listed, these are measured";
+  EXPECT_THAT(checked({"train.best_metric=accuracy"}), HasSubstr("is not measured in validation"));
+  EXPECT_EQ(checked({"model.stacks=[\"encoder\"]", "train.best_metric=accuracy"}), "accepted");
+  EXPECT_EQ(checked({"train.best_metric=nothing", "train.validate_every=0"}), "accepted");
 }
 
 TEST(CheckConfig, PatternsMayMatchTheNamesOfJointOrOfSeparateVocabularies) {

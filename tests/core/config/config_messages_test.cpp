@@ -57,6 +57,26 @@ TEST(Config, TheTrainingDatasetIsOneFileOrSeveral) {
   }
 }
 
+TEST(Config, ValidationSetsHaveNamesThatTheFileChooses) {
+  Config const config =
+      parse_config("[data]\nvalid = \"general.h5\"\n[data.valid_sets]\nmedical = \"m.h5\"\nlaw-2 = \"l.h5\"\n", "x",
+                   {"data.valid_sets.web=w.h5"});
+  EXPECT_EQ(config.data.valid, "general.h5");
+  EXPECT_EQ(config.data.valid_sets,
+            (std::map<std::string, std::string>{{"law-2", "l.h5"}, {"medical", "m.h5"}, {"web", "w.h5"}}));
+  EXPECT_EQ(parse_config(to_toml(config), "x"), config);
+  EXPECT_THAT(to_toml(Config()), Not(HasSubstr("valid_sets")));
+  std::vector<ConfigDifference> const found = differences(Config(), config);
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[1].key, "data.valid_sets.law-2");
+  EXPECT_EQ(found[1].resume, ResumeRule::free);
+  EXPECT_THAT(refusal("[data.valid_sets]\nmedical = 3\n"), HasSubstr("expected a non-empty string"));
+  EXPECT_THAT(refusal("[data.valid_sets]\n\"a/b\" = \"m.h5\"\n"),
+              HasSubstr("any name of letters, digits, \"_\" and \"-\""));
+  EXPECT_THAT(refusal("[data]\nvalid_sets = \"m.h5\"\n"), HasSubstr("expected a section: [data.valid_sets]"));
+  EXPECT_THAT(explain_config("data.valid_sets"), StartsWith("[data.valid_sets]"));
+}
+
 TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {
   Config const config =
       parse_config("[train]\nsteps = 1e6\nseed = 2e3\n[model.decoder]\nself_attention = { kv_heads = 2.0 }", "run.toml",

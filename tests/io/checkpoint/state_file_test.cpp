@@ -48,7 +48,7 @@ TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
     EXPECT_THAT(state_error([&](auto& state) { state.seconds = seconds; }),
                 HasSubstr("expected a finite number from 0"));
   }
-  EXPECT_THAT(state_error([](auto& state) { state.best_valid_loss = std::nan(""); }),
+  EXPECT_THAT(state_error([](auto& state) { state.best_value = std::nan(""); }),
               HasSubstr("best_valid_loss = nan is impossible"));
 }
 

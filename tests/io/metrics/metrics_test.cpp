@@ -170,6 +170,23 @@ TEST(Metrics, TerTakesMemoryForItsBeamOnly) {
   EXPECT_LT(peak() - before, 200'000) << "a cell for each pair of words takes 1.8 GB";
 }
 
+TEST(Metrics, AreRegisteredAsFunctionsOfACorpus) {
+  MetricRegistry registry;
+  register_metrics(registry);
+  std::vector<std::string> const translations{"the cat sat on the mat", "a dog"};
+  std::vector<std::string> const references{"the cat sat on a mat", "one dog barks"};
+  auto const score = [&](char const* name) {
+    return digits(registry.of(name, "").metric.score({translations, references, {}}));
+  };
+  EXPECT_EQ(score("bleu"), digits(scored(bleu_metric(), translations, references).score()));
+  EXPECT_EQ(score("chrf"), digits(scored(chrf_metric(), translations, references).score()));
+  EXPECT_EQ(score("chrf++"), digits(scored(chrf_metric(2), translations, references).score()));
+  EXPECT_EQ(score("ter"), digits(scored(ter_metric(), translations, references).score()));
+  EXPECT_NE(score("chrf"), score("chrf++"));
+  EXPECT_TRUE(registry.of("bleu", "").metric.higher_is_better);
+  EXPECT_FALSE(registry.of("ter", "").metric.higher_is_better);
+}
+
 TEST(Metrics, ChrfRefusesTextThatIsNotUtf8) {
   EXPECT_THROW(chrf_metric()->count("\xFF", std::vector<std::string>{"a"}), DataError);
 }

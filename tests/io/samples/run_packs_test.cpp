@@ -115,7 +115,7 @@ TEST(RunPacksTest, HasTheMicroBatchesOfAFewStepsInOrder) {
   MemorySamples const samples = random_samples(1, 300, 30);
   MemorySamples const valid = random_samples(2, 100, 30);
   Config const config = config_of(400, 90);
-  RunPacks const packs({.config = config, .training = samples, .validation = &valid});
+  RunPacks const packs({.config = config, .training = samples, .validation = {&valid}});
   Mesh const mesh({2, 2, 1, 1}, 1, 4);
   PlannedPacks const planned = packs.largest(config, mesh);
   EXPECT_EQ(std::ssize(planned.steps), config.train.steps);
@@ -138,7 +138,7 @@ TEST(RunPacksTest, ValidationIsNotDividedByBatches) {
   MemorySamples const samples = random_samples(1, 300, 30);
   MemorySamples const valid = random_samples(2, 100, 30);
   Config config = config_of(80, 4096);
-  RunPacks const packs({.config = config, .training = samples, .validation = &valid});
+  RunPacks const packs({.config = config, .training = samples, .validation = {&valid}});
   auto const validated = [&](int rank) {
     return max_rows(packs.largest(config, Mesh({1, 2, 1, 1}, rank, 2)).validation);
   };
@@ -150,6 +150,24 @@ TEST(RunPacksTest, ValidationIsNotDividedByBatches) {
   EXPECT_GT(validated(0), 60);
   config.train.validate_every = 0;
   EXPECT_EQ(validated(0), 0);
+}
+
+TEST(RunPacksTest, EachValidationSetIsCutByItself) {
+  MemorySamples const samples = random_samples(1, 300, 30);
+  MemorySamples const small = random_samples(2, 20, 9);
+  MemorySamples const large = random_samples(3, 100, 30);
+  Config const config = config_of(80, 4096);
+  auto const validated = [&](std::vector<SampleSource const*> const& sets) {
+    RunPacks const packs({.config = config, .training = samples, .validation = sets});
+    return packs.largest(config, Mesh({1, 1, 1, 1}, 0, 1)).validation;
+  };
+  EXPECT_EQ(validated({&small}).size(), 1U);
+  EXPECT_EQ(validated({&small, &large}).size(), 2U) << "their samples are not mixed";
+  EXPECT_EQ(max_rows(validated({&small, &large})), max_rows(validated({&large})));
+  EXPECT_EQ(max_rows(validated({&large, &small})), max_rows(validated({&large})));
+  // The bounds where nothing is listed: the larger set's.
+  RunPacks const bounds({.config = config, .training = samples, .validation = {&large, &small}, .listed = false});
+  EXPECT_GE(max_rows(bounds.largest(config, Mesh({1, 1, 1, 1}, 0, 1)).validation), max_rows(validated({&large})));
 }
 
 TEST(LargestPacksTest, KeepsThoseThatAreLargestOnASide) {

@@ -19,6 +19,7 @@
 #include "inspection/run/run_files.hpp"
 #include "report/warning.hpp"
 #include "run_directory/run_progress.hpp"
+#include "validation/measure.hpp"
 
 namespace heddle {
 namespace {
@@ -104,13 +105,13 @@ std::string describe_next_batch(Checkpoint const& checkpoint) {
   return text;
 }
 
-std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint) {
+std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint const& checkpoint) {
   TrainingState const& state = checkpoint.state();
   std::int64_t elements = 0;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     elements += tensor.elements();
   }
-  std::vector<std::pair<char const*, std::string>> facts{
+  std::vector<std::pair<std::string, std::string>> facts{
       {"step", readable_count(state.step)},
       {"parameters", fmt::format("{} in {} tensors", readable_count(elements), checkpoint.tensors().size())},
       {"tokens seen", readable_count(state.tokens)},
@@ -118,9 +119,10 @@ std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint con
       {"next batch", describe_next_batch(checkpoint)},
       {"seed", std::to_string(state.seed)}};
   if (state.best_step > 0) {
+    Measure const best{stored_config(checkpoint).train.best_metric};
     facts.emplace_back(
-        "best validation loss",
-        fmt::format("{:.4f} at step {}; {} validations since without a better one", state.best_valid_loss,
+        "best " + best.name(),
+        fmt::format("{} at step {}; {} validations since without a better one", best.number(state.best_value),
                     readable_count(state.best_step), readable_count(state.validations_without_improvement)));
   }
   if (!checkpoint.contents().instruction_set.empty()) {

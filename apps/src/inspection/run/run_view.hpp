@@ -33,7 +33,7 @@ std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path
 RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key});
 
 /// The state of a checkpoint as pairs of strings, label and value: {"step", "1,000"}, …
-std::vector<std::pair<char const*, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
+std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
 
 /// checkpoint_facts of the run's checkpoint, and the best and the last one of a run that has several: {"last checkpoint",
 /// "step 1,000, validation loss 2.7539 (this one)"}.

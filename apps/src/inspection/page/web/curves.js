@@ -1,6 +1,6 @@
 // The curves of all runs, and what the reader chooses for them: the horizontal axis, smoothing, and loss or perplexity.
 const curve_titles = {
-  train_loss: 'Training loss', train_nll: 'Training loss, unsmoothed', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_accuracy: 'Masked accuracy',
+  train_loss: 'Training loss', train_nll: 'Training loss, unsmoothed', valid_loss: 'Validation loss', valid_bleu: 'Validation BLEU', valid_chrf: 'Validation chrF2', valid_ter: 'Validation TER', valid_accuracy: 'Masked accuracy',
   learning_rate: 'Learning rate', gradient_norm: 'Gradient norm', tokens_per_second: 'Tokens per second',
   repeated: 'Steps computed again', skipped: 'Batches skipped',
 };
@@ -9,6 +9,17 @@ const perplexity_titles = {train_nll: 'Training perplexity', valid_loss: 'Valida
 const entropy_prefix = 'attention_entropy.';
 const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];
 const chosen_curves = {axis: 'step', smoothing: 0, perplexity: false, redraw: []};
+
+/** The title of a curve; a key of another validation set than data.valid is "valid_loss/SET". */
+function curve_title(key, titles = curve_titles) {
+  const [name, ...set] = key.split('/');
+  const title = titles[name] || (titles === curve_titles ? name.replace(/^valid_/, 'Validation ') : undefined);
+  return title && set.length > 0 ? `${title}, ${set.join('/')}` : title;
+}
+
+function perplexity_title(key) {
+  return curve_title(key, perplexity_titles);
+}
 
 function has_points(curve) {
   return Boolean(curve) && curve.steps.length > 0;
@@ -60,7 +71,7 @@ function chosen_curve(run, axis, key) {
   if (!has_points(curve)) {
     return {steps: [], values: []};
   }
-  const raw = chosen_curves.perplexity && perplexity_titles[key] ? curve.values.map(Math.exp) : curve.values;
+  const raw = chosen_curves.perplexity && perplexity_title(key) ? curve.values.map(Math.exp) : curve.values;
   return {...curve, raw, values: chosen_curves.smoothing > 0 ? smoothed(raw, chosen_curves.smoothing) : raw, x_of: axis.place(run)};
 }
 
@@ -93,7 +104,7 @@ function show_curves() {
   const runs = (page.runs || []).filter((run) => run.metrics);
   const has_curve = (key) => runs.some((run) => has_points(series_of(run)[key]));
   const keys = [...new Set([...Object.keys(curve_titles), ...runs.flatMap((run) => Object.keys(series_of(run))).sort()])]
-    .filter((key) => has_curve(key) && !curves_left_out.includes(key) && !key.startsWith(entropy_prefix));
+    .filter((key) => has_curve(key) && !curves_left_out.includes(key.split('/')[0]) && !key.startsWith(entropy_prefix));
   if (keys.length === 0) {
     return;
   }
@@ -106,11 +117,11 @@ function show_curves() {
     + `${first ? `Dotted lines: the ends of epochs${of_run(page.runs.indexOf(first))}. ` : ''}Smoothing is an exponential moving average over the points of a curve, which stay faintly visible. `
     + 'Point at a chart, or focus it and use the arrow keys, to read values.');
   const charts = keys.map((key) => line_chart({
-    ...common, title: () => (chosen_curves.perplexity && perplexity_titles[key]) || curve_titles[key] || key,
-    log: () => key === 'gradient_norm' || (chosen_curves.perplexity && Boolean(perplexity_titles[key])),
+    ...common, title: () => (chosen_curves.perplexity && perplexity_title(key)) || curve_title(key),
+    log: () => key === 'gradient_norm' || (chosen_curves.perplexity && Boolean(perplexity_title(key))),
     series: () => runs.map((run) => ({...chosen_curve(run, axis(), key), name: run.name, colour: series_colour(page.runs.indexOf(run))})),
   }));
-  node.append(curve_controls(axes, keys.some((key) => perplexity_titles[key])),
+  node.append(curve_controls(axes, keys.some((key) => perplexity_title(key))),
     html('div', {class: 'grid'}, ...charts, ...runs.map((run) => entropy_chart(run, common))));
   runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run.name + ': ' : ''}${text}.`))));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);

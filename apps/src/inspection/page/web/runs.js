@@ -38,10 +38,14 @@ function show_comparison() {
   const node = section('comparison', 'Comparison', `${listed(names)}, side by side.`);
   const series = page.runs.map(series_of);
   const best = {train_loss: Math.min, train_nll: Math.min, valid_loss: Math.min, valid_bleu: Math.max, valid_accuracy: Math.max};
+  // The reports say which values of a metric are better, also of a plug-in's.
+  page.runs.forEach((run) => Object.entries((run.report || {}).validation || {}).forEach(([key, {higher_is_better}]) => {
+    best[key] = higher_is_better ? Math.max : Math.min;
+  }));
   const value = (curve, key) => (!has_points(curve) ? number_text(null)
     : best[key] ? `${last_text(curve)} (best ${number_text(best[key](...extent(curve.values)))})` : last_text(curve));
-  const keys = Object.keys(curve_titles).filter((key) => series.some((each) => has_points(each[key])));
-  node.append(card('Last values', plain_table(['', ...names], keys.map((key) => [curve_titles[key], ...series.map((each) => value(each[key], key))]))));
+  const keys = [...new Set([...Object.keys(curve_titles), ...Object.keys(best)])].filter((key) => series.some((each) => has_points(each[key])));
+  node.append(card('Last values', plain_table(['', ...names], keys.map((key) => [curve_title(key), ...series.map((each) => value(each[key], key))]))));
   node.append(card('Configuration: what differs', page.differences.length > 0
     ? plain_table(['key', ...names], page.differences)
     : html('p', {class: 'lead'}, page.runs.every((run) => run.config) ? 'Nothing.' : 'Not every run has a checkpoint.')));
@@ -58,7 +62,7 @@ function show_translations() {
     return;
   }
   const holder = html('div', {class: 'card'});
-  section('translations', 'Translations', 'Pairs of the data, and what the model makes of their sources. A validation with BLEU writes its first pairs.').append(
+  section('translations', 'Translations', 'Pairs of the data, and what the model makes of their sources. A validation that translates writes its first pairs.').append(
     html('div', {class: 'controls'}, menu('Translated by', all.map(({name}) => name),
       (index) => holder.replaceChildren(plain_table(['source', 'reference', 'translation'], all[index].rows)))), holder);
 }

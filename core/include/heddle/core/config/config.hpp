@@ -56,7 +56,8 @@ struct CorpusConfig {
 struct DataConfig {
   std::vector<std::string> train;  ///< one dataset, in one or several files
   std::string valid;
-  std::vector<CorpusConfig> corpora = {};  ///< instead of `train`
+  std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
+  std::vector<CorpusConfig> corpora = {};              ///< instead of `train`
 
   bool has_training() const { return !train.empty() || !corpora.empty(); }
   bool operator==(DataConfig const&) const = default;
@@ -78,12 +79,15 @@ struct TrainConfig {
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never
   bool validate_bleu = true;
-  std::int64_t validate_beam_size = 1;  ///< 1: greedy
-  std::int64_t early_stopping = 0;      ///< validations without a better loss after which training ends; 0: never
-  std::int64_t log_every = 10;          ///< steps between lines of metrics.jsonl
-  bool reserve_memory = true;           ///< take the planned memory before the first step, refuse what does not fit
-  std::int64_t check_every_steps = 0;   ///< steps between comparisons of replicas; 0: only before checkpoints
-  std::string initialize_from;          ///< a run or a checkpoint whose parameters a new run starts with; empty: none
+  std::vector<std::string> validate_metrics = {};  ///< names of registered metrics of translations
+  std::int64_t validate_beam_size = 1;             ///< 1: greedy
+  /// Decides which checkpoint is the best: "loss", "accuracy" or a metric of translations, of data.valid.
+  std::string best_metric = "loss";
+  std::int64_t early_stopping = 0;     ///< validations without a better one after which training ends; 0: never
+  std::int64_t log_every = 10;         ///< steps between lines of metrics.jsonl
+  bool reserve_memory = true;          ///< take the planned memory before the first step, refuse what does not fit
+  std::int64_t check_every_steps = 0;  ///< steps between comparisons of replicas; 0: only before checkpoints
+  std::string initialize_from;         ///< a run or a checkpoint whose parameters a new run starts with; empty: none
   std::vector<std::string> initialize_missing;  ///< patterns of parameters that may be missing there
   std::vector<std::string> initialize_rename;   ///< "PATTERN THERE -> PATTERN HERE", at most one * in each
   double hang_seconds = 600;  ///< without progress on any rank after which the run ends with 86; 0: never

@@ -3,6 +3,7 @@
 #include <heddle/core/layers/registry.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/parameters/schedules.hpp>
+#include <heddle/core/tasks/corpus_metric.hpp>
 #include <heddle/core/tasks/task.hpp>
 
 namespace heddle {
@@ -13,6 +14,7 @@ struct Registries {
   LayerRegistry layers;
   TaskRegistry tasks;
   ScheduleRegistry schedules;
+  MetricRegistry metrics;
 };
 
 }  // namespace heddle

@@ -9,7 +9,7 @@
 extern "C" {
 /// The tag that the plug-in was compiled with.
 char const* heddle_plugin_abi_tag();
-/// Adds the plug-in's kernels, layers, tasks and schedules.
+/// Adds the plug-in's kernels, layers, tasks, schedules and metrics.
 void heddle_plugin_register(heddle::Registries& registries);
 }
 

@@ -24,8 +24,8 @@ struct TrainingState {
   std::int64_t position = 0;  ///< the next sentence pair in that epoch's order
   std::int64_t tokens = 0;    ///< real source and target tokens seen so far
   std::uint64_t seed = 0;
-  double seconds = 0;  ///< spent in training so far, over all restarts
-  double best_valid_loss = 0;
+  double seconds = 0;     ///< spent in training so far, over all restarts
+  double best_value = 0;  ///< of train.best_metric in validation, after best_step
   std::int64_t best_step = 0;
   std::int64_t validations_without_improvement = 0;
 };
@@ -65,7 +65,7 @@ struct CheckpointContents {
   std::string source_model, target_model;  ///< the bytes of Tokenizer::model
   std::string instruction_set = {};        ///< "x86-64-v4": what the kernels that computed it used; empty: unknown
   std::string dataset = {};                ///< digest of the training data; empty: unknown
-  std::string valid_dataset = {};          ///< digest of what best_valid_loss was measured on; empty: unknown
+  std::string valid_dataset = {};          ///< digest of what best_value was measured on; empty: unknown
   std::string cursor = {};                 ///< places in a mixture's corpora; empty: state.epoch and state.position
   LossHistory losses = {};
   /// The steps after which optimizer state began, by the parameter's name, where that was not with the run.

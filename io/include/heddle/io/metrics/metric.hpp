@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/core/tasks/corpus_metric.hpp>
 #include <memory>
 #include <span>
 #include <string>
@@ -42,6 +43,9 @@ std::unique_ptr<TranslationMetric> chrf_metric(std::size_t word_order = 0);
 /// Translation edit rate (Snover et al. 2006), as Tercom computes it: edits and shifts of lower-cased words for each
 /// word of the reference. With several references, the fewest edits and the mean length count.
 std::unique_ptr<TranslationMetric> ter_metric();
+
+/// Registers bleu, chrf, chrf++ and ter, the metrics above with their defaults.
+void register_metrics(MetricRegistry& registry);
 
 /// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
 std::string tokenize_13a(std::string_view sentence);

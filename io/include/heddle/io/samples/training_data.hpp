@@ -4,16 +4,28 @@
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/samples/mixture.hpp>
-#include <optional>
+#include <heddle/io/samples/sample_source.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace heddle {
 
+/// A dataset on which a run is validated.
+struct ValidationSet {
+  std::string name;  ///< "": data.valid; else its name in data.valid_sets
+  Dataset dataset;
+  std::unique_ptr<SampleSource> samples = nullptr;  ///< see make_validation_samples
+
+  /// Its key in the configuration: "data.valid", "data.valid_sets.medical".
+  std::string key() const { return name.empty() ? "data.valid" : "data.valid_sets." + name; }
+};
+
 /// The datasets that a configuration names.
 struct TrainingData {
-  std::vector<Dataset> train;    ///< data.train, or one for each [data.corpus.NAME], in their order; at least one
-  std::optional<Dataset> valid;  ///< empty where nothing is validated or data.valid is not set
+  std::vector<Dataset> train;  ///< data.train, or one for each [data.corpus.NAME], in their order; at least one
+  /// data.valid, then those of data.valid_sets; empty where nothing is validated or data.valid is not set.
+  std::vector<ValidationSet> valid;
 
   Vocabulary const& vocabulary() const { return train.front().vocabulary(); }
   bool has_lines() const { return train.front().has_lines(); }
@@ -23,12 +35,17 @@ struct TrainingData {
   std::string digest() const;
 };
 
-/// Opens data.train or the corpora, and data.valid. Throws DataError if they have different vocabularies, or if some
-/// corpora have pairs and others lines, and as Dataset::open does.
+/// Opens data.train or the corpora, and the validation sets. Throws DataError if they have different vocabularies, or
+/// if some corpora have pairs and others lines, and as Dataset::open does.
 TrainingData open_training_data(Config const& config);
 
 /// The samples that training draws from `data`, which must outlive them. Throws as samples_for does.
 Mixture training_mixture(Config const& config, Task const& task, TrainingData const& data, bool prefixes);
+
+/// Makes the samples of the validation sets, which refer to their datasets. Throws as samples_for does.
+void make_validation_samples(Config const& config, Task const& task, bool prefixes, TrainingData& data);
+/// Pointers to them.
+std::vector<SampleSource const*> validation_samples(TrainingData const& data);
 
 VocabularySizes vocabulary_sizes(Dataset const& data);
 

@@ -1,0 +1,102 @@
+#include "measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/spelling.hpp>
+#include <map>
+
+namespace heddle {
+
+std::string validation_key(std::string const& name, std::string const& set) {
+  return fmt::format("valid_{}{}{}", name, set.empty() ? "" : "/", set);
+}
+
+std::string Measure::key() const {
+  return validation_key(metric, set);
+}
+
+std::string Measure::name() const {
+  static std::map<std::string, std::string> const labels{
+      {"accuracy", "masked accuracy"}, {"bleu", "BLEU"}, {"chrf", "chrF2"},
+      {"chrf++", "chrF2++"},           {"ter", "TER"},   {"loss", "validation loss"}};
+  auto const label = labels.find(metric);
+  if (set.empty()) {
+    return label == labels.end() ? metric : label->second;
+  }
+  return fmt::format("{} {}", set, label == labels.end() || metric == "loss" ? metric : label->second);
+}
+
+std::string Measure::number(double value) const {
+  if (metric == "accuracy") {
+    return fmt::format("{:.2f} %", 100 * value);
+  }
+  return metric == "loss" ? fmt::format("{:.4f}", value) : fmt::format("{:.2f}", value);
+}
+
+bool Measure::better(double value, double other) const {
+  return higher_is_better ? value > other : value < other;
+}
+
+std::vector<MetricRegistry::Entry> translation_metrics(Config const& config, MetricRegistry const& metrics) {
+  TrainConfig const& train = config.train;
+  std::vector<std::string> names = train.validate_metrics;
+  if (train.validate_bleu && std::ranges::count(names, "bleu") == 0) {
+    names.insert(names.begin(), "bleu");
+  }
+  std::vector<MetricRegistry::Entry> entries;
+  for (std::string const& name : names) {
+    MetricRegistry::Entry const& entry = metrics.of(name, train.places.of("validate_metrics"));
+    if (std::ranges::count(entries, name, &MetricRegistry::Entry::name) == 0) {
+      entries.push_back(entry);
+    }
+  }
+  return entries;
+}
+
+std::vector<Measure> measures(Config const& config, Registries const& registries) {
+  std::vector<std::string> sets{""};
+  for (auto const& [name, path] : config.data.valid_sets) {
+    sets.push_back(name);
+  }
+  std::vector<Measure> all;
+  for (std::string const& set : sets) {
+    all.push_back({"loss", set, false});
+    if (registries.tasks.of(config).measures_accuracy()) {
+      all.push_back({"accuracy", set, true});
+    }
+    for (MetricRegistry::Entry const& entry : translation_metrics(config, registries.metrics)) {
+      all.push_back({entry.name, set, entry.metric.higher_is_better});
+    }
+  }
+  return all;
+}
+
+Measure best_measure(Config const& config, Registries const& registries) {
+  std::string const& wanted = config.train.best_metric;
+  std::vector<std::string> names;
+  for (Measure const& measure : measures(config, registries)) {
+    if (measure.metric == wanted) {
+      return measure;  // of data.valid, which is first
+    }
+    if (measure.set.empty()) {
+      names.push_back(measure.metric);
+    }
+  }
+  throw ConfigError(fmt::format("{} = \"{}\" is not measured in validation; {}", config.train.places.of("best_metric"),
+                                wanted, nearest_or_all(wanted, names, ", or add it to train.validate_metrics")));
+}
+
+bool count_validation(TrainingState& state, Measure const& measure, double value) {
+  bool const best = std::isfinite(value) && (state.best_step == 0 || measure.better(value, state.best_value));
+  state.validations_without_improvement = best ? 0 : state.validations_without_improvement + 1;
+  if (best) {
+    state.best_step = state.step;
+    state.best_value = value;
+  }
+  return best;
+}
+
+}  // namespace heddle

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Validation: several sets, metrics of translations, and the metric that decides which checkpoint is the best.
+source "$HEDDLE_SOURCE/tests/integration/small_run"
+
+"$HEDDLE" demo-data --out other --train 300 --valid 30 --test 20 > log 2>&1 || fail "demo-data"
+"$HEDDLE" prepare --source other/valid.en --target other/valid.de --valid-source other/test.en --valid-target other/test.de \
+  --vocab-model data/vocab.model --out other.data > log 2>&1 || fail "prepare with the vocabulary of the run"
+sets=(--set data.valid_sets.small=other.data/valid.h5 --set data.valid_sets.large=other.data/train.h5)
+metrics=(--set 'train.validate_metrics=["chrf","ter"]' --set train.best_metric=chrf)
+train=(train run.toml --set train.validate_every=10 --set train.steps=30 --set checkpoint.keep=10)
+field() { sed -n "s/.*\"step\":$3,.*\"$2\":\([-0-9.e]*\)[,}].*/\1/p" "$1/metrics.jsonl"; }
+
+# A further set gives the values that it gives as data.valid, under keys with its name, and the training is the same.
+ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" --set run.directory=alone
+ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" --set run.directory=other.alone --set data.valid=other.data/valid.h5
+ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" "${sets[@]}" --set run.directory=several
+grep -q '^best: chrF2 [0-9.]* at step [123]0; .*best TER [0-9.]* at step [123]0; .*best small loss [0-9.]* at step' log || fail "the best values are not named"
+h5diff alone/checkpoints/step-00000030/tensors-00000.h5 several/checkpoints/step-00000030/tensors-00000.h5 ||
+  fail "another validation set changes the training"
+for key in valid_loss valid_perplexity valid_chrf valid_ter; do
+  for step in 10 20 30; do
+    [ -n "$(field alone $key $step)" ] && [ "$(field alone $key $step)" = "$(field several $key $step)" ] || fail "$key of step $step"
+    [ "$(field other.alone $key $step)" = "$(field several "$key\/small" $step)" ] || fail "$key of the second set in step $step"
+    [ -n "$(field several "$key\/large" $step)" ] || fail "$key of the third set in step $step"
+  done
+done
+! grep -q valid_bleu several/metrics.jsonl || fail "BLEU is measured although other metrics are listed"
+"$HEDDLE" inspect several > log 2>&1 || fail "inspect"
+grep -q '^best chrF2: [0-9.]* at step [123]0; ' log || fail "inspect does not show the best value"
+"$HEDDLE" inspect several --html page.html > log 2>&1 || fail "inspect --html"
+grep -q '"valid_chrf/small"' page.html || fail "the page has no curve of the second set"
+report=$(tr -d ' \n' < several/report.json)
+[[ $report == *'"best_metric":"chrf"'* && $report == *'"valid_ter":{"higher_is_better":false,"best":'* && $report == *'"valid_loss/large":{'* ]] ||
+  fail "the report does not say what was measured"
+
+# The metric chooses the best checkpoint, also of `average --best`.
+best=$(readlink alone/checkpoints/best)
+highest=$(for step in 10 20 30; do echo "$(field alone valid_chrf $step) $step"; done | sort -g | tail -n 1)
+[ "$best" = "step-000000${highest#* }" ] || fail "the best checkpoint is $best, and chrF is highest in step ${highest#* }"
+ends 0 "$HEDDLE" average alone --best 1 --out mean
+grep -q "^1.* x .*/$best" log || fail "average takes another checkpoint than the best"
+lowest=$(for step in 10 20 30; do echo "$(field alone valid_loss $step) $step"; done | sort -g | head -n 1)
+ends 0 "$HEDDLE" average alone --best 1 --by loss --out mean.loss
+grep -q "^1.* x .*/step-000000${lowest#* }" log || fail "average --by loss takes another checkpoint"
+
+# Early stopping follows the metric: translations of one word have no BLEU, while the loss falls. With another metric the
+# same run starts to count again.
+train+=(--set train.validate_bleu=true --set train.early_stopping=1 --set run.directory=stops)
+ends 0 "$HEDDLE" "${train[@]}" --set train.best_metric=bleu
+grep -q 'early stopping: no better BLEU than 0.00 (step 10) in 1 validations' log || fail "no early stopping by BLEU"
+[ "$(readlink stops/checkpoints/best)" = step-00000010 ] || fail "the best checkpoint by BLEU"
+ends 0 "$HEDDLE" "${train[@]}" --set train.best_metric=bleu
+grep -q 'already stopped early, at step 20' log || fail "a resumed run does not count as before"
+ends 0 "$HEDDLE" "${train[@]}"
+grep -q 'train.best_metric = "loss" decides now: the best BLEU so far, 0.00 at step 10, does not count' log || fail "no note about the metric"
+[ "$(readlink stops/checkpoints/best)" = step-00000030 ] || fail "the best checkpoint by the loss"
+
+ends 78 "$HEDDLE" "${train[@]}" --set run.directory=refused --set train.best_metric=chrf
+grep -q 'train.best_metric = "chrf" is not measured in validation' log || fail "a metric that is not measured decides"
+[ ! -e refused ] || fail "a refused run left a directory"
+ends 65 "$HEDDLE" "${train[@]}" --set run.directory=refused --set data.valid_sets.absent=absent.h5
