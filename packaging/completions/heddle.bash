@@ -30,7 +30,10 @@ _heddle() {
   fi
   if [[ $before == --set || $before == --explain ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(_heddle_keys "$program")" -- "$word")
-    [ "$before" = --explain ] || { COMPREPLY=("${COMPREPLY[@]/%/=}") && compopt -o nospace 2> /dev/null || :; }
+    if [ "$before" = --set ]; then
+      COMPREPLY=("${COMPREPLY[@]/%/=}")
+      compopt -o nospace 2> /dev/null || true
+    fi
     return
   fi
   expected=$(awk -v option="$before" '$1 == option && $2 ~ /\|/ { gsub(/\|/, " ", $2); print $2 }' <<< "$options")

@@ -19,7 +19,7 @@ std::size_t help_columns() {
   }
   winsize terminal{};
   if (columns == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &terminal) == 0) {
-    columns = terminal.ws_col;
+    columns = std::min<std::size_t>(terminal.ws_col, default_columns);
   }
   return columns == 0 ? default_columns : std::max(columns, min_columns);
 }

@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// The width of lines of help, at least 40: COLUMNS, or the terminal's, or 110 without a terminal on the standard
-/// output.
+/// The width of lines of help, at least 40: COLUMNS, or the terminal's up to 110, or 110 without a terminal on the
+/// standard output.
 std::size_t help_columns();
 
 /// The text's words in lines of at most `columns`, with `indent` spaces before all but the first, whose caller has

@@ -16,6 +16,8 @@
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
+#include <limits>
+#include <tuple>
 
 #include "checkpoints/averaging.hpp"
 #include "checkpoints/checkpoint.hpp"
@@ -251,22 +253,20 @@ bool has_stacks(Family const& family, ModelConfig const& model) {
 
 std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& config, Vocabulary const& vocabulary) {
   std::pair<Family const*, std::vector<std::string>> nearest{nullptr, {}};
-  bool nearest_has_vocabulary = false;
+  std::tuple<bool, bool, std::size_t> smallest{true, true, std::numeric_limits<std::size_t>::max()};
   for (Family const& family : families()) {
     if (!has_stacks(family, config.model)) {
       continue;
     }
     std::vector<std::string> obstacles = obstacles_of(family, config);
     std::string const of_vocabulary = vocabulary_obstacle(family, vocabulary);
-    bool const has_vocabulary = of_vocabulary.empty();
-    if (!has_vocabulary) {
-      obstacles.push_back(of_vocabulary);
-    }
-    bool const nearer =
-        has_vocabulary != nearest_has_vocabulary ? has_vocabulary : obstacles.size() < nearest.second.size();
-    if (nearest.first == nullptr || nearer) {
+    std::tuple const distance{!obstacles.empty(), !of_vocabulary.empty(), obstacles.size()};
+    if (distance < smallest) {
+      smallest = distance;
+      if (!obstacles.empty() && !of_vocabulary.empty()) {
+        obstacles.push_back(of_vocabulary);
+      }
       nearest = {&family, std::move(obstacles)};
-      nearest_has_vocabulary = has_vocabulary;
     }
   }
   return nearest;

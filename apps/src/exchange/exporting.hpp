@@ -37,8 +37,8 @@ struct ExportedModel {
   std::optional<double> largest_difference = {};
 };
 
-/// The first family with the fewest obstacles among those with the model's stacks, and these obstacles; one that cannot
-/// have the vocabulary only where no other can. Null where no family has these stacks.
+/// The first family with the model's stacks that has all of its keys, else the one with the fewest obstacles, and
+/// these. Families that cannot have the vocabulary come after the others. Null where no family has these stacks.
 std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& config, Vocabulary const& vocabulary);
 
 /// The family to export to, and the model's config.json in it: `wanted`, or the one that the model came from, or the

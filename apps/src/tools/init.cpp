@@ -159,14 +159,16 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
     boost::replace_first(job.text, "select=4:ncpus=8:mpiprocs=8",
                          fmt::format("select={}:ncpus={}:mpiprocs={}", answers.nodes, ranks, ranks));
     boost::replace_first(job.text, "script=train.pbs", fmt::format("script='{}'", job.path.string()));
-    job.submit = fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", config, quoted_for_shell(job.path.string()));
+    job.submit =
+        fmt::format("qsub -v HEDDLE_ARGUMENTS={} {}", quoted_for_shell(config), quoted_for_shell(job.path.string()));
     return job;
   }
   if (answers.where == "lsf") {
     JobScript job{path_of("train.lsf"), std::string(lsf_job_script()), ""};
     boost::replace_first(job.text, "-n 32", fmt::format("-n {}", answers.nodes * ranks));
     boost::replace_first(job.text, "ptile=8", fmt::format("ptile={}", ranks));
-    job.submit = fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", config, quoted_for_shell(job.path.string()));
+    job.submit =
+        fmt::format("HEDDLE_ARGUMENTS={} bsub < {}", quoted_for_shell(config), quoted_for_shell(job.path.string()));
     return job;
   }
   return std::nullopt;

@@ -341,14 +341,17 @@ json::object express(Family const& family, Config const& config, Obstacles& obst
       }
     }
   }
-  try {
-    for (WindowRule const& rule : family.windows) {
-      write_windows(rule, config.model, made);
+  auto const take = [&](auto const& step) {
+    try {
+      step();
+    } catch (ConfigError const& error) {  // which begins with a key
+      obstacles.try_emplace(error.what(), error.what());
     }
-    add_unexpressed(family, config, made, obstacles);
-  } catch (ConfigError const& error) {  // the other keys follow from no config.json
-    obstacles.try_emplace("", error.what());
+  };
+  for (WindowRule const& rule : family.windows) {
+    take([&] { write_windows(rule, config.model, made); });
   }
+  take([&] { add_unexpressed(family, config, made, obstacles); });
   return made;
 }
 

@@ -413,6 +413,11 @@ TEST_F(ExchangeTest, AllKeysThatKeepAModelFromTheNearestFamilyAreNamed) {
                        "model.position_frequencies=paper"})
                   .second,
               ElementsAre());
+  EXPECT_EQ(nearest({"model.norm=pre", "model.output_bias=true", "model.position_layout=halves",
+                     "model.position_frequencies=paper"})
+                .first->model_type,
+            "pegasus")
+      << "it has all keys";
   EXPECT_THAT(
       nearest({"model.norm=post", "model.activation=swiglu"}).second,
       Contains("model.activation = swiglu: a model of the family marian has relu or gelu or gelu_tanh or silu"));

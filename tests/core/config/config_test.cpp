@@ -100,7 +100,8 @@ TEST(Config, PrintsWhatItReadsBackUnchanged) {
 }
 
 TEST(Config, UnknownKeysAndSectionsNameTheirPlaceAndTheNearestSpelling) {
-  EXPECT_EQ(refusal("[model]\nd_modle = 8\n"), "run.toml:2:1: there is no key model.d_modle; did you mean model.d_model?");
+  EXPECT_EQ(refusal("[model]\nd_modle = 8\n"),
+            "run.toml:2:1: there is no key model.d_modle; did you mean model.d_model?");
   EXPECT_EQ(refusal("\n[modle]\nd_model = 8\n"), "run.toml:2:2: there is no section [modle]; did you mean model?");
   EXPECT_EQ(refusal("[model]\nsteps = 8\n"), "run.toml:2:1: there is no key model.steps; did you mean train.steps?");
   EXPECT_EQ(refusal("steps = 8\n"), "run.toml:1:1: there is no section [steps]; did you mean the key train.steps?");
@@ -355,9 +356,9 @@ TEST(Config, GroupsOfParametersHaveRulesOfTheirOwn) {
 }
 
 TEST(Config, WrongGroupsNameTheirPlace) {
-  EXPECT_EQ(
-      refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate_factors = 1"),
-      "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean optimizer.group.a.learning_rate_factor?");
+  EXPECT_EQ(refusal("[optimizer.group.a]\nparameters = [\"x\"]\nlearning_rate_factors = 1"),
+            "run.toml:3:1: there is no key optimizer.group.a.learning_rate_factors; did you mean "
+            "optimizer.group.a.learning_rate_factor?");
   EXPECT_EQ(refusal("[optimizer.group.a]\nfrozen = true"),
             "run.toml:1:18: optimizer.group.a names no parameters; for example parameters = [\"encoder.*\"]");
   EXPECT_EQ(refusal("[optimizer.group.a]\nparameters = \"x\""),
