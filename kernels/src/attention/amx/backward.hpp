@@ -131,14 +131,15 @@ class Weights {
       differentiate_softmax(keys.count);
       differentiate_scores(head, queries, keys, bias_gradient);
     }
+    float const* const grads = grads_.data;
     for (std::int64_t begin = 0; begin < weights_.stride; begin += lanes::width) {
       if (plain) {
         Floats const delta = delta_.load(begin / lanes::width);
-        pack_gradients(begin, keys.count, [=, this](std::int64_t place) {
-          return view_.scale * lanes::load(weights_.data + place) * (lanes::load(grads_.data + place) - delta);
+        pack_gradients(begin, keys.count, [=, weights = weights_.data, scale = view_.scale](std::int64_t place) {
+          return scale * lanes::load(weights + place) * (lanes::load(grads + place) - delta);
         });
       } else {
-        pack_gradients(begin, keys.count, [=, this](std::int64_t place) { return lanes::load(grads_.data + place); });
+        pack_gradients(begin, keys.count, [=](std::int64_t place) { return lanes::load(grads + place); });
       }
     }
     clear_last_columns(grad_rows, keys.count);
@@ -148,35 +149,36 @@ class Weights {
   Tile<float> grads_transposed;        ///< [queries, pairs of keys], bfloat16
 
  private:
-  /// Writes 16 numbers as bfloat16, in their order.
-  static void store_rounded(Floats values, float* to) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(values))));
-  }
-
   /// Scores become weights, and their gradients those of the weights before dropout; returns Σ weight * gradient.
   template <bool dropped>
   Floats weigh(Queries const& queries, std::int64_t begin, std::int64_t keys, float factor) {
     Floats const normalizer = lanes::load(queries.log_sum_exp.data + begin);
+    // Locals, because the compiler has to assume that each store changes the members.
+    std::int64_t const stride = weights_.stride;
+    float* at = weights_.data + begin;
+    float* grad = grads_.data + begin;
+    float const* kept = kept_.data + begin;
+    Tile<float> rows{weight_rows.data + begin / 2, weight_rows.stride};
     Floats total = {};
     for (std::int64_t j = 0; j < keys; ++j) {
       if (j % 16 == 0) {
         keep_awake();
       }
-      float* const at = weights_[j] + begin;
-      float* const grad = grads_[j] + begin;
       Floats const weight = lanes::rough_exp2_of_negative(factor * lanes::load(at) - normalizer);
       Floats gradient = lanes::load(grad);
       Floats used = weight;
       if constexpr (dropped) {
-        Floats const kept = lanes::load(kept_[j] + begin);
-        gradient *= kept;
-        used *= kept;
+        gradient *= lanes::load(kept);
+        used *= lanes::load(kept);
         lanes::store(gradient, grad);
+        kept += stride;
       }
       total += weight * gradient;
       lanes::store(weight, at);
-      store_rounded(used, weight_rows[j] + begin / 2);
+      store_half(rounded_in_order(used, used), rows.data);
+      at += stride;
+      grad += stride;
+      rows.data += rows.stride;
     }
     return total;
   }
@@ -184,24 +186,26 @@ class Weights {
   /// Packs the gradients that `gradient` gives for places in tiles [keys, queries], of 16 queries from `begin` on.
   template <class Gradient>
   void pack_gradients(std::int64_t begin, std::int64_t keys, Gradient const& gradient) {
+    std::int64_t const stride = grads_.stride;
+    Tile<float> const transposed = grads_transposed;
+    Tile<float> rows{grad_rows.data + begin / 2, grad_rows.stride};
+    std::int64_t place = begin;
     for (std::int64_t first = 0; first < keys; first += step) {
       Floats pairs[lanes::width];
       std::int64_t const count = keys - first < step ? keys - first : step;
-      auto const packed = [&](std::int64_t j) {
-        Floats const value = gradient((first + j) * grads_.stride + begin);
-        store_rounded(value, grad_rows[first + j] + begin / 2);
-        return value;
-      };
       std::int64_t pair = 0;
-      for (; 2 * pair + 1 < count; ++pair) {
-        Floats const even = packed(2 * pair);
-        pairs[pair] = std::bit_cast<Floats>(lanes::rounded({even, packed(2 * pair + 1)}));
+      for (; 2 * pair + 1 < count; ++pair, place += 2 * stride, rows.data += 2 * rows.stride) {
+        Words const halves = rounded_in_order(gradient(place), gradient(place + stride));
+        store_half(halves, rows.data);
+        store_other_half(halves, rows[1]);
+        pairs[pair] = interleaved(halves);
       }
       if (2 * pair < count) {
-        pairs[pair] = std::bit_cast<Floats>(lanes::rounded({packed(2 * pair), Floats{}}));
-        ++pair;
+        Words const halves = rounded_in_order(gradient(place), Floats{});
+        store_half(halves, rows.data);
+        pairs[pair++] = interleaved(halves);
       }
-      store_transposed(pairs, pair, {grads_transposed[begin] + first / 2, grads_transposed.stride});
+      store_transposed(pairs, pair, {transposed[begin] + first / 2, transposed.stride});
     }
   }
 

@@ -164,6 +164,7 @@ class QueryBlock {
   void weigh(std::int64_t vector, std::int64_t keys, float factor) {
     float const* const scores = scores_.data + vector * lanes::width;
     std::int64_t const stride = scores_.stride;
+    float const* const kept = kept_.data + vector * lanes::width;
     Floats const before = softmax_.maximum.load(vector);
     Floats highest[2] = {lanes::all(-infinity), lanes::all(-infinity)};
     for (std::int64_t j = 0; j + 1 < keys; j += 2) {
@@ -178,7 +179,7 @@ class QueryBlock {
     auto const weight = [&](std::int64_t j) {
       Floats const value = lanes::rough_exp2_of_negative(factor * lanes::load(scores + j * stride) - shift);
       total += value;
-      return dropped ? value * lanes::load(kept_[j] + vector * lanes::width) : value;
+      return dropped ? value * lanes::load(kept + j * stride) : value;
     };
     for (std::int64_t begin = 0; begin < keys; begin += step) {
       Floats pairs[lanes::width];

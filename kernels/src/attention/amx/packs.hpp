@@ -146,6 +146,26 @@ inline void store_rows(Tile<float> tile, std::int64_t count, Head const& head, R
   }
 }
 
+/// Two vectors as bfloat16, one after the other.
+inline Words rounded_in_order(Floats first, Floats second) {
+  return reinterpret_cast<Words>(
+      _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(second), reinterpret_cast<__m512>(first)));
+}
+/// The pairs of the two vectors' elements.
+inline Floats interleaved(Words halves) {
+  constexpr Words places = {0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
+                            0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
+  return reinterpret_cast<Floats>(_mm512_maskz_permutexvar_epi16(0xffffffffU, reinterpret_cast<__m512i>(places),
+                                                                 reinterpret_cast<__m512i>(halves)));
+}
+inline void store_half(Words halves, float* to) {
+  std::memcpy(to, &halves, sizeof(halves) / 2);
+}
+inline void store_other_half(Words halves, float* to) {
+  auto const half = __builtin_shufflevector(halves, halves, 8, 9, 10, 11, 12, 13, 14, 15);
+  std::memcpy(to, &half, sizeof(half));
+}
+
 /// to [16 rows, words] = the first `count` of 16 vectors, transposed, with zeros for the others.
 inline void store_transposed(Floats (&vectors)[lanes::width], std::int64_t count, Tile<float> to) {
   for (std::int64_t i = count; i < lanes::width; ++i) {
