@@ -280,15 +280,15 @@ class BackwardHeads {
         simd_attention::set_zero(queries.grad_q, queries.block().count);
       }
     });
-    simd_attention::prefetch(next_, view_.q, next_.query_row, next_.queries);
-    simd_attention::prefetch(next_, rows_.grad_output, next_.query_row, next_.queries);
+    prefetch<false>(next_, view_.q, next_.query_row, next_.queries);
+    prefetch<false>(next_, rows_.grad_output, next_.query_row, next_.queries);
     for (std::int64_t begin = 0; begin < head_.keys; begin += attention_block) {
       meet(kernels::block_at(begin, head_.keys));
     }
     each_block([&](Head const& head, Queries const& queries) {
       store_rows(queries.grad_q, queries.block().count, head, rows_.grad_q, head.query_row + queries.block().begin);
     });
-    prefetch_for_writing(next_, rows_.grad_q, next_.query_row, next_.queries);
+    prefetch<true>(next_, rows_.grad_q, next_.query_row, next_.queries);
   }
 
  private:
@@ -336,9 +336,9 @@ class BackwardHeads {
       simd_attention::set_zero(grad_v_, keys.count);
     }
     store_rows(grad_v_, keys.count, head_, head_.of_keys(rows_.grad_v), first_key);
-    prefetch_for_writing(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
+    prefetch<true>(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
     store_rows(grad_k_, keys.count, head_, head_.of_keys(rows_.grad_k), first_key);
-    prefetch_for_writing(next_, next_.of_keys(rows_.grad_k), next_.key_row, next_.keys);
+    prefetch<true>(next_, next_.of_keys(rows_.grad_k), next_.key_row, next_.keys);
   }
 
   /// `met`: the block of keys has met other queries before.
@@ -348,9 +348,9 @@ class BackwardHeads {
     std::int64_t const count = queries.block().count;
     multiply<met>({left(weights_.weight_rows), queries.grad_output_pairs, keys.count, stride_, count}, grad_v_);
     weights_.differentiate(head, queries.block(), keys, rows_.shared.bias.of(item_of(head)));
-    simd_attention::prefetch(next_, next_.of_keys(view_.k), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(view_.k), next_.key_row, next_.keys);
     multiply<met>({left(weights_.grad_rows), queries.q_pairs, keys.count, stride_, count}, grad_k_);
-    simd_attention::prefetch(next_, next_.of_keys(view_.v), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(view_.v), next_.key_row, next_.keys);
     Product const to_queries(left(weights_.grads_transposed), k_pairs_, count, stride_, keys.count);
     one_block_ ? multiply<false>(to_queries, queries.grad_q) : multiply<true>(to_queries, queries.grad_q);
   }

@@ -90,7 +90,7 @@ class QueryBlock {
  private:
   void load() {
     pack_transposed(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
-    simd_attention::prefetch(next_, head_.view.q, next_.query_row, next_.queries);
+    prefetch<false>(next_, head_.view.q, next_.query_row, next_.queries);
   }
   /// Takes up the results over earlier calls' keys.
   void resume(ForwardRows const& rows) {
@@ -103,7 +103,7 @@ class QueryBlock {
 
   void multiply_scores(Keys const& packed, Block keys) {
     multiply<false>(Product(packed.k(keys), q_transposed_, keys.count, queries_.count, head_.view.head_dim), scores_);
-    simd_attention::prefetch(next_, next_.of_keys(head_.view.k), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(head_.view.k), next_.key_row, next_.keys);
   }
 
   /// Computes the queries' weights for these keys.
@@ -124,7 +124,7 @@ class QueryBlock {
       keep_awake();
       view.dropout.active ? weigh<true>(v, keys.count, factor) : weigh<false>(v, keys.count, factor);
     }
-    simd_attention::prefetch(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
   }
 
   void multiply_values(Keys const& packed, Block keys, ForwardRows const& rows) {
@@ -138,7 +138,7 @@ class QueryBlock {
       multiply<true>(product, sums_);
     }
     first_block_ = false;
-    prefetch_for_writing(next_, rows.output, next_.query_row, next_.queries);
+    prefetch<true>(next_, rows.output, next_.query_row, next_.queries);
   }
 
   void write(ForwardRows const& rows) {

@@ -185,14 +185,20 @@ inline void scale(Tile<float> tile, std::int64_t rows, float factor) {
   }
 }
 
-/// Brings a short sequence's rows of this head, which will be written, to the first-level cache: registers' loads wait
-/// for all earlier stores to their rows, and so for those before them.
-inline void prefetch_for_writing(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count) {
+/// Brings a short sequence's rows of this head to the first-level cache, `written` for writing: registers' loads wait for
+/// all earlier stores to their rows, and so for those before them.
+template <bool written>
+void prefetch(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count) {
   std::int64_t const ahead = count > attention_block ? 0 : count;
   BFloat16 const* row = head.at(rows, first);
+  keep_awake();
   for (std::int64_t i = 0; i < ahead; ++i, row += rows.stride) {
     for (std::int64_t d = 0; d < head.view.head_dim; d += step) {
-      __asm__ volatile("prefetchw %0" : : "m"(row[d]));
+      if constexpr (written) {
+        __asm__ volatile("prefetchw %0" : : "m"(row[d]));
+      } else {
+        __builtin_prefetch(row + d);
+      }
     }
   }
 }
