@@ -1,13 +1,12 @@
 #pragma once
 
-#include "attention/simd_backward.hpp"
+#include "attention/simd_forward.hpp"
 #include "packs.hpp"
 
 namespace heddle::amx_attention {
 namespace {
 
 using BackwardRows = kernels::AllBackwardRows<BFloat16>;
-using simd_attention::ToRows;
 
 /// A block of queries of one head and what belongs to them, packed for all blocks of keys.
 class Queries {
@@ -28,18 +27,31 @@ class Queries {
   Block block() const { return block_; }
 
   /// `all_keys`: there will be one block of keys, so that `delta` is not needed.
-  void pack(BackwardRows const& rows, bool all_keys) const {
+  void pack_transposed(BackwardRows const& rows, bool all_keys) const {
     std::int64_t const first_row = head_.query_row + block_.begin;
-    simd_attention::transpose(head_, head_.view.q, first_row, block_.count, q_transposed);
-    simd_attention::transpose(head_, rows.grad_output, first_row, block_.count, grad_output_transposed);
+    amx_attention::pack_transposed(head_, head_.view.q, first_row, block_.count, q_transposed);
+    amx_attention::pack_transposed(head_, rows.grad_output, first_row, block_.count, grad_output_transposed);
+    keep_awake();
+    float const* from = rows.log_sum_exp[first_row] + head_.head;
+    for (std::int64_t i = 0; i < log_sum_exp.stride; ++i) {
+      log_sum_exp.data[i] = i < block_.count ? *from : -infinity;
+      from += i + 1 < block_.count ? rows.log_sum_exp.stride : 0;
+    }
+    for (std::int64_t i = 0; i < log_sum_exp.stride; i += lanes::width) {
+      // A row without visible keys, or beyond the queries, has no weights: 2^(score - infinity).
+      Floats const normalizer = lanes::load(log_sum_exp.data + i);
+      lanes::store(normalizer == -infinity ? lanes::all(infinity) : normalizer * log2_e, log_sum_exp.data + i);
+      lanes::store(Floats{}, delta.data + i);
+    }
+    for (std::int64_t i = 0; i < block_.count && !all_keys; ++i) {
+      delta.data[i] = delta_of(rows, first_row + i);
+    }
+  }
+
+  void pack_rows(BackwardRows const& rows) const {
+    std::int64_t const first_row = head_.query_row + block_.begin;
     pack_pairs(head_, head_.view.q, first_row, block_.count, q_pairs);
     pack_pairs(head_, rows.grad_output, first_row, block_.count, grad_output_pairs);
-    for (std::int64_t i = 0; i < log_sum_exp.stride; ++i) {
-      // A row without visible keys, or beyond the queries, has no weights: 2^(score - infinity).
-      float const normalizer = i < block_.count ? rows.log_sum_exp[first_row + i][head_.head] : -infinity;
-      log_sum_exp.data[i] = normalizer == -infinity ? infinity : normalizer * log2_e;
-      delta.data[i] = i < block_.count && !all_keys ? delta_of(rows, first_row + i) : 0;
-    }
   }
 
   Tile<float> q_transposed, grad_output_transposed;  ///< [pairs of head_dim, queries]
@@ -80,9 +92,7 @@ class Weights {
   }
   static std::int64_t scratch_elements() { return 6 * attention_block * attention_block; }
 
-  /// `bias_gradient`: where the gradient of the head's biases is added; may be null.
-  void compute(Head const& head, Queries const& queries, Block keys, Left k, Left v, bool all_keys,
-               float* bias_gradient) {
+  void multiply_factors(Queries const& queries, Block keys, Left k, Left v) {
     Block const block = queries.block();
     for (auto* const tile : {&weights_, &grads_, &kept_, &slopes_}) {
       tile->stride = whole_rows(block.count);
@@ -91,6 +101,11 @@ class Weights {
     grads_transposed.stride = words_of(keys.count);
     multiply<false>({k, queries.q_transposed, keys.count, block.count, view_.head_dim}, weights_);
     multiply<false>({v, queries.grad_output_transposed, keys.count, block.count, view_.head_dim}, grads_);
+  }
+
+  /// After multiply_factors: computes `weight_rows`.
+  void weigh(Head const& head, Queries const& queries, Block keys, bool all_keys) {
+    Block const block = queries.block();
     float factor = view_.scale * log2_e;
     if (view_.soft_cap > 0 || view_.bias || !(factor > 0)) {
       scale(weights_, keys.count, factor);
@@ -100,60 +115,70 @@ class Weights {
     if (view_.dropout.active) {
       head.fill_kept(kept_, block, keys);
     }
-    bool const plain = view_.soft_cap == 0 && bias_gradient == nullptr;
     for (std::int64_t begin = 0; begin < weights_.stride; begin += lanes::width) {
       Floats const total = view_.dropout.active ? weigh<true>(queries, begin, keys.count, factor)
                                                 : weigh<false>(queries, begin, keys.count, factor);
-      Floats const delta = all_keys ? total : lanes::load(queries.delta.data + begin);
+      delta_.store(all_keys ? total : lanes::load(queries.delta.data + begin), begin / lanes::width);
+    }
+    clear_last_columns(weight_rows, keys.count);
+  }
+
+  /// After weigh: computes `grad_rows` and `grads_transposed`. `bias_gradient`: where the gradient of the head's biases
+  /// is added; may be null.
+  void differentiate(Head const& head, Block queries, Block keys, float* bias_gradient) {
+    bool const plain = view_.soft_cap == 0 && bias_gradient == nullptr;
+    if (!plain) {
+      differentiate_softmax(keys.count);
+      differentiate_scores(head, queries, keys, bias_gradient);
+    }
+    float const* const grads = grads_.data;
+    for (std::int64_t begin = 0; begin < weights_.stride; begin += lanes::width) {
       if (plain) {
-        pack_gradients(begin, keys.count, [=, this](std::int64_t place) {
-          return view_.scale * lanes::load(weights_.data + place) * (lanes::load(grads_.data + place) - delta);
+        Floats const delta = delta_.load(begin / lanes::width);
+        pack_gradients(begin, keys.count, [=, weights = weights_.data, scale = view_.scale](std::int64_t place) {
+          return scale * lanes::load(weights + place) * (lanes::load(grads + place) - delta);
         });
       } else {
-        differentiate_softmax(begin, keys.count, delta);
+        pack_gradients(begin, keys.count, [=](std::int64_t place) { return lanes::load(grads + place); });
       }
     }
-    if (!plain) {
-      differentiate_scores(head, block, keys, bias_gradient);
-      for (std::int64_t begin = 0; begin < weights_.stride; begin += lanes::width) {
-        pack_gradients(begin, keys.count, [=, this](std::int64_t place) { return lanes::load(grads_.data + place); });
-      }
-    }
-    if (weights_.stride % step != 0) {
-      clear_last_columns(keys.count);
-    }
+    clear_last_columns(grad_rows, keys.count);
   }
 
   Tile<float> weight_rows, grad_rows;  ///< [keys, pairs of queries], bfloat16: weights after dropout, scores' gradients
   Tile<float> grads_transposed;        ///< [queries, pairs of keys], bfloat16
 
  private:
-  /// Writes 16 numbers as bfloat16, in their order.
-  static void store_rounded(Floats values, float* to) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(values))));
-  }
-
   /// Scores become weights, and their gradients those of the weights before dropout; returns Σ weight * gradient.
   template <bool dropped>
   Floats weigh(Queries const& queries, std::int64_t begin, std::int64_t keys, float factor) {
     Floats const normalizer = lanes::load(queries.log_sum_exp.data + begin);
+    // Locals, because the compiler has to assume that each store changes the members.
+    std::int64_t const stride = weights_.stride;
+    float* at = weights_.data + begin;
+    float* grad = grads_.data + begin;
+    float const* kept = kept_.data + begin;
+    Tile<float> rows{weight_rows.data + begin / 2, weight_rows.stride};
     Floats total = {};
     for (std::int64_t j = 0; j < keys; ++j) {
-      float* const at = weights_[j] + begin;
-      float* const grad = grads_[j] + begin;
+      if (j % 16 == 0) {
+        keep_awake();
+      }
       Floats const weight = lanes::rough_exp2_of_negative(factor * lanes::load(at) - normalizer);
       Floats gradient = lanes::load(grad);
       Floats used = weight;
       if constexpr (dropped) {
-        Floats const kept = lanes::load(kept_[j] + begin);
-        gradient *= kept;
-        used *= kept;
+        gradient *= lanes::load(kept);
+        used *= lanes::load(kept);
         lanes::store(gradient, grad);
+        kept += stride;
       }
       total += weight * gradient;
       lanes::store(weight, at);
-      store_rounded(used, weight_rows[j] + begin / 2);
+      store_half(rounded_in_order(used, used), rows.data);
+      at += stride;
+      grad += stride;
+      rows.data += rows.stride;
     }
     return total;
   }
@@ -161,31 +186,36 @@ class Weights {
   /// Packs the gradients that `gradient` gives for places in tiles [keys, queries], of 16 queries from `begin` on.
   template <class Gradient>
   void pack_gradients(std::int64_t begin, std::int64_t keys, Gradient const& gradient) {
+    std::int64_t const stride = grads_.stride;
+    Tile<float> const transposed = grads_transposed;
+    Tile<float> rows{grad_rows.data + begin / 2, grad_rows.stride};
+    std::int64_t place = begin;
     for (std::int64_t first = 0; first < keys; first += step) {
       Floats pairs[lanes::width];
       std::int64_t const count = keys - first < step ? keys - first : step;
-      auto const packed = [&](std::int64_t j) {
-        Floats const value = gradient((first + j) * grads_.stride + begin);
-        store_rounded(value, grad_rows[first + j] + begin / 2);
-        return value;
-      };
       std::int64_t pair = 0;
-      for (; 2 * pair + 1 < count; ++pair) {
-        Floats const even = packed(2 * pair);
-        pairs[pair] = std::bit_cast<Floats>(lanes::rounded({even, packed(2 * pair + 1)}));
+      for (; 2 * pair + 1 < count; ++pair, place += 2 * stride, rows.data += 2 * rows.stride) {
+        Words const halves = rounded_in_order(gradient(place), gradient(place + stride));
+        store_half(halves, rows.data);
+        store_other_half(halves, rows[1]);
+        pairs[pair] = interleaved(halves);
       }
       if (2 * pair < count) {
-        pairs[pair] = std::bit_cast<Floats>(lanes::rounded({packed(2 * pair), Floats{}}));
-        ++pair;
+        Words const halves = rounded_in_order(gradient(place), Floats{});
+        store_half(halves, rows.data);
+        pairs[pair++] = interleaved(halves);
       }
-      store_transposed(pairs, pair, {grads_transposed[begin] + first / 2, grads_transposed.stride});
+      store_transposed(pairs, pair, {transposed[begin] + first / 2, transposed.stride});
     }
   }
 
-  void differentiate_softmax(std::int64_t begin, std::int64_t keys, Floats delta) {
-    for (std::int64_t j = 0; j < keys; ++j) {
-      float* const grad = grads_[j] + begin;
-      lanes::store(lanes::load(weights_[j] + begin) * (lanes::load(grad) - delta), grad);
+  void differentiate_softmax(std::int64_t keys) {
+    for (std::int64_t begin = 0; begin < weights_.stride; begin += lanes::width) {
+      Floats const delta = delta_.load(begin / lanes::width);
+      for (std::int64_t j = 0; j < keys; ++j) {
+        float* const grad = grads_[j] + begin;
+        lanes::store(lanes::load(weights_[j] + begin) * (lanes::load(grad) - delta), grad);
+      }
     }
   }
   /// Adds the gradient of the biases. Then scores' gradients become those of inner products, times scale.
@@ -200,15 +230,15 @@ class Weights {
   }
 
   /// The last 16 of an odd number of times 16 queries have no partner in a step.
-  void clear_last_columns(std::int64_t keys) const {
-    for (std::int64_t j = 0; j < keys; ++j) {
-      std::memset(weight_rows[j] + weights_.stride / 2, 0, 32);
-      std::memset(grad_rows[j] + weights_.stride / 2, 0, 32);
+  void clear_last_columns(Tile<float> rows, std::int64_t keys) const {
+    for (std::int64_t j = 0; weights_.stride % step != 0 && j < keys; ++j) {
+      std::memset(rows[j] + weights_.stride / 2, 0, 32);
     }
   }
 
   View const& view_;
   Tile<float> weights_, grads_, kept_, slopes_;  ///< [keys, queries]
+  simd_attention::PerQuery delta_;
 };
 
 /// All gradients of the heads of one sequence that share a head of keys, block of keys by block of queries.
@@ -239,23 +269,26 @@ class BackwardHeads {
   }
 
   void run() {
-    one_block_ = head_.keys <= attention_block && view_.key_position == nullptr && !view_.accumulate;
-    each_block([&](Head const& head, Queries const& queries) {
-      rows_.shared.bias.begin(item_of(head));
-      queries.pack(rows_, one_block_);
-      simd_attention::set_zero(queries.grad_q, queries.block().count);
+    for (std::int64_t i = 0; i < view_.sharing; ++i) {
+      rows_.shared.bias.begin(item_of(head_) + i);
+    }
+    one_block_ = head_.keys > 0 && head_.keys <= attention_block && view_.key_position == nullptr && !view_.accumulate;
+    each_block([&](Head const&, Queries const& queries) {
+      queries.pack_transposed(rows_, one_block_);
+      if (!one_block_) {
+        queries.pack_rows(rows_);
+        simd_attention::set_zero(queries.grad_q, queries.block().count);
+      }
     });
-    simd_attention::prefetch(next_, view_.q, next_.query_row, next_.queries);
-    simd_attention::prefetch(next_, rows_.grad_output, next_.query_row, next_.queries);
+    prefetch<false>(next_, view_.q, next_.query_row, next_.queries);
+    prefetch<false>(next_, rows_.grad_output, next_.query_row, next_.queries);
     for (std::int64_t begin = 0; begin < head_.keys; begin += attention_block) {
       meet(kernels::block_at(begin, head_.keys));
     }
     each_block([&](Head const& head, Queries const& queries) {
-      simd_attention::store(queries.grad_q, queries.block().count,
-                            ToRows<BFloat16>(head, rows_.grad_q, head.query_row + queries.block().begin,
-                                             view_.accumulate));
+      store_rows(queries.grad_q, queries.block().count, head, rows_.grad_q, head.query_row + queries.block().begin);
     });
-    simd_attention::prefetch(next_, rows_.grad_q, next_.query_row, next_.queries);
+    prefetch<true>(next_, rows_.grad_q, next_.query_row, next_.queries);
   }
 
  private:
@@ -278,40 +311,48 @@ class BackwardHeads {
   /// Adds the contributions of a block of keys and all queries that see it.
   void meet(Block keys) {
     std::int64_t const first_key = head_.key_row + keys.begin;
-    auto const k_rows = head_.of_keys(view_.k);
-    Left const k = left_rows(head_, k_rows, first_key, keys.count, all_keys_, k_copy_);
+    Left const k = left_rows(head_, head_.of_keys(view_.k), first_key, keys.count, all_keys_, k_copy_);
     Left const v = left_rows(head_, head_.of_keys(view_.v), first_key, keys.count, all_keys_, v_copy_);
-    pack_pairs(head_, k_rows, first_key, keys.count, k_pairs_);
     bool met = false;
     each_block([&](Head const& head, Queries const& queries) {
       if (head.see(queries.block(), keys)) {
-        weights_.compute(head, queries, keys, k, v, one_block_, rows_.shared.bias.of(item_of(head)));
-        met ? add_products<true>(queries, keys) : add_products<false>(queries, keys);
+        weights_.multiply_factors(queries, keys, k, v);
+        // Packs follow here, because the vector units would wait for the products.
+        if (one_block_) {
+          queries.pack_rows(rows_);
+        }
+        if (!met) {
+          pack_pairs(head_, head_.of_keys(view_.k), first_key, keys.count, k_pairs_);
+        }
+        weights_.weigh(head, queries, keys, one_block_);
+        met ? add_products<true>(head, queries, keys) : add_products<false>(head, queries, keys);
         met = true;
+      } else if (one_block_) {
+        simd_attention::set_zero(queries.grad_q, queries.block().count);
       }
     });
     if (!met) {
       simd_attention::set_zero(grad_k_, keys.count);
       simd_attention::set_zero(grad_v_, keys.count);
     }
-    ToRows<BFloat16> const to_k(head_, head_.of_keys(rows_.grad_k), first_key, view_.accumulate);
-    simd_attention::store(grad_k_, keys.count, to_k);
-    simd_attention::prefetch(next_, next_.of_keys(rows_.grad_k), next_.key_row, next_.keys);
-    ToRows<BFloat16> const to_v(head_, head_.of_keys(rows_.grad_v), first_key, view_.accumulate);
-    simd_attention::store(grad_v_, keys.count, to_v);
-    simd_attention::prefetch(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
+    store_rows(grad_v_, keys.count, head_, head_.of_keys(rows_.grad_v), first_key);
+    prefetch<true>(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
+    store_rows(grad_k_, keys.count, head_, head_.of_keys(rows_.grad_k), first_key);
+    prefetch<true>(next_, next_.of_keys(rows_.grad_k), next_.key_row, next_.keys);
   }
 
   /// `met`: the block of keys has met other queries before.
   template <bool met>
-  void add_products(Queries const& queries, Block keys) {
+  void add_products(Head const& head, Queries const& queries, Block keys) {
     auto const left = [](Tile<float> rows) { return Left{rows.data, rows.stride * 4}; };
     std::int64_t const count = queries.block().count;
     multiply<met>({left(weights_.weight_rows), queries.grad_output_pairs, keys.count, stride_, count}, grad_v_);
-    simd_attention::prefetch(next_, next_.of_keys(view_.k), next_.key_row, next_.keys);
+    weights_.differentiate(head, queries.block(), keys, rows_.shared.bias.of(item_of(head)));
+    prefetch<false>(next_, next_.of_keys(view_.k), next_.key_row, next_.keys);
     multiply<met>({left(weights_.grad_rows), queries.q_pairs, keys.count, stride_, count}, grad_k_);
-    simd_attention::prefetch(next_, next_.of_keys(view_.v), next_.key_row, next_.keys);
-    multiply<true>({left(weights_.grads_transposed), k_pairs_, count, stride_, keys.count}, queries.grad_q);
+    prefetch<false>(next_, next_.of_keys(view_.v), next_.key_row, next_.keys);
+    Product const to_queries(left(weights_.grads_transposed), k_pairs_, count, stride_, keys.count);
+    one_block_ ? multiply<false>(to_queries, queries.grad_q) : multiply<true>(to_queries, queries.grad_q);
   }
 
   Head const& head_;

@@ -23,7 +23,13 @@ class Keys {
     return round_up(max_keys, attention_block) * stride;
   }
 
-  void pack() const { pack_pairs(head_, head_.of_keys(head_.view.v), head_.key_row, head_.keys, v_); }
+  /// Packs the values at the first call.
+  void pack_values() {
+    if (!packed_) {
+      pack_pairs(head_, head_.of_keys(head_.view.v), head_.key_row, head_.keys, v_);
+      packed_ = true;
+    }
+  }
 
   /// The keys of a block, and pairs of its values.
   Left k(Block keys) const {
@@ -35,6 +41,7 @@ class Keys {
  private:
   Head head_;
   std::int64_t all_keys_;
+  bool packed_ = false;
   Tile<float> k_;  ///< [keys, words of head_dim]: where the keys cannot be read in their place
   Tile<float> v_;  ///< [pairs of keys, head_dim]
 };
@@ -61,7 +68,7 @@ class QueryBlock {
     return attention_block * (2 * stride + 3 * attention_block);
   }
 
-  void run(Keys const& packed, ForwardRows const& rows) {
+  void run(Keys& packed, ForwardRows const& rows) {
     load();
     if (head_.view.accumulate) {
       resume(rows);
@@ -72,6 +79,7 @@ class QueryBlock {
       Block const keys = kernels::block_at(begin, head_.keys);
       if (head_.see(queries_, keys)) {
         multiply_scores(packed, keys);
+        packed.pack_values();  // here, because the vector units would wait for the scores
         weigh(keys);
         multiply_values(packed, keys, rows);
       }
@@ -81,8 +89,8 @@ class QueryBlock {
 
  private:
   void load() {
-    simd_attention::transpose(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
-    simd_attention::prefetch(next_, head_.view.q, next_.query_row, next_.queries);
+    pack_transposed(head_, head_.view.q, first_row_, queries_.count, q_transposed_);
+    prefetch<false>(next_, head_.view.q, next_.query_row, next_.queries);
   }
   /// Takes up the results over earlier calls' keys.
   void resume(ForwardRows const& rows) {
@@ -95,7 +103,7 @@ class QueryBlock {
 
   void multiply_scores(Keys const& packed, Block keys) {
     multiply<false>(Product(packed.k(keys), q_transposed_, keys.count, queries_.count, head_.view.head_dim), scores_);
-    simd_attention::prefetch(next_, next_.of_keys(head_.view.k), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(head_.view.k), next_.key_row, next_.keys);
   }
 
   /// Computes the queries' weights for these keys.
@@ -113,9 +121,10 @@ class QueryBlock {
       head_.fill_kept(kept_, queries_, keys);
     }
     for (std::int64_t v = 0; v < softmax_.vectors; ++v) {
+      keep_awake();
       view.dropout.active ? weigh<true>(v, keys.count, factor) : weigh<false>(v, keys.count, factor);
     }
-    simd_attention::prefetch(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
+    prefetch<false>(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
   }
 
   void multiply_values(Keys const& packed, Block keys, ForwardRows const& rows) {
@@ -129,14 +138,18 @@ class QueryBlock {
       multiply<true>(product, sums_);
     }
     first_block_ = false;
-    simd_attention::prefetch(next_, rows.output, next_.query_row, next_.queries);
+    prefetch<true>(next_, rows.output, next_.query_row, next_.queries);
   }
 
   void write(ForwardRows const& rows) {
+    keep_awake();
     PerQuery const inverse = softmax_.inverse_sums();
     PerQuery const normalizers = softmax_.log_sum_exp();
     simd_attention::ToRows<BFloat16> const to_rows(head_, rows.output, first_row_, false);
     for (std::int64_t i = 0; i < queries_.count; ++i) {
+      if (i % 8 == 0) {
+        keep_awake();
+      }
       for (std::int64_t d = 0; d < stride_; d += step) {
         Floats const values[2] = {first_block_ ? Floats{} : inverse.data[i] * lanes::load(sums_[i] + d),
                                   first_block_ ? Floats{} : inverse.data[i] * lanes::load(sums_[i] + d + lanes::width)};
@@ -151,6 +164,7 @@ class QueryBlock {
   void weigh(std::int64_t vector, std::int64_t keys, float factor) {
     float const* const scores = scores_.data + vector * lanes::width;
     std::int64_t const stride = scores_.stride;
+    float const* const kept = kept_.data + vector * lanes::width;
     Floats const before = softmax_.maximum.load(vector);
     Floats highest[2] = {lanes::all(-infinity), lanes::all(-infinity)};
     for (std::int64_t j = 0; j + 1 < keys; j += 2) {
@@ -165,7 +179,7 @@ class QueryBlock {
     auto const weight = [&](std::int64_t j) {
       Floats const value = lanes::rough_exp2_of_negative(factor * lanes::load(scores + j * stride) - shift);
       total += value;
-      return dropped ? value * lanes::load(kept_[j] + vector * lanes::width) : value;
+      return dropped ? value * lanes::load(kept + j * stride) : value;
     };
     for (std::int64_t begin = 0; begin < keys; begin += step) {
       Floats pairs[lanes::width];
@@ -202,8 +216,7 @@ class QueryBlock {
 inline void forward_heads(View const& view, std::int64_t all_keys, std::int64_t first_head, ForwardRows const& rows,
                           Scratch scratch) {
   Head head = simd_attention::head_at(view, first_head);
-  Keys const keys(head, all_keys, scratch);
-  keys.pack();
+  Keys keys(head, all_keys, scratch);
   for (std::int64_t i = 0; i < view.sharing; ++i, ++head.head) {
     Head const next = simd_attention::head_at(view, first_head + i + 1);
     for (std::int64_t begin = 0; begin < head.queries; begin += attention_block) {

@@ -53,26 +53,117 @@ inline void store_pairs(Words first, Words second, float* to) {
   lanes::store_words((first >> 16) | (second & 0xffff0000U), to + lanes::width);
 }
 
+/// 32 elements of a row from `d` on. `whole`: head_dim is a multiple of 32; otherwise zeros follow it.
+template <bool whole>
+Words load_elements(BFloat16 const* row, std::int64_t d, std::int64_t head_dim) {
+  return whole ? lanes::load_words(row + d) : simd_attention::load_group(row + d, head_dim - d);
+}
+
+template <bool whole>
+void pack_pairs(BFloat16 const* from, std::int64_t stride, std::int64_t head_dim, std::int64_t count, Tile<float> to) {
+  std::int64_t pair = 0;
+  for (; 2 * pair + 1 < count; ++pair, from += 2 * stride) {
+    if (pair % 8 == 0) {
+      keep_awake();
+    }
+    for (std::int64_t d = 0; d < head_dim; d += step) {
+      store_pairs(load_elements<whole>(from, d, head_dim), load_elements<whole>(from + stride, d, head_dim),
+                  to[pair] + d);
+    }
+  }
+  if (2 * pair < count) {
+    for (std::int64_t d = 0; d < head_dim; d += step) {
+      store_pairs(load_elements<whole>(from, d, head_dim), Words{}, to[pair] + d);
+    }
+    ++pair;
+  }
+  for (float* rest = to[pair]; rest < to[words_of(count)]; rest += lanes::width) {
+    lanes::store(Floats{}, rest);
+  }
+}
+
 /// to [words_of(count), tile_stride] = pairs of rows of this head, zeros beyond them: a right factor whose sums run
 /// along the rows.
 inline void pack_pairs(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count,
                        Tile<float> to) {
   std::int64_t const head_dim = head.view.head_dim;
-  BFloat16 const* from = head.at(rows, first);
-  std::int64_t pair = 0;
-  for (; 2 * pair + 1 < count; ++pair, from += 2 * rows.stride) {
+  BFloat16 const* const from = head.at(rows, first);
+  head_dim % step == 0 ? pack_pairs<true>(from, rows.stride, head_dim, count, to)
+                       : pack_pairs<false>(from, rows.stride, head_dim, count, to);
+}
+
+template <bool whole>
+void pack_transposed(BFloat16 const* from, std::int64_t stride, std::int64_t head_dim, std::int64_t count,
+                     Tile<float> to) {
+  for (std::int64_t begin = 0; begin < count; begin += lanes::width, from += lanes::width * stride) {
+    std::int64_t const last = count - begin - 1;
     for (std::int64_t d = 0; d < head_dim; d += step) {
-      store_pairs(simd_attention::load_group(from + d, head_dim - d),
-                  simd_attention::load_group(from + rows.stride + d, head_dim - d), to[pair] + d);
+      keep_awake();
+      Floats block[lanes::width];
+      BFloat16 const* row = from;
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < lanes::width; ++i) {
+        block[i] = std::bit_cast<Floats>(load_elements<whole>(row, d, head_dim));
+        row += i < last ? stride : 0;
+      }
+      lanes::transpose(block);
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < lanes::width; ++i) {
+        lanes::store(block[i], to[d / 2 + i] + begin);
+      }
     }
   }
-  if (2 * pair < count) {
-    for (std::int64_t d = 0; d < head_dim; d += step) {
-      store_pairs(simd_attention::load_group(from + d, head_dim - d), Words{}, to[pair] + d);
-    }
-    ++pair;
+}
+
+/// to [words_of(head_dim), whole_rows(count)] = rows of this head, transposed in pairs of elements: a right factor whose
+/// sums run along head_dim. Columns beyond the rows repeat the last one.
+inline void pack_transposed(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count,
+                            Tile<float> to) {
+  std::int64_t const head_dim = head.view.head_dim;
+  BFloat16 const* const from = head.at(rows, first);
+  head_dim % step == 0 ? pack_transposed<true>(from, rows.stride, head_dim, count, to)
+                       : pack_transposed<false>(from, rows.stride, head_dim, count, to);
+}
+
+/// Rows of this head = or, where the call accumulates, += `count` rows of a tile.
+inline void store_rows(Tile<float> tile, std::int64_t count, Head const& head, Rows<BFloat16> const& rows,
+                       std::int64_t first) {
+  std::int64_t const head_dim = head.view.head_dim;
+  if (head.view.accumulate || head_dim % step != 0) {
+    simd_attention::store(tile, count,
+                          simd_attention::ToRows<BFloat16>(head, rows, first, head.view.accumulate));
+    return;
   }
-  std::memset(to[pair], 0, static_cast<std::size_t>((words_of(count) - pair) * to.stride) * sizeof(float));
+  BFloat16* to = head.at(rows, first);
+  float const* from = tile.data;
+  for (std::int64_t i = 0; i < count; ++i, to += rows.stride, from += tile.stride) {
+    if (i % 8 == 0) {
+      keep_awake();
+    }
+    for (std::int64_t d = 0; d < head_dim; d += step) {
+      lanes::store_pair({lanes::load(from + d), lanes::load(from + d + lanes::width)}, to + d);
+    }
+  }
+}
+
+/// Two vectors as bfloat16, one after the other.
+inline Words rounded_in_order(Floats first, Floats second) {
+  return reinterpret_cast<Words>(
+      _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(second), reinterpret_cast<__m512>(first)));
+}
+/// The pairs of the two vectors' elements.
+inline Floats interleaved(Words halves) {
+  constexpr Words places = {0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
+                            0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f};
+  return reinterpret_cast<Floats>(_mm512_maskz_permutexvar_epi16(0xffffffffU, reinterpret_cast<__m512i>(places),
+                                                                 reinterpret_cast<__m512i>(halves)));
+}
+inline void store_half(Words halves, float* to) {
+  std::memcpy(to, &halves, sizeof(halves) / 2);
+}
+inline void store_other_half(Words halves, float* to) {
+  auto const half = __builtin_shufflevector(halves, halves, 8, 9, 10, 11, 12, 13, 14, 15);
+  std::memcpy(to, &half, sizeof(half));
 }
 
 /// to [16 rows, words] = the first `count` of 16 vectors, transposed, with zeros for the others.
@@ -80,6 +171,7 @@ inline void store_transposed(Floats (&vectors)[lanes::width], std::int64_t count
   for (std::int64_t i = count; i < lanes::width; ++i) {
     vectors[i] = Floats{};
   }
+  keep_awake();
   lanes::transpose(vectors);
   for (std::int64_t i = 0; i < lanes::width; ++i) {
     lanes::store(vectors[i], to[i]);
@@ -90,6 +182,24 @@ inline void store_transposed(Floats (&vectors)[lanes::width], std::int64_t count
 inline void scale(Tile<float> tile, std::int64_t rows, float factor) {
   for (std::int64_t i = 0; i < rows * tile.stride; i += lanes::width) {
     lanes::store(factor * lanes::load(tile.data + i), tile.data + i);
+  }
+}
+
+/// Brings a short sequence's rows of this head to the first-level cache, `written` for writing: registers' loads wait for
+/// all earlier stores to their rows, and so for those before them.
+template <bool written>
+void prefetch(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count) {
+  std::int64_t const ahead = count > attention_block ? 0 : count;
+  BFloat16 const* row = head.at(rows, first);
+  keep_awake();
+  for (std::int64_t i = 0; i < ahead; ++i, row += rows.stride) {
+    for (std::int64_t d = 0; d < head.view.head_dim; d += step) {
+      if constexpr (written) {
+        __asm__ volatile("prefetchw %0" : : "m"(row[d]));
+      } else {
+        __builtin_prefetch(row + d);
+      }
+    }
   }
 }
 

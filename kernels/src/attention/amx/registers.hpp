@@ -58,6 +58,12 @@ class Configured {
   ~Configured() { _tile_release(); }
 };
 
+/// A product that nothing uses. After about 300 cycles without one the unit that multiplies registers sleeps, and the
+/// next product waits 700 cycles for it (Sapphire Rapids): more than the vectors' part of a short sequence takes.
+inline void keep_awake() {
+  _tile_dpbf16ps(3, 5, 7);
+}
+
 /// The registers of `to`, one or two by one or two, = or += a part of a product.
 template <int rows, int columns, bool accumulate>
 inline void multiply_registers(Left left, Tile<float> right, std::int64_t steps, Tile<float> to) {
