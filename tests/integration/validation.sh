@@ -59,3 +59,4 @@ ends 78 "$HEDDLE" "${train[@]}" --set run.directory=refused --set train.best_met
 grep -q 'train.best_metric = "chrf" is not measured in validation' log || fail "a metric that is not measured decides"
 [ ! -e refused ] || fail "a refused run left a directory"
 ends 65 "$HEDDLE" "${train[@]}" --set run.directory=refused --set data.valid_sets.absent=absent.h5
+echo "validation: all as promised"

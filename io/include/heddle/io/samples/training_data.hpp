@@ -44,7 +44,7 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
 
 /// Makes the samples of the validation sets, which refer to their datasets. Throws as samples_for does.
 void make_validation_samples(Config const& config, Task const& task, bool prefixes, TrainingData& data);
-/// Pointers to them.
+/// Pointers to the samples of the validation sets.
 std::vector<SampleSource const*> validation_samples(TrainingData const& data);
 
 VocabularySizes vocabulary_sizes(Dataset const& data);
