@@ -11,7 +11,6 @@
 #include <heddle/io/exchange/family.hpp>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 
 namespace heddle {
@@ -468,7 +467,7 @@ json::object config_json(Family const& family, Config const& config) {
   Obstacles obstacles;
   json::object made = express(family, config, obstacles);
   if (!obstacles.empty()) {
-    throw ConfigError(fmt::format("{}", fmt::join(std::views::values(obstacles), "\n  ")));
+    throw ConfigError(fmt::format("{}", fmt::join(obstacles_of(family, config), "\n  ")));
   }
   return made;
 }
