@@ -17,6 +17,16 @@ class BuiltInKernelsTest : public KernelTest {
  protected:
   BuiltInKernelsTest() { register_built_in_kernels(registries_); }
 
+  /// The names of the implementations that support the problem.
+  template <class Interface>
+  std::vector<std::string> names_for(typename Interface::Problem const& problem) const {
+    std::vector<std::string> names;
+    for (Implementation const& entry : registries_.of<Interface>().supporting(AnyProblem::of<Interface>(problem))) {
+      names.push_back(entry.name);
+    }
+    return names;
+  }
+
   KernelRegistries registries_;
 };
 

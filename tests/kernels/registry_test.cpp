@@ -68,7 +68,7 @@ TEST_F(RegistryTest, EveryImplementationComputesBothTypesOfActivations) {
   for (DType const dtype : {DType::float32, DType::bfloat16}) {
     std::string const bfloat16_only = dtype == DType::float32 ? "simd" : "";  // of the norm and the loss
     expect_support<Activation>({dtype, "relu"});
-    expect_support<Attention>({.dtype = dtype, .heads = 4, .head_dim = 16});
+    expect_support<Attention>({.dtype = dtype, .heads = 4, .head_dim = 16}, dtype == DType::float32 ? "amx" : "");
     expect_support<Embedding>({dtype, DType::float32, 32});
     expect_support<ResidualNorm>({.dtype = dtype, .d_model = 32}, bfloat16_only);
     expect_support<SoftmaxCrossEntropy>({dtype, 96, 96}, bfloat16_only);

@@ -16,7 +16,8 @@ std::string describe_compiled_kernels(CpuLevel level);
 }  // namespace heddle
 
 // The only functions that a library of compiled kernels exports; one that it has no kernels for does nothing. `simd`
-// uses `kokkos` and `amx` uses `simd`, which must be added before. They are linked directly where there is one instruction set only.
+// uses `kokkos` and `amx` uses `simd`, which must be added before. They are linked directly where there is one
+// instruction set only.
 extern "C" void heddle_add_portable_kernels(heddle::KernelRegistries& registries);
 extern "C" void heddle_add_simd_float32_kernels(heddle::KernelRegistries& registries);
 extern "C" void heddle_add_simd_bfloat16_kernels(heddle::KernelRegistries& registries);

@@ -2,8 +2,8 @@
 
 // HEDDLE_KOKKOS_OPERATIONS is EACH(name) for every operation `name` of which this library has the file name/kokkos.cpp,
 // which defines the function below; HEDDLE_SIMD_FLOAT32_OPERATIONS and HEDDLE_SIMD_BFLOAT16_OPERATIONS are lists of
-// those with simd_float32.cpp and simd_bfloat16.cpp, HEDDLE_AMX_OPERATIONS of those with amx.cpp, HEDDLE_UPDATE_RULES one of the files in update/ (CMakeLists.txt).
-// A list may be empty.
+// those with simd_float32.cpp and simd_bfloat16.cpp, HEDDLE_AMX_OPERATIONS of those with amx.cpp, HEDDLE_UPDATE_RULES
+// one of the files in update/ (CMakeLists.txt). A list may be empty.
 
 namespace heddle {
 

@@ -224,7 +224,7 @@ class AttentionVisibility : public BuiltInKernelsTest {
 };
 
 TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
-  for (std::string const& name : registries_.of<Attention>().names()) {
+  for (std::string const& name : names_for<Attention>({})) {
     SCOPED_TRACE(name);
     auto const kernel = registries_.of<Attention>().select(name, {});
     AttentionCall unseen = call(-70);
@@ -276,7 +276,7 @@ TEST_F(AttentionVisibility, BlocksOfKeysBeforeAWindowAreSkipped) {
   auto const tensor_ops = registries_.of<TensorOps>().select("reference", {});
   tensor_ops->fill(execution_, last.k.rows(0, 128), NAN);
   tensor_ops->fill(execution_, last.v.rows(0, 128), NAN);
-  for (std::string const& name : registries_.of<Attention>().names()) {
+  for (std::string const& name : names_for<Attention>({})) {
     SCOPED_TRACE(name);
     auto const kernel = registries_.of<Attention>().select(name, {});
     Tensor const output = Tensor::allocate(DType::float32, {8, 8});

@@ -115,8 +115,8 @@ void pack_transposed(BFloat16 const* from, std::int64_t stride, std::int64_t hea
   }
 }
 
-/// to [words_of(head_dim), whole_rows(count)] = rows of this head, transposed in pairs of elements: a right factor whose
-/// sums run along head_dim. Columns beyond the rows repeat the last one.
+/// to [words_of(head_dim), whole_rows(count)] = rows of this head, transposed in pairs of elements: a right factor
+/// whose sums run along head_dim. Columns beyond the rows repeat the last one.
 inline void pack_transposed(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count,
                             Tile<float> to) {
   std::int64_t const head_dim = head.view.head_dim;
@@ -130,8 +130,7 @@ inline void store_rows(Tile<float> tile, std::int64_t count, Head const& head, R
                        std::int64_t first) {
   std::int64_t const head_dim = head.view.head_dim;
   if (head.view.accumulate || head_dim % step != 0) {
-    simd_attention::store(tile, count,
-                          simd_attention::ToRows<BFloat16>(head, rows, first, head.view.accumulate));
+    simd_attention::store(tile, count, simd_attention::ToRows<BFloat16>(head, rows, first, head.view.accumulate));
     return;
   }
   BFloat16* to = head.at(rows, first);
@@ -185,8 +184,8 @@ inline void scale(Tile<float> tile, std::int64_t rows, float factor) {
   }
 }
 
-/// Brings a short sequence's rows of this head to the first-level cache, `written` for writing: registers' loads wait for
-/// all earlier stores to their rows, and so for those before them.
+/// Brings a short sequence's rows of this head to the first-level cache, `written` for writing: registers' loads wait
+/// for all earlier stores to their rows, and so for those before them.
 template <bool written>
 void prefetch(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count) {
   std::int64_t const ahead = count > attention_block ? 0 : count;
