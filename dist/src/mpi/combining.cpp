@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <heddle/core/base/cpu_level.hpp>
 
+#include "bfloat16_sums.hpp"
 #include "rank_order_reduction.hpp"
 
 namespace heddle {
@@ -26,8 +29,9 @@ void combine_parts(std::vector<void const*> const& parts, void* result, std::int
   for (std::int64_t begin = 0; begin < count; begin += block) {
     std::int64_t const here = std::min(block, count - begin);
     auto const of = [&](std::size_t part) { return static_cast<Element const*>(parts[part]) + begin; };
-    std::transform(of(0), of(0) + here, sums.begin(), [](Element element) { return static_cast<Sum>(element); });
-    for (std::size_t part = 1; part < parts.size(); ++part) {
+    std::transform(of(0), of(0) + here, of(1), sums.begin(),
+                   [&](Element one, Element other) { return combine(static_cast<Sum>(one), static_cast<Sum>(other)); });
+    for (std::size_t part = 2; part < parts.size(); ++part) {
       Element const* const addends = of(part);
       for (std::int64_t index = 0; index < here; ++index) {
         auto& sum = sums[static_cast<std::size_t>(index)];
@@ -51,13 +55,33 @@ void combine_parts(std::vector<void const*> const& parts, void* result, std::int
   }
 }
 
+bool has_v4() {
+  static bool const has = usable_cpu_level() >= CpuLevel::v4;
+  return has;
+}
+
+void add_bfloat16(std::vector<void const*> const& parts, void* result, std::int64_t count) {
+  std::vector<BFloat16Bits const*> lists(parts.size());
+  std::ranges::transform(parts, lists.begin(), [](void const* part) { return static_cast<BFloat16Bits const*>(part); });
+  add_bfloat16_with_v4(lists.data(), lists.size(), static_cast<BFloat16Bits*>(result), count);
+}
+
 }  // namespace
 
 void combine_parts(DType dtype, ReduceOp op, std::vector<void const*> const& parts, void* result, std::int64_t count) {
+  if (parts.size() == 1) {
+    if (count > 0) {
+      std::memmove(result, parts.front(), static_cast<std::size_t>(count) * size_of(dtype));
+    }
+    return;
+  }
   switch (dtype) {
     case DType::float32:
       return combine_parts<float>(parts, result, count, op);
     case DType::bfloat16:
+      if (op == ReduceOp::sum && has_v4()) {
+        return add_bfloat16(parts, result, count);
+      }
       return combine_parts<BFloat16>(parts, result, count, op);
     case DType::int32:
       return combine_parts<std::int32_t>(parts, result, count, op);
