@@ -257,7 +257,7 @@ class Measurement {
     whole.time([&] {
       TimedMicroBatches const batch = sentences_->next(data_);
       tokens += static_cast<double>(batch.tokens().all);
-      engine.step(batch, index, 1e-4);
+      engine.step(batch, index, 1e-4, GradientsAfter::zero);
     });
     return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
   }

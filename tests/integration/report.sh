@@ -77,6 +77,8 @@ grep -Eq '"energy":\{"joules":(null,.*"reason":"[^"]+"|[0-9.]+)' $report || fail
 for tag in train/loss valid/loss norms/parameters norms/gradients; do
   grep -aq "$tag" run/tensorboard/events.out.tfevents.* || fail "no $tag"
 done
+# The gradients are kept for a validation: the histogram's maximum, 8 bytes after the minimum's, is above 0.
+! LC_ALL=C grep -aPq 'norms/gradients\x2a..?\x09.{8}\x11\x00{8}' run/tensorboard/events.out.tfevents.* || fail "gradients are 0"
 
 # A finished run says so, changes nothing, and ends with 0.
 cp $report before.json

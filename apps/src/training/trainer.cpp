@@ -117,22 +117,6 @@ void Trainer::announce() {
   }
 }
 
-void Trainer::print_warnings() {
-  if (!is_rank_zero()) {
-    return;
-  }
-  for (std::string const& warning : warnings_about(config_)) {
-    log_.header_warning(warning);
-  }
-  std::int64_t const longest = config_.model.max_length;
-  for (std::string const& warning : warnings_about(*mixture_, longest)) {
-    log_.header_warning(warning);
-  }
-  for (ValidationSet const& set : data_->valid) {
-    log_.header_warning(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
-  }
-}
-
 void Trainer::build_model() {
   engine_.emplace(TrainingEngine::Setup{.config = config_,
                                         .registries = setup_.registries,
@@ -335,13 +319,15 @@ ExitCode Trainer::run(StopSignal const& signal) {
 StepReport Trainer::train_step() {
   setup_.watch.phase("training step", state_.step + 1);
   unfreeze(state_.step);
+  // Validation reports the gradients' norms.
+  GradientsAfter const after = validates_after(state_.step + 1) ? GradientsAfter::kept : GradientsAfter::zero;
   double const rate = setup_.registries.schedules.learning_rate(config_.optimizer, state_.step, config_.train.steps);
   while (true) {
     std::string const name = fmt::format("step {}", state_.step + 1);
     WorkScope const timed(&setup_.times, {WorkKind::step, name});
     MicroBatchSource const& batch = next_batch();
     WatchedMicroBatches const watched(batch, setup_.watch);
-    auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate); });
+    auto const outcome = finite_steps_.run([&] { return engine_->step(watched, state_.step, rate, after); });
     report_not_finite(outcome);
     if (!outcome.skipped) {
       ++state_.step;
@@ -368,12 +354,15 @@ MicroBatchSource const& Trainer::next_batch() {
   return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
 }
 
+bool Trainer::validates_after(std::int64_t step) const {
+  return !data_->valid.empty() && (step % config_.train.validate_every == 0 || step == config_.train.steps);
+}
+
 void Trainer::after_step(StepReport const& report) {
   report_->count_step(report.step, report.tokens);
   std::optional<ValidationResult> validation;
   bool best = false;
-  std::int64_t const every = config_.train.validate_every;
-  if (!data_->valid.empty() && (state_.step % every == 0 || state_.step == config_.train.steps)) {
+  if (validates_after(state_.step)) {
     if (is_rank_zero()) {
       training_log_->pause();
     }

@@ -108,6 +108,7 @@ class Trainer {
   void report_not_finite(FiniteSteps::Outcome const& outcome);
   /// Does the work after a step: validation, checkpoints.
   void after_step(StepReport const& report);
+  bool validates_after(std::int64_t step) const;
   bool finished() const;
   bool stopped_early() const;
   /// The state of a finished run, as the report names it.

@@ -11,6 +11,7 @@
 #include <ostream>
 
 #include "report/json_text.hpp"
+#include "report/run_text.hpp"
 #include "run_directory/run_progress.hpp"
 #include "supervision/earlier_starts.hpp"
 #include "trainer.hpp"
@@ -32,6 +33,22 @@ std::string describe_parameters(WholeModel const& model, OptimizerConfig const& 
 }
 
 }  // namespace
+
+void Trainer::print_warnings() {
+  if (!is_rank_zero()) {
+    return;
+  }
+  for (std::string const& warning : warnings_about(config_)) {
+    log_.header_warning(warning);
+  }
+  std::int64_t const longest = config_.model.max_length;
+  for (std::string const& warning : warnings_about(*mixture_, longest)) {
+    log_.header_warning(warning);
+  }
+  for (ValidationSet const& set : data_->valid) {
+    log_.header_warning(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
+  }
+}
 
 void Trainer::print_start() {
   // A start that makes no step leaves the configuration of the run as it is.

@@ -3,9 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/operations/timings.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 namespace heddle {
+
+namespace {
+
+/// A thread's elements of an update whose gradients are then set to zero: they, the values and Adam's state take 1 MiB,
+/// which stays in the cache.
+constexpr std::int64_t cached_elements = std::int64_t{1} << 16;
+
+}  // namespace
 
 Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
                      std::vector<IndexRange> parts)
@@ -20,7 +29,7 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   }
   ranges_ = rule_ranges(parameters);
   add_rules(kernels);
-  find_zeros(kernels);
+  find_zeros();
   group();
 }
 
@@ -44,6 +53,7 @@ void Optimizer::group() {
 
 void Optimizer::add_rules(KernelSource const& kernels) {
   DType const dtype = parameters_.values().dtype();
+  operations_ = kernels.select<TensorOps>({dtype});
   for (RuleRange const& range : ranges_) {
     UpdateRule const& chosen = range.first->rule;
     Rule rule{.definition = {}, .kernel = nullptr, .chosen = chosen};
@@ -56,7 +66,7 @@ void Optimizer::add_rules(KernelSource const& kernels) {
   }
 }
 
-void Optimizer::find_zeros(KernelSource const& kernels) {
+void Optimizer::find_zeros() {
   for (Parameter const& parameter : parameters_.all()) {
     bool const rows_are_split = parameter.spec.shard.axis == 0;
     std::int64_t const rows = parameter.local_shape.rank() == 0 ? 1 : parameter.local_shape[0];
@@ -65,9 +75,6 @@ void Optimizer::find_zeros(KernelSource const& kernels) {
       std::int64_t const end = parameter.place.begin + parameter.local_shape.size();
       zeros_.push_back({end - parameter.local_shape.size() / rows, end});
     }
-  }
-  if (!zeros_.empty()) {
-    operations_ = kernels.select<TensorOps>({parameters_.values().dtype()});
   }
 }
 
@@ -131,9 +138,16 @@ std::vector<Optimizer::Piece>::const_iterator Optimizer::first_piece(std::int64_
   return std::ranges::partition_point(pieces_, [=](Piece const& piece) { return piece.range.end <= begin; });
 }
 
-void Optimizer::apply(Execution& execution, IndexRange const& range) const {
+void Optimizer::apply(Execution& execution, IndexRange const& range, GradientsAfter after) const {
+  std::int64_t cleared = range.begin;
+  auto const clear_until = [&](std::int64_t end) {
+    if (after == GradientsAfter::zero && cleared < end) {
+      operations_->fill(execution, parameters_.gradients().rows(cleared, end - cleared), 0);
+    }
+    cleared = end;
+  };
+  std::int64_t const cached = cached_elements * compute_threads();
   for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
-    Rule const& rule = rules_[piece->rule];
     if (ranges_[piece->rule].first->waits) {
       continue;
     }
@@ -141,29 +155,42 @@ void Optimizer::apply(Execution& execution, IndexRange const& range) const {
     IndexRange const updated =
         whole ? piece->range
               : IndexRange{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
-    auto const elements = [&](Tensor const& of, std::int64_t first) {
-      Tensor const rows = of.rows(first, updated.count());
-      return whole ? rows.reshaped(piece->whole) : rows;
-    };
-    UpdateCall call{
-        .rule = rule.definition.name,
-        .value = elements(parameters_.values(), updated.begin),
-        .gradient = elements(parameters_.gradients(), updated.begin),
-        .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(piece->rule), 1).reshaped({update_scalars::count}),
-        .options = rule.options,
-        .weight_decay = rule.chosen.weight_decay};
-    for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
-      StateShape const shape = rule.definition.state[index].shape;
-      Tensor const& state = piece->state.at(index);
-      call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece->range.begin)
-                                                            : state.reshaped(shape_of(shape, piece->whole));
+    clear_until(updated.begin);
+    std::int64_t const step = whole || after == GradientsAfter::kept ? updated.count() : cached;
+    for (std::int64_t begin = updated.begin; begin < updated.end; begin += step) {
+      IndexRange const block{begin, std::min(begin + step, updated.end)};
+      update(execution, *piece, block);
+      clear_until(block.end);
     }
-    rule.kernel->update(execution, call);
-    for (IndexRange const& zero : zeros_) {
-      if (IndexRange const here{std::max(zero.begin, updated.begin), std::min(zero.end, updated.end)};
-          here.begin < here.end) {
-        operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
-      }
+  }
+  clear_until(range.end);
+}
+
+void Optimizer::update(Execution& execution, Piece const& piece, IndexRange const& updated) const {
+  Rule const& rule = rules_[piece.rule];
+  bool const whole = piece.whole.rank() > 0;
+  auto const elements = [&](Tensor const& of, std::int64_t first) {
+    Tensor const rows = of.rows(first, updated.count());
+    return whole ? rows.reshaped(piece.whole) : rows;
+  };
+  UpdateCall call{
+      .rule = rule.definition.name,
+      .value = elements(parameters_.values(), updated.begin),
+      .gradient = elements(parameters_.gradients(), updated.begin),
+      .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1).reshaped({update_scalars::count}),
+      .options = rule.options,
+      .weight_decay = rule.chosen.weight_decay};
+  for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
+    StateShape const shape = rule.definition.state[index].shape;
+    Tensor const& state = piece.state.at(index);
+    call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece.range.begin)
+                                                          : state.reshaped(shape_of(shape, piece.whole));
+  }
+  rule.kernel->update(execution, call);
+  for (IndexRange const& zero : zeros_) {
+    if (IndexRange const here{std::max(zero.begin, updated.begin), std::min(zero.end, updated.end)};
+        here.begin < here.end) {
+      operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/optimizer/distributed_optimizer.hpp>
+#include <utility>
 
 namespace heddle {
 
@@ -104,7 +105,9 @@ void DistributedOptimizer::find_updated_buckets() {
 }
 
 void DistributedOptimizer::zero_gradients() {
-  operations_->fill(execution_, parameters_.gradients(), 0);
+  if (!std::exchange(gradients_are_zero_, false)) {
+    operations_->fill(execution_, parameters_.gradients(), 0);
+  }
 }
 
 void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
@@ -120,15 +123,16 @@ double DistributedOptimizer::norm_of(double own_sum_of_squares) const {
   return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, sum)));
 }
 
-double DistributedOptimizer::update(double learning_rate, std::int64_t step) {
+double DistributedOptimizer::update(double learning_rate, std::int64_t step, GradientsAfter after) {
   operations_->fill(execution_, sum_of_squares_, 0);
   add_sum_of_squares(sum_of_squares_);
   double own = 0;
   copy_to_host(&own, sum_of_squares_, &execution_);
-  return update(own, learning_rate, step);
+  return update(own, learning_rate, step, after);
 }
 
-double DistributedOptimizer::update(double own_sum_of_squares, double learning_rate, std::int64_t step) {
+double DistributedOptimizer::update(double own_sum_of_squares, double learning_rate, std::int64_t step,
+                                    GradientsAfter after) {
   double const norm = norm_of(own_sum_of_squares);
   if (!std::isfinite(norm)) {
     return norm;
@@ -140,7 +144,9 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
   if (sharded_) {
     update_and_gather();
   } else {
-    optimizer_.apply(execution_, {0, parameters_.gradient_size()});
+    bool const zero = after == GradientsAfter::zero && parameters_.gradients().space() == MemorySpace::host;
+    optimizer_.apply(execution_, {0, parameters_.gradient_size()}, zero ? GradientsAfter::zero : GradientsAfter::kept);
+    gradients_are_zero_ = zero;
   }
   parameters_.bump_versions();
   if (owned_) {

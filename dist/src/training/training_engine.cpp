@@ -50,7 +50,8 @@ LayerSpec TrainingEngine::layer_spec() {
           .parameters = parameters_};
 }
 
-StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate) {
+StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate,
+                                GradientsAfter after) {
   launch(batch, steps_done);
   optimizer_->add_sum_of_squares(sum_of_squares_);
   // The step's only wait for the kernels, if there is one rank.
@@ -58,7 +59,9 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   copy_to_host(results.data(), results_, &setup_.execution);
   double const weight = batch.tokens().loss_weight();
   double const loss = results[0] / weight;
-  double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1) : loss;
+  // A deterministic step sets the gradients to zero before each micro-batch.
+  GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
+  double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1, left) : loss;
   return {loss, norm, results[1] / weight};
 }
 

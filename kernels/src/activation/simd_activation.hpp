@@ -96,7 +96,7 @@ Pair derivative(Pair x) {
   return {Function::derivative(x.even), Function::derivative(x.odd)};
 }
 
-/// What a pass reads and writes of a row. Null: the call does not have it.
+/// A row of each tensor that a pass reads or writes; null where the call has none.
 template <class Element>
 struct Row {
   Element const* input;

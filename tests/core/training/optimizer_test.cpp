@@ -208,6 +208,33 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
   }
 }
 
+TEST_P(OptimizerTest, AllGradientsAreSetToZeroIfNobodyReadsThem) {
+  std::vector<double> gradients(static_cast<std::size_t>(parameters().gradient_size()));
+  for (Parameter const& each : parameters().all()) {
+    for (std::int64_t index = 0; index < each.local_shape.size(); ++index) {
+      gradients[static_cast<std::size_t>(each.place.begin + index)] =
+          static_cast<float>(golden_value("gradient", index));
+    }
+  }
+  for (UpdateRule const& rule : {UpdateRule{.learning_rate_factor = 0.25}, UpdateRule{.frozen = true},
+                                 UpdateRule{.unfreeze_at = 2}, UpdateRule{.zero_last_row = true}}) {
+    OptimizerConfig config;
+    config.groups = {{"rows", {"mat*"}, rule}};
+    auto const update = [&](GradientsAfter after) {
+      OptimizerTest::reset();
+      copy_from_doubles(parameters().gradients(), gradients);
+      Optimizer const optimizer = bench_.optimizer(config);
+      optimizer.begin({.learning_rate = rate, .step = 1});
+      optimizer.apply(bench_.execution(), {0, parameters().gradient_size()}, after);
+      return values();
+    };
+    auto const expected = update(GradientsAfter::kept);
+    EXPECT_EQ(testing_support::values(parameters().gradients()), gradients);
+    EXPECT_EQ(update(GradientsAfter::zero), expected);
+    EXPECT_EQ(testing_support::values(parameters().gradients()), std::vector<double>(gradients.size()));
+  }
+}
+
 TEST_P(OptimizerTest, TheLastRowStaysZeroWhereAGroupSaysSo) {
   Optimizer const free = bench_.optimizer(OptimizerConfig());
   bench_.update(free, rate, 1);

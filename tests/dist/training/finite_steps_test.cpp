@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <heddle/dist/training/training_engine.hpp>
 #include <limits>
@@ -8,7 +9,8 @@ namespace heddle {
 namespace {
 
 /// A step of the model; with `poisoned` the last rank computes one gradient that is not a number.
-StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned) {
+StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned,
+                GradientsAfter after = GradientsAfter::kept) {
   model.optimizer.zero_gradients();
   copy_from_host(model.loss_sums, std::vector<double>(1).data());
   model.run_micro_batch(number * model.parallel.data.size() + model.parallel.data.rank());
@@ -19,7 +21,7 @@ StepResult step(SyntheticModel& model, std::int64_t number, bool poisoned) {
     copy_from_host(gradient, values.data());
   }
   model.optimizer.reducer().reduce(model.loss_sums);
-  return {model.loss(), model.optimizer.update(0.01, number + 1)};
+  return {model.loss(), model.optimizer.update(0.01, number + 1, after)};
 }
 
 /// Everything that a checkpoint would hold, in one list.
@@ -50,6 +52,26 @@ TEST_F(FiniteStepsTest, AFaultThatDoesNotRepeatLeavesTheUndisturbedRun) {
         EXPECT_FALSE(outcome.skipped);
       }
       EXPECT_EQ(whole_state(disturbed), whole_state(undisturbed));
+    }
+  }
+}
+
+// Steps whose gradients nobody reads, among others, a repeated one and one that is skipped.
+TEST_F(FiniteStepsTest, GradientsThatAnUpdateSetToZeroAreTheUndisturbedRun) {
+  for (auto const& layout : layouts_of(world_.size())) {
+    for (bool const shard : {false, true}) {
+      ParallelState const state = state_of(layout);
+      SyntheticModel kept(state, {.shard = shard});
+      SyntheticModel zero(state, {.shard = shard});
+      for (std::int64_t number = 0; number < 5; ++number) {
+        step(kept, number, number == 2);
+        step(zero, number, number == 2, number == 3 ? GradientsAfter::kept : GradientsAfter::zero);
+        auto const gradients = to_host<float>(zero.parameters.gradients());
+        bool const all_zero = std::ranges::all_of(gradients, [](float gradient) { return gradient == 0; });
+        bool const left = number == 2 || number == 3 || zero.optimizer.sharded();
+        EXPECT_EQ(all_zero, !left && zero.parameters.gradients().space() == MemorySpace::host) << number;
+      }
+      EXPECT_EQ(whole_state(zero), whole_state(kept));
     }
   }
 }

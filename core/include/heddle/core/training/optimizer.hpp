@@ -12,6 +12,9 @@
 
 namespace heddle {
 
+/// The gradients after an update.
+enum class GradientsAfter : std::uint8_t { kept, zero };
+
 /// Updates the ranges of a parameter set's buffers whose state this rank keeps, each parameter by the rule of its
 /// group. A step: `begin`, then `apply` for one range after another.
 class Optimizer {
@@ -36,8 +39,9 @@ class Optimizer {
   void begin(Step const& step) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
   /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters and those that
-  /// wait. The caller increments the versions, once.
-  void apply(Execution& execution, IndexRange const& range) const;
+  /// wait. The caller increments the versions, once. With GradientsAfter::zero all gradients in `range` are zero
+  /// afterwards, whether they were used or not; there are more calls of the kernels, and the same new values.
+  void apply(Execution& execution, IndexRange const& range, GradientsAfter after = GradientsAfter::kept) const;
 
   std::vector<IndexRange> const& parts() const { return parts_; }
   /// The tensors that the rules keep here, by key, each [numbers with that key], in the order of the buffers.
@@ -71,12 +75,14 @@ class Optimizer {
   }
   void add_rules(KernelSource const& kernels);
   /// Finds the rows that stay zero, as far as this rank has them.
-  void find_zeros(KernelSource const& kernels);
+  void find_zeros();
   /// Cuts the parts into pieces and gives them their state, which is allocated the first time.
   void group();
   void add_pieces();
   void place_state();
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
+  /// Updates these elements of a piece.
+  void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
 
   OptimizerConfig config_;
   ParameterSet& parameters_;

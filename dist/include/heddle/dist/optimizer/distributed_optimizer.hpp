@@ -35,6 +35,7 @@ class DistributedOptimizer {
   DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
+  /// Does nothing where the last update left zeros.
   void zero_gradients();
   /// The sums of the gradients over the ranks.
   GradientReducer& reducer() { return *reducer_; }
@@ -42,11 +43,14 @@ class DistributedOptimizer {
   /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole
   /// model's gradient norm before clipping, the same bits on every rank; if it is not finite no rank changes anything.
   /// Collective over the world.
-  double update(double learning_rate, std::int64_t step);
+  /// With GradientsAfter::zero nobody reads the gradients before the next zero_gradients: an update that has all of
+  /// them in the host's memory sets each to zero when it has used it, which saves a pass over memory.
+  double update(double learning_rate, std::int64_t step, GradientsAfter after = GradientsAfter::kept);
   /// The two halves of update, between which the caller fetches the sum: sum [1] in float64 += the squares of the
   /// reduced gradients that this rank counts; and the rest. Only the second is collective.
   void add_sum_of_squares(Tensor const& sum) const;
-  double update(double own_sum_of_squares, double learning_rate, std::int64_t step);
+  double update(double own_sum_of_squares, double learning_rate, std::int64_t step,
+                GradientsAfter after = GradientsAfter::kept);
 
   bool sharded() const { return sharded_; }
   /// The ranges of the buffers whose state this rank keeps, and that state.
@@ -101,6 +105,7 @@ class DistributedOptimizer {
   std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters
   std::optional<OwnedState> owned_;             ///< if it is sharded, and the host can read the tensors
   StateBegins state_begins_;
+  bool gradients_are_zero_ = false;  ///< the last update left them so
 };
 
 }  // namespace heddle

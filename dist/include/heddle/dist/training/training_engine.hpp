@@ -52,8 +52,10 @@ class TrainingEngine {
 
   /// Makes one optimizer step on a global batch: accumulate, then update. `steps_done` counts the updates before, for
   /// random numbers and Adam. If the loss or the norm is not finite nothing is changed; a loss that is not finite is
-  /// also returned as the norm. The result is the same on every rank.
-  StepResult step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate);
+  /// also returned as the norm. The result is the same on every rank. With GradientsAfter::zero nobody may read the
+  /// gradients afterwards.
+  StepResult step(MicroBatchSource const& batch, std::int64_t steps_done, double learning_rate,
+                  GradientsAfter after = GradientsAfter::kept);
   /// Runs forward and backward of the whole batch: its gradients, reduced. `batch` has this data rank's micro-batches
   /// or, if train.deterministic is set, all. Returns the smoothed loss per target token, the same on every rank.
   double accumulate(MicroBatchSource const& batch, std::int64_t steps_done);
