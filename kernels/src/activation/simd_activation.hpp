@@ -20,7 +20,7 @@ using lanes::Words;
 
 /// A thread's share is at least this many elements: a few times as long as it takes to start and to wait for the
 /// threads.
-constexpr std::int64_t min_share = 1 << 13;
+inline constexpr std::int64_t min_share = 1 << 13;
 
 /// 32 consecutive elements as two vectors: bfloat16 of even and of odd index, the first and the last 16 float32.
 inline Pair load(BFloat16 const* from) {
@@ -53,8 +53,8 @@ inline Bits bits_of(std::uint32_t const* words, float const*) {
 }
 
 /// Elements whose random bits are drawn together.
-constexpr int batches = 4;
-constexpr std::int64_t chunk = batches * lanes::batch_elements;
+inline constexpr int batches = 4;
+inline constexpr std::int64_t chunk = batches * lanes::batch_elements;
 
 /// The factors of dropout, for a chunk of a row at a time.
 class Mask {
@@ -238,7 +238,7 @@ void run(Execution& execution, ActivationRows<Element> const& of) {
 }
 
 /// Whole groups of random counters in each row: always true except for a plug-in's own split of the columns.
-bool whole_groups(Dropout const& dropout) {
+inline bool whole_groups(Dropout const& dropout) {
   return !dropout.active() || dropout.first_column % 8 == 0;
 }
 

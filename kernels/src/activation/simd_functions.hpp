@@ -27,7 +27,7 @@ inline Floats reciprocal(Floats x) {
 }
 
 /// Beyond this magnitude every function here is, in float32, what it is at infinity: 0, 1 or x.
-constexpr float large = 128.0F;
+inline constexpr float large = 128.0F;
 
 inline Floats bounded(Floats x) {
   return x > large ? lanes::all(large) : x;
