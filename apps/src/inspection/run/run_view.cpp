@@ -138,7 +138,7 @@ std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint con
   return facts;
 }
 
-std::vector<std::pair<char const*, std::string>> run_facts(RunView const& run) {
+std::vector<std::pair<std::string, std::string>> run_facts(RunView const& run) {
   auto facts = checkpoint_facts(*run.checkpoint);
   auto const entries =
       list_checkpoints(run.directory.empty() ? fs::path(run.path) : run.directory, CheckpointStore::Check::sizes);
@@ -146,11 +146,12 @@ std::vector<std::pair<char const*, std::string>> run_facts(RunView const& run) {
     return facts;
   }
   RunMetrics const metrics = run.directory.empty() ? RunMetrics() : read_metrics(run.directory / metrics_name);
-  auto const losses = metrics.series.find("valid_loss");
+  Measure const measure{stored_config(*run.checkpoint).train.best_metric};
+  auto const series = metrics.series.find(measure.key());
   auto const add = [&](char const* label, CheckpointEntry const& entry) {
-    auto const loss = losses == metrics.series.end() ? std::nullopt : losses->second.at(entry.step);
+    auto const value = series == metrics.series.end() ? std::nullopt : series->second.at(entry.step);
     facts.emplace_back(label, fmt::format("step {}{}{}", readable_count(entry.step),
-                                          loss ? fmt::format(", validation loss {:.4f}", *loss) : "",
+                                          value ? fmt::format(", {} {}", measure.name(), measure.number(*value)) : "",
                                           entry.step == run.checkpoint->state().step ? " (this one)" : ""));
   };
   if (auto const best = std::ranges::find(entries, true, &CheckpointEntry::best); best != entries.end()) {

@@ -35,9 +35,9 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
 /// The state of a checkpoint as pairs of strings, label and value: {"step", "1,000"}, …
 std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint const& checkpoint);
 
-/// checkpoint_facts of the run's checkpoint, and the best and the last one of a run that has several: {"last
-/// checkpoint", "step 1,000, validation loss 2.7539 (this one)"}.
-std::vector<std::pair<char const*, std::string>> run_facts(RunView const& run);
+/// checkpoint_facts of the run's checkpoint, and the best and the last one of a run that has several, with the metric
+/// that decides: {"last checkpoint", "step 1,000, validation loss 2.7539 (this one)"}.
+std::vector<std::pair<std::string, std::string>> run_facts(RunView const& run);
 
 /// The report.json of the run, completed by Slurm's accounting; nothing, and a note, where it is absent.
 std::optional<boost::json::object> report_of(RunView const& run, std::vector<std::string>& notes);
