@@ -2,20 +2,14 @@
 
 #include <immintrin.h>
 
+#include "support/tile_configuration.hpp"
+
 namespace heddle::amx {
 
 namespace {
 
 /// The cache lines of a step of a panel.
 constexpr std::int64_t step_lines = step_elements * 2 / 64;
-
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 /// Reads the lines of a region ahead, a few at a time.
 class RowsAhead {
@@ -303,9 +297,7 @@ void multiply_to(Block const& block) {
 }  // namespace
 
 void configure() {
-  // The configuration is static because GCC 12 takes only its first 8 bytes for an operand of the instruction, and does
-  // not write the other bytes of a local variable to memory.
-  static constexpr Configuration configuration;
+  static constexpr TileConfiguration configuration;
   _tile_loadconfig(&configuration);
 }
 

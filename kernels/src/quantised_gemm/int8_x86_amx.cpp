@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "int8_body.hpp"
+#include "support/tile_configuration.hpp"
 
 namespace heddle::int8 {
 
@@ -9,25 +10,13 @@ namespace {
 constexpr int register_rows = 16;
 constexpr int register_bytes = 64;
 
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-};
-
 /// Blocks of two by two matrix registers: 0 to 3 hold sums, 4 and 5 rows of a, 6 and 7 panels. While it exists, the
 /// thread's matrix registers are its own.
 struct AmxSums {
   static constexpr bool unsigned_rows = false;
 
   AmxSums() {
-    Configuration configuration;
-    for (int i = 0; i < 8; ++i) {
-      configuration.row_bytes[i] = register_bytes;
-      configuration.rows[i] = register_rows;
-    }
+    static constexpr TileConfiguration configuration;
     _tile_loadconfig(&configuration);
   }
   ~AmxSums() { _tile_release(); }

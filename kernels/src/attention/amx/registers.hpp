@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "attention/tile_multiply.hpp"
+#include "support/tile_configuration.hpp"
 
 /// Products of bfloat16 in matrix registers (AMX), with sums in float32. A register holds 16 rows of 64 bytes.
 namespace heddle::amx_attention {
@@ -36,21 +37,11 @@ struct Product {
         steps((depth + step - 1) / step) {}
 };
 
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 /// The registers' configuration in this thread, which products need.
 class Configured {
  public:
-  // It is static because GCC 12 takes only its first 8 bytes for an operand of the instruction, and does not write the
-  // other bytes of a local variable to memory.
   Configured() {
-    static constexpr Configuration configuration;
+    static constexpr TileConfiguration configuration;
     _tile_loadconfig(&configuration);
   }
   Configured(Configured const&) = delete;
