@@ -4,7 +4,7 @@
 
 namespace heddle {
 
-/// What the instruction for the configuration of matrix registers (AMX) reads: eight registers of 16 rows of 64 bytes.
+/// The operand of the instruction that configures matrix registers (AMX): eight registers of 16 rows of 64 bytes.
 /// A user has it as a static constant: of a local variable GCC 12 may write the first 8 bytes only.
 struct alignas(64) TileConfiguration {
   std::uint8_t palette = 1;

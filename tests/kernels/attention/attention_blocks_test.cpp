@@ -224,22 +224,28 @@ class AttentionVisibility : public BuiltInKernelsTest {
 };
 
 TEST_F(AttentionVisibility, KeysThatNoQuerySeesChangeNothing) {
-  for (std::string const& name : names_for<Attention>({})) {
-    SCOPED_TRACE(name);
-    auto const kernel = registries_.of<Attention>().select(name, {});
+  for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    Tensor const before = converted(output_, dtype);
     AttentionCall unseen = call(-70);
+    unseen.q = converted(unseen.q, dtype);
+    unseen.k = converted(unseen.k, dtype);
+    unseen.v = converted(unseen.v, dtype);
     unseen.accumulate = true;
-    Tensor const output = converted(output_, DType::float32);
-    Tensor const log_sum_exp = converted(log_sum_exp_, DType::float32);
-    AttentionGradients const gradients{converted(output_, DType::float32), converted(output_, DType::float32),
-                                       converted(output_, DType::float32)};
-    kernel->forward(execution_, unseen, output, log_sum_exp);
-    kernel->backward(execution_, unseen, output, log_sum_exp, grad_output_, gradients);
-    expect_same_bits(output, output_, "output");
-    expect_same_bits(log_sum_exp, log_sum_exp_, "log_sum_exp");
-    expect_same_bits(gradients.q, output_, "grad q");
-    expect_same_bits(gradients.k, output_, "grad k");
-    expect_same_bits(gradients.v, output_, "grad v");
+    for (std::string const& name : names_for<Attention>(unseen.problem())) {
+      SCOPED_TRACE(name + " " + std::string(name_of(dtype)));
+      Tensor const output = converted(output_, dtype);
+      Tensor const log_sum_exp = converted(log_sum_exp_, DType::float32);
+      AttentionGradients const gradients{converted(output_, dtype), converted(output_, dtype),
+                                         converted(output_, dtype)};
+      auto const kernel = registries_.of<Attention>().select(name, unseen.problem());
+      kernel->forward(execution_, unseen, output, log_sum_exp);
+      kernel->backward(execution_, unseen, output, log_sum_exp, converted(grad_output_, dtype), gradients);
+      expect_same_bits(output, before, "output");
+      expect_same_bits(log_sum_exp, log_sum_exp_, "log_sum_exp");
+      expect_same_bits(gradients.q, before, "grad q");
+      expect_same_bits(gradients.k, before, "grad k");
+      expect_same_bits(gradients.v, before, "grad v");
+    }
   }
 }
 
@@ -266,29 +272,30 @@ TEST_F(AttentionVisibility, BlocksOfKeysThatNoQueryOfABlockSeesAreSkipped) {
 
 /// Costs of a window are in proportion to it only where blocks of keys before it are skipped, too.
 TEST_F(AttentionVisibility, BlocksOfKeysBeforeAWindowAreSkipped) {
-  AttentionCall last{.q = random_tensor(DType::float32, {8, 8}, 1),
-                     .k = random_tensor(DType::float32, {200, 8}, 2),
-                     .v = random_tensor(DType::float32, {200, 8}, 3),
-                     .queries = sequences_of({8}),
-                     .keys = sequences_of({200}),
-                     .heads = 2,
-                     .mask = AttentionMask::window(10, 0)};
-  auto const tensor_ops = registries_.of<TensorOps>().select("reference", {});
-  tensor_ops->fill(execution_, last.k.rows(0, 128), NAN);
-  tensor_ops->fill(execution_, last.v.rows(0, 128), NAN);
-  for (std::string const& name : names_for<Attention>({})) {
-    SCOPED_TRACE(name);
-    auto const kernel = registries_.of<Attention>().select(name, {});
-    Tensor const output = Tensor::allocate(DType::float32, {8, 8});
-    Tensor const log_sum_exp = Tensor::allocate(DType::float32, {8, 2});
-    AttentionGradients const gradients{Tensor::allocate(DType::float32, {8, 8}),
-                                       Tensor::allocate(DType::float32, {200, 8}),
-                                       Tensor::allocate(DType::float32, {200, 8})};
-    kernel->forward(execution_, last, output, log_sum_exp);
-    kernel->backward(execution_, last, output, log_sum_exp, output, gradients);
-    for (Tensor const& result : {output, gradients.q, gradients.k, gradients.v}) {
-      for (double const value : values(result)) {
-        ASSERT_TRUE(std::isfinite(value));
+  for (auto const& [dtype, columns] : {std::pair{DType::float32, 8}, {DType::bfloat16, 8}, {DType::bfloat16, 64}}) {
+    AttentionCall last{.q = random_tensor(dtype, {8, columns}, 1),
+                       .k = random_tensor(dtype, {200, columns}, 2),
+                       .v = random_tensor(dtype, {200, columns}, 3),
+                       .queries = sequences_of({8}),
+                       .keys = sequences_of({200}),
+                       .heads = 2,
+                       .mask = AttentionMask::window(10, 0)};
+    auto const tensor_ops = registries_.of<TensorOps>().select("reference", {dtype});
+    tensor_ops->fill(execution_, last.k.rows(0, 128), NAN);
+    tensor_ops->fill(execution_, last.v.rows(0, 128), NAN);
+    for (std::string const& name : names_for<Attention>(last.problem())) {
+      SCOPED_TRACE(name + " " + std::string(name_of(dtype)));
+      auto const kernel = registries_.of<Attention>().select(name, last.problem());
+      Tensor const output = Tensor::allocate(dtype, {8, columns});
+      Tensor const log_sum_exp = Tensor::allocate(DType::float32, {8, 2});
+      AttentionGradients const gradients{Tensor::allocate(dtype, {8, columns}), Tensor::allocate(dtype, {200, columns}),
+                                         Tensor::allocate(dtype, {200, columns})};
+      kernel->forward(execution_, last, output, log_sum_exp);
+      kernel->backward(execution_, last, output, log_sum_exp, output, gradients);
+      for (Tensor const& result : {output, gradients.q, gradients.k, gradients.v}) {
+        for (double const value : values(result)) {
+          ASSERT_TRUE(std::isfinite(value));
+        }
       }
     }
   }

@@ -234,41 +234,44 @@ TEST_F(AttentionProperties, ASequenceIsBitwiseTheSameInAnotherPack) {
 }
 
 TEST_F(AttentionProperties, AHeadIsBitwiseTheSameOnARankThatHoldsOnlyThatHead) {
-  constexpr std::int64_t head_dim = 6;
-  Problem const whole({"", {20, 7}, {}, 3, head_dim, false, 0.3F}, DType::float32);
-  for (std::string const& name : names_for<Attention>({})) {
-    SCOPED_TRACE(name);
-    Result const all = run(name, whole);
-    Problem part({"", {20, 7}, {}, 1, head_dim, false, 0.3F}, DType::float32);
-    part.call.q = whole.call.q.columns(2 * head_dim, head_dim);
-    part.call.k = whole.call.k.columns(2 * head_dim, head_dim);
-    part.call.v = whole.call.v.columns(2 * head_dim, head_dim);
-    part.call.scale = whole.call.scale;
-    part.call.dropout.first_column = whole.call.dropout.first_column + 2;
-    part.grad_output = whole.grad_output.columns(2 * head_dim, head_dim);
-    Result const alone = run(name, part);
-    expect_same_bits(alone.output, all.output.columns(2 * head_dim, head_dim), "output");
-    expect_same_bits(alone.grad_v, all.grad_v.columns(2 * head_dim, head_dim), "grad v");
+  for (auto const& [dtype, head_dim] : {std::pair{DType::float32, 6}, {DType::bfloat16, 6}, {DType::bfloat16, 32}}) {
+    Problem const whole({"", {20, 7}, {}, 3, head_dim, false, 0.3F}, dtype);
+    for (std::string const& name : names_for<Attention>({.dtype = dtype})) {
+      SCOPED_TRACE(name + " " + std::string(name_of(dtype)));
+      Result const all = run(name, whole);
+      Problem part({"", {20, 7}, {}, 1, head_dim, false, 0.3F}, dtype);
+      part.call.q = whole.call.q.columns(2 * head_dim, head_dim);
+      part.call.k = whole.call.k.columns(2 * head_dim, head_dim);
+      part.call.v = whole.call.v.columns(2 * head_dim, head_dim);
+      part.call.scale = whole.call.scale;
+      part.call.dropout.first_column = whole.call.dropout.first_column + 2;
+      part.grad_output = whole.grad_output.columns(2 * head_dim, head_dim);
+      Result const alone = run(name, part);
+      expect_same_bits(alone.output, all.output.columns(2 * head_dim, head_dim), "output");
+      expect_same_bits(alone.grad_v, all.grad_v.columns(2 * head_dim, head_dim), "grad v");
+    }
   }
 }
 
 // 1500 tokens need 24 blocks; equal keys give the mean of the values, whatever the blocks.
 TEST_F(AttentionProperties, EqualKeysGiveTheMeanOfTheValues) {
   constexpr std::int32_t length = 1500;
-  Problem const problem({"", {1}, {length}, 1, 4, false, 0}, DType::float32);
   std::vector<double> keys_and_values;
   for (std::int32_t row = 0; row < length; ++row) {
     double const value = row;
     keys_and_values.insert(keys_and_values.end(), {0.5, 0.5, 0.5, 0.5, value, 1, -value, 0});
   }
-  Tensor const fused = tensor_of(keys_and_values, DType::float32, {length, 8});
-  AttentionCall call = problem.call;
-  call.k = fused.columns(0, 4);
-  call.v = fused.columns(4, 4);
   Tensor const mean = tensor_of({(length - 1) / 2.0, 1, -(length - 1) / 2.0, 0}, DType::float64, {1, 4});
-  for (std::string const& name : names_for<Attention>({})) {
-    kernel(name, call.problem()).forward(execution_, call, problem.output, problem.log_sum_exp);
-    expect_close(problem.output, mean, DType::float32, name.c_str());
+  for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    Problem const problem({"", {1}, {length}, 1, 4, false, 0}, dtype);
+    Tensor const fused = tensor_of(keys_and_values, dtype, {length, 8});
+    AttentionCall call = problem.call;
+    call.k = fused.columns(0, 4);
+    call.v = fused.columns(4, 4);
+    for (std::string const& name : names_for<Attention>({.dtype = dtype})) {
+      kernel(name, call.problem()).forward(execution_, call, problem.output, problem.log_sum_exp);
+      expect_close(problem.output, mean, dtype, name.c_str());
+    }
   }
 }
 
