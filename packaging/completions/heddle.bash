@@ -10,10 +10,14 @@ _heddle_words() {
   fi
 }
 
-# The keys of run.toml, one a line: "train.steps".
+# _heddle_keys PROGRAM WORD: the keys of run.toml, one a line: "train.steps"; "data.valid_sets." where any name may follow. The options
+# of update rules are asked for only where WORD may begin one.
 _heddle_keys() {
   "$1" config --defaults 2> /dev/null |
-    awk '/^\[/ { section = substr($1, 2, index($1, "]") - 2) } /^[a-z_0-9]+ = / { print section "." $1 }'
+    awk '/^\[/ { section = substr($1, 2, index($1, "]") - 2) } /^\[.*: NAME = / { print section "." } /^[a-z_0-9]+ = / { print section "." $1 }'
+  if [[ $2 == optimizer.* ]]; then
+    "$1" kernels 2> /dev/null | awk '/^[^ ]/ { rules = /^Update rules/ } rules && /^        [a-z]/ { print "optimizer." $1 }' | sort -u
+  fi
 }
 
 _heddle() {
@@ -29,10 +33,13 @@ _heddle() {
     return
   fi
   if [[ $before == --set || $before == --explain ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$(_heddle_keys "$program")" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "$(_heddle_keys "$program" "$word")" -- "$word")
     if [ "$before" = --set ]; then
       COMPREPLY=("${COMPREPLY[@]/%/=}")
+      COMPREPLY=("${COMPREPLY[@]/%.=/.}")
       compopt -o nospace 2> /dev/null || true
+    else
+      COMPREPLY=("${COMPREPLY[@]/%./}")
     fi
     return
   fi

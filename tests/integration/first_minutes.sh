@@ -26,11 +26,11 @@ for size in tiny base big; do
   grep -qx 'precision = "bfloat16"' config.out || give_up "init forgets --precision"
 done
 # A model that transformers can have.
-"$HEDDLE" init --export marian --out "for marian" < /dev/null > next.marian
+"$HEDDLE" init --export transformers --out "for marian" < /dev/null > next.marian
 grep -q "mpirun -np [0-9]* heddle train 'for marian/run.toml'" next.marian || give_up "a path with a space is not quoted: $(cat next.marian)"
 "$HEDDLE" config "for marian/run.toml" > config.out
 for key in 'norm = "post"' 'position_layout = "halves"' 'position_frequencies = "paper"' 'output_bias = true'; do
-  grep -qx "$key" config.out || give_up "init --export marian without $key"
+  grep -qx "$key" config.out || give_up "init --export transformers without $key"
 done
 grep -q "sbatch big/train.sbatch big/run.toml" next || give_up "init does not say what comes next"
 grep -qx "#SBATCH --nodes=2" big/train.sbatch || give_up "init forgets --nodes"
@@ -74,5 +74,10 @@ completed() {
 [ "$(completed trans)" = translate ] || give_up "a command is not completed: $(completed trans)"
 [[ " $(completed translate --b) " == *" --beam "* ]] || give_up "an option is not completed: $(completed translate --b)"
 [ "$(completed train run.toml --set train.st)" = "train.steps=" ] || give_up "a key is not completed: $(completed train run.toml --set train.st)"
+[ "$(completed train run.toml --set optimizer.b)" = "optimizer.beta1= optimizer.beta2=" ] ||
+  give_up "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
+[ "$(completed train run.toml --set data.valid_)" = data.valid_sets. ] || give_up "no validation set is completed"
+"$HEDDLE" config --explain optimizer.beta1 > explained
+grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; give_up "an option is not explained"; }
 [ "$(completed config --explain checkpoint.k)" = checkpoint.keep ] || give_up "a key is not completed for --explain"
 [ "$(completed translate --align h)" = hard ] || give_up "a word of an option is not completed: $(completed translate --align h)"

@@ -69,7 +69,7 @@ void print_help(CommandSyntax const& syntax, po::options_description const& opti
       named.add(option);
     }
   }
-  std::cout << fmt::format("Usage: heddle {} {}\n\n{}\n\n{}", syntax.name, syntax.usage,
+  std::cout << fmt::format("{}\n\n{}\n\n{}", wrapped_usage(syntax.name, syntax.usage, columns),
                            wrapped(syntax.summary, columns), describe_arguments(syntax));
   named.print(std::cout, named.get_option_column_width() + 1);  // help2man knows an option by two spaces after it
 }
@@ -181,8 +181,8 @@ po::variables_map parse_options(CommandSyntax const& syntax, std::vector<std::st
   } catch (po::error const& error) {
     problem = error.what();
   }
-  throw UsageError(fmt::format("{}: {}\nUsage: heddle {} {}\n`heddle {} --help` shows every option.", syntax.name,
-                               problem, syntax.name, syntax.usage, syntax.name));
+  throw UsageError(fmt::format("{}: {}\n{}\n`heddle {} --help` shows every option.", syntax.name, problem,
+                               wrapped_usage(syntax.name, syntax.usage, help_columns()), syntax.name));
 }
 
 }  // namespace heddle

@@ -1,5 +1,6 @@
 #include "command_line/terminal.hpp"
 
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -43,6 +44,28 @@ std::string wrapped(std::string_view text, std::size_t columns, std::size_t inde
     }
     text.remove_prefix(std::min(end + 1, text.size()));
   }
+  return result;
+}
+
+std::string wrapped_usage(std::string_view command, std::string_view usage, std::size_t columns) {
+  constexpr std::size_t indent = std::string_view("Usage: ").size();  // and of "   or: "
+  constexpr char space_in_brackets = '\x01';
+  std::string text = fmt::format("Usage: heddle {} {}", command, usage);
+  for (std::size_t open = text.find('['); open != text.npos; open = text.find('[', open + 1)) {
+    auto const begin = text.begin() + static_cast<std::ptrdiff_t>(open);
+    auto const end = std::find(begin, text.end(), ']');
+    if (end - begin < static_cast<std::ptrdiff_t>(columns - indent)) {
+      std::replace(begin, end, ' ', space_in_brackets);
+    }
+  }
+  std::string result;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::string_view const line = std::string_view(text).substr(begin, text.find('\n', begin) - begin);
+    result += begin == 0 ? "" : "\n";
+    result.append(line.substr(0, indent)).append(wrapped(line.substr(indent), columns, indent));
+    begin += line.size() + 1;
+  }
+  std::ranges::replace(result, space_in_brackets, ' ');
   return result;
 }
 

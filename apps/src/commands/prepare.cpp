@@ -140,40 +140,44 @@ void print_report(PrepareReport const& report, PrepareOptions const& options) {
                                            readable_count(report.target_vocabulary_size)));
 }
 
+/// "1 pair", or "3 lines" where the texts are lines.
+std::string samples(std::int64_t count, PrepareOptions const& options) {
+  return counted(count, options.text.empty() ? "pair" : "line");
+}
+
 /// Warns of lines or pairs that were not UTF-8.
 void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions const& options) {
   if (text.invalid > 0) {
-    warn(fmt::format("{}: {} {} not valid UTF-8 {}", name, readable_count(text.invalid),
-                     !options.text.empty() ? "lines" : "pairs with a side that is",
-                     options.invalid_utf8 == InvalidUtf8::skip ? "were left out"
-                                                               : "were kept, with U+FFFD in place of what is invalid"));
+    bool const skipped = options.invalid_utf8 == InvalidUtf8::skip;
+    warn(fmt::format("{}: {}{} not valid UTF-8 {} {}", name, samples(text.invalid, options),
+                     options.text.empty() ? " with a side that is" : "", text.invalid == 1 ? "was" : "were",
+                     skipped ? "left out" : "kept, with U+FFFD in place of what is invalid"));
   }
 }
 
 /// Prints what is in a text and was kept, but is worth a look.
 void print_findings(char const* name, PreparedText const& text, PrepareOptions const& options) {
-  char const* const samples = !options.text.empty() ? "lines" : "pairs";
   if (text.repeats > 0) {
-    std::cout << fmt::format("{}: {}{} {} occurred before, exactly the same\n", name,
-                             text.repeats_are_estimated ? "about " : "", readable_count(text.repeats), samples);
+    std::cout << fmt::format("{}: {}{} {} an earlier {} exactly\n", name, text.repeats_are_estimated ? "about " : "",
+                             samples(text.repeats, options), text.repeats == 1 ? "repeats" : "repeat",
+                             options.text.empty() ? "pair" : "line");
   }
   if (text.control > 0) {
-    std::cout << fmt::format("{}: {} {} have control characters\n", name, readable_count(text.control), samples);
+    std::cout << fmt::format("{}: {} {} control characters\n", name, samples(text.control, options),
+                             text.control == 1 ? "has" : "have");
   }
   if (text.unknown_characters > 0) {
     std::vector<std::string> frequent;
     for (auto const& [character, times] : text.frequent_unknown) {
-      auto const code = static_cast<std::uint32_t>(decode_utf8(character).front());
-      bool const visible = code >= 0xA0 || (code >= 0x20 && code < 0x7F);
-      frequent.push_back(fmt::format("{}U+{:04X} ({})", visible ? character + " " : "", code, readable_count(times)));
+      frequent.push_back(fmt::format("{} ({})", describe_character(character), readable_count(times)));
     }
-    std::cout << fmt::format(
-        "{}: {} have no piece: {}{}; {}\n", name,
-        counted(static_cast<std::size_t>(text.unknown_characters), "character"), fmt::join(frequent, ", "),
-        frequent.size() < static_cast<std::size_t>(text.unknown_characters) ? ", …" : "",
-        options.has_vocabulary()         ? "heddle extend-vocabulary adds pieces to a trained model"
-        : options.character_coverage < 1 ? "--byte-fallback or a higher --character-coverage expresses them"
-                                         : "--byte-fallback expresses them");
+    std::cout << fmt::format("{}: {} {} no piece: {}{}; {}\n", name, counted(text.unknown_characters, "character"),
+                             text.unknown_characters == 1 ? "has" : "have", fmt::join(frequent, ", "),
+                             frequent.size() < static_cast<std::size_t>(text.unknown_characters) ? ", …" : "",
+                             options.has_vocabulary() ? "heddle extend-vocabulary adds pieces to a trained model"
+                             : options.character_coverage < 1
+                                 ? "--byte-fallback or a higher --character-coverage expresses them"
+                                 : "--byte-fallback expresses them");
   }
 }
 

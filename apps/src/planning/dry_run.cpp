@@ -67,10 +67,14 @@ void print_initialization(DryRun const& run, PlanSession const& session) {
   }
 }
 
-void print_checkpoint(DryRun const& run, PlanSession const& session) {
+/// The checkpoint from which the run would resume.
+std::optional<Checkpoint> checkpoint_of(DryRun const& run) {
   CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
   auto const note = [](std::string const& message) { fmt::print("note: {}\n", message); };
-  auto const found = run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
+  return run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
+}
+
+void print_checkpoint(DryRun const& run, PlanSession const& session, std::optional<Checkpoint> const& found) {
   if (!found) {
     std::string const& from = run.config.train.initialize_from;
     if (!from.empty()) {
@@ -126,13 +130,17 @@ ExitCode dry_run(DryRun const& run) {
     }
   }
   std::ranges::for_each(warnings_about(session.data().mixture(), config.model.max_length), warn);
+  auto const checkpoint = checkpoint_of(run);
+  std::int64_t const made = checkpoint ? checkpoint->state().step : 0;
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);
   if (!quiet) {
     fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().describe(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
-    fmt::print("{}", session.data().describe_run(config.train.steps, plan.step_seconds));
+    if (made < config.train.steps) {
+      fmt::print("{}", session.data().describe_run(config.train.steps, plan.step_seconds, made));
+    }
     print_notes(session.notes());
   } else {
     fmt::print("a step: {:.4f} s\n", plan.step_seconds);
@@ -144,7 +152,7 @@ ExitCode dry_run(DryRun const& run) {
   if (config.train.reserve_memory) {
     require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
   }
-  print_checkpoint(run, session);
+  print_checkpoint(run, session, checkpoint);
   fmt::print("Dry run: nothing was started.\n");
   return ExitCode::done;
 }

@@ -90,10 +90,13 @@ double PlannedData::tokens_of_a_step() const {
   return tokens;
 }
 
-std::string PlannedData::describe_run(std::int64_t steps, double step_seconds) const {
-  auto const count = static_cast<double>(steps);
+std::string PlannedData::describe_run(std::int64_t steps, double step_seconds, std::int64_t made) const {
+  std::string const length =
+      made > 0 ? fmt::format("the {} left of {}", readable_count(steps - made), counted(steps, "step"))
+               : counted(steps, "step");
+  auto const count = static_cast<double>(steps - made);
   double const epochs = count * epochs_ / static_cast<double>(batches_.size());
-  return fmt::format("{}: about {}{} tokens, {} without validation and checkpoints\n", counted(steps, "step"),
+  return fmt::format("{}: about {}{} tokens, {} without validation and checkpoints\n", length,
                      data_ ? readable_decimal(epochs, epochs < 10 ? 1 : 0) + " epochs, " : "",
                      readable_count(count * tokens_of_a_step()), readable_duration(count * step_seconds));
 }

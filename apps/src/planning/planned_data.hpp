@@ -41,7 +41,8 @@ class PlannedData final : public BatchSamples {
   /// Real tokens of the planned batches, source and target, on average.
   double tokens_of_a_step() const;
   /// The length of a run: "4,000 steps: about 9.1 epochs, 33,000,000 tokens, 1h23m without validation and checkpoints".
-  std::string describe_run(std::int64_t steps, double step_seconds) const;
+  /// If steps were made, the length of what is left: "the 1,000 left of 4,000 steps: about …".
+  std::string describe_run(std::int64_t steps, double step_seconds, std::int64_t made = 0) const;
   /// Seconds that it takes to read and pack a token of both sides, measured now.
   double reading_seconds_per_token() const;
 

@@ -145,7 +145,13 @@ std::string RunDirectory::identity() const {
 }
 
 void RunDirectory::replace_file(std::string_view name, std::string_view text) const {
-  heddle::replace_file(directory_ / name, text);
+  std::filesystem::path const path = directory_ / name;
+  std::error_code ignored;
+  auto const type = std::filesystem::symlink_status(path, ignored).type();
+  if (type != std::filesystem::file_type::regular && type != std::filesystem::file_type::directory) {
+    std::filesystem::remove(path, ignored);  // a link or a FIFO: the directory is the run's own
+  }
+  heddle::replace_file(path, text);
 }
 
 }  // namespace heddle

@@ -33,7 +33,7 @@ class RunDirectory {
   bool in_place() const;
   /// 16 characters that this directory keeps while it exists: one that is made again under its name has others.
   std::string identity() const;
-  /// Replaces the file `name`; see heddle::replace_file.
+  /// Replaces the file `name`, or a link or a FIFO of that name; see heddle::replace_file.
   void replace_file(std::string_view name, std::string_view text) const;
 
  private:

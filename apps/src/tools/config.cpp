@@ -3,6 +3,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/config/json_schema.hpp>
+#include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 
@@ -54,6 +55,26 @@ Config checked_config(ConfigOptions const& options) {
   return config;
 }
 
+/// The lines about an option of update rules, "optimizer.beta1"; "" if no rule has it.
+std::string explain_rule_option(std::string const& name) {
+  constexpr std::string_view section = "optimizer.";
+  std::string text;
+  if (!name.starts_with(section)) {
+    return text;
+  }
+  Runtime runtime;
+  Registries registries;
+  register_everything({}, registries, runtime.execution());
+  for (RuleDefinition const& rule : update_rules(registries.kernels)) {
+    for (auto const& [option, value] : rule.options) {
+      if (option.name == name.substr(section.size())) {
+        text += fmt::format("# with optimizer.name = \"{}\": {}: {}\n", rule.name, option.accepted(), option.meaning);
+      }
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 ExitCode run_config(Arguments const& arguments) {
@@ -73,7 +94,8 @@ ExitCode run_config(Arguments const& arguments) {
     std::cout << config_json_schema();
   }
   for (std::string const& name : options.explained) {
-    std::cout << explain_config(name);
+    std::string const of_rules = explain_rule_option(name);
+    std::cout << (of_rules.empty() ? explain_config(name) : of_rules);
   }
   if (of_file) {
     Config const config = checked_config(options);

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr char const* sizes = "tiny|base|big";
 constexpr char const* precisions = "auto|float32|bfloat16";
 constexpr char const* places = "here|slurm|pbs|lsf";
-constexpr char const* systems = "any|marian";
+constexpr char const* systems = "any|transformers";
 
 /// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
@@ -37,7 +37,7 @@ struct RunAnswers {
   std::int64_t ranks_per_node = std::max(1U, std::thread::hardware_concurrency());
   std::string precision = "auto";
   std::string where = "here";
-  std::string exported = "any";  ///< the family of transformers that the model is to fit
+  std::string exported = "any";  ///< what the model is to be exported to
 };
 
 /// A model and the training that suits it; `steps` is for text of the size that such a model needs.
@@ -93,7 +93,7 @@ std::string model_keys(ModelSize const& size, bool marian) {
         "norm = \"post\"\nposition_layout = \"halves\"\nposition_frequencies = \"paper\"\noutput_bias = true\n");
     return keys;
   }
-  return "# `heddle init --export marian` writes keys with which transformers can have the model, as a "
+  return "# `heddle init --export transformers` writes keys with which transformers can have the model, as a "
          "MarianMTModel.\n" +
          keys;
 }
@@ -109,7 +109,7 @@ std::string optimizer_keys(ModelSize const& size, bool post_norm) {
 
 std::string configuration(RunAnswers const& answers) {
   ModelSize const& size = *std::ranges::find(model_sizes, answers.size, &ModelSize::name);
-  bool const marian = answers.exported == "marian";
+  bool const marian = answers.exported == "transformers";
   auto const dataset = [&](char const* name) {
     return to_toml(OptionValue((fs::path(answers.data) / name).lexically_normal().string()));
   };
@@ -242,7 +242,8 @@ terminal it asks for what no option gives.)";
        "auto: bfloat16 where this processor has instructions for it")  //
       ("where", with_default(answers.where, places), "where it runs")  //
       ("export", with_default(answers.exported, systems),
-       "marian: a model that transformers' MarianMTModel can have, with a joint vocabulary")  //
+       "transformers: a model that can be exported to Hugging Face's transformers, as a MarianMTModel; with a joint "
+       "vocabulary")  //
       ("out", with_default(out, "DIRECTORY"), "where the files are written");
   auto const values = parse_options(syntax, arguments);
   if (::isatty(STDIN_FILENO) != 0) {

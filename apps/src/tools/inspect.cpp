@@ -176,6 +176,7 @@ void require_place(std::string const& page) {
   if (!directory.empty() && !fs::is_directory(directory, problem)) {
     throw Error(fmt::format("{}: cannot be written: there is no directory {}", page, directory.string()));
   }
+  require_replaceable(page);
 }
 
 void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) {

@@ -1,7 +1,12 @@
 #include "text_findings.hpp"
 
+#include <fmt/format.h>
+#include <unicode/uchar.h>
+
 #include <algorithm>
 #include <functional>
+#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/text/text.hpp>
 #include <tuple>
 
 namespace heddle {
@@ -15,6 +20,12 @@ bool has_control_characters(std::string_view text) {
     }
   }
   return false;
+}
+
+std::string describe_character(std::string const& character) {
+  auto const code = static_cast<UChar32>(decode_utf8(character).front());
+  bool const visible = u_isgraph(code) != 0 && u_getCombiningClass(code) == 0;
+  return fmt::format("{}U+{:04X}", visible ? character + " " : "", code);
 }
 
 void RepeatCounter::add(std::string_view sample) {

@@ -235,7 +235,7 @@ void write_vocabularies(Vocabulary const& vocabulary, fs::path const& directory)
 }  // namespace
 
 Ctranslate2File::Ctranslate2File(fs::path const& path, bool decoder_only, std::size_t variables)
-    : pending_(path), file_(create_new(pending_.temporary())) {
+    : pending_(path), file_(pending_.create()) {
   write_integer<std::uint32_t>(binary_version);
   write_text(decoder_only ? "TransformerDecoderSpec" : "TransformerSpec");
   write_integer<std::uint32_t>(decoder_only ? 8 : 7);  // the specification's revision
@@ -260,7 +260,7 @@ void Ctranslate2File::begin(std::string const& name, VariableType type, std::vec
 }
 
 void Ctranslate2File::write(std::span<std::uint8_t const> bytes) {
-  write_at(file_, pending_.temporary(), offset_, bytes);
+  write_at(file_, pending_.target(), offset_, bytes);
   offset_ += std::ssize(bytes);
 }
 
@@ -282,7 +282,7 @@ void Ctranslate2File::finish(std::map<std::string, std::string> const& aliases) 
   }
   pending_.sync();
   if (!file_.close()) {
-    fail_with_errno(pending_.temporary(), "close the file");
+    fail_with_errno(pending_.target(), "close the file");
   }
   pending_.commit();
 }

@@ -11,6 +11,7 @@
 #include <heddle/io/exchange/family.hpp>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 namespace heddle {
@@ -299,14 +300,17 @@ void add_unexpressed(Family const& family, Config const& config, json::object co
       keys.insert(key);
     }
   }
-  auto const& stacks = config.model.stacks;
+  std::vector<std::string> stacks;  // of both: what the family's models lack is not in their way key by key
+  std::ranges::copy_if(config.model.stacks, std::back_inserter(stacks), [&](std::string const& stack) {
+    return std::ranges::find(again.model.stacks, stack) != again.model.stacks.end();
+  });
   auto const is_used = [&](std::string const& key) {
-    // A key of a stack that the model has, or of [model] unless all stacks have their own.
+    // A key of one of these stacks, or of [model] unless all of them have their own.
     std::string const name = key.substr(key.find('.') + 1);
     bool const of_stack = std::ranges::any_of(
         stack_kinds, [&](StackKind const& kind) { return name.starts_with(kind.name) && name != kind.name; });
     return of_stack ? std::ranges::any_of(stacks, [&](auto const& stack) { return name.starts_with(stack); })
-                    : !std::ranges::all_of(stacks, [&](auto const& stack) {
+                    : stacks.empty() || !std::ranges::all_of(stacks, [&](auto const& stack) {
                         return keys.contains(fmt::format("model.{}.{}", stack, name));
                       });
   };
@@ -456,18 +460,15 @@ void restore_length(Family const& family, json::object const& theirs, json::obje
 std::vector<std::string> obstacles_of(Family const& family, Config const& config) {
   Obstacles obstacles;
   express(family, config, obstacles);
-  std::vector<std::string> lines;
-  for (auto const& [key, line] : obstacles) {
-    lines.push_back(line);
-  }
-  return lines;
+  auto const lines = std::views::values(obstacles);
+  return {lines.begin(), lines.end()};
 }
 
 json::object config_json(Family const& family, Config const& config) {
   Obstacles obstacles;
   json::object made = express(family, config, obstacles);
   if (!obstacles.empty()) {
-    throw ConfigError(fmt::format("{}", fmt::join(obstacles_of(family, config), "\n  ")));
+    throw ConfigError(fmt::format("{}", fmt::join(std::views::values(obstacles), "\n  ")));
   }
   return made;
 }

@@ -5,6 +5,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <system_error>
 #include <utility>
 
@@ -17,10 +18,30 @@ std::filesystem::path temporary_beside(std::filesystem::path const& target) {
   return target.parent_path() / fmt::format(".{}.{}.partial", target.filename().string(), getpid());
 }
 
+/// Throws DataError if a rename to the target would replace something other than a file's content: a symbolic link
+/// would become a file beside the one that was meant, a device node would be gone for all.
+void require_regular_or_absent(std::filesystem::path const& target) {
+  std::error_code unknown;
+  switch (std::filesystem::symlink_status(target, unknown).type()) {
+    case std::filesystem::file_type::none:  // creating the file will say what is wrong
+    case std::filesystem::file_type::not_found:
+    case std::filesystem::file_type::regular:
+      return;
+    case std::filesystem::file_type::symlink:
+      throw DataError(fmt::format("{}: is a symbolic link, which would be replaced; remove it, or name {}",
+                                  target.string(), std::filesystem::read_symlink(target, unknown).string()));
+    case std::filesystem::file_type::directory:
+      throw DataError(target.string() + ": cannot be written: it is a directory; name a file");
+    default:
+      throw DataError(target.string() + ": cannot be replaced: it is not a regular file; name a file");
+  }
+}
+
 }  // namespace
 
 PendingFile::PendingFile(std::filesystem::path target)
     : target_(std::move(target)), temporary_(temporary_beside(target_)) {
+  require_regular_or_absent(target_);
   std::error_code ignored;  // left by a killed process with this very id
   std::filesystem::remove(temporary_, ignored);
 }
@@ -32,9 +53,6 @@ void replace_file(std::filesystem::path const& path, std::string_view text) {
 }
 
 void require_replaceable(std::filesystem::path const& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw Error(path.string() + ": cannot be written: it is a directory");
-  }
   PendingFile(path).write("");
 }
 
@@ -51,13 +69,24 @@ PendingFile::~PendingFile() {
   }
 }
 
+FileDescriptor PendingFile::create() const {
+  FileDescriptor file(temporary_, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file.is_open()) {
+    fail_with_errno(target_, "create the file");
+  }
+  return file;
+}
+
 void PendingFile::write(std::string_view content) const {
-  write_new_file(temporary_, content);
+  write_at(create(), target_, 0, text_bytes(content));
   sync();
 }
 
 void PendingFile::sync() const {
-  sync_to_disk(temporary_);
+  FileDescriptor const file(temporary_, O_RDONLY);
+  if (!file.is_open() || ::fsync(file.get()) != 0) {
+    fail_with_errno(target_, "write to the disk");
+  }
 }
 
 void PendingFile::commit() {

@@ -5,11 +5,14 @@
 
 namespace heddle {
 
+class FileDescriptor;
+
 /// A file that appears whole or not at all: it is written under a temporary name beside its target and renamed by
-/// commit(). Without a commit it is removed.
+/// commit(). Without a commit it is removed. Messages name the target.
 class PendingFile {
  public:
-  /// Chooses the temporary name; the caller creates the file with it.
+  /// Chooses the temporary name. Throws DataError if the target is there and not a regular file: a symbolic link or a
+  /// device is not replaced.
   explicit PendingFile(std::filesystem::path target);
   ~PendingFile();
   PendingFile(PendingFile const&) = delete;
@@ -18,6 +21,8 @@ class PendingFile {
   std::filesystem::path const& target() const noexcept { return target_; }
   std::filesystem::path const& temporary() const noexcept { return temporary_; }
 
+  /// Creates the file, under its temporary name, and opens it for writing. Throws Error if that fails.
+  FileDescriptor create() const;
   /// Writes the whole file and syncs it to the disk. Throws Error if that fails.
   void write(std::string_view content) const;
   /// Syncs the bytes that the caller has written to the disk. Throws Error if that fails.

@@ -214,10 +214,10 @@ std::string NpzFile::bytes(std::string const& name) const {
 }
 
 struct NpzWriter::State {
-  explicit State(fs::path const& path) : pending(path), file(create_new(pending.temporary())) {}
+  explicit State(fs::path const& path) : pending(path), file(pending.create()) {}
 
   void write(std::span<std::uint8_t const> bytes) {
-    write_at(file, pending.temporary(), offset, bytes);
+    write_at(file, pending.target(), offset, bytes);
     offset += std::ssize(bytes);
   }
   void write(std::string const& text) { write({reinterpret_cast<std::uint8_t const*>(text.data()), text.size()}); }
@@ -228,7 +228,7 @@ struct NpzWriter::State {
     }
     if (!records.empty()) {
       std::string const header = zip_local_header(records.back());
-      write_at(file, pending.temporary(), records.back().offset,
+      write_at(file, pending.target(), records.back().offset,
                {reinterpret_cast<std::uint8_t const*>(header.data()), header.size()});
     }
   }
@@ -282,7 +282,7 @@ void NpzWriter::finish() {
   state.write(zip_end(place));
   state.pending.sync();
   if (!state.file.close()) {
-    fail_with_errno(state.pending.temporary(), "close the file");
+    fail_with_errno(state.pending.target(), "close the file");
   }
   state.pending.commit();
 }

@@ -162,8 +162,8 @@ SafetensorsWriter::State::State(fs::path const& place, Tensors list, std::int64_
 WrittenShard& SafetensorsWriter::State::begun(std::size_t number) {
   WrittenShard& shard = shards[number];
   if (!shard.file) {
-    shard.file.emplace(create_new(shard.pending.temporary()));
-    write_at(*shard.file, shard.pending.temporary(), 0, text_bytes(shard.header));
+    shard.file.emplace(shard.pending.create());
+    write_at(*shard.file, shard.pending.target(), 0, text_bytes(shard.header));
   }
   return shard;
 }
@@ -172,7 +172,7 @@ void SafetensorsWriter::State::complete(std::size_t number) {
   WrittenShard& shard = begun(number);
   shard.pending.sync();
   if (!shard.file->close()) {
-    fail_with_errno(shard.pending.temporary(), "close the file");
+    fail_with_errno(shard.pending.target(), "close the file");
   }
 }
 
@@ -192,8 +192,8 @@ void SafetensorsWriter::State::write_piece_of(WrittenTensor const& tensor, std::
                                    fmt::format("{}: tensor {}", directory.string(), json_quoted(tensor.name)), written);
   WrittenShard& shard = begun(tensor.shard);
   std::int64_t const bytes_each = tensor.bytes / tensor.stored.tensor.elements();
-  write_at(*shard.file, shard.pending.temporary(),
-           std::ssize(shard.header) + tensor.stored.begin + written * bytes_each, bytes);
+  write_at(*shard.file, shard.pending.target(), std::ssize(shard.header) + tensor.stored.begin + written * bytes_each,
+           bytes);
 }
 
 std::string SafetensorsWriter::State::index_text() const {

@@ -22,5 +22,10 @@ TEST(Spelling, CapitalsOtherNamesAndBeginningsAreUnderstood) {
   EXPECT_EQ(nearest_spelling("valid", {"validate_every", "validate_bleu", "data"}), "") << "it begins two";
 }
 
+TEST(Spelling, WithoutCandidatesOnlyTheOthersAreExpected) {
+  EXPECT_EQ(nearest_or_all("x y", {"steps"}, ", or any name"), "expected one of: steps, or any name");
+  EXPECT_EQ(nearest_or_all("x y", {}, ", or any name"), "expected any name");
+}
+
 }  // namespace
 }  // namespace heddle

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <heddle/io/dataset/prepare.hpp>
+
 #include "dataset_fixture.hpp"
 
 namespace heddle {
@@ -44,6 +46,19 @@ TEST(TextFindings, UnknownCharactersAreThoseWithoutAPieceOnTheirSide) {
   EXPECT_EQ(unknown.kinds(), 2);
   EXPECT_THAT(unknown.frequent(10), ElementsAre(Pair("☃", 3), Pair("Å", 1)));
   EXPECT_THAT(unknown.frequent(1), ElementsAre(Pair("☃", 3)));
+}
+
+// A terminal that obeys one of them would print the rest of the line in another order, or nothing.
+TEST(TextFindings, ACharacterThatCannotBeSeenIsDescribedByItsNumberAlone) {
+  EXPECT_EQ(describe_character("☃"), "☃ U+2603");
+  EXPECT_EQ(describe_character("a"), "a U+0061");
+  EXPECT_EQ(describe_character("\x1B"), "U+001B");
+  EXPECT_EQ(describe_character("\u00A0"), "U+00A0");
+  EXPECT_EQ(describe_character("\u00AD"), "U+00AD");
+  EXPECT_EQ(describe_character("\u0301"), "U+0301") << "it would be put on the character before it";
+  EXPECT_EQ(describe_character("\u200B"), "U+200B");
+  EXPECT_EQ(describe_character("\u202E"), "U+202E");
+  EXPECT_EQ(describe_character("\U000E0041"), "U+E0041");
 }
 
 }  // namespace

@@ -96,6 +96,16 @@ TEST(Family, AModelThatTheFamilyCannotHaveIsRefusedByKey) {
   EXPECT_THAT(refusal("model.decoder.layer.2.self_attention.window=8"), HasSubstr("model.decoder.layer.2"));
 }
 
+TEST(Family, OfAStackThatTheFamilyLacksNoKeyIsAnObstacle) {
+  Config const config = parse_config("", "test", {"model.encoder_layers=1", "model.encoder.d_ff=32"});
+  std::vector<std::string> const of_llama = obstacles_of(family_named("llama"), config);
+  EXPECT_THAT(of_llama, testing::Each(Not(HasSubstr("encoder_layers"))));
+  EXPECT_THAT(of_llama, testing::Each(Not(testing::StartsWith("model.encoder."))));
+  EXPECT_THAT(of_llama, Contains(testing::StartsWith("model.stacks = ")));
+  Config const bert = parse_config("", "test", settings_of(family_named("bert"), {}));
+  EXPECT_THAT(obstacles_of(family_named("llama"), bert), Contains(testing::StartsWith("model.stacks = ")));
+}
+
 TEST(Family, AKeyOfTheWholeModelIsExpressedByKeysOfItsStacks) {
   Config const config = parse_config(
       "", "test",

@@ -2,6 +2,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,6 +64,35 @@ TEST_F(FilesTest, AFileIsReplacedWholeOrNotAtAll) {
   fs::create_directory(directory_.path() / "taken");
   EXPECT_THROW(replace_file(directory_.path() / "taken", "text"), Error);
   EXPECT_THAT(directory_.names(), testing::UnorderedElementsAre("file", "taken"));
+}
+
+// A rename to a link or a device node would put a file in its place.
+TEST_F(FilesTest, WhatIsNoRegularFileIsNotReplaced) {
+  fs::path const target = directory_.write("target", "kept");
+  fs::path const link = directory_.path() / "link";
+  fs::path const fifo = directory_.path() / "fifo";
+  fs::create_symlink("target", link);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  fs::create_directory(directory_.path() / "directory");
+  for (auto const& replace : {std::function([](fs::path const& path) { replace_file(path, "new"); }),
+                              std::function([](fs::path const& path) { require_replaceable(path); })}) {
+    EXPECT_EQ(test::message_of<DataError>([&] { replace(link); }),
+              link.string() + ": is a symbolic link, which would be replaced; remove it, or name target");
+    EXPECT_EQ(test::message_of<DataError>([&] { replace(fifo); }),
+              fifo.string() + ": cannot be replaced: it is not a regular file; name a file");
+    EXPECT_EQ(test::message_of<DataError>([&] { replace(directory_.path() / "directory"); }),
+              (directory_.path() / "directory").string() + ": cannot be written: it is a directory; name a file");
+  }
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_TRUE(fs::is_fifo(fifo));
+  EXPECT_EQ(read_whole(target), "kept");
+  EXPECT_THAT(directory_.names(), testing::UnorderedElementsAre("target", "link", "fifo", "directory"));
+}
+
+TEST_F(FilesTest, AMessageNamesTheFileAndNotTheTemporaryOne) {
+  fs::path const file = directory_.path() / "missing" / "file";
+  EXPECT_EQ(test::message_of<Error>([&] { replace_file(file, "text"); }),
+            file.string() + ": could not create the file: No such file or directory");
 }
 
 // A file's bytes, its name and the names of new directories are on the disk when the call returns: without fsync they

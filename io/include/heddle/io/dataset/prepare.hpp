@@ -60,12 +60,15 @@ struct PreparedText {
   std::array<int64_t, 2> tokens{};      ///< tokens of the source and the target, or of the text
   std::array<int64_t, 2> max_tokens{};  ///< maximum tokens of a sentence or line
   int64_t unknown_tokens = 0;           ///< on both sides together
-  int64_t repeats = 0;                  ///< samples that occurred before, exactly the same; they are kept
+  int64_t repeats = 0;                  ///< samples that repeat an earlier one exactly; they are kept
   bool repeats_are_estimated = false;   ///< from a share of them, because there are too many different ones
   int64_t control = 0;                  ///< samples with control characters, which are kept
   int64_t unknown_characters = 0;       ///< different characters that the vocabulary cannot express
   std::vector<std::pair<std::string, int64_t>> frequent_unknown = {};  ///< the ten most frequent, with their counts
 };
+
+/// "é U+00E9"; only "U+00AD" for a character that cannot be seen: a control or format character, or a space.
+std::string describe_character(std::string const& character);
 
 struct PrepareReport {
   PreparedText train;

@@ -23,10 +23,10 @@ enum class OutputMode {
 std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, OutputMode mode);
 
 /// Replaces the file by `text` atomically: after a crash or on a full disk (Error) the old one is still complete. On
-/// return the text and its name are on the disk. The file's directory must exist.
+/// return text and name are on the disk. The directory must exist. Throws DataError for a link, a device or a FIFO.
 void replace_file(std::filesystem::path const& path, std::string_view text);
 
-/// Throws Error where replace_file would, as long as the disk is not full: to be asked before long work.
+/// Throws where replace_file would, as long as the disk is not full: to be asked before long work.
 void require_replaceable(std::filesystem::path const& path);
 
 /// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
