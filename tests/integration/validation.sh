@@ -14,7 +14,7 @@ field() { sed -n "s/.*\"step\":$3,.*\"$2\":\([-0-9.e]*\)[,}].*/\1/p" "$1/metrics
 ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" --set run.directory=alone
 ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" --set run.directory=other.alone --set data.valid=other.data/valid.h5
 ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" "${sets[@]}" --set run.directory=several
-grep -q '^best: chrF2 [0-9.]* at step [123]0; .*best TER [0-9.]* at step [123]0; .*best small loss [0-9.]* at step' log || fail "the best values are not named"
+grep -q '^best: chrF2 [0-9.]* at step [123]0; .*best TER [0-9.]* at step [123]0$' log && grep -q '^best small loss [0-9.]* at step [123]0; ' log || fail "the best values are not named"
 h5diff alone/checkpoints/step-00000030/tensors-00000.h5 several/checkpoints/step-00000030/tensors-00000.h5 ||
   fail "another validation set changes the training"
 for key in valid_loss valid_perplexity valid_chrf valid_ter; do
@@ -42,18 +42,30 @@ grep -q "^1.* x .*/$best" log || fail "average takes another checkpoint than the
 lowest=$(for step in 10 20 30; do echo "$(field alone valid_loss $step) $step"; done | sort -g | head -n 1)
 ends 0 "$HEDDLE" average alone --best 1 --by loss --out mean.loss
 grep -q "^1.* x .*/step-000000${lowest#* }" log || fail "average --by loss takes another checkpoint"
+ends 0 "$HEDDLE" average alone --best 1 --by perplexity --out mean.perplexity
+grep -q "^1.* x .*/step-000000${lowest#* }" log || fail "average --by perplexity takes another checkpoint"
+ends 64 "$HEDDLE" average alone --best 2 --by newest --out mean.newest
+"$HEDDLE" checkpoint list alone > log 2>&1 || fail "checkpoint list"
+grep -q "^$best .* validation [0-9.]*  chrF2 [0-9.]*  (best)$" log || fail "checkpoint list does not show the metric that decides"
 
 # Early stopping follows the metric: translations of one word have no BLEU, while the loss falls. With another metric the
 # same run starts to count again.
 train+=(--set train.validate_bleu=true --set train.early_stopping=1 --set run.directory=stops)
 ends 0 "$HEDDLE" "${train[@]}" --set train.best_metric=bleu
-grep -q 'early stopping: no better BLEU than 0.00 (step 10) in 1 validations' log || fail "no early stopping by BLEU"
+grep -q 'early stopping: no better BLEU than 0.00 (step 10) in 1 validation' log || fail "no early stopping by BLEU"
 [ "$(readlink stops/checkpoints/best)" = step-00000010 ] || fail "the best checkpoint by BLEU"
 ends 0 "$HEDDLE" "${train[@]}" --set train.best_metric=bleu
 grep -q 'already stopped early, at step 20' log || fail "a resumed run does not count as before"
 ends 0 "$HEDDLE" "${train[@]}"
-grep -q 'train.best_metric = "loss" decides now: the best BLEU so far, 0.00 at step 10, does not count' log || fail "no note about the metric"
+grep -q 'train.best_metric = "loss" decides now: the best value whose checkpoint is there is validation loss [0-9.]* at step 20' log || fail "no note about the metric"
 [ "$(readlink stops/checkpoints/best)" = step-00000030 ] || fail "the best checkpoint by the loss"
+
+# A metric without a value so far leaves the best checkpoint in place until it has one.
+train=(train run.toml --set train.validate_every=10 --set checkpoint.keep=2 --set run.directory=changed)
+ends 0 "$HEDDLE" "${train[@]}" --set train.steps=10 --set train.validate_bleu=false
+ends 0 "$HEDDLE" "${train[@]}" --set train.steps=20 "${metrics[@]}"
+grep -q 'note: train.best_metric = "chrf" decides now: the best validation loss so far, [0-9.]* at step 10, does not count' log || fail "no note about a metric without values"
+[ "$(readlink changed/checkpoints/best)" = step-00000020 ] || fail "the best checkpoint by a new metric"
 
 ends 78 "$HEDDLE" "${train[@]}" --set run.directory=refused --set train.best_metric=chrf
 grep -q 'train.best_metric = "chrf" is not measured in validation' log || fail "a metric that is not measured decides"

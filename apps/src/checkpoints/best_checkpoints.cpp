@@ -6,13 +6,14 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 
-#include "inspection/run/metrics.hpp"
 #include "inspection/run/run_files.hpp"
 #include "inspection/run/run_view.hpp"
 #include "report/json_text.hpp"
+#include "run_directory/measured_values.hpp"
 #include "run_directory/run_progress.hpp"
 
 namespace heddle {
@@ -28,14 +29,26 @@ struct Validations {
     std::string_view const name = text_of(report, "best_metric");
     return name.empty() ? "loss" : std::string(name);
   }
-  /// Whether a higher value of this key of the metrics is better; of built-in metrics that is known anyway.
-  bool higher_is_better(std::string const& key) const {
-    auto const& measure = object_of(object_of(report, "validation"), key);
-    auto const* const higher = measure.if_contains("higher_is_better");
-    return higher != nullptr && higher->is_bool() ? higher->get_bool()
-                                                  : !key.starts_with("valid_loss") && !key.starts_with("valid_ter");
+  /// Whether a higher value of a measure is better: the report says it of those of the run's last start, and of
+  /// built-in metrics it is known anyway.
+  std::optional<bool> higher_is_better(Measure const& measure) const {
+    auto const& entry = object_of(object_of(report, "validation"), measure.key());
+    if (auto const* const higher = entry.if_contains("higher_is_better"); higher != nullptr && higher->is_bool()) {
+      return higher->get_bool();
+    }
+    static std::map<std::string, bool> const built_in{{"loss", false}, {"accuracy", true}, {"bleu", true},
+                                                      {"chrf", true},  {"chrf++", true},   {"ter", false}};
+    auto const found = built_in.find(measure.metric);
+    return found == built_in.end() ? std::nullopt : std::optional(found->second);
   }
 };
+
+/// The measure of "METRIC" or "METRIC/SET". The perplexity orders as the loss does, of which it is the exponential.
+Measure measure_named(std::string const& name) {
+  std::size_t const slash = name.find('/');
+  std::string const metric = name.substr(0, slash);
+  return {metric == "perplexity" ? "loss" : metric, slash == std::string::npos ? "" : name.substr(slash + 1)};
+}
 
 Validations validations_of(std::filesystem::path const& run) {
   std::vector<std::string> notes;  // a run without a report is ordered, too
@@ -50,26 +63,50 @@ std::vector<CheckpointEntry> ordered(std::vector<CheckpointEntry> entries, std::
   if (order == "newest" || entries.empty()) {
     return entries;
   }
+  std::filesystem::path const checkpoints = entries.front().directory.parent_path();
   auto const run = run_directory_of(entries.front().directory);
   Validations const validations = validations_of(run);
-  std::string const key = "valid_" + (order == "best" ? validations.best_metric() : order);
-  RunMetrics const metrics = run.empty() ? RunMetrics() : read_metrics(run / metrics_name);
-  auto const series = metrics.series.find(key);
-  double const sign = validations.higher_is_better(key) ? -1 : 1;
+  Measure const measure = measure_named(order == "best" ? validations.best_metric() : order);
+  auto const values = run.empty() ? std::map<std::int64_t, double>() : measured_values(run / metrics_name, measure);
   std::vector<std::pair<double, CheckpointEntry>> measured;
   for (CheckpointEntry& entry : entries) {
-    if (auto const value = series == metrics.series.end() ? std::nullopt : series->second.at(entry.step)) {
-      measured.emplace_back(sign * *value, std::move(entry));
+    if (auto const value = values.find(entry.step); value != values.end()) {
+      measured.emplace_back(value->second, std::move(entry));
     }
   }
   if (measured.empty()) {
-    throw DataError(fmt::format("{}: {} has no {} of a step whose checkpoint is there",
-                                entries.front().directory.parent_path().string(), metrics_name, key));
+    throw DataError(fmt::format("{}: {} has no {} of a step whose checkpoint is there", checkpoints.string(),
+                                metrics_name, measure.key()));
   }
-  std::ranges::stable_sort(measured, {}, &std::pair<double, CheckpointEntry>::first);
+  auto const higher = validations.higher_is_better(measure);
+  if (!higher) {
+    throw DataError(
+        fmt::format("{}: whether a higher or a lower {} is better is not known: {} does not name this metric",
+                    checkpoints.string(), measure.metric, report_name));
+  }
+  std::ranges::stable_sort(measured, {}, [&](auto const& each) { return *higher ? -each.first : each.first; });
   entries.clear();
   std::ranges::transform(measured, std::back_inserter(entries), [](auto& each) { return std::move(each.second); });
   return entries;
+}
+
+Measure deciding_measure(std::filesystem::path const& run) {
+  return measure_named(validations_of(run).best_metric());
+}
+
+BestValue best_with_checkpoint(std::filesystem::path const& checkpoints, Measure const& measure,
+                               std::string const& digest, std::int64_t newest) {
+  BestValue best{measure};
+  auto const run = run_directory_of(checkpoints);
+  for (auto const& [step, value] :
+       run.empty() ? std::map<std::int64_t, double>() : measured_values(run / metrics_name, measure, digest)) {
+    if (step <= newest && (best.step == 0 || measure.better(value, best.value)) &&
+        std::filesystem::is_directory(checkpoints / checkpoint_directory_name(step))) {
+      best.value = value;
+      best.step = step;
+    }
+  }
+  return best;
 }
 
 }  // namespace heddle

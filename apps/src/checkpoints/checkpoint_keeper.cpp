@@ -157,9 +157,9 @@ void CheckpointKeeper::mark_best(std::int64_t step) {
   }
 }
 
-void CheckpointKeeper::settle_best(std::int64_t step) {
-  if (setup_.world.rank() == 0) {
-    disk_.settle_best(step);
+void CheckpointKeeper::settle_best(TrainingState const& state) {
+  if (setup_.world.rank() == 0 && (state.best_step > 0 || disk_.best_step() > state.step)) {
+    disk_.settle_best(state.best_step);
   }
 }
 

@@ -60,8 +60,9 @@ class CheckpointKeeper {
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
-  /// Points `best` at the best step in the run's state: see CheckpointStore::settle_best.
-  void settle_best(std::int64_t step);
+  /// Points `best` at the best step in the run's state: see CheckpointStore::settle_best. Where the state has none, a
+  /// mark of an earlier step stays: it is the best by another metric or validation set.
+  void settle_best(TrainingState const& state);
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
   Results finish();
 

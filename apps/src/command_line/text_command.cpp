@@ -55,7 +55,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
            .c_str())  //
       ("average", with_default(options.average, "N"),
        "average the parameters of N checkpoints of the run")  //
-      ("average-by", with_default(options.average_by, "newest,best,METRIC"),
+      ("average-by", with_default(options.average_by, "newest|best|METRIC"),
        "which N: the newest, or those that are best in validation by the run's train.best_metric or by METRIC, for "
        "example loss or bleu")  //
       ("set", po::value(&options.overrides)->value_name("SECTION.KEY=VALUE")->composing(),

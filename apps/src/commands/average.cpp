@@ -44,6 +44,9 @@ std::vector<Checkpoint> open_all(AverageOptions const& options) {
   if (!options.best && options.by != "best") {
     throw UsageError("average: --by chooses the checkpoints of --best; give both");
   }
+  if (options.by == "newest") {
+    throw UsageError("average: --by newest: --best compares values of a validation; --last N takes the newest");
+  }
   std::vector<Checkpoint> checkpoints;
   for (std::string const& place : options.places) {
     TrainedModelOptions chosen;

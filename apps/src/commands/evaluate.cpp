@@ -66,7 +66,7 @@ CommandSyntax evaluate_syntax(EvaluateOptions& options) {
   syntax.name = "evaluate";
   syntax.usage =
       "(--checkpoint DIRECTORY (--source TEXT --reference TEXT | --test SET | --text TEXT) | --hypotheses TEXT "
-      "--reference TEXT) [options]";
+      "--reference TEXT [--source TEXT]) [options]";
   syntax.summary = R"(Compares translations with reference translations: BLEU, chrF and TER, the same numbers as
 sacreBLEU's. With a model it translates the source itself, and reports the perplexity of the references:
 e to the mean unsmoothed loss per target token, end tokens included. With --text it measures
@@ -79,8 +79,9 @@ masked tokens.)";
   ScoreOptions& scores = options.scores;
   syntax.options.add_options()  //
       ("reference", list(options.test.references, "TEXT"),
-       "reference translations, plain or gzip, one a line; several are alternatives for the same lines")    //
-      ("source", text(options.test.source), "what to translate: line n belongs to the references' line n")  //
+       "reference translations, plain or gzip, one a line; several are alternatives for the same lines")  //
+      ("source", text(options.test.source),
+       "what to translate: line n belongs to the references' line n; with --hypotheses for metrics of plug-ins only")  //
       ("test", list(options.tests, "NAME=SOURCE,REFERENCE"),
        "a test set, with further references after further commas, in place of --source and --reference; may be "
        "repeated")                                                                                             //
@@ -186,9 +187,8 @@ void check_options(EvaluateOptions const& options) {
   if (model == hypotheses || !options.tests.empty()) {
     throw UsageError("evaluate: expected either --checkpoint with --source or --test, or --hypotheses");
   }
-  if (model == options.test.source.empty()) {
-    throw UsageError(model ? "evaluate: --source is missing: the text that --checkpoint is to translate"
-                           : "evaluate: --source goes with --checkpoint; --hypotheses are translated already");
+  if (model && options.test.source.empty()) {
+    throw UsageError("evaluate: --source is missing: the text that --checkpoint is to translate");
   }
   if (hypotheses && !options.output.empty()) {
     throw UsageError("evaluate: --output goes with --checkpoint; --hypotheses are written already");
@@ -258,10 +258,15 @@ MetricRegistry metrics_without_model(TrainedModelOptions const& options) {
 
 void evaluate_hypotheses(EvaluateOptions const& options) {
   std::vector<std::string> const& references = options.test.references;
-  LineSource text(options.reading(options.hypotheses), references);
+  std::vector<std::string> files = references;
+  if (!options.test.source.empty()) {
+    files.push_back(options.test.source);  // which metrics of plug-ins may read
+  }
+  LineSource text(options.reading(options.hypotheses), files);
   Scores scores(options.scores, references.size(), metrics_without_model(options.model));
   for (SourceLine line; text.next(line);) {
-    scores.add(line.text, line.references);
+    std::string const source = options.test.source.empty() ? "" : line.references.back();
+    scores.add(line.text, std::span(line.references).first(references.size()), source);
   }
   scores.print();
   text.warn_of_invalid();

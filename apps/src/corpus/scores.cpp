@@ -9,6 +9,8 @@
 #include <iostream>
 #include <memory>
 
+#include "validation/measure.hpp"
+
 namespace heddle {
 namespace {
 
@@ -88,7 +90,7 @@ std::string Scores::line_of(MetricRegistry::Entry const& metric, std::vector<std
   bool const has_sources =
       std::ranges::any_of(text_.sources, [](std::string const& source) { return !source.empty(); });
   double const score =
-      metric.metric.score({hypotheses, text_.references, has_sources ? text_.sources : std::span<std::string const>()});
+      score_of(metric, {hypotheses, text_.references, has_sources ? text_.sources : std::span<std::string const>()});
   return fmt::format("{}|nrefs:1|version:heddle-{} = {:.2f}{}\n", metric.name, HEDDLE_VERSION, score, end);
 }
 

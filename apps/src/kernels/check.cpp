@@ -6,6 +6,9 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/io/text/text.hpp>
+#include <utility>
+
+#include "metric_check.hpp"
 
 namespace heddle {
 namespace {
@@ -54,11 +57,29 @@ CheckResult const& worst(std::vector<CheckResult> const& results) {
   });
 }
 
+/// Prints the calls of metrics, of each one first what it is, and returns how many are wrong.
+std::size_t print_metrics(std::vector<MetricCheck> const& checks) {
+  std::size_t wrong = 0;
+  std::string last;
+  for (auto const& [entry, problem, value, fault] : checks) {
+    if (std::exchange(last, entry.name) != entry.name) {
+      fmt::print("metric {} ({})\n", entry.name, entry.origin);
+    }
+    fmt::print("  {}: {}\n", problem, fault.empty() ? fmt::format("{:.4g} passed", value) : "WRONG: " + fault);
+    wrong += fault.empty() ? 0 : 1;
+  }
+  return wrong;
+}
+
 }  // namespace
 
 ExitCode print_checks(Registries const& registries, std::string const& name, Execution& execution) {
-  std::vector<CheckResult> const results =
-      name.empty() ? check_all(registries, execution) : check_named(registries, name, execution);
+  std::vector<CheckResult> results;
+  if (name.empty()) {
+    results = check_all(registries, execution);
+  } else if (registries.metrics.find(name) == nullptr) {
+    results = check_named(registries, name, execution);
+  }
   std::vector<std::pair<std::string, std::vector<CheckResult>>> groups;
   for (CheckResult const& result : results) {
     if (groups.empty() || groups.back().first != title(result)) {
@@ -86,11 +107,17 @@ ExitCode print_checks(Registries const& registries, std::string const& name, Exe
       lines.push_back({"nearest to its tolerance: " + worst(own).problem, &worst(own)});
     }
   }
-  print_lines(lines);
-  std::size_t const run = results.size() - not_run;
+  if (!lines.empty()) {
+    print_lines(lines);
+  }
+  std::vector<MetricCheck> const metrics = check_metrics(registries.metrics, name);
+  std::size_t const wrong_metrics = print_metrics(metrics);
+  wrong += wrong_metrics;
+  std::size_t const run = results.size() - not_run + metrics.size();
   fmt::print("{} of {} passed{}\n", readable_count(run - wrong), counted(run, "problem"),
              not_run == 0 ? "" : fmt::format(", {} not run", counted(not_run, "implementation")));
-  return std::all_of(results.begin(), results.end(), accepted) ? ExitCode::done : ExitCode::bad_config;
+  return wrong_metrics == 0 && std::all_of(results.begin(), results.end(), accepted) ? ExitCode::done
+                                                                                     : ExitCode::bad_config;
 }
 
 }  // namespace heddle

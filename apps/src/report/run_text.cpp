@@ -42,17 +42,19 @@ std::string use_of(Ending const& ending, ModelDescription const& model) {
              : fmt::format("heddle generate --checkpoint {} < TEXT", checkpoint);
 }
 
-/// The best values of validations, first that which decides, on a line of their own; "" where nothing was validated.
-std::string best_line(Ending const& ending) {
+/// The best values of validations, first that which decides, a line for each set; "" where nothing was validated.
+std::string best_lines(Ending const& ending) {
   std::string text;
+  std::string set;
   if (ending.best_step > 0) {
     text = fmt::format("\nbest: {} {} at step {}", ending.best_measure.name(),
                        ending.best_measure.number(ending.best_value), readable_count(ending.best_step));
   }
   for (auto const& [measure, value, step] : ending.best_values) {
     if (step > 0 && measure.key() != ending.best_measure.key()) {
-      text += fmt::format("{}best {} {} at step {}", text.empty() ? "\n" : "; ", measure.name(), measure.number(value),
-                          readable_count(step));
+      text += fmt::format("{}best {} {} at step {}", text.empty() || set != measure.set ? "\n" : "; ", measure.name(),
+                          measure.number(value), readable_count(step));
+      set = measure.set;
     }
   }
   return text;
@@ -198,7 +200,7 @@ std::string describe_end(Ending const& ending, ModelDescription const& model, bo
           : "to resume: " + ending.command;
   text +=
       more ? resuming : fmt::format("to use it: {}; to train longer: {}", use_of(ending, model), to_go_further(ending));
-  return text + best_line(ending);
+  return text + best_lines(ending);
 }
 
 std::string describe_finished(Ending const& ending, ModelDescription const& model) {
@@ -207,7 +209,7 @@ std::string describe_finished(Ending const& ending, ModelDescription const& mode
                               : fmt::format("already stopped early, at step {} of {}", readable_count(ending.step),
                                             readable_count(ending.steps));
   return fmt::format("{}; {} to train longer\ncheckpoint: {}\nto use it: {}{}", why, to_go_further(ending),
-                     ending.checkpoint.string(), use_of(ending, model), best_line(ending));
+                     ending.checkpoint.string(), use_of(ending, model), best_lines(ending));
 }
 
 }  // namespace heddle

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "measured_values.hpp"
 #include "report/json_text.hpp"
 #include "run_progress.hpp"
 
@@ -31,12 +32,10 @@ void take_better(std::vector<BestValue>& best, std::string const& key, double va
   }
 }
 
-/// Whether a line's validation is of these data. Older lines do not always name theirs.
+/// Whether a line's validation is of these data.
 bool is_of(boost::json::object const& line, std::string const& set, std::map<std::string, std::string> const& digests) {
-  auto const* const digest = line.if_contains(validation_key("dataset", set));
   auto const expected = digests.find(set);
-  return digest != nullptr && digest->is_string() && expected != digests.end() &&
-         digest->get_string() == expected->second;
+  return expected != digests.end() && valid_dataset_of(line, set) == expected->second;
 }
 
 /// The lines of an earlier run up to the start's step; torn ones (the run was killed while writing) are dropped. Counts
@@ -228,7 +227,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   print_progress(report, metrics, now);
   if (validation) {
     auto const of_validation = validation_metrics(*validation);
-    log_.info(fmt::format("step {}: {}", readable_count(report.step), joined_texts(of_validation, ", ")));
+    print_validation(report.step, of_validation);
     metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
     for (auto const& [measure, value] : validation->values) {
       take_better(best_values_, measure.key(), value, report.step);
@@ -261,6 +260,21 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   }
   window_ = {.began = now};
   traffic_ = traffic;
+}
+
+void TrainingLog::print_validation(std::int64_t step, std::vector<Metric> const& metrics) {
+  auto const set_of = [](Metric const& metric) {
+    std::size_t const slash = metric.key.find('/');
+    return slash == std::string::npos ? "" : metric.key.substr(slash);
+  };
+  for (auto first = metrics.begin(); first != metrics.end();) {
+    auto const next =
+        std::find_if(first, metrics.end(), [&](Metric const& each) { return set_of(each) != set_of(*first); });
+    if (std::string const text = joined_texts({first, next}, ", "); !text.empty()) {
+      log_.info(fmt::format("step {}: {}", readable_count(step), text));
+    }
+    first = next;
+  }
 }
 
 void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& metrics,

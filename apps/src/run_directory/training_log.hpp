@@ -51,6 +51,7 @@ struct ValidationResult {
   /// The value of a measure that was measured.
   double value_of(Measure const& measure) const;
   std::vector<SampleTranslation> samples{};  ///< on rank 0: the first pairs; empty where none are translated
+  std::vector<std::string> problems{};       ///< on rank 0: metrics that could not be computed
   LayerNorms norms{};
   // On rank 0, where pairs are translated and where they can be computed:
   std::vector<NamedImage> attention{};  ///< images of the first short pair, one for each cross-attention sublayer
@@ -123,6 +124,8 @@ class TrainingLog {
   std::vector<Metric> step_metrics(StepReport const& report, double now) const;
   std::vector<Metric> validation_metrics(ValidationResult const& validation) const;
   void print_progress(StepReport const& report, std::vector<Metric> const& metrics, double now);
+  /// Prints a line for each validation set.
+  void print_validation(std::int64_t step, std::vector<Metric> const& metrics);
   void write_events(std::int64_t step, std::vector<Metric> const& metrics,
                     std::optional<ValidationResult> const& validation);
 

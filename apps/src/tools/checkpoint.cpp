@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "checkpoints/best_checkpoints.hpp"
 #include "checkpoints/comparison.hpp"
 #include "checkpoints/pruning.hpp"
 #include "command_line/options.hpp"
@@ -25,14 +26,26 @@ namespace heddle {
 
 namespace {
 
-/// "  loss 2.1234  validation 2.5678": the losses after a step that the metrics have.
-std::string losses_of(RunMetrics const& metrics, std::int64_t step) {
+/// The part of a run that a list of its checkpoints shows.
+struct Measured {
+  RunMetrics metrics = {};
+  Measure deciding = {};  ///< which chose the best one
+};
+
+/// "  loss 2.1234  validation 2.5678  BLEU 38.21": what the metrics have of a step, with the measure that decides.
+std::string values_of(Measured const& run, std::int64_t step) {
   std::string text;
+  auto const& [metrics, deciding] = run;
   for (auto const& [key, name] : {std::pair{"train_loss", "loss"}, std::pair{"valid_loss", "validation"}}) {
     auto const series = metrics.series.find(key);
     if (auto const loss = series == metrics.series.end() ? std::nullopt : series->second.at(step)) {
       text += fmt::format("  {} {:.4f}", name, *loss);
     }
+  }
+  auto const series = metrics.series.find(deciding.key());
+  if (auto const value = series == metrics.series.end() ? std::nullopt : series->second.at(step);
+      value && deciding.metric != "loss") {
+    text += fmt::format("  {} {}", deciding.name(), deciding.number(*value));
   }
   return text;
 }
@@ -47,11 +60,11 @@ std::string date_of(std::filesystem::path const& directory) {
   return fmt::format("  {:%Y-%m-%d %H:%M}", local);
 }
 
-void print(CheckpointEntry const& entry, char const* sound, RunMetrics const& metrics) {
+void print(CheckpointEntry const& entry, char const* sound, Measured const& run) {
   double const mebibytes = static_cast<double>(entry.bytes) / (1 << 20);
   std::cout << fmt::format("{}  {:>9} MiB{}  {}{}{}\n", entry.directory.filename().string(),
                            readable_decimal(mebibytes, 1), date_of(entry.directory),
-                           entry.problem.empty() ? sound : "rejected: " + entry.problem, losses_of(metrics, entry.step),
+                           entry.problem.empty() ? sound : "rejected: " + entry.problem, values_of(run, entry.step),
                            entry.best ? "  (best)" : "");
 }
 
@@ -71,7 +84,7 @@ CommandSyntax checkpoint_syntax(CheckpointOptions& options) {
       "   or: heddle checkpoint prune RUN --keep N [--keep-every STEPS] [--dry-run]\n"
       "   or: heddle checkpoint diff CHECKPOINT CHECKPOINT";
   syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
-losses from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
+losses and the value of train.best_metric from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
 checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.
 
 prune removes checkpoints of a run in which nothing trains, except for the N newest and the best, after it has
@@ -115,9 +128,9 @@ ExitCode list_or_verify(std::string const& directory, bool verify) {
   auto const run = entries.empty() ? std::filesystem::path() : run_directory_of(entries.front().directory);
   std::error_code problem;
   bool const measured = !run.empty() && std::filesystem::is_regular_file(run / metrics_name, problem);
-  RunMetrics const metrics = measured ? read_metrics(run / metrics_name) : RunMetrics();
+  Measured const values = measured ? Measured{read_metrics(run / metrics_name), deciding_measure(run)} : Measured();
   for (CheckpointEntry const& entry : entries) {
-    print(entry, verify ? "verified" : "complete", metrics);
+    print(entry, verify ? "verified" : "complete", values);
     all_verify = all_verify && entry.problem.empty();
   }
   if (entries.empty()) {

@@ -170,8 +170,8 @@ problems; exits with 78 if one is wrong.)";
       ("check",
        po::value<std::string>()->implicit_value("")->value_name("[NAME]")->notifier(
            [&options](std::string const& name) { options.check = name; }),
-       "check every implementation and layer, or NAME: an operation, an implementation, OPERATION.IMPLEMENTATION, a "
-       "layer or a plug-in's path")  //
+       "check every implementation, layer and metric, or NAME: an operation, an implementation, "
+       "OPERATION.IMPLEMENTATION, a layer, a metric or a plug-in's path")  //
       ("benchmark", po::bool_switch(&options.benchmark),
        "time implementations")  //
       ("vocabulary", with_default(options.vocabulary, "PIECES"),

@@ -262,19 +262,7 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
     valid_digest_ = checkpoint.contents().valid_dataset;
     best_measure_.metric = stored_config(checkpoint).train.best_metric;
   } else if (has_new_validation(checkpoint, config_, task, data_->valid.front().dataset)) {
-    if (state_.best_step > 0) {
-      Measure const before{stored_config(checkpoint).train.best_metric};
-      std::string const reason =
-          before.metric != best_measure_.metric
-              ? fmt::format("{} = \"{}\" decides now", config_.train.places.of("best_metric"), best_measure_.metric)
-              : fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid);
-      log_.info(
-          fmt::format("note: {}: the best {} so far, {} at step {}, does not count, and early stopping starts again",
-                      reason, before.name(), before.number(state_.best_value), readable_count(state_.best_step)));
-    }
-    state_.best_value = 0;
-    state_.best_step = 0;
-    state_.validations_without_improvement = 0;
+    restart_best(checkpoint);
   }
 }
 
@@ -287,7 +275,7 @@ ExitCode Trainer::run(StopSignal const& signal) {
   if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
     save_checkpoint({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
   }
-  checkpoints_.settle_best(state_.best_step);
+  checkpoints_.settle_best(state_);
   checkpoints_.protect(loss_watch_.risen_since());
   while (!finished()) {
     if (is_rank_zero()) {
@@ -376,6 +364,9 @@ void Trainer::after_step(StepReport const& report) {
   }
   if (is_rank_zero()) {
     training_log_->step(report, validation);
+    if (validation) {
+      std::ranges::for_each(validation->problems, [this](std::string const& problem) { log_.warn(problem); });
+    }
     if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
       log_.warn(*rise);
     }
@@ -395,9 +386,7 @@ void Trainer::after_step(StepReport const& report) {
                    .best = best,
                    .memory = due(config_.checkpoint.memory_every_steps)});
   if (stopped_early()) {
-    log_.info(fmt::format("early stopping: no better {} than {} (step {}) in {} validations", best_measure_.name(),
-                          best_measure_.number(state_.best_value), readable_count(state_.best_step),
-                          readable_count(state_.validations_without_improvement)));
+    log_.info(describe_early_stopping(state_, best_measure_));
   }
 }
 

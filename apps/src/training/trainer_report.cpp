@@ -4,12 +4,15 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <memory>
 #include <ostream>
 
+#include "checkpoints/best_checkpoints.hpp"
+#include "checkpoints/checkpoint.hpp"
 #include "report/json_text.hpp"
 #include "report/run_text.hpp"
 #include "run_directory/run_progress.hpp"
@@ -190,12 +193,41 @@ Ending Trainer::outcome(std::string const& how) const {
           .from_text = data_->has_lines()};
 }
 
+void Trainer::restart_best(Checkpoint const& checkpoint) {
+  Config same_metric = config_;
+  same_metric.train.best_metric = stored_config(checkpoint).train.best_metric;
+  Measure const before{same_metric.train.best_metric};
+  bool const comparable =
+      !has_new_validation(checkpoint, same_metric, setup_.registries.tasks.of(config_), data_->valid.front().dataset);
+  BestValue best{best_measure_};
+  if (comparable && is_rank_zero()) {
+    best = best_with_checkpoint(checkpoints_.directory(), best_measure_, valid_digest_, state_.step);
+  }
+  best.step = broadcast_value(setup_.parallel.world, best.step);
+  best.value = broadcast_value(setup_.parallel.world, best.value);
+  std::string const reason =
+      comparable ? fmt::format("train.best_metric = \"{}\" decides now", best_measure_.metric)
+                 : fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid);
+  if (best.step > 0) {
+    log_.info(
+        fmt::format("note: {}: the best value whose checkpoint is there is {} {} at step {}; early stopping "
+                    "starts again",
+                    reason, best_measure_.name(), best_measure_.number(best.value), readable_count(best.step)));
+  } else if (state_.best_step > 0) {
+    log_.info(
+        fmt::format("note: {}: the best {} so far, {} at step {}, does not count, and early stopping starts "
+                    "again; its checkpoint stays the best one until there is a new one",
+                    reason, before.name(), before.number(state_.best_value), readable_count(state_.best_step)));
+  }
+  state_.best_value = best.value;
+  state_.best_step = best.step;
+  state_.validations_without_improvement = 0;
+}
+
 void Trainer::end_finished() {
   setup_.watch.finish("reporting after step", state_.step);
   save_final_checkpoint();
-  if (state_.best_step > 0) {
-    checkpoints_.settle_best(state_.best_step);
-  }
+  checkpoints_.settle_best(state_);
   Ending const ending = outcome(final_state());
   // `heddle run` reads the outcome in the report. A report that has it already has the figures of its steps, too.
   if (is_rank_zero() && reported_outcome(setup_.directory, {}) != ExitCode::done) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <map>
 
@@ -30,6 +31,9 @@ std::string Measure::name() const {
 }
 
 std::string Measure::number(double value) const {
+  if (std::isnan(value)) {
+    return "nan";  // without its sign, which says nothing
+  }
   if (metric == "accuracy") {
     return fmt::format("{:.2f} %", 100 * value);
   }
@@ -97,6 +101,26 @@ bool count_validation(TrainingState& state, Measure const& measure, double value
     state.best_value = value;
   }
   return best;
+}
+
+std::string describe_early_stopping(TrainingState const& state, Measure const& measure) {
+  std::string const validations = counted(state.validations_without_improvement, "validation");
+  return state.best_step == 0
+             ? fmt::format("early stopping: {} was not finite in {}", measure.name(), validations)
+             : fmt::format("early stopping: no better {} than {} (step {}) in {}", measure.name(),
+                           measure.number(state.best_value), readable_count(state.best_step), validations);
+}
+
+double score_of(MetricRegistry::Entry const& entry, TranslatedCorpus const& corpus) {
+  std::string const who =
+      fmt::format("the metric {}{}", entry.name, entry.origin == "built-in" ? "" : " of the plug-in " + entry.origin);
+  try {
+    return entry.metric.score(corpus);
+  } catch (std::exception const& problem) {
+    throw Error(fmt::format("{} fails: {}", who, problem.what()));
+  } catch (...) {
+    throw Error(fmt::format("{} fails: it throws an object that is not a std::exception", who));
+  }
 }
 
 }  // namespace heddle

@@ -52,4 +52,10 @@ Measure best_measure(Config const& config, Registries const& registries);
 /// Returns whether it is the best.
 bool count_validation(TrainingState& state, Measure const& measure, double value);
 
+/// Why a run stops early: "early stopping: no better BLEU than 38.21 (step 7,500) in 5 validations".
+std::string describe_early_stopping(TrainingState const& state, Measure const& measure);
+
+/// The metric's value of a corpus. Throws Error that names the metric and its plug-in where the function throws.
+double score_of(MetricRegistry::Entry const& entry, TranslatedCorpus const& corpus);
+
 }  // namespace heddle

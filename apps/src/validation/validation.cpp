@@ -8,6 +8,7 @@
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,12 @@ void measure_translations(ValidationSetup const& setup, std::vector<MetricRegist
   bool const computes = setup.parallel.world.rank() == 0;
   Translations const text = computes ? text_of(set.dataset, batch.samples, generated) : Translations();
   for (MetricRegistry::Entry const& entry : metrics) {
-    double const own = computes ? entry.metric.score({text.hypotheses, text.references, text.sources}) : 0;
+    double own = std::numeric_limits<double>::quiet_NaN();
+    try {
+      own = computes ? score_of(entry, {text.hypotheses, text.references, text.sources}) : own;
+    } catch (Error const& problem) {  // which must not end a run
+      result.problems.push_back(fmt::format("{}; its value on {} counts as not finite", problem.what(), set.key()));
+    }
     result.values.push_back(
         {{entry.name, set.name, entry.metric.higher_is_better}, broadcast_value(setup.parallel.world, own)});
   }

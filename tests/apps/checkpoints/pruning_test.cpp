@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "checkpoints/best_checkpoints.hpp"
+#include "checkpoints/checkpoint_keeper.hpp"
 #include "checkpoints/constant_tensors.hpp"
 #include "run_directory/run_directory.hpp"
 #include "temporary_directory.hpp"
@@ -109,13 +110,49 @@ TEST_F(PruningTest, TheReportSaysByWhatARunChoosesAndWhichValueIsBetter) {
   directory_.write("metrics.jsonl",
                    "{\"step\":20,\"valid_loss\":2.0,\"valid_errors\":5,\"valid_loss/medical\":1}\n"
                    "{\"step\":40,\"valid_loss\":1.5,\"valid_errors\":7,\"valid_loss/medical\":3}\n");
-  EXPECT_THAT(order("errors"), ElementsAre(40, 20)) << "a metric of which nothing is known";
+  EXPECT_THROW(order("errors"), DataError) << "a metric of which nothing is known";
   EXPECT_THAT(order("loss/medical"), ElementsAre(20, 40));
   directory_.write("report.json",
                    R"({"best_metric":"errors","validation":{"valid_errors":{"higher_is_better":false}}})");
   EXPECT_THAT(order("errors"), ElementsAre(20, 40));
   EXPECT_THAT(order("best"), ElementsAre(20, 40));
   EXPECT_THAT(order("loss"), ElementsAre(40, 20));
+  EXPECT_THAT(order("perplexity"), ElementsAre(40, 20)) << "lower is better, which no report says";
+  EXPECT_THAT(order("perplexity/medical"), ElementsAre(20, 40));
+}
+
+TEST_F(PruningTest, ValuesOfAnotherValidationSetAreNotCompared) {
+  directory_.write("metrics.jsonl",
+                   "{\"step\":10,\"valid_loss\":0.5}\n"
+                   "{\"step\":20,\"valid_loss\":1.0,\"valid_dataset\":\"before\"}\n"
+                   "{\"step\":40,\"valid_loss\":3.0,\"valid_dataset\":\"now\"}\n"
+                   "{\"step\":50,\"valid_loss\":2.0,\"valid_dataset\":\"now\"}\n"
+                   "{\"step\":55,\"valid_loss\":1.5,\"valid_dataset\":\"now\"}\n");
+  EXPECT_THAT(steps(ordered(store_.list(CheckpointStore::Check::sizes), "loss")), ElementsAre(50, 40));
+  auto const best = [&](char const* digest, std::int64_t newest) {
+    return best_with_checkpoint(store_.directory(), Measure(), digest, newest).step;
+  };
+  EXPECT_EQ(best("now", 60), 50) << "step 55 has no checkpoint";
+  EXPECT_EQ(best("now", 40), 40);
+  EXPECT_EQ(best("before", 60), 20);
+  EXPECT_EQ(best("other", 60), 0);
+}
+
+TEST_F(PruningTest, TheBestCheckpointStaysUntilAnotherMetricHasOne) {
+  Config const config;
+  Communicator const world = Communicator::self();
+  CheckpointKeeper keeper({config, world, directory_ / "."});
+  TrainingState state;
+  state.step = 60;
+  keeper.settle_best(state);
+  EXPECT_EQ(store_.best_step(), 20);
+  state.best_step = 50;
+  keeper.settle_best(state);
+  EXPECT_EQ(store_.best_step(), 50);
+  state.best_step = 0;
+  state.step = 40;
+  keeper.settle_best(state);
+  EXPECT_EQ(store_.best_step(), std::nullopt) << "the run has gone back to before that step";
 }
 
 }  // namespace

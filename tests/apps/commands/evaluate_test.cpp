@@ -44,5 +44,15 @@ TEST(Evaluate, MetricsAreRegisteredOnes) {
   EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--metric", "crf"}), ConfigError);
 }
 
+TEST(Evaluate, HypothesesMayHaveTheirSource) {
+  test::TemporaryDirectory const directory;
+  std::string const path = directory.write("text", "a\n").string();
+  std::string const longer = directory.write("longer", "a\nb\n").string();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_evaluate({"--hypotheses", path, "--reference", path, "--source", path}), ExitCode::done);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find("nrefs:1"), std::string::npos) << "it is not a reference";
+  EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--source", longer}), DataError);
+}
+
 }  // namespace
 }  // namespace heddle

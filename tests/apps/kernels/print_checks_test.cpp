@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <heddle/core/operations/activation.hpp>
+#include <stdexcept>
+#include <utility>
 
 #include "golden_model.hpp"
 #include "kernels/check.hpp"
@@ -56,6 +59,33 @@ TEST_F(PrintChecksTest, APluginsThatSupportsNothingIsRefused) {
 TEST_F(PrintChecksTest, OneThatComputesNothingIsWrong) {
   EXPECT_THAT(print("built-in", true), AllOf(HasSubstr("WRONG: "), Not(HasSubstr("NOT RUN"))));
   EXPECT_EQ(code_, ExitCode::bad_config);
+}
+
+TEST_F(PrintChecksTest, AMetricMustHaveAFiniteValueThatIsTheSameTwice) {
+  registries_.metrics.set_origin("own.so");
+  auto const add = [&](char const* name, std::function<double(TranslatedCorpus const&)> score) {
+    registries_.metrics.add(name, {std::move(score), true});
+  };
+  auto const printed = [&](std::string const& name) {
+    testing::internal::CaptureStdout();
+    code_ = print_checks(registries_, name, bench_.execution());
+    std::fflush(stdout);
+    return testing::internal::GetCapturedStdout();
+  };
+  add("lines", [](TranslatedCorpus const& corpus) { return static_cast<double>(corpus.references.size()); });
+  EXPECT_EQ(printed("own.so"),
+            "metric lines (own.so)\n  with sources: 4 passed\n  without sources: 4 passed\n2 of 2 problems passed\n");
+  EXPECT_EQ(code_, ExitCode::done);
+  add("ratio", [](TranslatedCorpus const& corpus) { return 1.0 / static_cast<double>(corpus.sources.size()); });
+  EXPECT_THAT(printed("ratio"), AllOf(HasSubstr("with sources: 0.25 passed"),
+                                      HasSubstr("without sources: WRONG: the value is not finite"),
+                                      HasSubstr("1 of 2 problems passed"), Not(HasSubstr("metric lines"))));
+  EXPECT_EQ(code_, ExitCode::bad_config);
+  int calls = 0;
+  add("calls", [&](TranslatedCorpus const&) { return static_cast<double>(++calls); });
+  EXPECT_THAT(printed("calls"), HasSubstr("WRONG: a second call with the same text returns 2"));
+  add("throws", [](TranslatedCorpus const&) -> double { throw std::runtime_error("no score"); });
+  EXPECT_THAT(printed("throws"), HasSubstr("WRONG: the metric throws of the plug-in own.so fails: no score"));
 }
 
 }  // namespace

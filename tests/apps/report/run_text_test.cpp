@@ -58,7 +58,7 @@ TEST(RunWords, ARunEndsWithTheBestOfItsValidations) {
   ending.best_values.push_back({{"loss", "medical"}, 2, 30});
   EXPECT_THAT(
       describe_end(ending, model, nullptr),
-      EndsWith("\nbest: BLEU 33.12 at step 20; best validation loss 1.5000 at step 20; best medical loss 2.0000 "
+      EndsWith("\nbest: BLEU 33.12 at step 20; best validation loss 1.5000 at step 20\nbest medical loss 2.0000 "
                "at step 30"));
   EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
   ending.plugins = {"/a/x y.so"};

@@ -84,6 +84,16 @@ TEST_F(TrainingLogTest, EachValueHasAKeyWithItsSet) {
                         R"("valid_bleu/medical":8,"valid_dataset":"digest","valid_dataset/medical":"other")"));
 }
 
+TEST_F(TrainingLogTest, EachSetHasALineOfAValidation) {
+  RunLog shown(true, false, Verbosity::normal);
+  testing::internal::CaptureStdout();
+  TrainingLog::open(directory_, {.steps = 100, .every = 1, .measures = {loss_, medical_}, .parallel = parallel_}, shown)
+      .step(report(1), ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("step 1: validation loss 1.0000, perplexity 2.7183, BLEU 20.00\n"
+                        "step 1: medical loss 2.0000, medical perplexity 7.3891, medical BLEU 8.00\n"));
+}
+
 TEST_F(TrainingLogTest, TheBestValuesAreThoseOfAllStarts) {
   {
     TrainingLog log = opened(0);

@@ -4,6 +4,9 @@
 
 #include <heddle/io/metrics/metric.hpp>
 #include <limits>
+#include <stdexcept>
+
+#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
@@ -76,6 +79,27 @@ TEST(CountValidation, TakesTheBetterValueInTheMeasuresDirection) {
     EXPECT_EQ(state.best_step, 6);
     EXPECT_EQ(state.validations_without_improvement, 0);
   }
+}
+
+TEST(EarlyStopping, IsExplainedAlsoWhereNoValueWasFinite) {
+  TrainingState state;
+  state.validations_without_improvement = 2;
+  EXPECT_EQ(describe_early_stopping(state, {"errors"}), "early stopping: errors was not finite in 2 validations");
+  state.best_step = 1000;
+  state.best_value = 38.2;
+  EXPECT_EQ(describe_early_stopping(state, {"bleu"}),
+            "early stopping: no better BLEU than 38.20 (step 1,000) in 2 validations");
+  EXPECT_EQ(Measure{"errors"}.number(-std::numeric_limits<double>::quiet_NaN()), "nan");
+}
+
+TEST(ScoreOf, NamesTheMetricThatFails) {
+  auto const failing = [](TranslatedCorpus const&) -> double { throw std::runtime_error("no score"); };
+  EXPECT_EQ(test::message_of<Error>([&] {
+              score_of({"exact", "exact.so", {failing}}, {});
+            }),
+            "the metric exact of the plug-in exact.so fails: no score");
+  auto const strange = [](TranslatedCorpus const&) -> double { throw 1; };
+  EXPECT_THROW(score_of({"exact", "exact.so", {strange}}, {}), Error);
 }
 
 }  // namespace
