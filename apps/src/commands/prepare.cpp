@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <boost/algorithm/string/split.hpp>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
+#include <system_error>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
@@ -215,7 +217,8 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
 
 /// The vocabulary of a run or a checkpoint, where --vocab-model names one.
 void take_vocabulary(PrepareOptions& options) {
-  if (!options.source_model || !std::filesystem::is_directory(*options.source_model)) {
+  std::error_code unknown;  // opening the file will say what is wrong
+  if (!options.source_model || !std::filesystem::is_directory(*options.source_model, unknown)) {
     return;
   }
   if (options.target_model || options.separate_vocabularies) {
