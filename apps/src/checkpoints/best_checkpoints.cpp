@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/metrics/metric.hpp>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -36,10 +37,13 @@ struct Validations {
     if (auto const* const higher = entry.if_contains("higher_is_better"); higher != nullptr && higher->is_bool()) {
       return higher->get_bool();
     }
-    static std::map<std::string, bool> const built_in{{"loss", false}, {"accuracy", true}, {"bleu", true},
-                                                      {"chrf", true},  {"chrf++", true},   {"ter", false}};
-    auto const found = built_in.find(measure.metric);
-    return found == built_in.end() ? std::nullopt : std::optional(found->second);
+    if (measure.metric == "loss" || measure.metric == "accuracy") {
+      return measure.metric == "accuracy";
+    }
+    MetricRegistry built_in;
+    register_metrics(built_in);
+    MetricRegistry::Entry const* const found = built_in.find(measure.metric);
+    return found == nullptr ? std::nullopt : std::optional(found->metric.higher_is_better);
   }
 };
 

@@ -310,8 +310,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
 
 bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid) {
   Config const saved = stored_config(checkpoint);
-  if (!same_samples(saved, config, task) || saved.train.best_metric != config.train.best_metric) {
-    return true;  // other tokens of the same text, or another number
+  if (!same_samples(saved, config, task)) {
+    return true;  // other tokens of the same text
   }
   return checkpoint.contents().valid_dataset.empty() ? saved.data.valid != config.data.valid
                                                      : checkpoint.contents().valid_dataset != valid.digest();

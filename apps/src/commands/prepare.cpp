@@ -151,9 +151,12 @@ std::string samples(std::int64_t count, PrepareOptions const& options) {
 void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions const& options) {
   if (text.invalid > 0) {
     bool const skipped = options.invalid_utf8 == InvalidUtf8::skip;
-    warn(fmt::format("{}: {}{} not valid UTF-8 {} {}", name, samples(text.invalid, options),
-                     options.text.empty() ? " with a side that is" : "", text.invalid == 1 ? "was" : "were",
-                     skipped ? "left out" : "kept, with U+FFFD in place of what is invalid"));
+    bool const one = text.invalid == 1;
+    warn(fmt::format("{}: {} {} not valid UTF-8 {} {}", name, samples(text.invalid, options),
+                     options.text.empty() ? "with a side that is"
+                     : one                ? "that is"
+                                          : "that are",
+                     one ? "was" : "were", skipped ? "left out" : "kept, with U+FFFD in place of what is invalid"));
   }
 }
 

@@ -16,10 +16,7 @@ namespace {
 
 /// A metric of Heddle's own.
 std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::string const& tokenize) {
-  if (name == "bleu") {
-    return bleu_metric(tokenize == "13a" ? BleuTokenization::mteval_13a : BleuTokenization::none);
-  }
-  return name == "ter" ? ter_metric() : chrf_metric(name == "chrf++" ? 2 : 0);
+  return name == "bleu" && tokenize == "none" ? bleu_metric(BleuTokenization::none) : translation_metric(name);
 }
 
 }  // namespace

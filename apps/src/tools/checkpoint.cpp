@@ -37,14 +37,11 @@ std::string values_of(Measured const& run, std::int64_t step) {
   std::string text;
   auto const& [metrics, deciding] = run;
   for (auto const& [key, name] : {std::pair{"train_loss", "loss"}, std::pair{"valid_loss", "validation"}}) {
-    auto const series = metrics.series.find(key);
-    if (auto const loss = series == metrics.series.end() ? std::nullopt : series->second.at(step)) {
+    if (auto const loss = metrics.at(key, step)) {
       text += fmt::format("  {} {:.4f}", name, *loss);
     }
   }
-  auto const series = metrics.series.find(deciding.key());
-  if (auto const value = series == metrics.series.end() ? std::nullopt : series->second.at(step);
-      value && deciding.metric != "loss") {
+  if (auto const value = metrics.at(deciding.key(), step); value && deciding.metric != "loss") {
     text += fmt::format("  {} {}", deciding.name(), deciding.number(*value));
   }
   return text;
@@ -84,8 +81,8 @@ CommandSyntax checkpoint_syntax(CheckpointOptions& options) {
       "   or: heddle checkpoint prune RUN --keep N [--keep-every STEPS] [--dry-run]\n"
       "   or: heddle checkpoint diff CHECKPOINT CHECKPOINT";
   syntax.summary = R"(list shows a run's checkpoints, oldest first: size, date, whether the files are all there, and
-losses and the value of train.best_metric from the run's metrics; it reads no tensors. verify reads every byte and compares it with the
-checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.
+losses and the value of train.best_metric from the run's metrics; it reads no tensors. verify reads every byte and
+compares it with the checkpoint's manifest; it exits with code 65 if a checkpoint does not verify or there is none.
 
 prune removes checkpoints of a run in which nothing trains, except for the N newest and the best, after it has
 read every byte of those. Checkpoints that do not verify are left, and not counted.

@@ -261,8 +261,12 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
   if (data_->valid.empty()) {
     valid_digest_ = checkpoint.contents().valid_dataset;
     best_measure_.metric = stored_config(checkpoint).train.best_metric;
-  } else if (has_new_validation(checkpoint, config_, task, data_->valid.front().dataset)) {
-    restart_best(checkpoint);
+    return;
+  }
+  bool const new_data = has_new_validation(checkpoint, config_, task, data_->valid.front().dataset);
+  if (Measure const before{stored_config(checkpoint).train.best_metric};
+      new_data || before.metric != best_measure_.metric) {
+    restart_best(before, new_data);
   }
 }
 

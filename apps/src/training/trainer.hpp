@@ -86,9 +86,9 @@ class Trainer {
   void restore(Checkpoint const& checkpoint);
   /// Forgets what was measured on other data than this start has.
   void restore_losses(Checkpoint const& checkpoint);
-  /// Where another measure decides than in the checkpoint: starts from its best value whose checkpoint is there, or
-  /// from none, and says so. Collective over the world.
-  void restart_best(Checkpoint const& checkpoint);
+  /// Where another measure decides than `before`, or the validation set is new: starts from the best value on this set
+  /// whose checkpoint is there, or from none, and says so. Collective over the world.
+  void restart_best(Measure const& before, bool new_data);
   void print_start();
   /// Writes the start of the report, and starts the trace.
   void begin_report();

@@ -193,21 +193,16 @@ Ending Trainer::outcome(std::string const& how) const {
           .from_text = data_->has_lines()};
 }
 
-void Trainer::restart_best(Checkpoint const& checkpoint) {
-  Config same_metric = config_;
-  same_metric.train.best_metric = stored_config(checkpoint).train.best_metric;
-  Measure const before{same_metric.train.best_metric};
-  bool const comparable =
-      !has_new_validation(checkpoint, same_metric, setup_.registries.tasks.of(config_), data_->valid.front().dataset);
+void Trainer::restart_best(Measure const& before, bool new_data) {
   BestValue best{best_measure_};
-  if (comparable && is_rank_zero()) {
+  if (!new_data && is_rank_zero()) {
     best = best_with_checkpoint(checkpoints_.directory(), best_measure_, valid_digest_, state_.step);
   }
   best.step = broadcast_value(setup_.parallel.world, best.step);
   best.value = broadcast_value(setup_.parallel.world, best.value);
   std::string const reason =
-      comparable ? fmt::format("train.best_metric = \"{}\" decides now", best_measure_.metric)
-                 : fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid);
+      new_data ? fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid)
+               : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.metric);
   if (best.step > 0) {
     log_.info(
         fmt::format("note: {}: the best value whose checkpoint is there is {} {} at step {}; early stopping "

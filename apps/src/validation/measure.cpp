@@ -90,7 +90,7 @@ Measure best_measure(Config const& config, Registries const& registries) {
     }
   }
   throw ConfigError(fmt::format("{} = \"{}\" is not measured in validation; {}", config.train.places.of("best_metric"),
-                                wanted, nearest_or_all(wanted, names, ", or add it to train.validate_metrics")));
+                                wanted, nearest_or_all(wanted, names, "add it to train.validate_metrics")));
 }
 
 bool count_validation(TrainingState& state, Measure const& measure, double value) {

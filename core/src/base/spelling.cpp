@@ -80,12 +80,12 @@ std::string nearest_spelling(std::string_view word, std::vector<std::string> con
 }
 
 std::string nearest_or_all(std::string_view word, std::vector<std::string> const& candidates, std::string_view others) {
-  constexpr std::string_view separator = ", or ";
-  if (candidates.empty() && others.starts_with(separator)) {
-    return fmt::format("expected {}", others.substr(separator.size()));
+  if (candidates.empty()) {
+    return fmt::format("expected {}", others);
   }
   std::string const nearest = nearest_spelling(word, candidates);
-  return nearest.empty() ? fmt::format("expected one of: {}{}", fmt::join(candidates, ", "), others)
+  return nearest.empty() ? fmt::format("expected one of: {}{}{}", fmt::join(candidates, ", "),
+                                       others.empty() ? "" : ", or ", others)
                          : fmt::format("did you mean {}?", nearest);
 }
 

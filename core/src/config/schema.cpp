@@ -196,7 +196,7 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
     }
   }
   table.holds_settings = true;
-  table.others = ", or an option of a sublayer in its table, such as self_attention = { window = 64 }";
+  table.others = "an option of a sublayer in its table, such as self_attention = { window = 64 }";
   table.other = [&settings](std::string const& name) {
     return name.find('.') == std::string::npos ? std::nullopt : std::optional(sublayer_option(settings, name));
   };
@@ -289,7 +289,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
                 "sublayers of each decoder layer, by registered name");
   keys.identity("encoder_input", model.encoder.input, non_empty(), "input of the encoder, by registered name");
   keys.identity("decoder_input", model.decoder.input, non_empty(), "input of the decoder, by registered name");
-  tree.tables.back().others = ", or a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
+  tree.tables.back().others = "a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
   tree.tables.back().inner_tables =
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
       "#   [model.decoder]\n"
@@ -381,7 +381,7 @@ void take_rule_options(ConfigTree& tree, std::string const& path, Settings& opti
   for (auto const& [name, setting] : options) {
     table.keys.push_back(option(name));
   }
-  table.others = ", or an option of the update rule, which `heddle kernels` lists";
+  table.others = "an option of the update rule, which `heddle kernels` lists";
   table.other = [names, option](std::string const& name) {
     bool const misspelled = name.find('.') != std::string::npos || !nearest_spelling(name, names).empty();
     return misspelled ? std::nullopt : std::optional(option(name));

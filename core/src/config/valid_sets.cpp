@@ -21,7 +21,7 @@ void add_valid_sets(ConfigTree& tree, std::map<std::string, std::string>& sets) 
     table.keys.push_back(key(name));
   }
   // The name is a key without quotes here, and a part of keys in metrics.jsonl: "valid_loss/NAME".
-  table.others = ", or any name of letters, digits, \"_\" and \"-\"";
+  table.others = "any name of letters, digits, \"_\" and \"-\"";
   table.other = [key](std::string const& name) {
     constexpr char const* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     return name.find_first_not_of(letters) == std::string::npos ? std::optional(key(name)) : std::nullopt;

@@ -39,7 +39,7 @@ auto PartRegistry<Part, Traits>::at(std::string const& name, std::string const& 
     names.push_back(entry.name);
   }
   std::string const others =
-      fmt::format(", or {} of a plug-in in plugins.paths", std::is_same_v<Part, Layer> ? "a layer" : "an input");
+      fmt::format("{} of a plug-in in plugins.paths", std::is_same_v<Part, Layer> ? "a layer" : "an input");
   throw ConfigError(
       fmt::format("{}: there is no {} \"{}\"; {}", place, kind<Part>, name, nearest_or_all(name, names, others)));
 }

@@ -215,7 +215,7 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
     if (std::ranges::find(operations, operation) == operations.end()) {
       throw ConfigError(
           fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
-                      nearest_or_all(operation, operations, ", or an operation of a plug-in in plugins.paths")));
+                      nearest_or_all(operation, operations, "an operation of a plug-in in plugins.paths")));
     }
     if (AnyKernelRegistry const* const registry = find(operation)) {
       require_one_of(registry->names(), operation, choice.implementation, choice.origin);

@@ -123,7 +123,7 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
     std::vector<std::string> names;
     std::ranges::transform(rules, std::back_inserter(names), &RuleDefinition::name);
     throw ConfigError(fmt::format("{} = \"{}\": there is no such update rule; {}", place, name,
-                                  nearest_or_all(name, names, ", or a rule of a plug-in in plugins.paths")));
+                                  nearest_or_all(name, names, "a rule of a plug-in in plugins.paths")));
   }
   require_storable_state(*found);
   return *found;

@@ -35,7 +35,7 @@ Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
   std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
   throw ConfigError(fmt::format("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"),
                                 optimizer.schedule,
-                                nearest_or_all(optimizer.schedule, names, ", or a schedule of a plug-in")));
+                                nearest_or_all(optimizer.schedule, names, "a schedule of a plug-in")));
 }
 
 double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,

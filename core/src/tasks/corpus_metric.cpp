@@ -46,7 +46,7 @@ MetricRegistry::Entry const& MetricRegistry::of(std::string const& name, std::st
   std::vector<std::string> names;
   std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
   throw ConfigError(fmt::format("{}: there is no metric \"{}\"; {}", place, name,
-                                nearest_or_all(name, names, ", or a metric of a plug-in")));
+                                nearest_or_all(name, names, "a metric of a plug-in")));
 }
 
 }  // namespace heddle

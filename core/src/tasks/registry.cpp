@@ -57,7 +57,7 @@ Task const& TaskRegistry::of(Config const& config) const {
     names.push_back(entry.name);
   }
   throw ConfigError(fmt::format("{} is not a task; {}", place_of_task(config),
-                                nearest_or_all(name, names, ", or a task of a plug-in in plugins.paths")));
+                                nearest_or_all(name, names, "a task of a plug-in in plugins.paths")));
 }
 
 std::string place_of_task(Config const& config) {

@@ -10,8 +10,8 @@ namespace heddle {
 /// code that runs on any processor.
 using BFloat16Bits = std::uint16_t;
 
-/// result = the sum of `ranks` lists of `count` elements, added in their order in float32 and rounded once. `result`
-/// may be one of the lists.
+/// result = the sum of `ranks` lists, at least two, of `count` elements, added in their order in float32 and rounded
+/// once. `result` may be one of the lists.
 void add_bfloat16_with_v4(BFloat16Bits const* const* lists, std::size_t ranks, BFloat16Bits* result,
                           std::int64_t count);
 

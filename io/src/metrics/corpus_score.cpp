@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <heddle/io/metrics/metric.hpp>
 
@@ -6,26 +7,34 @@ namespace heddle {
 
 namespace {
 
-/// A metric of translations as a function of the whole corpus. `make` makes a TranslationMetric.
-template <class Make>
-CorpusMetric corpus_metric(Make make, bool higher_is_better) {
-  auto const score = [make](TranslatedCorpus const& corpus) {
-    CorpusScore sums(make());
-    for (std::size_t line = 0; line < corpus.hypotheses.size(); ++line) {
-      sums.add(corpus.hypotheses[line], corpus.references.subspan(line, 1));
-    }
-    return sums.score();
-  };
-  return {score, higher_is_better};
-}
+/// Makes a metric with its defaults.
+struct BuiltIn {
+  char const* name;
+  std::unique_ptr<TranslationMetric> (*make)();
+  bool higher_is_better;
+};
+
+constexpr std::array built_in{
+    BuiltIn{"bleu", [] { return bleu_metric(); }, true}, BuiltIn{"chrf", [] { return chrf_metric(); }, true},
+    BuiltIn{"chrf++", [] { return chrf_metric(2); }, true}, BuiltIn{"ter", [] { return ter_metric(); }, false}};
 
 }  // namespace
 
+std::unique_ptr<TranslationMetric> translation_metric(std::string const& name) {
+  return std::ranges::find(built_in, name, &BuiltIn::name)->make();
+}
+
 void register_metrics(MetricRegistry& registry) {
-  registry.add("bleu", corpus_metric([] { return bleu_metric(); }, true));
-  registry.add("chrf", corpus_metric([] { return chrf_metric(); }, true));
-  registry.add("chrf++", corpus_metric([] { return chrf_metric(2); }, true));
-  registry.add("ter", corpus_metric([] { return ter_metric(); }, false));
+  for (BuiltIn const& metric : built_in) {
+    auto const score = [make = metric.make](TranslatedCorpus const& corpus) {
+      CorpusScore sums(make());
+      for (std::size_t line = 0; line < corpus.hypotheses.size(); ++line) {
+        sums.add(corpus.hypotheses[line], corpus.references.subspan(line, 1));
+      }
+      return sums.score();
+    };
+    registry.add(metric.name, {score, metric.higher_is_better});
+  }
 }
 
 void CorpusScore::add(std::string const& hypothesis, std::span<std::string const> references) {

@@ -20,11 +20,10 @@ namespace {
 class AmxGemm final : public Gemm {
  public:
   /// `dtype`: the type of op(a), float32 or bfloat16.
-  AmxGemm(DType dtype, std::shared_ptr<Gemm> vendor)
-      : dtype_(dtype), split_(dtype == DType::float32), vendor_(std::move(vendor)) {}
+  AmxGemm(DType dtype, std::shared_ptr<Gemm> vendor) : split_(dtype == DType::float32), vendor_(std::move(vendor)) {}
 
   bool supports(GemmProblem const& problem) const override {
-    return problem.dtype == dtype_ && vendor_->supports(problem);
+    return problem.dtype == (split_ ? DType::float32 : DType::bfloat16) && vendor_->supports(problem);
   }
   bool only_by_name() const override { return split_; }
   std::size_t packed_bytes(GemmProblem const& problem) const override {
@@ -91,8 +90,7 @@ class AmxGemm final : public Gemm {
     return weights_.current(call, problem, make, fill);
   }
 
-  DType dtype_;
-  bool split_;
+  bool split_;  ///< op(a) is float32
   std::shared_ptr<Gemm> vendor_;
   bool one_thread_ = compute_threads() == 1;
   PackedWeights<Tensor> weights_;

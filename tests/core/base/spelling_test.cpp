@@ -23,8 +23,8 @@ TEST(Spelling, CapitalsOtherNamesAndBeginningsAreUnderstood) {
 }
 
 TEST(Spelling, WithoutCandidatesOnlyTheOthersAreExpected) {
-  EXPECT_EQ(nearest_or_all("x y", {"steps"}, ", or any name"), "expected one of: steps, or any name");
-  EXPECT_EQ(nearest_or_all("x y", {}, ", or any name"), "expected any name");
+  EXPECT_EQ(nearest_or_all("x y", {"steps"}, "any name"), "expected one of: steps, or any name");
+  EXPECT_EQ(nearest_or_all("x y", {}, "any name"), "expected any name");
 }
 
 }  // namespace

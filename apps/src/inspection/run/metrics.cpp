@@ -103,6 +103,11 @@ std::optional<double> MetricSeries::at(std::int64_t step) const {
              : std::nullopt;
 }
 
+std::optional<double> RunMetrics::at(std::string const& key, std::int64_t step) const {
+  auto const found = series.find(key);
+  return found == series.end() ? std::nullopt : found->second.at(step);
+}
+
 MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
   std::size_t const size = series.steps.size();
   if (size <= 2 * buckets + 2) {

@@ -49,6 +49,9 @@ struct RunMetrics {
   std::map<std::string, MetricSeries> series;
   std::vector<ValidationSamples> samples;  ///< by step, ascending
   std::int64_t unreadable = 0;             ///< lines that are not a JSON object with a step: torn by a kill
+
+  /// The value of a key after exactly this step, if there is one.
+  std::optional<double> at(std::string const& key, std::int64_t step) const;
 };
 /// Throws DataError for a file that is absent or not regular.
 RunMetrics read_metrics(std::filesystem::path const& path);

@@ -147,9 +147,8 @@ std::vector<std::pair<std::string, std::string>> run_facts(RunView const& run) {
   }
   RunMetrics const metrics = run.directory.empty() ? RunMetrics() : read_metrics(run.directory / metrics_name);
   Measure const measure{stored_config(*run.checkpoint).train.best_metric};
-  auto const series = metrics.series.find(measure.key());
   auto const add = [&](char const* label, CheckpointEntry const& entry) {
-    auto const value = series == metrics.series.end() ? std::nullopt : series->second.at(entry.step);
+    auto const value = metrics.at(measure.key(), entry.step);
     facts.emplace_back(label, fmt::format("step {}{}{}", readable_count(entry.step),
                                           value ? fmt::format(", {} {}", measure.name(), measure.number(*value)) : "",
                                           entry.step == run.checkpoint->state().step ? " (this one)" : ""));

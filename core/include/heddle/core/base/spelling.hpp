@@ -10,7 +10,8 @@ namespace heddle {
 /// one that `word` begins, or the nearest by edit distance; "" if none is near enough.
 std::string nearest_spelling(std::string_view word, std::vector<std::string> const& candidates);
 
-/// "did you mean NEAREST?", or "expected one of: …", the candidates followed by `others`.
+/// "did you mean NEAREST?", or "expected one of: A, B, or OTHERS", where `others` describes what else is accepted;
+/// there are candidates or others.
 std::string nearest_or_all(std::string_view word, std::vector<std::string> const& candidates,
                            std::string_view others = "");
 

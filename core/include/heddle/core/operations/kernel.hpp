@@ -29,7 +29,7 @@ struct Cost {
 enum class Accuracy : std::uint8_t {
   exact,      ///< the exact result, rounded once to the result's dtype
   rounded,    ///< every step is rounded, operands at most to the dtype of the call
-  quantised,  ///< operands are rounded to much fewer bits than they have
+  quantised,  ///< operands are rounded to far fewer bits than they have
 };
 
 /// An implementation of one operation. The concrete interfaces (Gemm, Attention, …) define what a call computes. Every
