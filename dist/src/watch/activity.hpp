@@ -28,8 +28,8 @@ struct WatchedCall {
   bool operator==(WatchedCall const&) const = default;
 };
 
-/// A string of a status, truncated to its space.
-using StatusText = std::array<char, 24>;
+/// A string of a status, truncated to its space: a group of all four axes fits.
+using StatusText = std::array<char, 48>;
 
 /// One rank's state, as it is sent to other ranks.
 struct RankStatus {

@@ -63,13 +63,13 @@ TEST_F(WatchTest, ARankThatDoesNotComeIsNamedWithItsPhaseAndWhereTheOthersWait) 
 
 TEST_F(WatchTest, AStartedVerbOfAGroupIsWatchedWhereItIsWaitedFor) {
   int const color = last() || world_.rank() == 0 ? 1 : 0;
-  Communicator const group = watched_.split(color, world_.rank(), "pair");
+  Communicator const group = watched_.split(color, world_.rank(), "pipeline × data × context × tensor");
   if (world_.size() > 1 && last()) {
     EXPECT_THAT(wait_for_report(),
-                AllOf(HasSubstr(", last in world.split 1; missing in "), HasSubstr("pair.start_all_reduce 1; for "),
+                AllOf(HasSubstr(", last in world.split 1; missing in "),
+                      HasSubstr("pipeline × data × context × tensor.start_all_reduce 1; for "),
                       HasSubstr("rank 0 on " + host_name() +
-                                ": waiting in pair.start_all_reduce 1 "
-                                "(10 elements)")));
+                                ": waiting in pipeline × data × context × tensor.start_all_reduce 1 (10 elements)")));
   }
   if (color == 1) {
     Tensor const ones = tensor_of(std::vector<float>(10, 1));
