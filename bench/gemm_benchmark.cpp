@@ -1,5 +1,5 @@
-// Every GEMM implementation on the shapes of a training step, interleaved, in GFLOP/s: bench_gemm [part of a row's
-// name]
+// GEMM implementations on the shapes of a training step, interleaved, in GFLOP/s: bench_gemm [part of a row's name]
+// [implementations], all without
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <heddle/kernels/register.hpp>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,9 @@ double seconds_of(heddle::Execution& execution, heddle::Gemm& gemm, Row& row, in
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void measure(heddle::Execution& execution, heddle::KernelRegistries const& registries, Row& row) {
+/// `names`: of the implementations; all but the reference if it is empty.
+void measure(heddle::Execution& execution, heddle::KernelRegistries const& registries,
+             std::set<std::string> const& names, Row& row) {
   auto const problem = row.call.problem();
   double const operations = 2.0 * static_cast<double>(problem.m * problem.n * problem.k);
   struct Contender {
@@ -89,7 +92,8 @@ void measure(heddle::Execution& execution, heddle::KernelRegistries const& regis
   };
   std::vector<Contender> contenders;
   for (auto const& entry : registries.of<heddle::Gemm>().entries()) {
-    if (entry.name != "reference" && entry.kernel->supports(problem)) {
+    bool const wanted = names.empty() ? entry.name != "reference" : names.contains(entry.name);
+    if (wanted && entry.kernel->supports(problem)) {
       seconds_of(execution, *entry.kernel, row, 1);
       double const once = seconds_of(execution, *entry.kernel, row, 1);
       contenders.push_back({entry, std::max(1, static_cast<int>(sample_seconds / once))});
@@ -128,6 +132,7 @@ void print(std::vector<Row> const& rows) {
 
 int main(int argc, char** argv) {
   std::string const wanted = argc > 1 ? argv[1] : "";
+  std::set<std::string> const names(argv + std::min(argc, 2), argv + argc);
   heddle::Runtime runtime;
   heddle::KernelRegistries registries;
   heddle::register_built_in_kernels(registries);
@@ -140,7 +145,7 @@ int main(int argc, char** argv) {
           Layer{700, 1024, 1024}, Layer{700, 4096, 1024}, Layer{700, 1024, 4096}, Layer{256, 32000, 1024}}) {
       for (Row& row : rows_of(layer, dtype)) {
         if (row.name.find(wanted) != std::string::npos) {
-          measure(runtime.execution(), registries, row);
+          measure(runtime.execution(), registries, names, row);
           rows.push_back(std::move(row));
         }
       }

@@ -51,17 +51,20 @@ class AmxGemm final : public Gemm {
     auto const room = [&](DType dtype, std::int64_t elements) {
       return execution.scratch.allocate(dtype, Shape{elements}).raw();
     };
-    auto const words = [](void* data) { return static_cast<std::uint16_t*>(data); };
+    auto const words = [&](std::int64_t elements) {
+      return elements > 0 ? static_cast<std::uint16_t*>(room(DType::bfloat16, elements)) : nullptr;
+    };
+    std::int64_t const partial = blocking.partial_elements(problem.k);
     amx::multiply(
+        blocking,
         {.a = {call.a.raw(), call.a.row_stride(), problem.m, problem.k, !call.transpose_a, split_, split_},
          .b = right_factor(call, problem),
-         .packed = weight ? words(packed_weight(call, problem).raw()) : nullptr,
+         .packed = weight ? static_cast<std::uint16_t const*>(packed_weight(call, problem).raw()) : nullptr,
          .c = {call.c.raw(), call.c.row_stride(), problem.m, problem.n, problem.output_dtype == DType::float32,
                problem.accumulate, problem.bias ? call.bias.data<float>() : nullptr},
-         .blocking = blocking,
-         .left = words(room(DType::bfloat16, blocking.left_elements())),
-         .right = weight ? nullptr : words(room(DType::bfloat16, blocking.right_elements(problem.k))),
-         .partial = static_cast<float*>(room(DType::float32, blocking.partial_elements()))});
+         .left = words(blocking.left_elements()),
+         .right = words(blocking.right_elements()),
+         .partial = partial > 0 ? static_cast<float*>(room(DType::float32, partial)) : nullptr});
   }
 
  private:

@@ -50,20 +50,19 @@ static constexpr std::int64_t packed_step(Factor const& a) {
 }
 void pack_columns(Factor const& b, std::uint16_t* packed);
 
-/// Rows of memory that are read into the second-level cache during products, before they are needed.
+/// Rows of memory that are read into a cache during products, before they are needed.
 struct Upcoming {
   char const* data = nullptr;
   std::int64_t stride = 0;  ///< bytes
   std::int64_t rows = 0, lines = 0;
 };
 
-/// The packed rows of a block of k, or rows in place.
+/// The rows of a strip, packed or in place.
 struct Left {
   std::uint16_t const* data;
   std::int64_t row;    ///< elements between rows
   std::int64_t below;  ///< to the second tile
   std::int64_t step;   ///< to the next step, or to the second part of this one if the factors are split
-  std::int64_t strip;  ///< to the next strip
 };
 
 /// c = or += sums + bias.
@@ -76,26 +75,38 @@ struct Output {
   float const* bias;  ///< or null
 };
 
-/// The products of a block of k with one output.
+/// A product that is computed in blocks, strip by strip, each with all panels of a block.
+struct Product {
+  Factor a;
+  Factor b;                     ///< not read where `packed` is set
+  std::uint16_t const* packed;  ///< all of op(b), or null
+  Output c;
+  std::int64_t rows = 0, columns = 0, k = 0;  ///< of a block
+  std::uint16_t* left;                        ///< room for a packed block of op(a)
+  std::uint16_t* right;                       ///< room for a packed block of op(b), if `packed` is null
+  float* partial;                             ///< room for the sums of a block; null if there is one block of k
+};
+void multiply_strips(Product const& product);
+
+/// All rows of a product with few rows, and a block of k: each panel with all strips.
 struct Block {
   Left left;
+  std::int64_t strip;  ///< elements to the next strip
   std::uint16_t const* right;
   std::int64_t right_panel;  ///< elements to the next panel
   std::int64_t steps;
-  bool split;         ///< both factors are: c has their products except those of two second parts
-  float* partial;     ///< sums of unfinished blocks of k, a strip's and panel's together; null if there is one block
-  bool first, last;   ///< of the blocks of k
-  bool by_panels;     ///< all strips of a panel follow each other; otherwise all panels of a strip
-  Upcoming upcoming;  ///< not used if by_panels, where the next panel is read ahead
+  bool split;        ///< both factors are: c has their products except those of two second parts
+  float* partial;    ///< sums of unfinished blocks of k, a strip's and panel's together; null if there is one block
+  bool first, last;  ///< of the blocks of k
   Output output;
 };
+void multiply_panels(Block const& block);
 
 /// Room for the sums of a strip and a panel.
 constexpr std::int64_t sums_elements = panel * panel;
 
-/// Loads the configuration of the tile registers, which the functions below need, and sets it back.
+/// Loads the configuration of the tile registers, which the functions above need, and sets it back.
 void configure();
 void release();
-void multiply(Block const& block);
 
 }  // namespace heddle::amx
