@@ -41,6 +41,7 @@ struct Options {
   std::int64_t warm_up = 3;
   std::string gemm = "auto";
   std::string kernel_times;
+  bool validation = false;
   bool details = false;
   bool json = false;
 };
@@ -92,6 +93,7 @@ program_options::options_description described(Options& options) {
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
       ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
       ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")           //
+      ("validation", program_options::bool_switch(&options.validation), "only the losses, as in validation")         //
       ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
       ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
   return description;
@@ -150,14 +152,18 @@ class Sentences {
  private:
   std::unique_ptr<MicroBatchSource> read(Stopwatch& watch) {
     return watch.time([&] {
-      MicroBatchCut const cut{.max_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
+      MicroBatchCut cut{.max_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
+      if (options_.validation) {
+        cut.data = {};  // the engine divides a validation's micro-batches
+      }
       return std::make_unique<SampledMicroBatches>(*samples_, planner_->next(), cut);
     });
   }
 
   std::unique_ptr<MicroBatchSource> synthetic() const {
-    return std::make_unique<SyntheticMicroBatches>(*synthetic_,
-                                                   share(synthetic_->micro_batches(), world_.rank(), world_.size()));
+    IndexRange const whole{0, synthetic_->micro_batches()};
+    IndexRange const mine = share(whole.end, world_.rank(), world_.size());
+    return std::make_unique<SyntheticMicroBatches>(*synthetic_, options_.validation ? whole : mine);
   }
 
   Options const& options_;
@@ -235,7 +241,7 @@ class Measurement {
     std::vector<StepTimes> steps;
     Result result;
     for (std::int64_t index = 0; index < options.warm_up + options.steps; ++index) {
-      StepTimes const times = step(engine, breakdown, index, result.tokens);
+      StepTimes const times = step(options, engine, breakdown, index, result.tokens);
       if (index >= options.warm_up) {
         steps.push_back(times);
       }
@@ -243,21 +249,27 @@ class Measurement {
     result.step = typical(steps);
     result.tokens /= static_cast<double>(options.warm_up + options.steps);
     breakdown.record_products();
-    StepTimes const recorded = step(engine, breakdown, options.warm_up + options.steps, result.products_tokens);
+    StepTimes const recorded =
+        step(options, engine, breakdown, options.warm_up + options.steps, result.products_tokens);
     result.products_operations = sum_of(recorded.parts, "gemm").operations;
     result.products_seconds = products_alone(breakdown, recorded.seconds);
     return result;
   }
 
  private:
-  StepTimes step(TrainingEngine& engine, Breakdown& breakdown, std::int64_t index, double& tokens) {
+  StepTimes step(Options const& options, TrainingEngine& engine, Breakdown& breakdown, std::int64_t index,
+                 double& tokens) {
     world_.barrier();
     static_cast<void>(breakdown.take()), static_cast<void>(communication_.take()), static_cast<void>(data_.take());
     Stopwatch whole;
     whole.time([&] {
       TimedMicroBatches const batch = sentences_->next(data_);
       tokens += static_cast<double>(batch.tokens().all);
-      engine.step(batch, index, 1e-4, GradientsAfter::zero);
+      if (options.validation) {
+        engine.evaluate(batch);
+      } else {
+        engine.step(batch, index, 1e-4, GradientsAfter::zero);
+      }
     });
     return {whole.take(), communication_.take(), data_.take(), breakdown.take()};
   }

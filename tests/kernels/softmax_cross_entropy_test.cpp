@@ -259,6 +259,36 @@ TEST_F(SoftmaxCrossEntropyProperties, OneVisitOfHugeLogits) {
   expect_one_visit_gives_the_same_as_two({"", 13, 301, 0.1, 1e30});
 }
 
+/// Logits of tokens that must not occur: the sum of the logits, which label smoothing needs, is then infinite.
+TEST_F(SoftmaxCrossEntropyProperties, LogitsOfMinusInfinityHaveNoProbability) {
+  for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
+    for (DType const dtype : {DType::float32, DType::bfloat16}) {
+      SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)));
+      Problem problem({"", 3, 107, 0, 4}, dtype);
+      if (!entry.kernel->supports(problem.call.problem())) {
+        continue;
+      }
+      Values logits = values(problem.call.logits);
+      double sum = 0;
+      for (std::size_t i = 0; i < logits.size(); ++i) {
+        logits[i] = i % 107 % 3 == 0 ? -INFINITY : logits[i];
+        sum += i / 107 == 1 ? std::exp(logits[i]) : 0;
+      }
+      problem.call.logits = tensor_of(logits, dtype, {3, 107});
+      entry.kernel->statistics(execution_, problem.call, problem.statistics);
+      Values const found = values(problem.statistics);
+      EXPECT_NEAR(found[4] + std::log(found[5]), std::log(sum), 1e-5);
+      EXPECT_EQ(found[7], -INFINITY);
+      entry.kernel->gradient(execution_, problem.call, problem.statistics, 1);
+      Values const gradient = values(problem.call.logits);
+      for (std::size_t column = 0; column < 107; ++column) {
+        double const probability = std::exp(logits[107 + column]) / sum;
+        EXPECT_NEAR(gradient[107 + column], probability - (column == 42 ? 1 : 0), 4e-3 * probability + 1e-5) << column;
+      }
+    }
+  }
+}
+
 TEST_F(SoftmaxCrossEntropyProperties, NotANumberIsNotHidden) {
   for (auto const& entry : registries_.of<SoftmaxCrossEntropy>().entries()) {
     for (DType const dtype : {DType::float32, DType::bfloat16}) {

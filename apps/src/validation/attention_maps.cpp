@@ -35,7 +35,8 @@ std::vector<ObservedAttention> observe(AttentionMapSetup const& setup, Pack cons
   }
   KernelRegistries kernels = setup.registries.kernels;
   KernelChoices choices = setup.config.kernels;
-  auto const probe = install_probe<AttentionProbe, Attention>(kernels, choices);
+  auto const probe = std::make_shared<AttentionProbe>(kernels.of<Attention>());
+  install_probe<Attention>(kernels, choices, probe);
   ParameterSet parameters(setup.parallel.mesh);
   Model const model(LayerSpec{.name = "",
                               .model = setup.config.model,

@@ -25,7 +25,7 @@ constexpr std::size_t max_samples = 8;
 
 LossSums validation_loss(ValidationSetup const& setup, ValidationSet const& set, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
-      *set.samples, batch, {.max_tokens = setup.config.train.micro_batch_tokens, .context = setup.engine.context()});
+      *set.samples, batch, validation_cut(batch, setup.config.train.micro_batch_tokens, setup.engine.context()));
   return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
 }
 

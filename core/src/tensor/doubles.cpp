@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdint>
 #include <heddle/core/tensor/doubles.hpp>
+#include <span>
 
 namespace heddle {
 
@@ -7,26 +9,28 @@ namespace {
 
 template <class Element>
 void append_row(std::vector<double>& to, Tensor const& row) {
-  for (Element const element : to_host<Element>(row)) {
+  auto const elements = to_host<Element>(row);
+  std::size_t const begin = to.size();
+  to.resize(begin + elements.size());
+  std::ranges::transform(elements, to.begin() + static_cast<std::ptrdiff_t>(begin), [](Element element) {
     if constexpr (std::is_same_v<Element, BFloat16>) {
-      to.push_back(static_cast<float>(element));
+      return static_cast<double>(static_cast<float>(element));
     } else {
-      to.push_back(static_cast<double>(element));
+      return static_cast<double>(element);
     }
-  }
+  });
 }
 
 template <class Element>
 void copy_row(Tensor const& row, double const* values) {
-  std::vector<Element> elements;
-  elements.reserve(static_cast<std::size_t>(row.size()));
-  for (std::int64_t i = 0; i < row.size(); ++i) {
+  std::vector<Element> elements(static_cast<std::size_t>(row.size()));
+  std::ranges::transform(std::span(values, elements.size()), elements.begin(), [](double value) {
     if constexpr (std::is_same_v<Element, BFloat16>) {
-      elements.push_back(BFloat16(static_cast<float>(values[i])));
+      return BFloat16(static_cast<float>(value));
     } else {
-      elements.push_back(static_cast<Element>(values[i]));
+      return static_cast<Element>(value);
     }
-  }
+  });
   copy_from_host(row, elements.data());
 }
 

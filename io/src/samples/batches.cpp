@@ -258,6 +258,24 @@ std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int part
   return ranges;
 }
 
+MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, GroupMember context) {
+  constexpr std::int64_t min_tokens = 512;
+  constexpr std::size_t multiple = 8;
+  auto const costs = longer_sides(samples.costs);
+  std::size_t const wanted = (cut_by_tokens(costs, max_tokens).size() + multiple - 1) / multiple * multiple;
+  std::int64_t low = std::min(min_tokens, max_tokens);
+  std::int64_t high = max_tokens;
+  while (low < high) {
+    std::int64_t const middle = (low + high) / 2;
+    if (cut_by_tokens(costs, middle).size() <= wanted) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return {.max_tokens = high, .context = context};
+}
+
 SampledMicroBatches::SampledMicroBatches(Mixture mixture, GlobalBatch batch, MicroBatchCut const& cut)
     : mixture_(std::move(mixture)),
       batch_(std::move(batch)),

@@ -22,22 +22,7 @@ using lanes::Words;
 /// threads.
 inline constexpr std::int64_t min_share = 1 << 13;
 
-/// 32 consecutive elements as two vectors: bfloat16 of even and of odd index, the first and the last 16 float32.
-inline Pair load(BFloat16 const* from) {
-  return lanes::load_pair(from);
-}
-inline Pair load(float const* from) {
-  return {lanes::load(from), lanes::load(from + lanes::width)};
-}
-inline void store(Pair value, BFloat16* to) {
-  lanes::store_pair(value, to);
-}
-inline void store(Pair value, float* to) {
-  lanes::store(value.even, to);
-  lanes::store(value.odd, to + lanes::width);
-}
-
-/// The random bits of 32 elements, 16 each, in the vectors in which `load` puts the elements.
+/// The random bits of 32 elements, 16 each, in the vectors in which `load_block` puts the elements.
 struct Bits {
   Words even, odd;
 };
@@ -122,11 +107,11 @@ struct Forward {
   /// 32 elements from `column` on.
   template <class Element>
   static void compute(Row<Element> const& row, std::int64_t column, Pair kept, float) {
-    Pair y = product(value<Function>(load(row.input + column)), kept);
+    Pair y = product(value<Function>(lanes::load_block(row.input + column)), kept);
     if constexpr (gated) {
-      y = product(y, load(row.gate + column));
+      y = product(y, lanes::load_block(row.gate + column));
     }
-    store(y, row.result + column);
+    lanes::store_block(y, row.result + column);
   }
 };
 
@@ -136,14 +121,14 @@ struct Backward {
 
   template <class Element>
   static void compute(Row<Element> const& row, std::int64_t column, Pair kept, float) {
-    Pair const x = load(row.input + column);
-    Pair grad = product(load(row.grad_output + column), kept);
+    Pair const x = lanes::load_block(row.input + column);
+    Pair grad = product(lanes::load_block(row.grad_output + column), kept);
     if constexpr (gated) {
-      Pair const gate = load(row.gate + column);
-      store(product(grad, value<Function>(x)), row.grad_gate + column);
+      Pair const gate = lanes::load_block(row.gate + column);
+      lanes::store_block(product(grad, value<Function>(x)), row.grad_gate + column);
       grad = product(grad, gate);
     }
-    store(product(grad, derivative<Function>(x)), row.result + column);
+    lanes::store_block(product(grad, derivative<Function>(x)), row.result + column);
   }
 };
 
@@ -153,10 +138,10 @@ struct BackwardOfRelu {
 
   template <class Element>
   static void compute(Row<Element> const& row, std::int64_t column, Pair, float scale) {
-    Pair const y = load(row.output + column);
+    Pair const y = lanes::load_block(row.output + column);
     Floats const factor = lanes::all(scale);
     Pair const kept{y.even > 0.0F ? factor : Floats{}, y.odd > 0.0F ? factor : Floats{}};
-    store(product(load(row.grad_output + column), kept), row.result + column);
+    lanes::store_block(product(lanes::load_block(row.grad_output + column), kept), row.result + column);
   }
 };
 

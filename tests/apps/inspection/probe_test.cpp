@@ -145,6 +145,24 @@ TEST_F(ProbeTest, TheProbeGivesTheReferencesResultAndKeepsItsCalls) {
   testing_support::expect_same_bits(output, expected, "output");
 }
 
+TEST_F(ProbeTest, TheProbeOfAllImplementationsUsesTheFastestForActivationsAndWeights) {
+  auto const& kernels = bench_.registries().kernels.of<Attention>();
+  AttentionProbe probe(kernels);
+  for (DType const dtype : {DType::float32, DType::bfloat16}) {
+    AttentionCall const call = this->call(AttentionMask::causal(), dtype);
+    Tensor const output = Tensor::allocate(dtype, call.q.shape());
+    Tensor const expected = Tensor::allocate(dtype, call.q.shape());
+    Tensor const log_sum_exp = Tensor::allocate(DType::float32, {8, heads});
+    probe.start();
+    probe.forward(execution_, call, output, log_sum_exp);
+    auto const calls = probe.stop();
+    ASSERT_EQ(calls.size(), 1U);
+    expect_weights(call, calls.front().sequences, 1e-6);
+    kernels.select("auto", call.problem())->forward(execution_, call, expected, log_sum_exp);
+    testing_support::expect_same_bits(output, expected, "output");
+  }
+}
+
 TEST(Positions, RotaryTableIsTheTurnThatLayersMake) {
   ModelConfig config;
   config.d_model = 12;

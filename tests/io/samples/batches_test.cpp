@@ -246,5 +246,39 @@ TEST(SampledMicroBatchesTest, EqualMicroBatchesAreAsManyAndDifferLess) {
   EXPECT_GT(min(equal), min(full));
 }
 
+TEST(ValidationCutTest, MicroBatchesAreAMultipleOfEightAndAboutEqual) {
+  GlobalBatch batch;
+  std::vector<std::int64_t> costs;
+  for (std::int64_t index = 0; index < 1000; ++index) {
+    costs.push_back(5 + index * 7 % 31);
+    batch.costs.push_back({.source = costs.back(), .target = 4});
+  }
+  std::int64_t const total = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
+  auto const cut = [&](std::int64_t max_tokens) {
+    MicroBatchCut const result = validation_cut(batch, max_tokens, {1, 2});
+    EXPECT_LE(result.max_tokens, max_tokens);
+    EXPECT_EQ(result.context.rank, 1);
+    return cut_by_tokens(costs, result.max_tokens);
+  };
+  for (std::int64_t const max_tokens : {2000, 2100, 4096, 100000}) {
+    auto const ranges = cut(max_tokens);
+    ASSERT_EQ(ranges.size(), max_tokens < 2600 ? 16U : 8U);
+    for (IndexRange const& range : ranges) {
+      auto const part =
+          std::span(costs).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
+      std::int64_t const tokens = std::accumulate(part.begin(), part.end(), std::int64_t{0});
+      double const even = static_cast<double>(total) / static_cast<double>(ranges.size());
+      EXPECT_NEAR(static_cast<double>(tokens), even, even / 10);
+    }
+  }
+  batch.costs.resize(60);
+  costs.resize(60);
+  EXPECT_EQ(cut(4096).size(), 3U) << "no smaller than 512 tokens";
+  EXPECT_EQ(cut(100).size(), cut_by_tokens(costs, 100).size()) << "as small as is asked for";
+  batch.costs.clear();
+  costs.clear();
+  EXPECT_TRUE(cut(4096).empty());
+}
+
 }  // namespace
 }  // namespace heddle

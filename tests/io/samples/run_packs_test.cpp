@@ -142,9 +142,8 @@ TEST(RunPacksTest, ValidationIsNotDividedByBatches) {
   auto const validated = [&](int rank) {
     return max_rows(packs.largest(config, Mesh({1, 2, 1, 1}, rank, 2)).validation);
   };
-  std::int64_t const all = valid.totals(0, config.model.max_length).tokens;
-  EXPECT_GT(std::max(validated(0), validated(1)), 4 * all / 5) << "one micro-batch with the whole set";
-  EXPECT_EQ(std::min(validated(0), validated(1)), 0) << "the other rank has none";
+  EXPECT_LE(std::max(validated(0), validated(1)), 512);
+  EXPECT_GT(std::min(validated(0), validated(1)), 400) << "parts of 512 tokens, as validation_cut makes them";
   config.train.micro_batch_tokens = 100;
   EXPECT_LE(validated(0), 100);
   EXPECT_GT(validated(0), 60);
@@ -162,7 +161,7 @@ TEST(RunPacksTest, EachValidationSetIsCutByItself) {
     return packs.largest(config, Mesh({1, 1, 1, 1}, 0, 1)).validation;
   };
   EXPECT_EQ(validated({&small}).size(), 1U);
-  EXPECT_EQ(validated({&small, &large}).size(), 2U) << "their samples are not mixed";
+  EXPECT_EQ(validated({&small, &large}).size(), 1 + validated({&large}).size()) << "their samples are not mixed";
   EXPECT_EQ(max_rows(validated({&small, &large})), max_rows(validated({&large})));
   EXPECT_EQ(max_rows(validated({&large, &small})), max_rows(validated({&large})));
   // The bounds where nothing is listed: the larger set's.

@@ -9,7 +9,7 @@ namespace heddle {
 namespace {
 
 Tensor in_dtype(Tensor const& tensor, DType dtype) {
-  return tensor.empty() ? tensor : from_doubles(to_doubles(tensor), dtype, tensor.shape());
+  return tensor.empty() || tensor.dtype() == dtype ? tensor : from_doubles(to_doubles(tensor), dtype, tensor.shape());
 }
 
 /// The same problem in another dtype, without dropout, and with the keys in place of the values.
@@ -96,9 +96,11 @@ void AttentionProbe::forward(Execution& execution, AttentionCall const& call, Te
                              Tensor const& log_sum_exp) {
   if (calls_) {
     calls_->push_back({call.heads, call.mask, call.bias.empty() ? std::vector<double>() : to_doubles(call.bias),
-                       attention_weights(execution, *reference_, call)});
+                       kernels_ ? attention_weights(execution, *kernels_, call)
+                                : attention_weights(execution, *reference_, call)});
   }
-  reference_->forward(execution, call, output, log_sum_exp);
+  auto const computing = kernels_ ? kernels_->select("auto", call.problem()) : reference_;
+  computing->forward(execution, call, output, log_sum_exp);
 }
 
 void AttentionProbe::backward(Execution& execution, AttentionCall const& call, Tensor const& output,

@@ -38,12 +38,16 @@ struct ObservedAttention {
   std::vector<SequenceAttention> sequences = {};
 };
 
-/// The reference implementation of attention, which records the weights of its calls between start() and stop().
+/// An implementation of attention that records the weights of its calls between start() and stop(): the reference,
+/// which computes them in float64, or the fastest of several, which computes them in float32.
 class AttentionProbe final : public Attention {
  public:
   static constexpr char const* name = "probe";
 
   explicit AttentionProbe(std::shared_ptr<Attention> reference) : reference_(std::move(reference)) {}
+  /// The fastest of `kernels`, which include the reference.
+  explicit AttentionProbe(KernelRegistry<Attention> const& kernels)
+      : reference_(std::static_pointer_cast<Attention>(kernels.find("reference"))), kernels_(kernels) {}
 
   void start() { calls_.emplace(); }
   /// The calls since start().
@@ -57,6 +61,7 @@ class AttentionProbe final : public Attention {
 
  private:
   std::shared_ptr<Attention> reference_;
+  std::optional<KernelRegistry<Attention>> kernels_;
   std::optional<std::vector<ObservedAttention>> calls_;
 };
 
@@ -81,12 +86,17 @@ class EmbeddingProbe final : public Embedding {
 };
 
 /// Adds a probe to the registry of its operation and makes it the choice there.
+template <class Interface, class Probe>
+void install_probe(KernelRegistries& kernels, KernelChoices& choices, std::shared_ptr<Probe> const& probe) {
+  kernels.of<Interface>().add(Probe::name, 0, probe);
+  choices.choose(Interface::operation, Probe::name);
+}
+/// The same with a new probe of the reference.
 template <class Probe, class Interface>
 std::shared_ptr<Probe> install_probe(KernelRegistries& kernels, KernelChoices& choices) {
-  auto& registry = kernels.of<Interface>();
-  auto probe = std::make_shared<Probe>(std::static_pointer_cast<Interface>(registry.find("reference")));
-  registry.add(Probe::name, 0, probe);
-  choices.choose(Interface::operation, Probe::name);
+  auto const reference = std::static_pointer_cast<Interface>(kernels.of<Interface>().find("reference"));
+  auto probe = std::make_shared<Probe>(reference);
+  install_probe<Interface>(kernels, choices, probe);
   return probe;
 }
 

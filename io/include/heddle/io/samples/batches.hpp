@@ -114,6 +114,11 @@ std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::
 /// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
+/// The cut of a validation set: micro-batches of at most `max_tokens` and as equal as possible, a multiple of eight of
+/// them unless they then have fewer than 512 tokens, so that data ranks get equal shares. It depends on no number of
+/// ranks, and neither does the loss.
+MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, GroupMember context);
+
 /// Micro-batches of samples.
 class SampledMicroBatches final : public MicroBatchSource {
  public:

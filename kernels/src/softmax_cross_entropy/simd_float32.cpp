@@ -1,0 +1,9 @@
+#include "simd_cross_entropy.hpp"
+
+namespace heddle {
+
+void add_simd_float32_softmax_cross_entropy_kernels(KernelRegistries& registries) {
+  simd_cross_entropy::add_simd_softmax_cross_entropy<float>(registries);
+}
+
+}  // namespace heddle
