@@ -20,7 +20,7 @@ struct GemmParts {
   std::int64_t count() const { return of_rows * of_columns; }
 };
 
-/// What the parts depend on besides the problem.
+/// Properties of an implementation on which the parts depend.
 struct GemmTiles {
   std::int64_t rows, columns;  ///< of a tile and of a panel: parts have whole ones
   double row_time;             ///< to read or pack a row of op(a), in the time of its products with a panel
