@@ -1,9 +1,10 @@
-#include <heddle/core/operations/timings.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <memory>
+#include <vector>
 
 #include "avx512_amx_blocks.hpp"
 #include "packed_weights.hpp"
+#include "parts.hpp"
 #include "support/factories.hpp"
 #include "support/matrix_registers.hpp"
 
@@ -11,8 +12,13 @@ namespace heddle {
 
 namespace {
 
-/// Products in matrix registers, by one thread. The vendor's implementation computes those with few columns and, where
-/// the process has several threads, all but forward products of few rows.
+/// Parts have whole strips, which are read in place, and whole panels. Products are so fast that rows and panels, 64
+/// and 2,048 bytes for each step, are read from the caches in the time of 4 and 128 of them.
+constexpr kernels::GemmTiles gemm_tiles{
+    .rows = amx::panel, .columns = amx::panel, .row_time = 4, .panel_time = 128, .min_multiplications = 1 << 23};
+
+/// Products in matrix registers, by all threads of the execution space, which give the same bits for any number of
+/// them. The vendor's implementation computes products with few columns.
 ///
 /// Products of float32 are three of bfloat16 each (Henry, Tang, Heinecke 2019): an element is the sum of two bfloat16
 /// and of an error of at most 2⁻¹⁶ of it, and products of two second parts, which are as small, are left out. Sums are
@@ -46,38 +52,34 @@ class AmxGemm final : public Gemm {
     }
     execution.space.fence();  // this code does not run in the order of the execution space
     ArenaScope const scope(execution.scratch);
-    bool const weight = call.b_weight.id != 0;
-    amx::Blocking const blocking = amx::blocking_of({problem.m, problem.n, problem.k}, weight, split_);
-    auto const room = [&](DType dtype, std::int64_t elements) {
-      return execution.scratch.allocate(dtype, Shape{elements}).raw();
-    };
-    auto const words = [&](std::int64_t elements) {
-      return elements > 0 ? static_cast<std::uint16_t*>(room(DType::bfloat16, elements)) : nullptr;
-    };
-    std::int64_t const partial = blocking.partial_elements(problem.k);
-    amx::multiply(
-        blocking,
-        {.a = {call.a.raw(), call.a.row_stride(), problem.m, problem.k, !call.transpose_a, split_, split_},
-         .b = right_factor(call, problem),
-         .packed = weight ? static_cast<std::uint16_t const*>(packed_weight(call, problem).raw()) : nullptr,
-         .c = {call.c.raw(), call.c.row_stride(), problem.m, problem.n, problem.output_dtype == DType::float32,
-               problem.accumulate, problem.bias ? call.bias.data<float>() : nullptr},
-         .left = words(blocking.left_elements()),
-         .right = words(blocking.right_elements()),
-         .partial = partial > 0 ? static_cast<float*>(room(DType::float32, partial)) : nullptr});
+    std::uint16_t const* const packed = call.b_weight.id != 0 ? packed_weight(execution, call, problem) : nullptr;
+    kernels::GemmParts const parts = kernels::gemm_parts_of(problem, gemm_tiles, execution.space.concurrency());
+    if (parts.count() == 1) {
+      amx::multiply(product_in(execution.scratch, call, packed));
+      return;
+    }
+    std::vector<amx::Product> products;
+    for (std::int64_t index = 0; index < parts.count(); ++index) {
+      kernels::GemmPart const part = kernels::gemm_part(call, gemm_tiles, parts, index);
+      std::uint16_t const* const panels =
+          packed != nullptr ? packed + part.first_panel * panel_elements(problem) : nullptr;
+      products.push_back(product_in(execution.scratch, part.call, panels));
+    }
+    kernels::multiply_parts(execution, "amx gemm", products);
   }
 
  private:
-  /// Fewer columns than a panel has would be packed, and multiplied, with zeros. This code has one thread: where there
-  /// are more, it computes few rows only.
+  /// Fewer columns than a panel has would be packed, and multiplied, with zeros.
   bool is_own(GemmProblem const& problem) const {
-    constexpr std::int64_t few_rows = 640;
-    bool const forward = problem.transpose_b && !problem.transpose_a && !problem.accumulate;
     bool const whole = !split_ || problem.b_dtype == DType::float32;
-    return whole && problem.n >= amx::panel && problem.k > 0 && (one_thread_ || (forward && problem.m <= few_rows));
+    return whole && problem.n >= amx::panel && problem.k > 0;
   }
   std::int64_t packed_elements(GemmProblem const& problem) const {
     return amx::parts(split_) * amx::packed_elements(problem.n, problem.k);
+  }
+  /// From one packed panel of a weight to the next.
+  std::int64_t panel_elements(GemmProblem const& problem) const {
+    return amx::parts(split_) * amx::packed_elements(amx::panel, problem.k);
   }
 
   amx::Factor right_factor(GemmCall const& call, GemmProblem const& problem) const {
@@ -85,17 +87,40 @@ class AmxGemm final : public Gemm {
     return {call.b.raw(), call.b.row_stride(), problem.n, problem.k, call.transpose_b, float32, split_};
   }
 
-  Tensor const& packed_weight(GemmCall const& call, GemmProblem const& problem) {
+  /// A product whose blocks are packed into `scratch`; `packed` is all of op(b), packed, or null.
+  amx::Product product_in(Arena& scratch, GemmCall const& call, std::uint16_t const* packed) const {
+    GemmProblem const problem = call.problem();
+    amx::Blocking const blocking = amx::blocking_of({problem.m, problem.n, problem.k}, packed != nullptr, split_);
+    auto const room = [&](DType dtype, std::int64_t elements) {
+      return elements > 0 ? scratch.allocate(dtype, Shape{elements}).raw() : nullptr;
+    };
+    auto const words = [&](std::int64_t elements) {
+      return static_cast<std::uint16_t*>(room(DType::bfloat16, elements));
+    };
+    return {.a = {call.a.raw(), call.a.row_stride(), problem.m, problem.k, !call.transpose_a, split_, split_},
+            .b = right_factor(call, problem),
+            .packed = packed,
+            .c = {call.c.raw(), call.c.row_stride(), problem.m, problem.n, problem.output_dtype == DType::float32,
+                  problem.accumulate, problem.bias ? call.bias.data<float>() : nullptr},
+            .blocking = blocking,
+            .left = words(amx::left_elements(blocking)),
+            .right = words(amx::right_elements(blocking)),
+            .partial = static_cast<float*>(room(DType::float32, amx::partial_elements(blocking, problem.k)))};
+  }
+
+  /// All of op(b), packed.
+  std::uint16_t const* packed_weight(Execution& execution, GemmCall const& call, GemmProblem const& problem) {
+    auto const words = [](Tensor const& packed) { return static_cast<std::uint16_t*>(packed.raw()); };
     auto const make = [&] { return Tensor::allocate_on_host(DType::bfloat16, {packed_elements(problem)}); };
     auto const fill = [&](Tensor const& packed) {
-      amx::pack_columns(right_factor(call, problem), static_cast<std::uint16_t*>(packed.raw()));
+      kernels::pack_panels(execution, "amx gemm weight", right_factor(call, problem), amx::panel, words(packed),
+                           panel_elements(problem), amx::pack_columns);
     };
-    return weights_.current(call, problem, make, fill);
+    return words(weights_.current(call, problem, make, fill));
   }
 
   bool split_;  ///< op(a) is float32
   std::shared_ptr<Gemm> vendor_;
-  bool one_thread_ = compute_threads() == 1;
   PackedWeights<Tensor> weights_;
 };
 

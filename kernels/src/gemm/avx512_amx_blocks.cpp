@@ -33,8 +33,13 @@ std::int64_t even_part(std::int64_t count, std::int64_t max) {
   return quotient_up(quotient_up(count, std::max<std::int64_t>(parts, 1)), panel) * panel;
 }
 
+bool one_k_block(Blocking const& by, std::int64_t all_k) {
+  return by.k >= all_k;
+}
+
 /// Few rows, all of which are packed or read in place, with a packed op(b).
-void multiply_few_rows(Blocking const& by, Product const& product) {
+void multiply_by_panels(Product const& product) {
+  Blocking const& by = product.blocking;
   std::int64_t const all_k = product.a.k;
   bool const in_place = product.a.k_contiguous && !by.split && all_k % step == 0 && product.a.extent % panel == 0;
   for (std::int64_t k = 0; k < all_k; k += by.k) {
@@ -69,30 +74,39 @@ Blocking blocking_of(Extents const& extents, bool packed, bool split) {
   Blocking by{.packed = packed, .split = split};
   bool const whole_k = packed && (packed_k <= max_k_of_weight || m <= 2 * panel);
   by.k = even_part(k, whole_k ? k : max_k / parts(split));
-  bool const one_k_block = by.one_k_block(k);
+  bool const one_block = one_k_block(by, k);
   std::int64_t const block_k = by.k * parts(split);
   by.columns = quotient_up(n, panel) * panel;
   by.rows = quotient_up(m, panel) * panel;
-  if (packed && (n * packed_k <= max_right || m <= (one_k_block ? few_rows_of_one_block : few_rows))) {
+  if (packed && (n * packed_k <= max_right || m <= (one_block ? few_rows_of_one_block : few_rows))) {
     by.by_panels = m <= 2 * panel || by.columns * block_k > max_right;
-  } else if (packed && one_k_block) {
+  } else if (packed && one_block) {
     by.columns = even_part(n, std::max(max_right / block_k, min_columns));
   } else {
     by.columns = even_part(n, packed ? max_columns_of_weight : max_columns);
   }
   if (!by.by_panels) {
     std::int64_t const rows_of_sums = (packed ? max_partial / 2 : max_partial) / by.columns;
-    by.rows = even_part(m, one_k_block ? max_left / block_k : rows_of_sums);
+    by.rows = even_part(m, one_block ? max_left / block_k : rows_of_sums);
   }
   return by;
 }
 
-void multiply(Blocking const& by, Product product) {
-  product.rows = by.rows;
-  product.columns = by.columns;
-  product.k = by.k;
+std::int64_t left_elements(Blocking const& by) {
+  return by.rows * by.k * parts(by.split);
+}
+
+std::int64_t right_elements(Blocking const& by) {
+  return by.packed ? 0 : by.columns * by.k * parts(by.split);
+}
+
+std::int64_t partial_elements(Blocking const& by, std::int64_t all_k) {
+  return one_k_block(by, all_k) ? 0 : by.rows * by.columns;
+}
+
+void multiply(Product const& product) {
   configure();
-  by.by_panels ? multiply_few_rows(by, product) : multiply_strips(product);
+  product.blocking.by_panels ? multiply_by_panels(product) : multiply_strips(product);
   release();
 }
 

@@ -30,7 +30,8 @@ struct Place {
 template <bool float32, bool accumulate, bool split>
 class Strips {
  public:
-  explicit Strips(Product const& product) : product_(product), c_(product.c), writer_(product.c) {}
+  explicit Strips(Product const& product)
+      : product_(product), by_(product.blocking), c_(product.c), writer_(product.c) {}
 
   void multiply() {
     Place place;
@@ -50,23 +51,23 @@ class Strips {
  private:
   Place after(Place place) const {
     std::int64_t const rows = rows_of(place);
-    place.k += product_.k;
+    place.k += by_.k;
     if (place.k >= product_.a.k) {
       place.k = 0;
       place.row += rows;
     }
     if (place.row >= c_.rows) {
       place.row = 0;
-      place.column += product_.columns;
+      place.column += by_.columns;
     }
     return place;
   }
 
-  std::int64_t k_of(Place const& place) const { return smaller(product_.k, product_.a.k - place.k); }
-  std::int64_t columns_of(Place const& place) const { return smaller(product_.columns, c_.columns - place.column); }
+  std::int64_t k_of(Place const& place) const { return smaller(by_.k, product_.a.k - place.k); }
+  std::int64_t columns_of(Place const& place) const { return smaller(by_.columns, c_.columns - place.column); }
   /// Rows are read in place where steps are whole, strip by strip; the rest, less than a strip, is packed.
   std::int64_t rows_of(Place const& place) const {
-    std::int64_t const rows = smaller(product_.rows, c_.rows - place.row);
+    std::int64_t const rows = smaller(by_.rows, c_.rows - place.row);
     return in_place() && rows > panel ? rows / panel * panel : rows;
   }
   Factor left_of(Place const& place) const {
@@ -115,13 +116,13 @@ class Strips {
       rows = {place.column, place.row + panel, place.k};
     }
     bool const more = rows.column < c_.columns && rows.row < c_.rows;
-    ahead_.left = more ? RowsAhead(lines_of(left_of(rows)), uses, in_place() && product_.k <= short_k) : RowsAhead();
+    ahead_.left = more ? RowsAhead(lines_of(left_of(rows)), uses, in_place() && by_.k <= short_k) : RowsAhead();
     bool const packs = product_.packed == nullptr && next.column < c_.columns && !next.same_right(place);
     ahead_.right = packs ? RowsAhead(lines_of(right_of(next)), uses) : RowsAhead();
   }
 
   void multiply_strip(Place const& place, std::int64_t strip, Left const& rows) {
-    bool const last = place.k + product_.k >= product_.a.k;
+    bool const last = place.k + by_.k >= product_.a.k;
     std::int64_t const row = place.row + strip * panel;
     bool const two_tiles = c_.rows - row > tile_rows;
     bool const packed = product_.packed != nullptr;
@@ -152,6 +153,7 @@ class Strips {
   }
 
   Product const& product_;
+  Blocking const& by_;
   Output const& c_;
   Writer<float32, accumulate> writer_;
   Ahead ahead_;
@@ -169,7 +171,7 @@ void multiply_to(Product const& product) {
 }  // namespace
 
 void multiply_strips(Product const& product) {
-  if (product.a.split) {
+  if (product.blocking.split) {
     multiply_to<true, true>(product);  // the output of split factors is float32
   } else {
     product.c.float32 ? multiply_to<true, false>(product) : multiply_to<false, false>(product);

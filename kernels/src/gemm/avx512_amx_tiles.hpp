@@ -75,20 +75,28 @@ struct Output {
   float const* bias;  ///< or null
 };
 
-/// A product that is computed in blocks, strip by strip, each with all panels of a block.
+/// The sizes of blocks; `rows`, `columns` and `k` are multiples of 32.
+struct Blocking {
+  std::int64_t rows = 0, columns = 0, k = 0;
+  bool by_panels = false;  ///< few rows, each panel with all strips; otherwise each strip with all panels of a block
+  bool packed = false;     ///< all of op(b) is packed already
+  bool split = false;      ///< both factors are
+};
+
 struct Product {
   Factor a;
   Factor b;                     ///< not read where `packed` is set
   std::uint16_t const* packed;  ///< all of op(b), or null
   Output c;
-  std::int64_t rows = 0, columns = 0, k = 0;  ///< of a block
-  std::uint16_t* left;                        ///< room for a packed block of op(a)
-  std::uint16_t* right;                       ///< room for a packed block of op(b), if `packed` is null
-  float* partial;                             ///< room for the sums of a block; null if there is one block of k
+  Blocking blocking;
+  std::uint16_t* left;   ///< room for a packed block of op(a)
+  std::uint16_t* right;  ///< room for a packed block of op(b), if `packed` is null
+  float* partial;        ///< room for the sums of a block; null if there is one block of k
 };
+/// Not for products by panels.
 void multiply_strips(Product const& product);
 
-/// All rows of a product with few rows, and a block of k: each panel with all strips.
+/// All rows of a product by panels, and a block of k.
 struct Block {
   Left left;
   std::int64_t strip;  ///< elements to the next strip
