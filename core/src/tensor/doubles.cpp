@@ -18,13 +18,12 @@ void append_row(std::vector<double>& to, Tensor const& row) {
 
 template <class Element>
 void copy_row(Tensor const& row, double const* values) {
-  std::vector<Element> elements;
-  elements.reserve(static_cast<std::size_t>(row.size()));
-  for (std::int64_t i = 0; i < row.size(); ++i) {
+  std::vector<Element> elements(static_cast<std::size_t>(row.size()));
+  for (Element& element : elements) {
     if constexpr (std::is_same_v<Element, BFloat16>) {
-      elements.push_back(BFloat16(static_cast<float>(values[i])));
+      element = BFloat16(static_cast<float>(*values++));
     } else {
-      elements.push_back(static_cast<Element>(values[i]));
+      element = static_cast<Element>(*values++);
     }
   }
   copy_from_host(row, elements.data());
