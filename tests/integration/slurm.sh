@@ -100,8 +100,10 @@ grep -q "\"slurm\":{\"job\":\"$cut\",\"step\":\"[0-9]*\"}" cut/report.json || fa
 state() { echo "$1"/checkpoints/step-00000"$2"/tensors-*.h5; }
 ! h5diff -q "$(state whole 060)" "$(state whole 120)" /parameters > /dev/null || fail "training changed nothing"
 for file in cut/checkpoints/step-00000120/tensors-*.h5; do # each node writes a file of tensors
-  h5diff -v "$(state whole 120)" "$file" /parameters > log || fail "the parameters of whole and cut differ"
-  compared=$((${compared:-0} + $(grep -c '^dataset: .*/value>$' log)))
+  for parameter in $(h5ls "$file/parameters" | awk '{print $1}'); do
+    h5diff "$(state whole 120)" "$file" "/parameters/$parameter" > log || fail "the parameters of whole and cut differ"
+    compared=$((${compared:-0} + 1))
+  done
 done
 [ "$compared" -gt 10 ] || fail "only $compared parameters were compared"
 diff <(sed 's/,"tokens_per_second.*//' whole/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' cut/metrics.jsonl) > log ||
