@@ -16,7 +16,8 @@ Tensor element_of(Tensor const& tensor, std::int64_t index) {
   return row.reshaped(Shape{row_size}).rows(index % row_size, 1);
 }
 
-/// The first `count` random words of a seed. They are kept, because tests of products make the same factors hundreds of times.
+/// The first `count` random words of a seed. They are kept, because tests of products make the same factors hundreds of
+/// times.
 std::span<std::uint32_t const> random_words(std::uint64_t seed, std::size_t count) {
   static std::map<std::uint64_t, std::vector<std::uint32_t>> kept;
   std::vector<std::uint32_t>& words = kept[seed];
