@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,10 +17,21 @@ namespace heddle {
 class DistTest : public testing::Test {
  protected:
   Mesh mesh_of(MeshShape const& shape) const { return {shape, world_.rank(), world_.size()}; }
-  ParallelState state_of(MeshShape const& shape) const { return make_parallel_state(world_, mesh_of(shape)); }
+
+  /// Collective where the test has not asked for this shape before: it takes MPI a long time to make the groups.
+  ParallelState state_of(MeshShape const& shape) {
+    auto known = states_.find(shape);
+    if (known == states_.end()) {
+      known = states_.emplace(shape, make_parallel_state(world_, mesh_of(shape))).first;
+    }
+    return known->second;
+  }
 
   MpiSession session_;
   Communicator world_ = session_.world();
+
+ private:
+  std::map<MeshShape, ParallelState> states_;
 };
 
 template <class Element>

@@ -18,6 +18,9 @@ RunsOn const two_axes({"ContextAttentionCost", "ContextAttentionSplit", "Context
                        "Tasks/LayoutGenerationTest"},
                       {2, 4});
 
+// On more ranks the whole steps of models with a layer more prove the same formulas.
+RunsOn const two_ranks({"LedgerFormulasTest.ALayerMovesWhatTheFormulasSay"}, {2});
+
 // Their views have groups of two ranks.
 RunsOn const pairs({"ViewsTest"}, {2, 4});
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/doubles.hpp>
+#include <map>
+#include <span>
 
 namespace heddle::testing_support {
 namespace {
@@ -12,6 +14,17 @@ Tensor element_of(Tensor const& tensor, std::int64_t index) {
   std::int64_t const row_size = tensor.size() / tensor.dim(0);
   Tensor const row = tensor.rows(index / row_size, 1);
   return row.reshaped(Shape{row_size}).rows(index % row_size, 1);
+}
+
+/// The first `count` random words of a seed. They are kept, because tests of products make the same factors hundreds of
+/// times.
+std::span<std::uint32_t const> random_words(std::uint64_t seed, std::size_t count) {
+  static std::map<std::uint64_t, std::vector<std::uint32_t>> kept;
+  std::vector<std::uint32_t>& words = kept[seed];
+  while (words.size() < count) {
+    words.push_back(Philox::words(seed, {static_cast<std::uint32_t>(words.size()), 0, 0, 0})[0]);
+  }
+  return std::span(words).first(count);
 }
 
 }  // namespace
@@ -33,10 +46,11 @@ Tensor converted(Tensor const& tensor, DType dtype) {
 }
 
 Tensor random_tensor(DType dtype, Shape const& shape, std::uint64_t seed, double low, double high) {
+  std::span<std::uint32_t const> const words = random_words(seed, static_cast<std::size_t>(shape.size()));
   std::vector<double> numbers;
-  for (std::int64_t i = 0; i < shape.size(); ++i) {
-    auto const words = Philox::words(seed, {static_cast<std::uint32_t>(i), 0, 0, 0});
-    double const number = low + (high - low) * words[0] / 4294967296.0;
+  numbers.reserve(words.size());
+  for (std::uint32_t const word : words) {
+    double const number = low + (high - low) * word / 4294967296.0;
     numbers.push_back(static_cast<float>(BFloat16(static_cast<float>(number))));
   }
   return tensor_of(numbers, dtype, shape);

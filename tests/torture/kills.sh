@@ -68,7 +68,7 @@ disturb() {
   while [ "$1" != -- ]; do launcher+=("$1") && shift; done
   shift
   plan "$name" "$count" "${victims[@]}"
-  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" -x LD_PRELOAD="$points" \
+  "${on[@]}" "$HEDDLE" run run.toml "${training[@]}" "$@" --set run.directory="$name" -- "${launcher[@]}" -x LD_PRELOAD="$points:${LD_PRELOAD:-}" \
     -x HEDDLE_KILL_PLAN="$PWD/$name.plan" -x HEDDLE_KILL_EVENTS="$PWD/$name.events" > "$name.log" 2>&1 || code=$?
   recovered "$name" "$code" "$count"
   same "$whole" "$name" "$steps"

@@ -50,12 +50,15 @@ Tensor TrialTensors::add(DType dtype, Shape const& shape, std::vector<double> co
 }
 
 Tensor TrialTensors::input(DType dtype, Shape const& shape, double low, double high) {
-  std::vector<double> numbers;
+  std::vector<double> numbers(static_cast<std::size_t>(shape.size()));
   ++seed_;
-  for (std::int64_t i = 0; i < shape.size(); ++i) {
-    auto const words = Philox::words(seed_, {static_cast<std::uint32_t>(i), 0, 0, 0});
-    double const number = low + (high - low) * words[0] / 4294967296.0;
-    numbers.push_back(static_cast<float>(BFloat16(static_cast<float>(number))));
+  Philox::Counter words{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i % words.size() == 0) {
+      words = Philox::words(seed_, {static_cast<std::uint32_t>(i), 0, 0, 0});
+    }
+    double const number = low + (high - low) * words[i % words.size()] / 4294967296.0;
+    numbers[i] = static_cast<float>(BFloat16(static_cast<float>(number)));
   }
   return add(dtype, shape, numbers, true);
 }
@@ -106,10 +109,14 @@ std::string TrialTensors::damage() const {
     std::int64_t const stride = matrix ? buffer.tensor.row_stride() : buffer.tensor.size();
     std::int64_t const columns = matrix ? buffer.tensor.dim(1) : buffer.tensor.size();
     std::int64_t const rows = matrix ? buffer.tensor.dim(0) : 1;
-    for (std::size_t byte = 0; byte < after.size(); ++byte) {
-      std::int64_t const element = static_cast<std::int64_t>(byte) / size - guards_around;
+    auto const next_difference = [&](std::int64_t byte) {
+      return std::mismatch(after.begin() + byte, after.end(), buffer.before.begin() + byte).first - after.begin();
+    };
+    for (std::int64_t byte = next_difference(0); byte < std::ssize(after); byte = next_difference(byte)) {
+      std::int64_t const element = byte / size - guards_around;
       bool const inside = element >= 0 && stride > 0 && element < rows * stride && element % stride < columns;
-      if (after[byte] == buffer.before[byte] || (inside && !buffer.read_only)) {
+      if (inside && !buffer.read_only) {  // a result: the rest of its row may differ, too
+        byte = (element - element % stride + columns + guards_around) * size;
         continue;
       }
       std::string const place = inside || stride == 0

@@ -7,6 +7,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <span>
 
@@ -50,6 +51,25 @@ std::int64_t cost_of(IndexRange const& layers, ModelConfig const& model, std::in
   return static_cast<std::int64_t>(part_cost(layers, description_of(model), vocabulary).operations) / 2;
 }
 
+/// The costs of a model's parts, each computed once: a search over all cuts asks for each of them many times.
+class PartCosts {
+ public:
+  PartCosts(ModelConfig model, std::int64_t vocabulary) : model_(std::move(model)), vocabulary_(vocabulary) {}
+
+  std::int64_t of(IndexRange const& layers) {
+    auto const [place, is_new] = known_.try_emplace({layers.begin, layers.end});
+    if (is_new) {
+      place->second = cost_of(layers, model_, vocabulary_);
+    }
+    return place->second;
+  }
+
+ private:
+  ModelConfig model_;
+  std::int64_t vocabulary_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> known_;
+};
+
 /// The ranges of all virtual stages.
 std::vector<IndexRange> ranges_of(PipelinePlan const& plan) {
   std::vector<IndexRange> ranges;
@@ -62,22 +82,22 @@ std::vector<IndexRange> ranges_of(PipelinePlan const& plan) {
 using Costs = std::span<std::int64_t const>;
 
 /// The lowest possible cost of the most expensive stage, over all cuts of `layers` into parts beside these costs.
-std::int64_t min_dearest(IndexRange const& layers, Costs beside, ModelConfig const& model, std::int64_t vocabulary) {
+std::int64_t min_dearest(IndexRange const& layers, Costs beside, PartCosts& costs) {
   if (beside.size() == 1) {
-    return cost_of(layers, model, vocabulary) + beside.front();
+    return costs.of(layers) + beside.front();
   }
   auto const rest = static_cast<std::int64_t>(beside.size()) - 1;
   std::int64_t min = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t cut = layers.begin + 1; cut + rest <= layers.end; ++cut) {
-    min = std::min(min, std::max(cost_of({layers.begin, cut}, model, vocabulary) + beside.front(),
-                                 min_dearest({cut, layers.end}, beside.subspan(1), model, vocabulary)));
+    min = std::min(min, std::max(costs.of({layers.begin, cut}) + beside.front(),
+                                 min_dearest({cut, layers.end}, beside.subspan(1), costs)));
   }
   return min;
 }
 
 /// Returns the parts' costs.
 std::vector<std::int64_t> expect_best(IndexRange const& layers, std::vector<IndexRange> const& ranges, Costs beside,
-                                      ModelConfig const& model, std::int64_t vocabulary) {
+                                      PartCosts& parts) {
   std::vector<std::int64_t> costs;
   std::int64_t dearest = 0;
   std::int64_t next = layers.begin;
@@ -85,11 +105,11 @@ std::vector<std::int64_t> expect_best(IndexRange const& layers, std::vector<Inde
     EXPECT_EQ(range.begin, next);
     EXPECT_GT(range.end, range.begin);
     next = range.end;
-    dearest = std::max(dearest, cost_of(range, model, vocabulary) + beside[costs.size()]);
-    costs.push_back(cost_of(range, model, vocabulary));
+    dearest = std::max(dearest, parts.of(range) + beside[costs.size()]);
+    costs.push_back(parts.of(range));
   }
   EXPECT_EQ(next, layers.end);
-  EXPECT_EQ(dearest, min_dearest(layers, beside, model, vocabulary));
+  EXPECT_EQ(dearest, min_dearest(layers, beside, parts));
   return costs;
 }
 
@@ -109,13 +129,14 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
     for (std::int64_t decoder_layers = 1; decoder_layers <= 5; ++decoder_layers) {
       for (std::int64_t const vocabulary : {1, 90, 700}) {
         ModelConfig const model = model_of(encoder_layers, decoder_layers);
+        PartCosts costs(model, vocabulary);
         IndexRange const all{0, encoder_layers + decoder_layers};
         for (int stages = 1; stages <= all.end; ++stages) {
           PipelinePlan const plan = plan_pipeline(description_of(model), stages_of(stages), vocabulary);
           EXPECT_EQ(plan.stages(), stages);
           EXPECT_EQ(plan.parts_per_stage(), 1);
           std::vector<std::int64_t> const nothing(static_cast<std::size_t>(stages));
-          expect_best(all, ranges_of(plan), nothing, model, vocabulary);
+          expect_best(all, ranges_of(plan), nothing, costs);
         }
         for (int stages = 2; stages <= std::min(encoder_layers, decoder_layers); ++stages) {
           PipelinePlan const plan = plan_pipeline(description_of(model), interleaved(stages), vocabulary);
@@ -123,9 +144,9 @@ TEST(PipelinePlan, TheDearestStageIsAsCheapAsCanBe) {
           EXPECT_EQ(plan.parts_per_stage(), 2);
           std::vector<IndexRange> const ranges = ranges_of(plan);
           std::vector<std::int64_t> const nothing(static_cast<std::size_t>(stages));
-          auto const decoder_costs = expect_best({encoder_layers, all.end}, {ranges.begin() + stages, ranges.end()},
-                                                 nothing, model, vocabulary);
-          expect_best({0, encoder_layers}, {ranges.begin(), ranges.begin() + stages}, decoder_costs, model, vocabulary);
+          auto const decoder_costs =
+              expect_best({encoder_layers, all.end}, {ranges.begin() + stages, ranges.end()}, nothing, costs);
+          expect_best({0, encoder_layers}, {ranges.begin(), ranges.begin() + stages}, decoder_costs, costs);
         }
       }
     }

@@ -192,7 +192,7 @@ struct Expected {
 class PipelineTest : public DistTest {
  protected:
   /// The groups of `stages` ranks, which all do the same.
-  ParallelState state_of(int stages) const { return DistTest::state_of({stages, world_.size() / stages, 1, 1}); }
+  ParallelState state_of(int stages) { return DistTest::state_of({stages, world_.size() / stages, 1, 1}); }
 
   static void expect_loss(LossSums const& mine, LossSums const& expected, Communicator const& pipeline) {
     LossSums const wanted = pipeline.rank() == pipeline.size() - 1 ? expected : LossSums();
@@ -221,7 +221,7 @@ class PipelineTest : public DistTest {
     }
   }
 
-  void expect_equal(Case const& given, std::int64_t micro_batches, Expected const& expected, int longer = 0) const {
+  void expect_equal(Case const& given, std::int64_t micro_batches, Expected const& expected, int longer = 0) {
     SCOPED_TRACE(testing::Message() << given.parallel.pipeline << " stages, " << name_of(given.model.norm) << ", "
                                     << (given.model.tie_embeddings ? "tied, " : "untied, ")
                                     << name_of(given.parallel.pipeline_schedule) << ", " << micro_batches
