@@ -103,23 +103,30 @@ Factor columns_of(Factor factor, std::int64_t begin, std::int64_t count) {
   return factor;
 }
 
-/// Packs all of op(b) with all threads: pack(columns, packed) packs some panels of `panel_columns`, which take
-/// `panel_words` each.
+/// Room for the packed panels of op(b).
+template <class Word>
+struct Panels {
+  Word* packed;
+  std::int64_t words;    ///< from one panel to the next
+  std::int64_t columns;  ///< of op(b) in a panel
+};
+
+/// Packs all of op(b) with all threads; pack(columns, packed) packs the columns of some panels.
 template <class Factor, class Word, class Pack>
-void pack_panels(Execution& execution, char const* name, Factor const& b, std::int64_t panel_columns, Word* packed,
-                 std::int64_t panel_words, Pack const& pack) {
-  std::int64_t const panels = count_up(b.extent, panel_columns);
+void pack_panels(Execution& execution, char const* name, Factor const& b, Panels<Word> const& panels,
+                 Pack const& pack) {
+  std::int64_t const count = count_up(b.extent, panels.columns);
   std::int64_t const threads = execution.space.concurrency();
-  std::int64_t const parts = std::min(panels, shares(b.extent * b.k, min_packed, threads));
+  std::int64_t const parts = std::min(count, shares(b.extent * b.k, min_packed, threads));
   if (parts == 1) {
-    pack(b, packed);
+    pack(b, panels.packed);
     return;
   }
   for_each(execution, name, parts, [=](std::int64_t part) {
-    IndexRange const own = share(panels, part, parts);
-    std::int64_t const begin = own.begin * panel_columns;
-    std::int64_t const end = std::min(b.extent, own.end * panel_columns);
-    pack(columns_of(b, begin, end - begin), packed + own.begin * panel_words);
+    IndexRange const own = share(count, part, parts);
+    std::int64_t const begin = own.begin * panels.columns;
+    std::int64_t const end = std::min(b.extent, own.end * panels.columns);
+    pack(columns_of(b, begin, end - begin), panels.packed + own.begin * panels.words);
   });
   execution.space.fence();
 }
