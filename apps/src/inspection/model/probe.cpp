@@ -95,9 +95,9 @@ std::vector<ObservedAttention> AttentionProbe::stop() {
 void AttentionProbe::forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                              Tensor const& log_sum_exp) {
   if (calls_) {
-    calls_->push_back({call.heads, call.mask, call.bias.empty() ? std::vector<double>() : to_doubles(call.bias),
-                       kernels_ ? attention_weights(execution, *kernels_, call)
-                                : attention_weights(execution, *reference_, call)});
+    calls_->push_back(
+        {call.heads, call.mask, call.bias.empty() ? std::vector<double>() : to_doubles(call.bias),
+         kernels_ ? attention_weights(execution, *kernels_, call) : attention_weights(execution, *reference_, call)});
   }
   auto const computing = kernels_ ? kernels_->select("auto", call.problem()) : reference_;
   computing->forward(execution, call, output, log_sum_exp);
