@@ -52,12 +52,9 @@ Tensor TrialTensors::add(DType dtype, Shape const& shape, std::vector<double> co
 Tensor TrialTensors::input(DType dtype, Shape const& shape, double low, double high) {
   std::vector<double> numbers(static_cast<std::size_t>(shape.size()));
   ++seed_;
-  Philox::Counter words{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (i % words.size() == 0) {
-      words = Philox::words(seed_, {static_cast<std::uint32_t>(i), 0, 0, 0});
-    }
-    double const number = low + (high - low) * words[i % words.size()] / 4294967296.0;
+    auto const words = Philox::words(seed_, {static_cast<std::uint32_t>(i), 0, 0, 0});
+    double const number = low + (high - low) * words[0] / 4294967296.0;
     numbers[i] = static_cast<float>(BFloat16(static_cast<float>(number)));
   }
   return add(dtype, shape, numbers, true);
