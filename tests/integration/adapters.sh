@@ -93,7 +93,10 @@ ends 0 "$HEDDLE" translate "${several[@]}" --adapter-column --n-best 2 --input c
 for ((line = 0; line < 12; ++line)); do
   grep "^$line |||" "alone.${names[$((line / 2 % 3))]}"
 done > expected
-cmp expected found || fail "a line has not what its adapters alone give"
+# A product's last bits may depend on how many rows it has, so scores may differ in their last digits.
+awk -F ' [|][|][|] ' 'NR == FNR { text[FNR] = $1 FS $2; score[FNR] = $3; lines = FNR; next }
+  $1 FS $2 != text[FNR] || $3 - score[FNR] > 1e-5 || score[FNR] - $3 > 1e-5 { differ = 1 }
+  END { exit differ || FNR != lines }' expected found || fail "a line has not what its adapters alone give"
 ends 0 "$HEDDLE" translate --checkpoint moved --adapter x=second --input twelve --output found
 ends 64 "$HEDDLE" translate "${several[@]}" --input chosen --output found
 ends 64 "$HEDDLE" translate --checkpoint moved --adapter second --adapter-column --input chosen --output found
