@@ -1,5 +1,5 @@
 // GEMM implementations on the shapes of a training step, interleaved, in GFLOP/s: bench_gemm [part of a row's name]
-// [implementations], all without
+// [implementations]; without names all but the reference
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -18,7 +18,8 @@ RunsOn const two_axes({"ContextAttentionCost", "ContextAttentionSplit", "Context
                        "Tasks/LayoutGenerationTest"},
                       {2, 4});
 
-// On more ranks the whole steps of models with a layer more prove the same formulas.
+// On four and eight ranks AStepMovesWhatTheFormulasSay checks whole steps, two thirds of the layouts with one more
+// layer.
 RunsOn const two_ranks({"LedgerFormulasTest.ALayerMovesWhatTheFormulasSay"}, {2});
 
 // Their views have groups of two ranks.

@@ -3,9 +3,9 @@
 
 #include <ctime>
 
-// Preloaded into the ranks of tests. There are more ranks than cores, and a rank that waits in Open MPI calls
-// sched_yield again and again. The kernel then runs it in turn with the ranks that compute, each for a whole time slice
-// if other programs run, too. Here it sleeps, and is woken when it may run.
+// Preloaded into all that tests with MPI start. There are more ranks than cores, and a rank that waits in Open MPI
+// calls sched_yield again and again. The kernel then runs it in turn with the ranks that compute, each for a whole time
+// slice if other programs run, too. This version sleeps for 50 µs instead.
 
 namespace {
 

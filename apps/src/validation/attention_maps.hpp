@@ -39,7 +39,7 @@ struct AttentionView {
   std::vector<AttentionEntropy> entropies;  ///< without sublayers whose queries see one key at most or have prefixes
 };
 /// Observes attention in the samples of `pack`, with the targets' own tokens as the decoder's input and without
-/// dropout. A second model is built for it, with the engine's own parameters, and the weights, in float32, take a pass
+/// dropout. A second model is built for it, with the engine's own parameters. Weights are computed in float32 by a pass
 /// of attention for each head_dim keys, so the pack should be small. Empty where a plug-in's layer does not call the
 /// attention operation just once. Collective over the tensor group.
 AttentionView view_attention(AttentionMapSetup const& setup, Pack const& pack);

@@ -12,7 +12,7 @@ namespace heddle::avx512 {
 
 namespace {
 
-/// 14 rows and 32 columns; times in the cycles of a row's products with a panel.
+/// 14 rows and 32 columns; times in those of a row's products with a panel.
 constexpr kernels::GemmTiles gemm_tiles{
     .rows = tile_rows, .columns = tile_columns, .row_time = 0.25, .panel_time = 4, .min_multiplications = 1 << 18};
 

@@ -17,7 +17,7 @@ constexpr std::int64_t max_left = std::int64_t{1} << 17;
 /// for as many columns.
 constexpr std::int64_t max_columns = 512;
 constexpr std::int64_t max_partial = std::int64_t{1} << 18;
-/// With a packed weight and several blocks of k, the second-level cache holds all blocks of these columns.
+/// With a packed weight and several blocks of k: of up to 3,000 elements of k the second-level cache holds all blocks.
 constexpr std::int64_t max_columns_of_weight = 256;
 constexpr std::int64_t min_columns = 128;
 /// With at most this many rows a weight is read once, whatever its size: sums of all rows are finished together.

@@ -113,7 +113,7 @@ void multiply_panels(Block const& block);
 /// Room for the sums of a strip and a panel.
 constexpr std::int64_t sums_elements = panel * panel;
 
-/// Loads the configuration of the tile registers, which the functions above need, and sets it back.
+/// Loads the configuration of the tile registers, which multiply_strips() and multiply_panels() need, and sets it back.
 void configure();
 void release();
 

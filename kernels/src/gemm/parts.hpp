@@ -25,8 +25,8 @@ struct GemmTiles {
   std::int64_t rows, columns;  ///< of a tile and of a panel: parts have whole ones
   double row_time;             ///< to read or pack a row of op(a), in the time of its products with a panel
   double panel_time;           ///< to read or pack a panel of op(b), in the time of its products with a row
-  /// A thread's share is at least this many multiplications: a few times as long as it takes to start and to wait for
-  /// the threads.
+  /// A thread's share takes at least as long as this many multiplications, with the reading of panels: a few times as
+  /// long as it takes to start and to wait for the threads.
   std::int64_t min_multiplications;
 };
 
@@ -37,7 +37,8 @@ constexpr std::int64_t count_up(std::int64_t count, std::int64_t size) {
   return (count + size - 1) / size;
 }
 
-/// At most `threads` parts, and only one if the product is too small to share. Reading a panel counts as products.
+/// At most `threads` parts, and only one if the product is too small to share. Reading a panel counts like its
+/// products with panel_time rows.
 inline GemmParts gemm_parts_of(GemmProblem const& problem, GemmTiles const& tiles, std::int64_t threads) {
   if (threads == 1) {
     return {};

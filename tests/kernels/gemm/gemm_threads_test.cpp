@@ -36,8 +36,9 @@ GemmCall call_of(Shared const& product, DType a, DType b, DType c) {
 
 class GemmThreadsTest : public BuiltInKernelsTest {
  protected:
-  /// Compares a product, which the process's threads share, with the same product computed part by part, down to parts
-  /// of which a thread computes many. Each part has at least 32 columns, with which `amx` computes it itself.
+  /// Compares a product, which the process's threads share if Kokkos has several (the preset openmp), with the same
+  /// product computed part by part, down to parts of which a thread computes many. Each part has at least 32 columns,
+  /// with which `amx` computes it itself.
   void compare_with_parts(Gemm& gemm, GemmCall const& call, std::string const& what) {
     constexpr kernels::GemmTiles tiles{
         .rows = 32, .columns = 64, .row_time = 4, .panel_time = 128, .min_multiplications = 1};

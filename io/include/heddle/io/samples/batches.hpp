@@ -114,9 +114,9 @@ std::vector<IndexRange> cut_by_tokens(std::span<std::int64_t const> costs, std::
 /// Exactly `parts` ranges of samples with about equal tokens, in order; some are empty if there are fewer samples.
 std::vector<IndexRange> cut_evenly(std::span<std::int64_t const> costs, int parts);
 
-/// The cut of a validation set: micro-batches of at most `max_tokens` and as equal as possible, a multiple of eight of
-/// them unless they then have fewer than 512 tokens, so that data ranks get equal shares. It depends on no number of
-/// ranks, and neither does the loss.
+/// The cut of a validation set: about equal micro-batches of at most `max_tokens`, at most the next multiple of eight
+/// of them, and none of them smaller than 512 tokens if that is possible. Where samples are short there are exactly as
+/// many, which 2, 4 or 8 data ranks share equally. The cut depends on no number of ranks, and neither does the loss.
 MicroBatchCut validation_cut(GlobalBatch const& samples, std::int64_t max_tokens, GroupMember context);
 
 /// Micro-batches of samples.
