@@ -117,7 +117,8 @@ class Avx512Gemm final : public Gemm {
       return Tensor::allocate(DType::int32, Shape{avx512::packed_right_words(problem.n, steps)});
     };
     auto const fill = [&](Tensor const& packed) {
-      kernels::Panels const panels{words(packed), avx512::right_panel_stride(steps), avx512::tile_columns};
+      kernels::Panels<std::uint32_t> const panels{words(packed), avx512::right_panel_stride(steps),
+                                                  avx512::tile_columns};
       kernels::pack_panels(execution, "avx512 gemm weight", avx512::right_factor(call, problem, 0, problem.k), panels,
                            tiles.pack_right);
     };

@@ -113,7 +113,7 @@ class AmxGemm final : public Gemm {
     auto const words = [](Tensor const& packed) { return static_cast<std::uint16_t*>(packed.raw()); };
     auto const make = [&] { return Tensor::allocate_on_host(DType::bfloat16, {packed_elements(problem)}); };
     auto const fill = [&](Tensor const& packed) {
-      kernels::Panels const panels{words(packed), panel_elements(problem), amx::panel};
+      kernels::Panels<std::uint16_t> const panels{words(packed), panel_elements(problem), amx::panel};
       kernels::pack_panels(execution, "amx gemm weight", right_factor(call, problem), panels, amx::pack_columns);
     };
     return words(weights_.current(call, problem, make, fill));

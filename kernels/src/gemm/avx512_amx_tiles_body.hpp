@@ -170,7 +170,7 @@ class Writer {
   __m512 high_bias_ = _mm512_setzero_ps();
 };
 
-constexpr std::int64_t row_bytes = panel * 4;
+inline constexpr std::int64_t row_bytes = panel * 4;
 
 template <bool second>
 void begin_sums(float const* before) {
