@@ -32,7 +32,7 @@ constexpr std::int64_t packed_right_words(std::int64_t n, std::int64_t steps) {
 
 /// The number of rows of c, `n` columns each, whose unfinished sums in float32 take about half of the L2 cache.
 constexpr std::int64_t partial_rows(std::int64_t n) {
-  constexpr std::int64_t floats = 128 * 1024;
+  constexpr std::int64_t floats = std::int64_t{128} * 1024;
   return tile_rows * std::clamp<std::int64_t>(floats / (n * tile_rows), 2, block_rows / tile_rows);
 }
 
