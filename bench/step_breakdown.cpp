@@ -93,7 +93,7 @@ program_options::options_description described(Options& options) {
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
       ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
       ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")           //
-      ("validation", program_options::bool_switch(&options.validation), "only the losses of these micro-batches")         //
+      ("validation", program_options::bool_switch(&options.validation), "only the losses of these micro-batches")    //
       ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
       ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
   return description;

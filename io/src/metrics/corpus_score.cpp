@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/metric.hpp>
 
 namespace heddle {
@@ -21,7 +24,11 @@ constexpr std::array built_in{
 }  // namespace
 
 std::unique_ptr<TranslationMetric> translation_metric(std::string const& name) {
-  return std::ranges::find(built_in, name, &BuiltIn::name)->make();
+  auto const* const found = std::ranges::find(built_in, name, &BuiltIn::name);
+  if (found == built_in.end()) {
+    throw Error(fmt::format("there is no metric \"{}\" of translations; expected bleu, chrf, chrf++ or ter", name));
+  }
+  return found->make();
 }
 
 void register_metrics(MetricRegistry& registry) {

@@ -12,8 +12,8 @@ namespace heddle {
 
 namespace {
 
-/// Parts have whole strips, which are read in place, and whole panels. Reading a row
-/// from the caches takes as long as its products with 4 panels, and reading a panel as long as with 128 rows.
+/// Parts have whole strips, which are read in place, and whole panels. Reading a row from the caches takes as long as
+/// its products with 4 panels, and reading a panel as long as with 128 rows.
 constexpr kernels::GemmTiles gemm_tiles{
     .rows = amx::panel, .columns = amx::panel, .row_time = 4, .panel_time = 128, .min_multiplications = 1 << 23};
 

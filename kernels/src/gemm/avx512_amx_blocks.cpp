@@ -24,7 +24,7 @@ constexpr std::int64_t min_columns = 128;
 constexpr std::int64_t few_rows = 512;
 /// The same where there is one block of k: with more rows, columns that stay in the cache are faster, which read the
 /// weight once, too, and write longer parts of a row.
-constexpr std::int64_t few_rows_of_one_block = 128;
+constexpr std::int64_t few_rows_of_one_block = 2 * panel;
 
 /// The length of the parts into which `count` is divided evenly, rounded up to a multiple of 32; at most `max` if that
 /// is one.

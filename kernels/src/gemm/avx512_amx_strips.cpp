@@ -162,20 +162,10 @@ class Strips {
   int room_ = 0;
 };
 
-template <bool float32, bool split>
-void multiply_to(Product const& product) {
-  product.c.accumulate ? Strips<float32, true, split>(product).multiply()
-                       : Strips<float32, false, split>(product).multiply();
-}
-
 }  // namespace
 
 void multiply_strips(Product const& product) {
-  if (product.blocking.split) {
-    multiply_to<true, true>(product);  // the output of split factors is float32
-  } else {
-    product.c.float32 ? multiply_to<true, false>(product) : multiply_to<false, false>(product);
-  }
+  multiply_with<Strips>(product, product.c, product.blocking.split);
 }
 
 }  // namespace heddle::amx

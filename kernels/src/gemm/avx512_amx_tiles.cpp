@@ -73,12 +73,6 @@ class Panels {
   int room_ = 0;
 };
 
-template <bool float32, bool split>
-void multiply_to(Block const& block) {
-  block.output.accumulate ? Panels<float32, true, split>(block).multiply()
-                          : Panels<float32, false, split>(block).multiply();
-}
-
 }  // namespace
 
 void configure() {
@@ -91,11 +85,7 @@ void release() {
 }
 
 void multiply_panels(Block const& block) {
-  if (block.split) {
-    multiply_to<true, true>(block);  // the output of split factors is float32
-  } else {
-    block.output.float32 ? multiply_to<true, false>(block) : multiply_to<false, false>(block);
-  }
+  multiply_with<Panels>(block, block.output, block.split);
 }
 
 }  // namespace heddle::amx

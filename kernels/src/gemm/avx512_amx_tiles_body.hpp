@@ -250,5 +250,19 @@ void multiply_tiles(Left const& rows, std::int64_t steps, std::uint16_t const* r
   store_sums<second>(sums.after);
 }
 
+/// Computes `given`, a Product or a Block, with Blocks<float32, accumulate, split>.
+template <template <bool, bool, bool> class Blocks, class Given>
+void multiply_with(Given const& given, Output const& c, bool split) {
+  auto const multiply = [&]<bool float32, bool of_split>() {
+    c.accumulate ? Blocks<float32, true, of_split>(given).multiply()
+                 : Blocks<float32, false, of_split>(given).multiply();
+  };
+  if (split) {
+    multiply.template operator()<true, true>();  // the output of split factors is float32
+  } else {
+    c.float32 ? multiply.template operator()<true, false>() : multiply.template operator()<false, false>();
+  }
+}
+
 }  // namespace
 }  // namespace heddle::amx

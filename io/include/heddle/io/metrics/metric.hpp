@@ -44,7 +44,8 @@ std::unique_ptr<TranslationMetric> chrf_metric(std::size_t word_order = 0);
 /// word of the reference. With several references, the fewest edits and the mean length count.
 std::unique_ptr<TranslationMetric> ter_metric();
 
-/// One of the metrics above with its defaults, by the name under which register_metrics has it.
+/// One of the metrics above with its defaults, by the name under which register_metrics has it. Throws Error for
+/// another.
 std::unique_ptr<TranslationMetric> translation_metric(std::string const& name);
 
 /// Registers bleu, chrf, chrf++ and ter, the metrics above with their defaults.
