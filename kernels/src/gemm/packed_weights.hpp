@@ -3,6 +3,7 @@
 #include <compare>
 #include <cstdint>
 #include <heddle/core/operations/gemm.hpp>
+#include <utility>
 
 #include "support/lru_cache.hpp"
 
@@ -18,15 +19,26 @@ class PackedWeights {
   /// changed.
   template <class Make, class Fill>
   Packed& current(GemmCall const& call, GemmProblem const& problem, Make&& make, Fill&& fill) {
-    Key const key{call.b_weight.id,    call.b.raw(),  problem.n,       problem.k,           call.b.row_stride(),
-                  problem.transpose_b, problem.dtype, problem.b_dtype, problem.output_dtype};
-    Entry& entry = entries_.find_or_make(key, [&] { return Entry{0, false, make()}; });
-    if (!entry.filled || entry.version != call.b_weight.version) {
+    Entry& entry = entries_.find_or_make(key_of(call, problem), [&] { return Entry{0, false, make()}; });
+    if (!entry.is_of(call)) {
       fill(entry.packed);
-      entry.version = call.b_weight.version;
-      entry.filled = true;
+      entry.fill_of(call);
     }
     return entry.packed;
+  }
+
+  /// The copy of `call.b` transposed, if there is one and it has to be filled again: the caller does so now. A training
+  /// step packs each weight for its forward pass and then for its input's gradient.
+  Packed* outdated_transposed(GemmCall const& call, GemmProblem const& problem) {
+    Key key = key_of(call, problem);
+    std::swap(key.n, key.k);
+    key.transposed = !key.transposed;
+    Entry* const entry = entries_.find(key);
+    if (entry == nullptr || entry->is_of(call)) {
+      return nullptr;
+    }
+    entry->fill_of(call);
+    return &entry->packed;
   }
 
   /// The sum of `size_of_copy(packed)` over all copies.
@@ -49,10 +61,21 @@ class PackedWeights {
     auto operator<=>(Key const&) const = default;
   };
 
+  static Key key_of(GemmCall const& call, GemmProblem const& problem) {
+    return {call.b_weight.id,    call.b.raw(),  problem.n,       problem.k,           call.b.row_stride(),
+            problem.transpose_b, problem.dtype, problem.b_dtype, problem.output_dtype};
+  }
+
   struct Entry {
     std::uint64_t version;
     bool filled;
     Packed packed;
+
+    bool is_of(GemmCall const& call) const { return filled && version == call.b_weight.version; }
+    void fill_of(GemmCall const& call) {
+      version = call.b_weight.version;
+      filled = true;
+    }
   };
 
   /// The number of copies that are always kept. A pipeline stage makes as many forward passes before the first

@@ -30,6 +30,12 @@ class LruCache {
     return entries_.front().value;
   }
 
+  /// The key's value, or null. This is not a use of it.
+  Value* find(Key const& key) {
+    auto const found = places_.find(key);
+    return found != places_.end() ? &found->second->value : nullptr;
+  }
+
   std::size_t size() const { return entries_.size(); }
 
   void clear() {

@@ -40,6 +40,7 @@ TEST_F(PackedWeightsTest, AsManyCopiesAreKeptAsTheModelHasWeights) {
     }
     Tensor const kept = converted(memory_, DType::float32);
     std::vector<Values> first;
+    first.reserve(weights);
     for (int index = 0; index < weights; ++index) {
       first.push_back(multiply(*entry.kernel, index, 1));
     }
@@ -64,6 +65,48 @@ TEST_F(PackedWeightsTest, CopiesOfWeightsThatAreGoneGoToo) {
   }
   EXPECT_LT(gemm.kept_bytes(), before);
   EXPECT_EQ(registries_.kept_bytes(), gemm.kept_bytes()) << "nobody else keeps anything";
+}
+
+/// A step's forward product may fill the copy for the input's gradient, too: that copy is of the new weights, and holds
+/// the same elements as one that is packed alone. Sizes that are not multiples of a panel, and several panels.
+TEST_F(PackedWeightsTest, CopiesForBothPassesAreOfTheSameVersion) {
+  constexpr std::int64_t rows = 5;
+  constexpr std::int64_t outputs = 77;
+  constexpr std::int64_t inputs = 131;
+  Tensor const w = Tensor::allocate(DType::float32, {outputs, inputs});
+  auto const fill = [&](std::uint64_t seed) {
+    Tensor const drawn = tensor_of(random_values(outputs * inputs, seed), DType::float32, {outputs, inputs});
+    copy_from_host(w, to_host<float>(drawn).data());
+  };
+  auto const product = [&](Gemm& gemm, bool forward, std::uint64_t id, std::uint64_t version) {
+    std::int64_t const k = forward ? inputs : outputs;
+    std::int64_t const n = forward ? outputs : inputs;
+    GemmCall const call{.a = tensor_of(random_values(rows * k, 7), DType::bfloat16, {rows, k}),
+                        .b = w,
+                        .c = Tensor::allocate(DType::bfloat16, {rows, n}),
+                        .bias = {},
+                        .transpose_b = forward,
+                        .b_weight = {id, version}};
+    gemm.multiply(execution_, call);
+    return values(call.c);
+  };
+  GemmProblem const problem{
+      .dtype = DType::bfloat16, .output_dtype = DType::bfloat16, .m = rows, .n = outputs, .k = inputs};
+  for (auto const& entry : registries_.of<Gemm>().entries()) {
+    Gemm& gemm = *entry.kernel;
+    if (!gemm.supports(problem) || gemm.packed_bytes(problem) == 0) {
+      continue;  // packs nothing
+    }
+    fill(3);
+    product(gemm, true, 1, 1);
+    Values const old_gradient = product(gemm, false, 1, 1);
+    fill(11);
+    Values const output = product(gemm, true, 1, 2);
+    Values const gradient = product(gemm, false, 1, 2);
+    EXPECT_NE(gradient, old_gradient) << entry.name;
+    EXPECT_EQ(output, product(gemm, true, 2, 1)) << entry.name;
+    EXPECT_EQ(gradient, product(gemm, false, 3, 1)) << entry.name;
+  }
 }
 
 /// oneDNN 2.6.3 has only its reference loops for a packed weight and rows with gaps.

@@ -1,4 +1,4 @@
-#include "avx512_blocks.hpp"
+#include "blocks.hpp"
 
 #include <heddle/core/tensor/tensor.hpp>
 

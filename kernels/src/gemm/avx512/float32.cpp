@@ -1,4 +1,4 @@
-#include "avx512_tiles_body.hpp"
+#include "tiles_body.hpp"
 
 namespace heddle::avx512 {
 

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "avx512_amx_tiles.hpp"
+#include "tiles.hpp"
 
 namespace heddle::amx {
 
@@ -128,23 +128,38 @@ __m512i interleaving(int begin) {
   return _mm512_load_si512(places);
 }
 
-/// 32 elements of k of 32 columns, whose rows as stored are elements of k, as two tiles.
-template <Taken taken>
-void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint16_t* packed) {
+/// Interleaves rows of 32 columns, which are elements of k, in pairs: pair(0) to pair(15), as two tiles. `streamed`:
+/// they are written past the caches.
+template <bool streamed, class Pair>
+void interleave_pairs(Pair const& pair, std::uint16_t* packed) {
   __m512i const low = interleaving(0);
   __m512i const high = interleaving(16);
   constexpr __mmask32 odd = 0xaaaaaaaaU;
-  __mmask32 const mask = first(b.extent - column);
-  __m512i const zero = _mm512_setzero_si512();
-  for (std::int64_t row = k; row < k + step; row += 2, packed += step) {
-    __m512i const even_row = row < b.k ? elements_at<taken>(b, row, column, mask) : zero;
-    __m512i const odd_row = row + 1 < b.k ? elements_at<taken>(b, row + 1, column, mask) : zero;
-    auto const both = [&](__m512i places) {
-      return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(places, even_row), odd, places, odd_row);
+  for (std::int64_t i = 0; i < step / 2; ++i, packed += step) {
+    auto const [even_row, odd_row] = pair(i);
+    auto const both = [even = even_row, odd_one = odd_row](__m512i places) {
+      return _mm512_mask_permutexvar_epi16(_mm512_permutexvar_epi16(places, even), odd, places, odd_one);
     };
-    _mm512_store_si512(packed, both(low));
-    _mm512_store_si512(packed + step_elements / 2, both(high));
+    auto const write = [](std::uint16_t* to, __m512i elements) {
+      streamed ? _mm512_stream_si512(reinterpret_cast<__m512i*>(to), elements) : _mm512_store_si512(to, elements);
+    };
+    write(packed, both(low));
+    write(packed + step_elements / 2, both(high));
   }
+}
+
+struct RowPair {
+  __m512i even, odd;
+};
+
+/// 32 elements of k of 32 columns, whose rows as stored are elements of k, as two tiles.
+template <Taken taken>
+void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint16_t* packed) {
+  __mmask32 const mask = first(b.extent - column);
+  auto const row_at = [&](std::int64_t row) {
+    return row < b.k ? elements_at<taken>(b, row, column, mask) : _mm512_setzero_si512();
+  };
+  interleave_pairs<false>([&](std::int64_t i) { return RowPair{row_at(k + 2 * i), row_at(k + 2 * i + 1)}; }, packed);
 }
 
 /// Rows of a whose k is contiguous. A second tile without rows is not read.
@@ -211,6 +226,24 @@ void pack_rows(Factor const& a, std::uint16_t* packed) {
   } else {
     pack_rows_of<Taken::as_they_are>(a, packed);
   }
+}
+
+void pack_weight(Factor const& b, std::uint16_t* packed, std::uint16_t* transposed, std::int64_t panel_of_transposed) {
+  std::int64_t const steps = quotient_up(b.k, step);
+  Square square;
+  for (std::int64_t column = 0; column < b.extent; column += panel, transposed += step_elements) {
+    for (std::int64_t s = 0; s < steps; ++s, packed += step_elements) {
+      read<Taken::rounded>(b, column, b.extent - column, s * step, b.k - s * step, square);
+      transpose_pairs(square, packed);
+      auto const row = [&](std::int64_t i) { return _mm512_load_si512(square.elements[i]); };
+      interleave_pairs<true>(
+          [&](std::int64_t i) {
+            return RowPair{row(2 * i), row(2 * i + 1)};
+          },
+          transposed + s * panel_of_transposed);
+    }
+  }
+  _mm_sfence();  // before other threads are told that it is there
 }
 
 void pack_columns(Factor const& b, std::uint16_t* packed) {

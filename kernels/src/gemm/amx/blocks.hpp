@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "avx512_amx_tiles.hpp"
+#include "tiles.hpp"
 
 /// How the `amx` GEMM divides a product into blocks that fit in the caches.
 namespace heddle::amx {

@@ -2,9 +2,9 @@
 #include <memory>
 #include <vector>
 
-#include "avx512_amx_blocks.hpp"
-#include "packed_weights.hpp"
-#include "parts.hpp"
+#include "blocks.hpp"
+#include "gemm/packed_weights.hpp"
+#include "gemm/parts.hpp"
 #include "support/factories.hpp"
 #include "support/matrix_registers.hpp"
 
@@ -113,8 +113,20 @@ class AmxGemm final : public Gemm {
     auto const words = [](Tensor const& packed) { return static_cast<std::uint16_t*>(packed.raw()); };
     auto const make = [&] { return Tensor::allocate_on_host(DType::bfloat16, {packed_elements(problem)}); };
     auto const fill = [&](Tensor const& packed) {
+      amx::Factor const b = right_factor(call, problem);
       kernels::Panels<std::uint16_t> const panels{words(packed), panel_elements(problem), amx::panel};
-      kernels::pack_panels(execution, "amx gemm weight", right_factor(call, problem), panels, amx::pack_columns);
+      bool const both = b.k_contiguous && b.float32 && !split_;
+      Tensor const* const transposed = both ? weights_.outdated_transposed(call, problem) : nullptr;
+      if (transposed == nullptr) {
+        kernels::pack_panels(execution, "amx gemm weight", b, panels, amx::pack_columns);
+        return;
+      }
+      std::uint16_t* const of_gradient = words(*transposed);
+      std::int64_t const panel_of_gradient = amx::packed_elements(amx::panel, problem.n);
+      kernels::pack_panels(execution, "amx gemm weight", b, panels, [=](amx::Factor const& part, std::uint16_t* to) {
+        std::int64_t const first_panel = (to - panels.packed) / panels.words;
+        amx::pack_weight(part, to, of_gradient + first_panel * amx::step_elements, panel_of_gradient);
+      });
     };
     return words(weights_.current(call, problem, make, fill));
   }

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "avx512_tiles.hpp"
+#include "tiles.hpp"
 
 /// Code that float32 and bfloat16 share. `Words` defines how words are loaded and multiplied. Everything is in an
 /// unnamed namespace: the linker must not use code for AVX-512 in other files.

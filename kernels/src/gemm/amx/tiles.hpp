@@ -49,6 +49,9 @@ static constexpr std::int64_t packed_step(Factor const& a) {
   return a.k_contiguous && a.extent <= tile_rows ? step_elements / 2 : step_elements;
 }
 void pack_columns(Factor const& b, std::uint16_t* packed);
+/// Packs columns of a float32 weight whose k is contiguous, and the same part of the transposed weight, whose panels
+/// are `panel_of_transposed` elements apart: one reading for the forward pass and the input's gradient.
+void pack_weight(Factor const& b, std::uint16_t* packed, std::uint16_t* transposed, std::int64_t panel_of_transposed);
 
 /// Rows of memory that are read into a cache during products, before they are needed.
 struct Upcoming {

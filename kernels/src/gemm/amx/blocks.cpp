@@ -1,4 +1,4 @@
-#include "avx512_amx_blocks.hpp"
+#include "blocks.hpp"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
 #include <vector>
 
-#include "avx512_blocks.hpp"
-#include "packed_weights.hpp"
-#include "parts.hpp"
+#include "blocks.hpp"
+#include "gemm/packed_weights.hpp"
+#include "gemm/parts.hpp"
+#include "gemm/types.hpp"
 #include "support/factories.hpp"
-#include "types.hpp"
 
 // How threads share a product of the avx512 GEMM, and its implementation.
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <heddle/core/operations/gemm.hpp>
 
-#include "avx512_tiles.hpp"
+#include "tiles.hpp"
 
 /// The sizes of the blocks into which the avx512 GEMM divides a product, and of their tiles.
 namespace heddle::avx512 {

@@ -1,5 +1,5 @@
-#include "avx512_amx_tiles_body.hpp"
 #include "support/tile_configuration.hpp"
+#include "tiles_body.hpp"
 
 namespace heddle::amx {
 

@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-#include "avx512_amx_tiles.hpp"
+#include "tiles.hpp"
 
 /// The products of a strip with a panel, for the files that are compiled for matrix registers. Everything is in an
 /// unnamed namespace: the linker must not use this code in other files.
