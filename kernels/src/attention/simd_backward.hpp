@@ -142,16 +142,14 @@ class BackwardHeads {
   /// Computes delta = grad_output · output of each query, for calls that do not hold all keys.
   void load_delta(Block queries) {
     Element const* output = head_.at(rows_.output, head_.query_row + queries.begin);
+    Element const* grad = head_.at(rows_.grad_output, head_.query_row + queries.begin);
     // Columns beyond the queries take part in the sums of additive scores.
     delta_[(queries.count - 1) / lanes::width] = Floats{};
-    for (std::int64_t i = 0; i < queries.count; ++i, output += rows_.output.stride) {
+    for (std::int64_t i = 0; i < queries.count; ++i, output += rows_.output.stride, grad += rows_.grad_output.stride) {
       Floats products = {};
       for (std::int64_t d = 0; d < view_.head_dim; d += group<Element>) {
-        float values[group<Element>];
-        widen(load_group<Element>(output + d, view_.head_dim - d), values);
-        for (std::int64_t lane = 0; lane < group<Element>; lane += lanes::width) {
-          products += lanes::load(values + lane) * lanes::load(grad_output_[i] + d + lane);
-        }
+        products = Unit<Element>::multiply_add(products, load_group<Element>(output + d, view_.head_dim - d),
+                                               load_group<Element>(grad + d, view_.head_dim - d));
       }
       delta_[i / lanes::width][i % lanes::width] = lanes::sum(products);
     }
