@@ -117,10 +117,15 @@ std::shared_ptr<Attention> AttentionCore::context_kernel(LayerSpec const& spec) 
     return attention_;
   }
   // The problem of the calls that ContextAttention makes.
-  AttentionProblem split = problem(ContextAttention::kernel_dtype(spec.parallel.context_mode, spec.dtype));
+  AttentionProblem split = problem(spec.dtype);
   if (spec.parallel.context_mode == ContextMode::ring) {
     split.positions = true;
     split.accumulate = true;
+    DType const sums = ContextAttention::sum_dtype(spec.parallel.context_mode, spec.dtype);
+    if (auto kernel = select(spec, split); kernel->wide_results() || sums == spec.dtype) {
+      return kernel;
+    }
+    split.dtype = sums;
   } else if (base_.heads % ranks == 0) {
     split.heads = base_.heads / ranks;
     split.kv_heads = base_.kv_heads / ranks;

@@ -27,6 +27,10 @@ ContextAttention::ContextAttention(Communicator group, ContextMode mode, std::sh
                                    std::shared_ptr<TensorOps> tensor_ops)
     : group_(std::move(group)), mode_(mode), attention_(std::move(attention)), tensor_ops_(std::move(tensor_ops)) {}
 
+DType ContextAttention::operand_dtype(DType dtype) const {
+  return attention_->wide_results() ? dtype : sum_dtype(mode_, dtype);
+}
+
 ContextAttention::Activations ContextAttention::forward(Task const& task, AttentionCall const& call,
                                                         Tensor const& output) const {
   require_split(task.queries, group_, call.q.dim(0), "queries");

@@ -14,7 +14,7 @@ struct KeysAndValues {
   Tensor values() const { return both.columns(both.dim(1) / 2, both.dim(1) / 2); }
 };
 
-/// Tensors in the dtype of the ring's sums: unchanged or, in bfloat16, copied to the arena.
+/// Tensors in a dtype, that of a kernel's operands or of its sums: unchanged, or copied to the arena.
 class Widened {
  public:
   Widened(ContextAttention::Task const& task, TensorOps& tensor_ops, DType dtype)

@@ -179,10 +179,11 @@ ContextAttention::Activations ContextAttention::ring_forward(Task const& task, A
   Activations kept{call, output, task.arena.allocate(statistics_dtype(call.q.dtype()), {call.q.dim(0), call.heads})};
   TokenRows const& queries = task.queries.shards[static_cast<std::size_t>(group_.rank())];
   ArenaScope const scope(task.arena);
-  Widened const widened(task, *tensor_ops_, kernel_dtype(mode_, call.q.dtype()));
+  Widened const widened(task, *tensor_ops_, operand_dtype(call.q.dtype()));
+  Widened const summed(task, *tensor_ops_, sum_dtype(mode_, call.q.dtype()));
   AttentionCall wide = call;
   wide.q = widened(call.q);
-  Tensor const sums = widened.room_for(output);
+  Tensor const sums = summed.room_for(output);
   BlockRing blocks(group_, task, *tensor_ops_, call);
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
@@ -194,7 +195,7 @@ ContextAttention::Activations ContextAttention::ring_forward(Task const& task, A
       blocks.progress();
     }
   }
-  widened.copy(sums, output);
+  summed.copy(sums, output);
   return kept;
 }
 
@@ -203,18 +204,19 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
   AttentionCall const& call = kept.call;
   TokenRows const& queries = task.queries.shards[static_cast<std::size_t>(group_.rank())];
   ArenaScope const scope(task.arena);
-  DType const sum_dtype = kernel_dtype(mode_, call.q.dtype());
-  Widened const widened(task, *tensor_ops_, sum_dtype);
+  DType const sums = sum_dtype(mode_, call.q.dtype());
+  Widened const widened(task, *tensor_ops_, operand_dtype(call.q.dtype()));
+  Widened const summed(task, *tensor_ops_, sums);
   AttentionCall wide = call;
   wide.q = widened(call.q);
   Tensor const output = widened(kept.output);
   Tensor const wide_grad_output = widened(grad_output);
-  Tensor const grad_q = widened.room_for(gradients.q);
+  Tensor const grad_q = summed.room_for(gradients.q);
   BlockRing blocks(group_, task, *tensor_ops_, call);
   std::vector<GradientRing> block_gradients;
   block_gradients.reserve(static_cast<std::size_t>(slices_of(call)));
   for (int index = 0; index < slices_of(call); ++index) {
-    block_gradients.emplace_back(group_, task, sum_dtype, slice_of(call, index).key_width());
+    block_gradients.emplace_back(group_, task, sums, slice_of(call, index).key_width());
   }
   for (; !blocks.done(); blocks.advance()) {
     blocks.start();
@@ -233,7 +235,7 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
       std::ranges::for_each(block_gradients, &GradientRing::progress);
     }
   }
-  widened.copy(grad_q, gradients.q);
+  summed.copy(grad_q, gradients.q);
   for (int index = 0; index < slices_of(call); ++index) {
     KeysAndValues const home = block_gradients[static_cast<std::size_t>(index)].home();
     tensor_ops_->copy(task.execution, home.keys(), slice_of(call, index).key_columns(gradients.k));

@@ -194,15 +194,16 @@ ContextAttention::Activations ContextAttention::window_forward(Task const& task,
   kept.call.key_position = exchange.position();
   kept.call.query_position = task.queries.shards[static_cast<std::size_t>(group_.rank())].position;
   ArenaScope const scope(task.arena);
-  Widened const widened(task, *tensor_ops_, kernel_dtype(mode_, call.q.dtype()));
+  Widened const widened(task, *tensor_ops_, operand_dtype(call.q.dtype()));
+  Widened const summed(task, *tensor_ops_, sum_dtype(mode_, call.q.dtype()));
   AttentionCall wide = kept.call;
   wide.q = widened(wide.q);
   KeysAndValues const wide_seen{widened(seen.both)};
   wide.k = wide_seen.keys();
   wide.v = wide_seen.values();
-  Tensor const sums = widened.room_for(output);
+  Tensor const sums = summed.room_for(output);
   attention_->forward(task.execution, wide, sums, kept.log_sum_exp);
-  widened.copy(sums, output);
+  summed.copy(sums, output);
   return kept;
 }
 
@@ -210,17 +211,18 @@ void ContextAttention::window_backward(Task const& task, Activations const& kept
                                        AttentionGradients const& gradients) const {
   ArenaScope const scope(task.arena);
   WindowExchange const exchange(group_, task, *tensor_ops_, kept.call.mask);
-  DType const sum_dtype = kernel_dtype(mode_, kept.call.q.dtype());
-  Widened const widened(task, *tensor_ops_, sum_dtype);
+  DType const sums = sum_dtype(mode_, kept.call.q.dtype());
+  Widened const widened(task, *tensor_ops_, operand_dtype(kept.call.q.dtype()));
+  Widened const summed(task, *tensor_ops_, sums);
   AttentionCall wide = kept.call;
   wide.q = widened(wide.q);
   wide.k = widened(wide.k);
   wide.v = widened(wide.v);
-  Tensor const grad_q = widened.room_for(gradients.q);
-  KeysAndValues const grad{task.arena.allocate(sum_dtype, {wide.k.dim(0), 2 * wide.k.dim(1)})};
+  Tensor const grad_q = summed.room_for(gradients.q);
+  KeysAndValues const grad{task.arena.allocate(sums, {wide.k.dim(0), 2 * wide.k.dim(1)})};
   attention_->backward(task.execution, wide, widened(kept.output), kept.log_sum_exp, widened(grad_output),
                        {grad_q, grad.keys(), grad.values(), gradients.bias, gradients.score_weight});
-  widened.copy(grad_q, gradients.q);
+  summed.copy(grad_q, gradients.q);
   KeysAndValues const own = exchange.to_own(grad);
   tensor_ops_->copy(task.execution, own.keys(), gradients.k);
   tensor_ops_->copy(task.execution, own.values(), gradients.v);

@@ -90,6 +90,7 @@ class ObservedAttention final : public ObservedKernel<Attention> {
     auto const describe = [&] { return description("backward", call, backward_cost); };
     pass<&Attention::backward>(execution, describe, call, output, log_sum_exp, grad_output, gradients);
   }
+  bool wide_results() const override { return selected() != nullptr && selected()->wide_results(); }
 
  private:
   static CallDescription description(std::string_view direction, AttentionCall const& call,

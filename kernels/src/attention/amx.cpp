@@ -17,15 +17,21 @@ class AmxAttention final : public Attention {
   }
   void forward(Execution& execution, AttentionCall const& call, Tensor const& output,
                Tensor const& log_sum_exp) override {
+    if (output.dtype() == DType::float32) {
+      return amx_attention::forward<float>(execution, call, output, log_sum_exp);
+    }
     if (call.queries.max_length == 1) {
       return simd_->forward(execution, call, output, log_sum_exp);
     }
-    amx_attention::forward(execution, call, output, log_sum_exp);
+    amx_attention::forward<BFloat16>(execution, call, output, log_sum_exp);
   }
   void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
                 Tensor const& grad_output, AttentionGradients const& gradients) override {
-    amx_attention::backward(execution, call, output, log_sum_exp, grad_output, gradients);
+    gradients.q.dtype() == DType::float32
+        ? amx_attention::backward<float>(execution, call, output, log_sum_exp, grad_output, gradients)
+        : amx_attention::backward<BFloat16>(execution, call, output, log_sum_exp, grad_output, gradients);
   }
+  bool wide_results() const override { return true; }
 
  private:
   std::shared_ptr<Attention> simd_;

@@ -125,7 +125,9 @@ struct AttentionHead {
         prefix(call.prefix_length == nullptr ? 0 : call.prefix_length[sequence]),
         head(head_index) {}
 
-  KOKKOS_INLINE_FUNCTION Element* at(Rows<Element> const& rows, std::int64_t row) const {
+  /// Rows have this type of elements, or are results in a wider one.
+  template <class Any>
+  KOKKOS_INLINE_FUNCTION Any* at(Rows<Any> const& rows, std::int64_t row) const {
     return rows[row] + head * view.head_dim;
   }
   /// The head of the same sequence that is `offset` heads after this one.
@@ -135,7 +137,8 @@ struct AttentionHead {
     return result;
   }
   /// Rows of keys, values or their gradients, shifted so that this head's columns are its key head's columns.
-  KOKKOS_INLINE_FUNCTION Rows<Element> of_keys(Rows<Element> const& rows) const {
+  template <class Any>
+  KOKKOS_INLINE_FUNCTION Rows<Any> of_keys(Rows<Any> const& rows) const {
     return {rows.data + (head / view.sharing - head) * view.head_dim, rows.stride};
   }
 

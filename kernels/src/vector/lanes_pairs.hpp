@@ -101,12 +101,18 @@ inline Pair load_pair(float const* from) {
           __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
 }
 
+/// The first and the last 16 elements of a pair, in memory order.
+struct InOrder {
+  Floats low, high;
+};
+inline InOrder in_order(Pair value) {
+  return {__builtin_shufflevector(value.even, value.odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+          __builtin_shufflevector(value.even, value.odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+}
+
 /// to += value, float32 in memory order.
 inline void add_pair(Pair value, float* to) {
-  Floats const low =
-      __builtin_shufflevector(value.even, value.odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  Floats const high =
-      __builtin_shufflevector(value.even, value.odd, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  auto const [low, high] = in_order(value);
   store(load(to) + low, to);
   store(load(to + width) + high, to + width);
 }

@@ -98,8 +98,12 @@ class ContextAttentionTest : public DistTest {
   };
   ContextAttention context_attention(Communicator const& group, ContextMode mode, char const* name = "kokkos",
                                      AttentionProblem problem = {}) {
-    problem.dtype = ContextAttention::kernel_dtype(mode, problem.dtype);
-    return {group, mode, kernel(name, problem), tensor_ops_};
+    std::shared_ptr<Attention> attention = kernel(name, problem);
+    if (!attention->wide_results()) {
+      problem.dtype = ContextAttention::sum_dtype(mode, problem.dtype);
+      attention = kernel(name, problem);
+    }
+    return {group, mode, attention, tensor_ops_};
   }
 
   AttentionCall call_of(Rows const& rows, Pack const& pack, Attended const& attended) const {

@@ -118,7 +118,8 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
     Rows const whole = whole_of(attended);
     Communicator const& group = world_;
     for (ContextMode const mode : {ContextMode::ring, ContextMode::ulysses}) {
-      for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode}}) {
+      for (Tested const& tested : {Tested{"kokkos", DType::float64, mode}, Tested{"auto", DType::float32, mode},
+                                   Tested{"auto", DType::bfloat16, mode}}) {
         SCOPED_TRACE(
             fmt::format("{}, {}, {} in {}", name_of(mode), describe(attended), tested.kernel, name_of(tested.dtype)));
         if (mode == ContextMode::ring || attended.kv_heads % group.size() == 0) {

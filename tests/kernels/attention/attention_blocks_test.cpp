@@ -54,9 +54,10 @@ struct Case {
 class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParamInterface<Case> {
  protected:
   static constexpr std::int64_t heads = 2;
-  static constexpr std::int64_t width = heads * 8;
+  static constexpr std::int64_t width = heads * 56;
 
-  static Activations activations(DType dtype) {
+  /// `results`: the dtype of the output and of gradients.
+  static Activations activations(DType dtype, DType results) {
     auto const count = [](Integers const& lengths) { return std::accumulate(lengths.begin(), lengths.end(), 0L); };
     Shape const queries{count(GetParam().queries), width};
     Shape const keys{count(GetParam().keys), width};
@@ -64,11 +65,11 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
             .k = random_tensor(dtype, keys, 6),
             .v = random_tensor(dtype, keys, 7),
             .grad_output = random_tensor(dtype, queries, 8),
-            .output = Tensor::allocate(dtype, queries),
+            .output = Tensor::allocate(results, queries),
             .log_sum_exp = Tensor::allocate(statistics_dtype(dtype), {queries[0], heads}),
-            .grad_q = Tensor::allocate(dtype, queries),
-            .grad_k = Tensor::allocate(dtype, keys),
-            .grad_v = Tensor::allocate(dtype, keys)};
+            .grad_q = Tensor::allocate(results, queries),
+            .grad_k = Tensor::allocate(results, keys),
+            .grad_v = Tensor::allocate(results, keys)};
   }
 
   AttentionCall call_of(Activations const& all, Integers const& queries, Integers const& keys) const {
@@ -136,6 +137,7 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
         Part const keys = part_of(GetParam().keys, (i + j) % parts, parts);
         kernel.forward(execution_, part_call(whole, queries, keys, j == 0), output, log_sum_exp);
       }
+      Tensor const rounded_output = converted(output, all.q.dtype());
       Tensor const grad_output = taken(all.grad_output, queries.rows);
       Tensor const grad_q = taken(all.grad_q, queries.rows);
       for (int j = 0; j < parts; ++j) {
@@ -146,12 +148,12 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
           // This call must not overwrite the contributions of other queries to these keys.
           AttentionGradients const own{grad_q, converted(gradients.k, gradients.k.dtype()),
                                        converted(gradients.v, gradients.v.dtype())};
-          kernel.backward(execution_, call, output, log_sum_exp, grad_output, own);
+          kernel.backward(execution_, call, rounded_output, log_sum_exp, grad_output, own);
           auto const tensor_ops = registries_.of<TensorOps>().select("reference", {grad_q.dtype()});
           tensor_ops->add(execution_, gradients.k, own.k);
           tensor_ops->add(execution_, gradients.v, own.v);
         } else {
-          kernel.backward(execution_, call, output, log_sum_exp, grad_output, gradients);
+          kernel.backward(execution_, call, rounded_output, log_sum_exp, grad_output, gradients);
         }
         put(gradients.k, keys.rows, all.grad_k);
         put(gradients.v, keys.rows, all.grad_v);
@@ -164,18 +166,23 @@ class AttentionBlocksTest : public BuiltInKernelsTest, public testing::WithParam
 };
 
 TEST_P(AttentionBlocksTest, PartsJoinToTheWhole) {
-  Activations const expected = activations(DType::float64);
+  Activations const expected = activations(DType::float64, DType::float64);
   auto const reference = registries_.of<Attention>().select("reference", {});
   AttentionCall const whole = call_of(expected, GetParam().queries, GetParam().keys);
   reference->forward(execution_, whole, expected.output, expected.log_sum_exp);
   reference->backward(execution_, whole, expected.output, expected.log_sum_exp, expected.grad_output,
                       {expected.grad_q, expected.grad_k, expected.grad_v});
   for (auto const& entry : registries_.of<Attention>().entries()) {
-    for (DType const dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+    for (auto const& [dtype, results] : {std::pair{DType::float32, DType::float32},
+                                         {DType::float64, DType::float64},
+                                         {DType::bfloat16, DType::bfloat16},
+                                         {DType::bfloat16, DType::float32}}) {
       for (int const parts : {1, 2, 3}) {
-        SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)) + ", parts: " + std::to_string(parts));
-        Activations const actual = activations(dtype);
-        if (!entry.kernel->supports(call_of(actual, GetParam().queries, GetParam().keys).problem())) {
+        SCOPED_TRACE(entry.name + " " + std::string(name_of(dtype)) + " to " + std::string(name_of(results)) +
+                     ", parts: " + std::to_string(parts));
+        Activations const actual = activations(dtype, results);
+        if (!entry.kernel->supports(call_of(actual, GetParam().queries, GetParam().keys).problem()) ||
+            (dtype != results && !entry.kernel->wide_results())) {
           continue;
         }
         registries_.of<TensorOps>().select("reference", {})->fill(execution_, actual.log_sum_exp, -INFINITY);

@@ -6,7 +6,18 @@
 namespace heddle::amx_attention {
 namespace {
 
-using BackwardRows = kernels::AllBackwardRows<BFloat16>;
+/// The tensors that backward reads beside the call.
+struct GivenRows {
+  Rows<BFloat16> output, grad_output;
+  Rows<float> log_sum_exp;
+};
+
+/// Those that it writes. `Result`: the type of their elements.
+template <class Result>
+struct GradientRows {
+  Rows<Result> q, k, v;
+  kernels::SharedGradients<float> shared;
+};
 
 /// A block of queries of one head and what belongs to them, packed for all blocks of keys.
 class Queries {
@@ -27,7 +38,7 @@ class Queries {
   Block block() const { return block_; }
 
   /// `all_keys`: there will be one block of keys, so that `delta` is not needed.
-  void pack_transposed(BackwardRows const& rows, bool all_keys) const {
+  void pack_transposed(GivenRows const& rows, bool all_keys) const {
     std::int64_t const first_row = head_.query_row + block_.begin;
     amx_attention::pack_transposed(head_, head_.view.q, first_row, block_.count, q_transposed);
     amx_attention::pack_transposed(head_, rows.grad_output, first_row, block_.count, grad_output_transposed);
@@ -48,7 +59,7 @@ class Queries {
     }
   }
 
-  void pack_rows(BackwardRows const& rows) const {
+  void pack_rows(GivenRows const& rows) const {
     std::int64_t const first_row = head_.query_row + block_.begin;
     pack_pairs(head_, head_.view.q, first_row, block_.count, q_pairs);
     pack_pairs(head_, rows.grad_output, first_row, block_.count, grad_output_pairs);
@@ -61,7 +72,7 @@ class Queries {
 
  private:
   /// grad_output · output, for calls that do not hold all keys.
-  float delta_of(BackwardRows const& rows, std::int64_t row) const {
+  float delta_of(GivenRows const& rows, std::int64_t row) const {
     BFloat16 const* const grad = head_.at(rows.grad_output, row);
     BFloat16 const* const output = head_.at(rows.output, row);
     std::int64_t const head_dim = head_.view.head_dim;
@@ -242,14 +253,17 @@ class Weights {
 };
 
 /// All gradients of the heads of one sequence that share a head of keys, block of keys by block of queries.
+template <class Result>
 class BackwardHeads {
  public:
   /// `head`: the first of these heads; `next`: the first of the following ones; `all_keys`: the rows of the tensor.
-  BackwardHeads(Head const& head, Head const& next, BackwardRows const& rows, std::int64_t all_keys, Scratch scratch)
+  BackwardHeads(Head const& head, Head const& next, GivenRows const& rows, GradientRows<Result> const& gradients,
+                std::int64_t all_keys, Scratch scratch)
       : head_(head),
         next_(next),
         view_(head.view),
         rows_(rows),
+        gradients_(gradients),
         all_keys_(all_keys),
         stride_(simd_attention::tile_stride(head.view)),
         weights_(head.view, simd_attention::block_rows(head.queries), simd_attention::block_rows(head.keys), scratch) {
@@ -270,7 +284,7 @@ class BackwardHeads {
 
   void run() {
     for (std::int64_t i = 0; i < view_.sharing; ++i) {
-      rows_.shared.bias.begin(item_of(head_) + i);
+      gradients_.shared.bias.begin(item_of(head_) + i);
     }
     one_block_ = head_.keys > 0 && head_.keys <= attention_block && view_.key_position == nullptr && !view_.accumulate;
     each_block([&](Head const&, Queries const& queries) {
@@ -286,9 +300,9 @@ class BackwardHeads {
       meet(kernels::block_at(begin, head_.keys));
     }
     each_block([&](Head const& head, Queries const& queries) {
-      store_rows(queries.grad_q, queries.block().count, head, rows_.grad_q, head.query_row + queries.block().begin);
+      store_rows(queries.grad_q, queries.block().count, head, gradients_.q, head.query_row + queries.block().begin);
     });
-    prefetch<true>(next_, rows_.grad_q, next_.query_row, next_.queries);
+    prefetch<true>(next_, gradients_.q, next_.query_row, next_.queries);
   }
 
  private:
@@ -335,10 +349,10 @@ class BackwardHeads {
       simd_attention::set_zero(grad_k_, keys.count);
       simd_attention::set_zero(grad_v_, keys.count);
     }
-    store_rows(grad_v_, keys.count, head_, head_.of_keys(rows_.grad_v), first_key);
-    prefetch<true>(next_, next_.of_keys(rows_.grad_v), next_.key_row, next_.keys);
-    store_rows(grad_k_, keys.count, head_, head_.of_keys(rows_.grad_k), first_key);
-    prefetch<true>(next_, next_.of_keys(rows_.grad_k), next_.key_row, next_.keys);
+    store_rows(grad_v_, keys.count, head_, head_.of_keys(gradients_.v), first_key);
+    prefetch<true>(next_, next_.of_keys(gradients_.v), next_.key_row, next_.keys);
+    store_rows(grad_k_, keys.count, head_, head_.of_keys(gradients_.k), first_key);
+    prefetch<true>(next_, next_.of_keys(gradients_.k), next_.key_row, next_.keys);
   }
 
   /// `met`: the block of keys has met other queries before.
@@ -347,7 +361,7 @@ class BackwardHeads {
     auto const left = [](Tile<float> rows) { return Left{rows.data, rows.stride * 4}; };
     std::int64_t const count = queries.block().count;
     multiply<met>({left(weights_.weight_rows), queries.grad_output_pairs, keys.count, stride_, count}, grad_v_);
-    weights_.differentiate(head, queries.block(), keys, rows_.shared.bias.of(item_of(head)));
+    weights_.differentiate(head, queries.block(), keys, gradients_.shared.bias.of(item_of(head)));
     prefetch<false>(next_, next_.of_keys(view_.k), next_.key_row, next_.keys);
     multiply<met>({left(weights_.grad_rows), queries.q_pairs, keys.count, stride_, count}, grad_k_);
     prefetch<false>(next_, next_.of_keys(view_.v), next_.key_row, next_.keys);
@@ -358,7 +372,8 @@ class BackwardHeads {
   Head const& head_;
   Head const& next_;
   View const& view_;
-  BackwardRows const& rows_;
+  GivenRows const& rows_;
+  GradientRows<Result> const& gradients_;
   std::int64_t all_keys_, stride_;
   bool one_block_ = false;  ///< one block of keys, which holds all of them
   Weights weights_;
@@ -368,20 +383,26 @@ class BackwardHeads {
   Scratch queries_;
 };
 
-inline void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
-                     Tensor const& grad_output, AttentionGradients const& gradients) {
+template <class Result>
+void backward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp,
+              Tensor const& grad_output, AttentionGradients const& gradients) {
   View const view(call);
   ArenaScope const scope(execution.scratch);
-  BackwardRows const rows{{output, log_sum_exp, grad_output, gradients}, {execution.scratch, gradients, view.count}};
+  GivenRows const rows{kernels::rows_of<BFloat16>(output), kernels::rows_of<BFloat16>(grad_output),
+                       kernels::rows_of<float>(log_sum_exp)};
+  GradientRows<Result> const written{kernels::rows_of<Result>(gradients.q),
+                                     kernels::rows_of<Result>(gradients.k),
+                                     kernels::rows_of<Result>(gradients.v),
+                                     {execution.scratch, gradients, view.count}};
   std::int64_t const all_keys = call.k.dim(0);
   auto const work = [=](std::int64_t item, Scratch scratch) {
     Head const head = simd_attention::head_at(view, item * view.sharing);
     Head const next = simd_attention::head_at(view, (item + 1) * view.sharing);
-    BackwardHeads(head, next, rows, all_keys, scratch).run();
+    BackwardHeads<Result>(head, next, rows, written, all_keys, scratch).run();
   };
   for_each_item(execution, "amx attention backward", view.count * view.heads / view.sharing,
-                BackwardHeads::scratch_elements(view, call.queries.max_length), work);
-  rows.shared.add_to(execution, gradients, view.count);
+                BackwardHeads<Result>::scratch_elements(view, call.queries.max_length), work);
+  written.shared.add_to(execution, gradients, view.count);
 }
 
 }  // namespace

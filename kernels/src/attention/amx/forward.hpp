@@ -6,7 +6,7 @@
 namespace heddle::amx_attention {
 namespace {
 
-using ForwardRows = simd_attention::ForwardRows<BFloat16>;
+using simd_attention::ForwardRows;
 using simd_attention::OnlineSoftmax;
 using simd_attention::PerQuery;
 
@@ -68,7 +68,9 @@ class QueryBlock {
     return attention_block * (2 * stride + 3 * attention_block);
   }
 
-  void run(Keys& packed, ForwardRows const& rows) {
+  /// `Result`: the type of the output's elements.
+  template <class Result>
+  void run(Keys& packed, ForwardRows<Result> const& rows) {
     load();
     if (head_.view.accumulate) {
       resume(rows);
@@ -93,9 +95,15 @@ class QueryBlock {
     prefetch<false>(next_, head_.view.q, next_.query_row, next_.queries);
   }
   /// Takes up the results over earlier calls' keys.
-  void resume(ForwardRows const& rows) {
-    simd_attention::load(head_, rows.output, first_row_, queries_.count, sums_);
+  template <class Result>
+  void resume(ForwardRows<Result> const& rows) {
     for (std::int64_t i = 0; i < queries_.count; ++i) {
+      Result const* const from = head_.at(rows.output, first_row_ + i);
+      for (std::int64_t d = 0; d < stride_; d += step) {
+        lanes::Pair const before = load_sums(from + d, head_.view.head_dim - d);
+        lanes::store(before.even, sums_[i] + d);
+        lanes::store(before.odd, sums_[i] + d + lanes::width);
+      }
       softmax_.resume(i, rows.log_sum_exp[first_row_ + i][head_.head]);
     }
     first_block_ = false;
@@ -127,7 +135,8 @@ class QueryBlock {
     prefetch<false>(next_, next_.of_keys(view.v), next_.key_row, next_.keys);
   }
 
-  void multiply_values(Keys const& packed, Block keys, ForwardRows const& rows) {
+  template <class Result>
+  void multiply_values(Keys const& packed, Block keys, ForwardRows<Result> const& rows) {
     Product const product({weights_.data, weights_.stride * 4}, packed.v(keys), queries_.count, stride_, keys.count);
     if (first_block_) {
       multiply<false>(product, sums_);
@@ -141,19 +150,20 @@ class QueryBlock {
     prefetch<true>(next_, rows.output, next_.query_row, next_.queries);
   }
 
-  void write(ForwardRows const& rows) {
+  template <class Result>
+  void write(ForwardRows<Result> const& rows) {
     keep_awake();
     PerQuery const inverse = softmax_.inverse_sums();
     PerQuery const normalizers = softmax_.log_sum_exp();
-    simd_attention::ToRows<BFloat16> const to_rows(head_, rows.output, first_row_, false);
     for (std::int64_t i = 0; i < queries_.count; ++i) {
       if (i % 8 == 0) {
         keep_awake();
       }
+      Result* const to = head_.at(rows.output, first_row_ + i);
       for (std::int64_t d = 0; d < stride_; d += step) {
-        Floats const values[2] = {first_block_ ? Floats{} : inverse.data[i] * lanes::load(sums_[i] + d),
-                                  first_block_ ? Floats{} : inverse.data[i] * lanes::load(sums_[i] + d + lanes::width)};
-        to_rows(i, d, values);
+        lanes::Pair const sums{lanes::load(sums_[i] + d), lanes::load(sums_[i] + d + lanes::width)};
+        store_sums(first_block_ ? lanes::Pair{} : lanes::Pair{inverse.data[i] * sums.even, inverse.data[i] * sums.odd},
+                   to + d, head_.view.head_dim - d);
       }
       rows.log_sum_exp[first_row_ + i][head_.head] = normalizers.data[i];
     }
@@ -213,8 +223,9 @@ class QueryBlock {
 };
 
 /// All queries of the heads that share one of keys.
-inline void forward_heads(View const& view, std::int64_t all_keys, std::int64_t first_head, ForwardRows const& rows,
-                          Scratch scratch) {
+template <class Result>
+void forward_heads(View const& view, std::int64_t all_keys, std::int64_t first_head, ForwardRows<Result> const& rows,
+                   Scratch scratch) {
   Head head = simd_attention::head_at(view, first_head);
   Keys keys(head, all_keys, scratch);
   for (std::int64_t i = 0; i < view.sharing; ++i, ++head.head) {
@@ -228,8 +239,9 @@ inline void forward_heads(View const& view, std::int64_t all_keys, std::int64_t 
   }
 }
 
-inline void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
-  ForwardRows const rows{kernels::rows_of<BFloat16>(output), kernels::rows_of<float>(log_sum_exp)};
+template <class Result>
+void forward(Execution& execution, AttentionCall const& call, Tensor const& output, Tensor const& log_sum_exp) {
+  ForwardRows<Result> const rows{kernels::rows_of<Result>(output), kernels::rows_of<float>(log_sum_exp)};
   View const view(call);
   std::int64_t const stride = simd_attention::tile_stride(view);
   std::int64_t const all_keys = call.k.dim(0);

@@ -125,22 +125,48 @@ inline void pack_transposed(Head const& head, Rows<BFloat16> const& rows, std::i
                        : pack_transposed<false>(from, rows.stride, head_dim, count, to);
 }
 
-/// Rows of this head = or, where the call accumulates, += `count` rows of a tile.
-inline void store_rows(Tile<float> tile, std::int64_t count, Head const& head, Rows<BFloat16> const& rows,
-                       std::int64_t first) {
-  std::int64_t const head_dim = head.view.head_dim;
-  if (head.view.accumulate || head_dim % step != 0) {
-    simd_attention::store(tile, count, simd_attention::ToRows<BFloat16>(head, rows, first, head.view.accumulate));
-    return;
+/// 32 elements of a row, or the first `count` and zeros, in the order of tiles.
+inline lanes::Pair load_sums(BFloat16 const* from, std::int64_t count) {
+  return lanes::pair_of(simd_attention::load_group(from, count));
+}
+inline lanes::Pair load_sums(float const* from, std::int64_t count) {
+  alignas(64) float elements[step];
+  lanes::store(lanes::load(from, count), elements);
+  lanes::store(count > lanes::width ? lanes::load(from + lanes::width, count - lanes::width) : Floats{},
+               elements + lanes::width);
+  return lanes::load_pair(elements);
+}
+
+/// The first `count` of a row's 32 elements = the sums.
+inline void store_sums(lanes::Pair sums, BFloat16* to, std::int64_t count) {
+  Floats const both[] = {sums.even, sums.odd};
+  simd_attention::store_group(both, to, count, false);
+}
+inline void store_sums(lanes::Pair sums, float* to, std::int64_t count) {
+  auto const [low, high] = lanes::in_order(sums);
+  lanes::store(low, to, count);
+  if (count > lanes::width) {
+    lanes::store(high, to + lanes::width, count - lanes::width);
   }
-  BFloat16* to = head.at(rows, first);
+}
+
+/// Rows of this head = or, where the call accumulates, += `count` rows of a tile.
+template <class Result>
+void store_rows(Tile<float> tile, std::int64_t count, Head const& head, Rows<Result> const& rows, std::int64_t first) {
+  std::int64_t const head_dim = head.view.head_dim;
+  Result* to = head.at(rows, first);
   float const* from = tile.data;
   for (std::int64_t i = 0; i < count; ++i, to += rows.stride, from += tile.stride) {
     if (i % 8 == 0) {
       keep_awake();
     }
     for (std::int64_t d = 0; d < head_dim; d += step) {
-      lanes::store_pair({lanes::load(from + d), lanes::load(from + d + lanes::width)}, to + d);
+      lanes::Pair sums{lanes::load(from + d), lanes::load(from + d + lanes::width)};
+      if (head.view.accumulate) {
+        lanes::Pair const before = load_sums(to + d, head_dim - d);
+        sums = {before.even + sums.even, before.odd + sums.odd};
+      }
+      store_sums(sums, to + d, head_dim - d);
     }
   }
 }
@@ -186,13 +212,14 @@ inline void scale(Tile<float> tile, std::int64_t rows, float factor) {
 
 /// Brings a short sequence's rows of this head to the first-level cache, `written` for writing: registers' loads wait
 /// for all earlier stores to their rows, and so for those before them.
-template <bool written>
-void prefetch(Head const& head, Rows<BFloat16> const& rows, std::int64_t first, std::int64_t count) {
+template <bool written, class Element>
+void prefetch(Head const& head, Rows<Element> const& rows, std::int64_t first, std::int64_t count) {
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(Element));
   std::int64_t const ahead = count > attention_block ? 0 : count;
-  BFloat16 const* row = head.at(rows, first);
+  Element const* row = head.at(rows, first);
   keep_awake();
   for (std::int64_t i = 0; i < ahead; ++i, row += rows.stride) {
-    for (std::int64_t d = 0; d < head.view.head_dim; d += step) {
+    for (std::int64_t d = 0; d < head.view.head_dim; d += line) {
       if constexpr (written) {
         __asm__ volatile("prefetchw %0" : : "m"(row[d]));
       } else {

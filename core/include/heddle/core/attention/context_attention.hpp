@@ -15,8 +15,8 @@ namespace heddle {
 /// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries attend to one block
 /// while it receives the next, a few heads at a time. In backward the blocks travel again, together with their
 /// gradients, until they are back at their ranks. A rank holds two blocks at a time, never all keys. In bfloat16 the
-/// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: kernels compute in
-/// `kernel_dtype`.
+/// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: by kernels with wide
+/// results (Attention::wide_results), otherwise by kernels for float32, which get widened copies.
 /// With a window, of tokens or of blocks, a rank asks the others once for the rows that its queries see, those of its
 /// neighbours and global tokens, instead: each row costs 2 w e bytes there and 2 w g back.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
@@ -41,11 +41,11 @@ class ContextAttention {
     Tensor log_sum_exp;
   };
 
-  /// `attention` computes in kernel_dtype, for calls of any dtype for which that is it.
+  /// `attention` has wide results, or computes in sum_dtype.
   ContextAttention(Communicator group, ContextMode mode, std::shared_ptr<Attention> attention,
                    std::shared_ptr<TensorOps> tensor_ops);
-  /// The dtype in which the kernel computes for activations of `dtype`.
-  static DType kernel_dtype(ContextMode mode, DType dtype) {
+  /// The dtype of partial results for activations of `dtype`.
+  static DType sum_dtype(ContextMode mode, DType dtype) {
     return mode == ContextMode::ring ? statistics_dtype(dtype) : dtype;
   }
 
@@ -69,6 +69,9 @@ class ContextAttention {
   Activations ulysses_forward(Task const& task, AttentionCall const& call, Tensor const& output) const;
   void ulysses_backward(Task const& task, Activations const& kept, Tensor const& grad_output,
                         AttentionGradients const& gradients) const;
+
+  /// The dtype of the tensors that the kernel reads.
+  DType operand_dtype(DType dtype) const;
 
   Communicator group_;
   ContextMode mode_;
