@@ -27,6 +27,18 @@ _heddle() {
     mapfile -t COMPREPLY < <(compgen -W "$(_heddle_words "$program") help" -- "$word")
     return
   fi
+  if [ "$COMP_CWORD" -eq 2 ] && [[ $word != -* ]]; then
+    # `help COMMAND`, and the actions of a command, such as `checkpoint list|verify|prune|diff`.
+    if [ "${COMP_WORDS[1]}" = help ]; then
+      expected=$(_heddle_words "$program")
+    else
+      expected=$("$program" "${COMP_WORDS[1]}" --help 2> /dev/null | sed -nE 's/^  ([a-z]+(\|[a-z]+)+) .*/\1/p' | tr '|' ' ')
+    fi
+    if [ -n "$expected" ]; then
+      mapfile -t COMPREPLY < <(compgen -W "$expected" -- "$word")
+      return
+    fi
+  fi
   options=$(_heddle_words "$program" "${COMP_WORDS[1]}")
   if [[ $word == --* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$(cut -d ' ' -f 1 <<< "$options")" -- "$word")

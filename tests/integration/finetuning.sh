@@ -15,7 +15,7 @@ printf '%s\n' '<2de>' '' ' zehnqq' > pieces
 ends 0 "$HEDDLE" extend-vocabulary marian --pieces pieces --piece qqq --out grown
 grep -q "^3 new pieces, from .* on; new rows in embedding.weight, output.bias" log || fail "the new rows are not named"
 grep -q " <2de>: the mean of " log || fail "the parts are not named"
-ends 78 "$HEDDLE" extend-vocabulary marian --piece qqq --out grown
+ends 64 "$HEDDLE" extend-vocabulary marian --piece qqq --out grown
 ends 78 "$HEDDLE" extend-vocabulary marian --piece qqq --side target --out other
 ends 65 "$HEDDLE" extend-vocabulary grown --piece qqq --out other
 ends 65 "$HEDDLE" extend-vocabulary grown --language deu_Latn --out other

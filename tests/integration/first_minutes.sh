@@ -62,6 +62,14 @@ code=0
 printf 'corpus\nbase\nfloat32\n\n3\n2\n' | script -qec "$HEDDLE init --out asked" /dev/null > asked.out
 grep -qx 'train = "corpus/train.h5"' asked/run.toml || { cat asked.out; give_up "init forgets an answer"; }
 grep -q "mpirun -np 6 heddle train asked/run.toml" asked.out || { cat asked.out; give_up "init forgets the ranks"; }
+# An answer that is not possible is asked for again; a file in the way is named before the first question.
+printf 'corpus\nlarge\nbase\n\nhome\n\nx\n0\n3\n2\n' | script -qec "$HEDDLE init --out again" /dev/null > again.out
+grep -qF '"large" is not a possible answer' again.out || { cat again.out; give_up "init takes a size that there is not"; }
+grep -q "mpirun -np 6 heddle train again/run.toml" again.out || { cat again.out; give_up "init does not ask again"; }
+code=0
+script -qec "$HEDDLE init --out again" /dev/null < /dev/null > exists.out || code=$?
+[ "$code" -eq 64 ] && grep -q "exists" exists.out && ! grep -q "Where are" exists.out ||
+  { cat exists.out; give_up "init asks before it names the file in the way"; }
 
 # shellcheck source=packaging/completions/heddle.bash
 source "$HEDDLE_SOURCE/packaging/completions/heddle.bash"
@@ -73,6 +81,8 @@ completed() {
 }
 [ "$(completed trans)" = translate ] || give_up "a command is not completed: $(completed trans)"
 [[ " $(completed translate --b) " == *" --beam "* ]] || give_up "an option is not completed: $(completed translate --b)"
+[ "$(completed checkpoint p)" = prune ] || give_up "an action is not completed: $(completed checkpoint p)"
+[ "$(completed help trans)" = translate ] || give_up "a command is not completed after help: $(completed help trans)"
 [ "$(completed train run.toml --set train.st)" = "train.steps=" ] || give_up "a key is not completed: $(completed train run.toml --set train.st)"
 [ "$(completed train run.toml --set optimizer.b)" = "optimizer.beta1= optimizer.beta2=" ] ||
   give_up "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"

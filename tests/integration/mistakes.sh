@@ -40,6 +40,7 @@ mistake 64 'tag controls vocabulary training' prepare --text text/train.en --out
 mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
 mistake 64 'replace it with --overwrite' demo-data --out text
 mistake 64 'last' translate --checkpoint run --which newest
+mistake 64 'there is no metric "bleurt"; did you mean bleu?' evaluate --hypotheses text/test.de --reference text/test.de --metric bleurt
 mistake 64 'expected 13a|none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
 mistake 64 'give one of' config
 mistake 64 'did you mean train.steps?' config --explain train.stepz
@@ -141,7 +142,7 @@ ends 0 "$HEDDLE" checkpoint diff run run
 grep -q '^no difference in [0-9]* tensors$' log || fail "a checkpoint differs from itself"
 ends 1 "$HEDDLE" checkpoint diff run/checkpoints/step-00000002 run/checkpoints/step-00000004
 grep -q '^train.steps = 2 in a, 4 in b$' log && grep -q ' tensors of equal shape differ, at most by ' log || fail "checkpoint diff"
-mistake 64 'keep N says' checkpoint prune run
+mistake 64 '--keep is missing' checkpoint prune run
 ends 0 "$HEDDLE" checkpoint prune run --keep 1 --dry-run
 ends 0 "$HEDDLE" checkpoint list run
 [ "$(wc -l < log)" -eq 2 ] || fail "a dry run of checkpoint prune removed something"

@@ -221,6 +221,16 @@ cmp test.de evaluated.de || fail "evaluate translates otherwise than translate"
 grep -q '^BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heddle-.* = .*(BP = ' scores || { cat scores; fail BLEU; }
 grep -q '^perplexity = [0-9.]* ([0-9.]* nats for each of [0-9,]* target tokens)$' scores || { cat scores; fail perplexity; }
 "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de | diff - <(head -2 scores) || fail "two ways, two scores"
+# The same for programs: an object with the digits that the lines round.
+"$HEDDLE" evaluate --checkpoint run --test "a b=demo/test.en,demo/test.de" --json > scores.json
+for name in BLEU chrF2; do
+  line=$(grep "^$name|" scores)
+  signature=${line#*|} signature=${signature%% *}
+  score=$(sed -n "s/.*\"name\":\"$name\",\"score\":\([0-9.]*\),\"signature\":\"$signature\".*/\1/p" scores.json)
+  [[ $line == "$name|$signature = $(printf %.2f "$score")"* ]] || { cat scores scores.json; fail "$name of evaluate --json"; }
+done
+perplexity=$(sed -n 's/^{"test":"a b",.*,"perplexity":\([0-9.]*\),"nats_per_token":[0-9.]*,"tokens":[0-9]*}$/\1/p' scores.json)
+grep -q "^perplexity = $(printf %.6g "$perplexity") " scores || { cat scores scores.json; fail "perplexity of evaluate --json"; }
 "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/test.de | grep '^chrF2|.* = 100.00$' > /dev/null || fail "chrF of equals"
 # The perplexity of the validation text is the one that training reported for the checkpoint.
 reported=$(grep -o '"valid_perplexity": *[0-9.eE+-]*' run/metrics.jsonl | tail -1 | sed "s/.*://")

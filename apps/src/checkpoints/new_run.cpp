@@ -21,13 +21,13 @@ CheckpointStore store_of(std::filesystem::path const& run) {
 
 void require_new_run(std::filesystem::path const& run) {
   if (auto const newest = store_of(run).newest_step()) {
-    throw ConfigError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
-                                  run.string(), *newest));
+    throw UsageError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
+                                 run.string(), *newest));
   }
   bool const taken =
       std::filesystem::exists(run) && !(std::filesystem::is_directory(run) && std::filesystem::is_empty(run));
   if (taken) {
-    throw ConfigError(fmt::format("--out {}: there are other files; name a new directory", run.string()));
+    throw UsageError(fmt::format("--out {}: there are other files; name a new directory", run.string()));
   }
 }
 

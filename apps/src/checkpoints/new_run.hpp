@@ -6,7 +6,7 @@
 
 namespace heddle {
 
-/// Throws ConfigError, which names --out, where there is a run or anything but an empty directory.
+/// Throws UsageError, which names --out, where there is a run or anything but an empty directory.
 void require_new_run(std::filesystem::path const& run);
 
 /// The directory of a new run: it is removed again, with the parents that it had not, unless it is kept.

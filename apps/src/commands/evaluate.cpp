@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/algorithm/string/split.hpp>
+#include <boost/json.hpp>
 #include <cmath>
 #include <deque>
 #include <exception>
@@ -25,6 +26,7 @@
 #include "corpus/text_measures.hpp"
 #include "inference/forced_translation.hpp"
 #include "registration.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 namespace {
@@ -48,6 +50,7 @@ struct EvaluateOptions {
   std::string pair;
   ScoreOptions scores;
   std::string output;
+  bool json = false;
   TextOptions text_options;
   Languages languages;
   TokenChoices choices;
@@ -99,8 +102,9 @@ masked tokens.)";
        "add the interval that holds 95 % of the scores of 1,000 samples of the sentences (bootstrap)")  //
       ("baseline", text(scores.baseline),
        "another system's translations of the same lines: its scores, and the probability that a difference this "
-       "large is chance (paired bootstrap)")  //
-      ("output", text(options.output), "write the model's translations to this file");
+       "large is chance (paired bootstrap)")                                           //
+      ("output", text(options.output), "write the model's translations to this file")  //
+      ("json", po::bool_switch(&options.json), "print a JSON object, for each test set one a line, in place of text");
   add_language_options(syntax.options, options.languages);
   add_model_options(syntax.options, options.model);
   add_generation_options(syntax.options, options.generation, "sentence", "translation");
@@ -229,17 +233,40 @@ ReferenceLoss reference_loss(TrainedModel& model, std::vector<GeneratedLine> con
   return result;
 }
 
-/// Prints the sums of ReferenceLoss::sums.
-void print_reference_loss(std::span<double const> sums) {
-  LossSums const loss{
-      .negative_log_likelihood = sums[0], .tokens = static_cast<std::int64_t>(sums[2]), .weight = sums[1]};
+/// The loss of the sums of ReferenceLoss::sums, after a note about pairs that were left out.
+LossSums loss_of(std::span<double const> sums) {
   if (sums[3] > 0) {
     std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
                              readable_count(static_cast<std::int64_t>(sums[3])));
   }
-  if (loss.tokens > 0) {
-    print_perplexity(loss, "target ");
+  return {.negative_log_likelihood = sums[0], .tokens = static_cast<std::int64_t>(sums[2]), .weight = sums[1]};
+}
+
+/// Prints the scores of a test set, and the perplexity of its references if a model was given. An empty name is not
+/// printed.
+void print_scores(std::vector<ScoreResult> const& results, LossSums const& loss, std::string const& test, bool json) {
+  if (!json) {
+    std::cout << (test.empty() ? "" : fmt::format("test set {}\n", test));
+    for (ScoreResult const& result : results) {
+      std::cout << describe(result) << '\n';
+    }
+    if (loss.tokens > 0) {
+      print_perplexity(loss, "target ");
+    }
+    return;
   }
+  boost::json::object object;
+  if (!test.empty()) {
+    object["test"] = test;
+  }
+  boost::json::array& scores = object["scores"].emplace_array();
+  for (ScoreResult const& result : results) {
+    scores.push_back(to_json(result));
+  }
+  if (loss.tokens > 0) {
+    add_perplexity(loss, object);
+  }
+  std::cout << json_text(object) << '\n';
 }
 
 /// The metrics of Heddle and of the plug-ins that the command line names.
@@ -268,7 +295,7 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
     std::string const source = options.test.source.empty() ? "" : line.references.back();
     scores.add(line.text, std::span(line.references).first(references.size()), source);
   }
-  scores.print();
+  print_scores(scores.results(), {}, "", options.json);
   text.warn_of_invalid();
 }
 
@@ -287,10 +314,7 @@ class Evaluation {
     }
     std::ranges::transform(sums_, result.sums, sums_.begin(), std::plus());
   }
-  void print() {
-    scores_.print();
-    print_reference_loss(sums_);
-  }
+  void print(std::string const& test, bool json) { print_scores(scores_.results(), loss_of(sums_), test, json); }
 
  private:
   Scores scores_;
@@ -363,10 +387,7 @@ void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedM
   if (!leads) {
     return;
   }
-  if (!test.name.empty()) {
-    std::cout << fmt::format("test set {}\n", test.name);
-  }
-  evaluation.print();
+  evaluation.print(test.name, options.json);
   text.warn_of_invalid();
   if (not_written) {
     std::rethrow_exception(not_written);
@@ -430,7 +451,7 @@ ExitCode run_evaluate(Arguments const& arguments) {
     if (!options.text.empty()) {
       return alone(session, [&] {
         auto const model = open_model(options.model, [](ModelDescription const&) {});
-        measure_text(*model, {options.text, options.pair, options.text_options.invalid_utf8});
+        measure_text(*model, {options.text, options.pair, options.text_options.invalid_utf8, options.json});
       });
     }
     if (!options.hypotheses.empty()) {

@@ -14,6 +14,7 @@
 #include "corpus/corpus_output.hpp"
 #include "corpus/text_conversion.hpp"
 #include "inference/forced_decoding.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 namespace {
@@ -159,7 +160,7 @@ std::string format_score(ScoringOptions const& options, TrainedModel const& mode
   if (options.alignment.wanted()) {
     add_alignment(object, options.alignment, model, given, forced);
   }
-  return boost::json::serialize(object) + "\n";
+  return json_text(object) + "\n";
 }
 
 PieceResult score_piece(ScoringOptions const& options, ForcedDecoding const& forcing, TrainedModel& model,

@@ -6,6 +6,7 @@
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
 #include "inference/forced_translation.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 namespace {
@@ -73,7 +74,7 @@ std::string to_text(TranslateOptions const& options, TrainedModel const& model, 
   if (options.alignment.wanted()) {
     add_alignment(object, options.alignment, model, output.given, output.forced);
   }
-  return boost::json::serialize(object) + "\n";
+  return json_text(object) + "\n";
 }
 
 }  // namespace

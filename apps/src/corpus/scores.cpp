@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/metrics/significance.hpp>
-#include <iostream>
 #include <memory>
 
 #include "validation/measure.hpp"
@@ -19,12 +17,21 @@ std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::st
   return name == "bleu" && tokenize == "none" ? bleu_metric(BleuTokenization::none) : translation_metric(name);
 }
 
+/// The metric that an option names. Throws UsageError, which suggests another, if it is not registered.
+MetricRegistry::Entry const& metric_of_option(MetricRegistry const& registry, std::string const& name) {
+  try {
+    return registry.of(name, "--metric");
+  } catch (ConfigError const& error) {
+    throw UsageError(error.what());
+  }
+}
+
 }  // namespace
 
 Scores::Scores(ScoreOptions const& options, std::size_t references, MetricRegistry const& registry)
     : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
   for (std::string const& name : options.metrics) {
-    if (MetricRegistry::Entry const& entry = registry.of(name, "--metric"); entry.origin != "built-in") {
+    if (MetricRegistry::Entry const& entry = metric_of_option(registry, name); entry.origin != "built-in") {
       if (references > 1) {
         throw UsageError(fmt::format("--metric {}: a plug-in's metric takes one reference for each line", name));
       }
@@ -61,49 +68,90 @@ void Scores::add(std::string const& hypothesis, std::span<std::string const> ref
   }
 }
 
-void Scores::print() {
+std::vector<ScoreResult> Scores::results() {
   if (std::string rest; compared_ && baseline_->next(rest)) {
     throw DataError(
         fmt::format("{} has more lines than there are translations to compare it with", baseline_->path().string()));
   }
+  std::vector<ScoreResult> results;
+  auto const add_baseline = [&](ScoreResult result) {
+    result.of_baseline = true;
+    results.push_back(std::move(result));
+  };
   for (std::size_t index = 0; index < systems_.size(); ++index) {
     if (compared_) {
-      std::cout << line_of(baselines_[index], false, "  # the baseline");
+      add_baseline(result_of(baselines_[index]));
     }
-    std::string const difference =
-        compared_ ? fmt::format("  # p = {:.4f}", p_value_of(baselines_[index], systems_[index])) : "";
-    std::cout << line_of(systems_[index], confidence_, difference);
+    ScoreResult result = result_of(systems_[index]);
+    if (confidence_) {
+      result.confidence = confidence_of(systems_[index]);
+    }
+    if (compared_) {
+      result.p_value = p_value_of(baselines_[index], systems_[index]);
+    }
+    results.push_back(std::move(result));
   }
   for (MetricRegistry::Entry const& metric : of_plugins_) {
     if (compared_) {
-      std::cout << line_of(metric, text_.baseline, "  # the baseline");
+      add_baseline(result_of(metric, text_.baseline));
     }
-    std::cout << line_of(metric, text_.hypotheses, "");
+    results.push_back(result_of(metric, text_.hypotheses));
   }
+  return results;
 }
 
-std::string Scores::line_of(MetricRegistry::Entry const& metric, std::vector<std::string> const& hypotheses,
-                            std::string const& end) const {
+ScoreResult Scores::result_of(MetricRegistry::Entry const& metric, std::vector<std::string> const& hypotheses) const {
   bool const has_sources =
       std::ranges::any_of(text_.sources, [](std::string const& source) { return !source.empty(); });
-  double const score =
-      score_of(metric, {hypotheses, text_.references, has_sources ? text_.sources : std::span<std::string const>()});
-  return fmt::format("{}|nrefs:1|version:heddle-{} = {:.2f}{}\n", metric.name, HEDDLE_VERSION, score, end);
+  return {.name = metric.name,
+          .signature = fmt::format("nrefs:1|version:heddle-{}", HEDDLE_VERSION),
+          .score = score_of(
+              metric, {hypotheses, text_.references, has_sources ? text_.sources : std::span<std::string const>()})};
 }
 
-std::string Scores::line_of(CorpusScore const& corpus, bool confidence, std::string const& end) const {
-  std::string interval;
+ScoreResult Scores::result_of(CorpusScore const& corpus) const {
   std::string resampling;
-  if (confidence) {
-    auto const [mean, half_width] = confidence_of(corpus);
-    interval = fmt::format(" (μ = {:.2f} ± {:.2f})", mean, half_width);
-  }
-  if (confidence || compared_) {
+  if (confidence_ || compared_) {
     resampling = fmt::format("|bs:{}|seed:{}", Resampling().samples, Resampling().seed);
   }
-  return fmt::format("{}|nrefs:{}{}|{}|version:heddle-{} = {:.2f}{}{}{}\n", corpus.metric().name(), references_,
-                     resampling, corpus.metric().signature(), HEDDLE_VERSION, corpus.score(), interval,
-                     corpus.details(), end);
+  return {.name = corpus.metric().name(),
+          .signature = fmt::format("nrefs:{}{}|{}|version:heddle-{}", references_, resampling,
+                                   corpus.metric().signature(), HEDDLE_VERSION),
+          .score = corpus.score(),
+          .details = corpus.details()};
+}
+
+std::string describe(ScoreResult const& result) {
+  std::string text = fmt::format("{}|{} = {:.2f}", result.name, result.signature, result.score);
+  if (result.confidence) {
+    text += fmt::format(" (μ = {:.2f} ± {:.2f})", result.confidence->mean, result.confidence->half_width);
+  }
+  text += result.details;
+  if (result.of_baseline) {
+    text += "  # the baseline";
+  }
+  if (result.p_value) {
+    text += fmt::format("  # p = {:.4f}", *result.p_value);
+  }
+  return text;
+}
+
+boost::json::object to_json(ScoreResult const& result) {
+  boost::json::object object{{"name", result.name}, {"score", result.score}, {"signature", result.signature}};
+  if (!result.details.empty()) {
+    object["verbose_score"] = result.details.substr(1);  // without its space
+  }
+  if (result.confidence) {
+    object["confidence_mean"] = result.confidence->mean;
+    object["confidence_var"] = result.confidence->half_width;
+  }
+  if (result.of_baseline) {
+    object["baseline"] = true;
+  }
+  if (result.p_value) {
+    object["p_value"] = *result.p_value;
+  }
+  return object;
 }
 
 }  // namespace heddle

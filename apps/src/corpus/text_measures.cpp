@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "corpus/line_source.hpp"
+#include "report/json_text.hpp"
 
 namespace heddle {
 namespace {
@@ -78,6 +79,13 @@ void print_perplexity(LossSums const& loss, std::string_view kind) {
                            readable_count(loss.tokens), kind);
 }
 
+void add_perplexity(LossSums const& loss, boost::json::object& object) {
+  double const mean = loss.negative_log_likelihood / loss.weight;
+  object["perplexity"] = std::exp(mean);
+  object["nats_per_token"] = mean;
+  object["tokens"] = loss.tokens;
+}
+
 void measure_text(TrainedModel& model, MeasuredText const& measured) {
   std::string const& text = measured.text;
   Config const& config = model.config();
@@ -107,9 +115,18 @@ void measure_text(TrainedModel& model, MeasuredText const& measured) {
   }
   std::ranges::for_each(readers, warn_of_invalid_lines);
   bool const masked = model.task().measures_accuracy();
+  double const accuracy = 100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens);
+  if (measured.json) {
+    boost::json::object object;
+    add_perplexity(loss, object);
+    if (masked) {
+      object["masked_accuracy"] = accuracy;
+    }
+    std::cout << json_text(object) << '\n';
+    return;
+  }
   if (masked) {
-    std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n",
-                             100 * static_cast<double>(loss.correct) / static_cast<double>(loss.tokens),
+    std::cout << fmt::format("masked accuracy = {:.2f} % ({} of {} masked tokens)\n", accuracy,
                              readable_count(loss.correct), readable_count(loss.tokens));
   }
   print_perplexity(loss, masked ? "masked " : "");

@@ -36,7 +36,7 @@ namespace json = boost::json;
 /// The place where a directory is written before it gets its name.
 fs::path place_beside(fs::path const& target) {
   if (fs::exists(fs::symlink_status(target))) {
-    throw ConfigError(fmt::format("--out {} exists; name a new directory", target.string()));
+    throw UsageError(fmt::format("--out {} exists; name a new directory", target.string()));
   }
   if (target.has_parent_path()) {
     make_directory(target.parent_path());

@@ -322,6 +322,10 @@ ProcessEnd Supervisor::run_once() {
 }
 
 std::string Supervisor::reason_of_end(ProcessEnd const& end) const {
+  if (ended_because_.empty() && end.signal == 0 && end.code == 1 && has_locked() == false) {
+    // mpirun's own code: as root, or with more ranks than slots, for example.
+    return "the launcher failed with code 1 before a rank started to train (`heddle doctor` checks MPI),";
+  }
   return ended_because_.empty() ? reason_of(end) : ended_because_;
 }
 

@@ -109,7 +109,7 @@ void require_possible(CheckpointOptions const& options, boost::program_options::
                                  options.action == "diff" ? "two checkpoints or runs" : "one directory"));
   }
   if (prune != (values.count("keep") > 0) || (!prune && (values.count("keep-every") > 0 || options.dry_run))) {
-    throw UsageError(prune ? "checkpoint prune: --keep N says how many of the newest remain"
+    throw UsageError(prune ? "checkpoint prune: --keep is missing: how many of the newest checkpoints remain"
                            : "checkpoint: --keep, --keep-every and --dry-run are for prune");
   }
   if (options.rule.keep < 1 || options.rule.keep_every < 0 ||

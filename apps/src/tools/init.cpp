@@ -65,14 +65,51 @@ constexpr ModelSize model_sizes[] = {
      "steps = 300000\nbatch_tokens = 25000\nmicro_batch_tokens = 4096\nlabel_smoothing = 0.1\nvalidate_every = 5000\n",
      "learning_rate = 0.0005\nschedule = \"inverse_sqrt\"\nwarmup_steps = 4000\nbeta2 = 0.98\nclip_norm = 1.0\n"}};
 
-/// The answer on standard input to a question; the default if the line is empty, or where there is none.
-template <class Value>
-void ask(Value& value, std::string const& question) {
-  std::cout << fmt::format("{} [{}]: ", question, value) << std::flush;
-  std::string line;
-  if (std::getline(std::cin, line) && !line.empty() && !boost::conversion::try_lexical_convert(line, value)) {
-    throw UsageError(fmt::format("\"{}\" is not an answer to: {}", line, question));
+/// Whether an answer is one of the choices, "one|two".
+bool is_one_of(std::string_view choices, std::string const& answer) {
+  std::vector<std::string> words;
+  boost::split(words, choices, [](char letter) { return letter == '|'; });
+  return std::ranges::find(words, answer) != words.end();
+}
+
+/// The answer on standard input to a question; the default if the line is empty. After an answer that is not possible
+/// it asks again. Throws UsageError where the input ends.
+template <class Value, class Possible>
+void ask(Value& value, std::string const& question, Possible const& possible) {
+  while (true) {
+    std::cout << fmt::format("{} [{}]: ", question, value) << std::flush;
+    std::string line;
+    if (!std::getline(std::cin, line)) {
+      std::cout << '\n';
+      throw UsageError(fmt::format("the input ended at the question: {}", question));
+    }
+    Value answer = value;
+    if (line.empty() || (boost::conversion::try_lexical_convert(line, answer) && possible(answer))) {
+      value = answer;
+      return;
+    }
+    std::cout << fmt::format("\"{}\" is not a possible answer.\n", line);
   }
+}
+
+/// Asks for what no option gives.
+void ask_for_the_rest(RunAnswers& answers, boost::program_options::variables_map const& given) {
+  auto const ask_for = [&](char const* option, auto& value, char const* question, auto const& possible) {
+    if (given[option].defaulted()) {
+      ask(value, question, possible);
+    }
+  };
+  auto const among = [](char const* choices) {
+    return [choices](std::string const& answer) { return is_one_of(choices, answer); };
+  };
+  auto const at_least_one = [](std::int64_t answer) { return answer >= 1; };
+  ask_for("data", answers.data, "Where are train.h5 and valid.h5 of `heddle prepare`?",
+          [](std::string const& /*directory*/) { return true; });
+  ask_for("size", answers.size, "Which model: tiny, base or big?", among(sizes));
+  ask_for("precision", answers.precision, "Which precision: auto, float32 or bfloat16?", among(precisions));
+  ask_for("where", answers.where, "Where does it run: here, slurm, pbs or lsf?", among(places));
+  ask_for("nodes", answers.nodes, "On how many machines?", at_least_one);
+  ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?", at_least_one);
 }
 
 /// bfloat16 where this processor has instructions for it.
@@ -180,19 +217,8 @@ void require_absent(fs::path const& path) {
   }
 }
 
-/// Throws UsageError for an answer that is not one of the choices, "one|two": parse_options sees only options.
-void require_one_of(char const* choices, std::string const& answer, char const* option) {
-  std::vector<std::string> words;
-  boost::split(words, std::string_view(choices), [](char letter) { return letter == '|'; });
-  if (std::ranges::find(words, answer) == words.end()) {
-    throw UsageError(fmt::format("--{} {}: expected one of: {}", option, answer, fmt::join(words, ", ")));
-  }
-}
-
+/// For options; parse_options has checked those with choices, and questions are asked again.
 void require_possible(RunAnswers const& answers, std::string const& out) {
-  require_one_of(sizes, answers.size, "size");
-  require_one_of(precisions, answers.precision, "precision");
-  require_one_of(places, answers.where, "where");
   if ((answers.where == "pbs" || answers.where == "lsf") && out.find_first_of(" \t'\"") != std::string::npos) {
     throw UsageError(
         fmt::format("--out {}: the job scripts of PBS and LSF split their arguments at spaces; choose a "
@@ -246,25 +272,15 @@ terminal it asks for what no option gives.)";
        "vocabulary")  //
       ("out", with_default(out, "DIRECTORY"), "where the files are written");
   auto const values = parse_options(syntax, arguments);
+  fs::path const run = (fs::path(out) / "run.toml").lexically_normal();
+  require_absent(run);
   if (::isatty(STDIN_FILENO) != 0) {
-    auto const ask_for = [&](char const* option, auto& value, char const* question) {
-      if (values[option].defaulted()) {
-        ask(value, question);
-      }
-    };
-    ask_for("data", answers.data, "Where are train.h5 and valid.h5 of `heddle prepare`?");
-    ask_for("size", answers.size, "Which model: tiny, base or big?");
-    ask_for("precision", answers.precision, "Which precision: auto, float32 or bfloat16?");
-    ask_for("where", answers.where, "Where does it run: here, slurm, pbs or lsf?");
-    ask_for("nodes", answers.nodes, "On how many machines?");
-    ask_for("ranks-per-node", answers.ranks_per_node, "With how many ranks on each, one a core?");
+    ask_for_the_rest(answers, values);
   }
   require_possible(answers, out);
   std::string const config = configuration(answers);
   parse_config(config, "run.toml");
-  fs::path const run = (fs::path(out) / "run.toml").lexically_normal();
   auto const job = job_script(answers, out);
-  require_absent(run);
   if (job) {
     require_absent(job->path);
   }

@@ -119,6 +119,10 @@ void Ctranslate2Tensors::add_aliases() {
   }
 }
 
+/// The rows of a table of sinusoids, if the model has fewer. CTranslate2 fails at a position that the table lacks, and
+/// by default it reads 1,024 tokens of a source and its end, and writes 256.
+constexpr std::int64_t max_positions = 1025;
+
 std::int64_t Ctranslate2Tensors::write(fs::path const& path) const {
   std::size_t variables = attributes_.size() + tensors_.size() + (sinusoidal_ ? 1 : 0);
   for (auto const& [name, tensor] : tensors_) {
@@ -130,8 +134,10 @@ std::int64_t Ctranslate2Tensors::write(fs::path const& path) const {
     file.write({reinterpret_cast<std::uint8_t const*>(attribute.bytes.data()), attribute.bytes.size()});
   }
   if (sinusoidal_) {
-    std::vector<double> const table = sinusoidal_positions(model_.ours);
-    write_elements(file, "decoder/position_encodings/encodings", {model_.ours.max_length, model_.ours.d_model},
+    ModelConfig longer = model_.ours;
+    longer.max_length = std::max(longer.max_length, max_positions);
+    std::vector<double> const table = sinusoidal_positions(longer);
+    write_elements(file, "decoder/position_encodings/encodings", {longer.max_length, longer.d_model},
                    [&](Sink const& sink) { sink(std::vector<float>(table.begin(), table.end())); });
   }
   for (auto const& [name, tensor] : tensors_) {

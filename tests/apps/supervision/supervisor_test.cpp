@@ -83,6 +83,12 @@ TEST_F(SuperviseTest, GivesUpAfterThreeRestartsWithoutAStep) {
   EXPECT_THAT(messages_, HasSubstr("giving up after 3 restarts without a new step"));
 }
 
+TEST_F(SuperviseTest, NamesALauncherThatStartsNoRank) {
+  EXPECT_EQ(supervised("exit 1"), 1);
+  EXPECT_THAT(messages_, HasSubstr("failed with code 1 before a rank started to train (`heddle doctor` checks MPI), "
+                                   "after no step: starting again"));
+}
+
 TEST_F(SuperviseTest, TellsAStartHowManyThereWereBefore) {
   EnvironmentVariable const restarts("HEDDLE_RESTARTS", "2");
   supervised("echo \"$HEDDLE_RESTARTS\" >> $starts; exit 137");

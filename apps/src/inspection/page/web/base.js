@@ -162,10 +162,10 @@ function facts_list(facts) {
     ([label, text]) => html('div', {class: String(text).length > 30 ? 'long' : null}, html('dt', {}, label), html('dd', {}, ...breakable(text)))));
 }
 
-/** Names with their colours; `mark` is the class of the coloured mark. */
+/** Names with their colours, dashed as a curve may be; `mark` is the class of the coloured mark. */
 function legend(entries, mark = '') {
-  return html('div', {class: 'legend'}, ...entries.map(([name, colour]) => {
-    const sample = html('i', {class: mark});
+  return html('div', {class: 'legend'}, ...entries.map(([name, colour, dashed]) => {
+    const sample = html('i', {class: dashed ? 'dashed' : mark});
     sample.style.background = colour;
     return html('span', {}, sample, name);
   }));
@@ -209,6 +209,9 @@ function drawn_to_width(node, draw) {
   }).observe(node);
 }
 
+/** The number of colours; further curves have the same colours, dashed. */
+const colours = 8;
+
 function series_colour(index) {
-  return `var(--series-${index % 8 + 1})`;
+  return `var(--series-${index % colours + 1})`;
 }

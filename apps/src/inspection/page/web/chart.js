@@ -105,7 +105,7 @@ const step_axis = {text: number_text, at: (step) => `step ${number_text(step)}`}
 
 /** Makes a list of curves ready to be drawn: colours, places on the axis, and the values before they were smoothed. */
 function placed_series(list) {
-  return list.map((series, index) => ({colour: series_colour(index), not_finite: [], x_of: (step) => step, raw: series.values, ...series}))
+  return list.map((series, index) => ({colour: series_colour(index), dashed: index >= colours, not_finite: [], x_of: (step) => step, raw: series.values, ...series}))
     .filter((series) => series.steps.length > 0)
     .map((series) => ({...series, xs: series.steps.map(series.x_of)}));
 }
@@ -145,7 +145,7 @@ function line_chart(options) {
     if (all.length === 1) {
       readout.replaceChildren(place, value(all[0]));
     } else {
-      readout.replaceChildren(legend(all.map((series) => [`${series.name} ${value(series)}`, series.colour])));
+      readout.replaceChildren(legend(all.map((series) => [`${series.name} ${value(series)}`, series.colour, series.dashed])));
       readout.firstChild.prepend(place);
     }
   }
@@ -262,7 +262,10 @@ function curve(series, x, y) {
   const data = {'data-series': series.name, 'data-count': series.values.length, 'data-first': series.values[0], 'data-last': series.values.at(-1), 'data-min': min, 'data-max': max};
   const drawn = curve_lines(series, series.values, x, y).map((points, line) => shape('polyline', {class: 'curve', points, ...(line > 0 ? {} : data)}));
   const faint = series.raw === series.values ? [] : curve_lines(series, series.raw, x, y).map((points) => shape('polyline', {class: 'curve faint', points}));
-  [...faint, ...drawn].forEach((line) => { line.style.stroke = series.colour; });
+  [...faint, ...drawn].forEach((line) => {
+    line.style.stroke = series.colour;
+    line.style.strokeDasharray = series.dashed ? '6 3' : '';
+  });
   const dots = series.steps.length <= 30 ? series.xs.map((place, i) => shape('circle', {cx: x(place), cy: y(series.values[i]), r: 2.6})) : [];
   dots.forEach((dot) => { dot.style.fill = series.colour; });
   return shape('g', {}, ...faint, ...drawn, ...dots);
