@@ -180,6 +180,7 @@ MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
   if (call.starts || tensor.dtype() == DType::bfloat16 || (size_ == 2 && peer_memory(tensor.bytes()) != nullptr)) {
     Tensor const flat = tensor.reshaped({tensor.size()});
     std::vector<std::int64_t> counts;
+    counts.reserve(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) {
       counts.push_back(share(tensor.size(), rank, size_).count());
     }
