@@ -19,7 +19,8 @@ float lower_number(Word word) {
 }
 
 float upper_number(Word word) {
-  return __builtin_bit_cast(float, word& upper);
+  Word const bits = word & upper;
+  return __builtin_bit_cast(float, bits);
 }
 
 /// To the nearest, ties to even, in the upper half; the lower half has no meaning. A NaN stays one.
