@@ -140,7 +140,23 @@ std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(VerbCall const& call) con
   return std::make_unique<MpiTransfer>(shared_from_this(), call.name(), MpiTransfer::Kept{call.input, call.output});
 }
 
+PeerMemory* MpiCommunicator::peer_memory(std::int64_t bytes) {
+  constexpr std::int64_t min_bytes = 1 << 16;  // messages of fewer are as fast
+  if (bytes < min_bytes) {
+    return nullptr;
+  }
+  if (!has_tried_to_attach_) {
+    peer_memory_ = PeerMemory::attach(handle_);
+    has_tried_to_attach_ = true;
+  }
+  return peer_memory_.get();
+}
+
 MpiCommunicator::Pending MpiCommunicator::reduce_in_rank_order(RankOrderReduction::Call call, bool starts) {
+  if (PeerMemory* const peers = starts ? nullptr : peer_memory(call.input.bytes()); peers != nullptr) {
+    peers->reduce(call);
+    return nullptr;
+  }
   // Reductions are started in the same order on every rank, and far fewer than these tags are in flight at once.
   int const tag = reserved_tag + 1 + 2 * (reductions_++ % reduction_tags);
   RankOrderReduction::Channel channel{shared_from_this(),
@@ -159,9 +175,12 @@ MpiCommunicator::Pending MpiCommunicator::reduce_in_rank_order(RankOrderReductio
 
 MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
   Tensor const& tensor = call.input;
-  if (call.starts || tensor.dtype() == DType::bfloat16) {
+  // A sum of two numbers has no order. With more ranks, sums of other types are MPI's, so that their bits do not depend
+  // on which ranks share a host.
+  if (call.starts || tensor.dtype() == DType::bfloat16 || (size_ == 2 && peer_memory(tensor.bytes()) != nullptr)) {
     Tensor const flat = tensor.reshaped({tensor.size()});
     std::vector<std::int64_t> counts;
+    counts.reserve(static_cast<std::size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) {
       counts.push_back(share(tensor.size(), rank, size_).count());
     }

@@ -7,6 +7,7 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
 
+#include "peer_memory.hpp"
 #include "rank_order_reduction.hpp"
 #include "transfer.hpp"
 
@@ -43,6 +44,8 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   void all_to_all(VerbCall const& call) const;
   Pending message(VerbCall const& call) const;
   Pending reduce_in_rank_order(RankOrderReduction::Call call, bool starts);
+  /// For a blocking sum of this many bytes; null where messages carry it. Collective.
+  PeerMemory* peer_memory(std::int64_t bytes);
   std::unique_ptr<MpiTransfer> transfer(VerbCall const& call) const;
 
   MPI_Comm handle_;
@@ -51,6 +54,8 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   MessageRules rules_;
   int reductions_ = 0;  ///< in the order of the ranks; those started so far
   std::shared_ptr<BufferPool> buffers_ = std::make_shared<BufferPool>();
+  bool has_tried_to_attach_ = false;
+  std::unique_ptr<PeerMemory> peer_memory_;
   int exceptions_at_start_ = std::uncaught_exceptions();
 };
 

@@ -1,13 +1,57 @@
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <heddle/core/base/random.hpp>
+#include <numeric>
+#include <thread>
 #include <type_traits>
+#include <utility>
 
 #include "dist_fixture.hpp"
+#include "mpi/peer_memory.hpp"
 
-// The reductions that add ranks in their order: all non-blocking ones, and those of bfloat16.
+namespace {
+
+/// How the kernel copies between processes.
+struct KernelCopies {
+  bool permits_probes = true;
+  bool permits_blocks = true;
+  std::chrono::milliseconds delay{0};
+  int writes = 0;
+};
+KernelCopies kernel_copies;
+
+ssize_t kernel_copy(long call, pid_t process, iovec const* own, iovec const* theirs) {
+  constexpr std::size_t largest_probe = 64;
+  bool const probe = own->iov_len <= largest_probe;
+  if (probe ? !kernel_copies.permits_probes : !kernel_copies.permits_blocks) {
+    errno = EPERM;
+    return -1;
+  }
+  std::this_thread::sleep_for(kernel_copies.delay);
+  return syscall(call, process, own, 1, theirs, 1, 0);
+}
+
+}  // namespace
+
+extern "C" ssize_t process_vm_readv(pid_t process, iovec const* own, unsigned long /*own_count*/, iovec const* theirs,
+                                    unsigned long /*their_count*/, unsigned long /*flags*/) noexcept {
+  return kernel_copy(SYS_process_vm_readv, process, own, theirs);
+}
+
+extern "C" ssize_t process_vm_writev(pid_t process, iovec const* own, unsigned long /*own_count*/, iovec const* theirs,
+                                     unsigned long /*their_count*/, unsigned long /*flags*/) noexcept {
+  ++kernel_copies.writes;
+  return kernel_copy(SYS_process_vm_writev, process, own, theirs);
+}
+
+// The reductions that add ranks in their order: all non-blocking ones, those of bfloat16, and reduce-scatters.
 namespace heddle {
 namespace {
 
@@ -119,6 +163,92 @@ TEST_F(ReductionTest, SumsOfBFloat16AreRoundedOnce) {
   world_.all_reduce(tensor);
   auto const sum = static_cast<float>(255 + world_.size());
   EXPECT_EQ(static_cast<float>(to_host<BFloat16>(tensor)[0]), static_cast<float>(BFloat16(sum)));
+}
+
+/// Large blocking sums, which read the other ranks' memory where the kernel permits it.
+class MemorySumsTest : public DistTest {
+ protected:
+  void SetUp() override { kernel_copies = {}; }
+  void TearDown() override { kernel_copies = {}; }
+
+  /// This many elements for rank 0, and some more for each next one; they end within a block.
+  std::vector<std::int64_t> counts_from(std::int64_t count) const {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(world_.size()));
+    std::ranges::generate(counts, [&] { return std::exchange(count, count + 1001); });
+    return counts;
+  }
+
+  template <class Element>
+  void check_scatter(std::vector<std::int64_t> const& counts) {
+    auto const own = counts.begin() + world_.rank();
+    std::int64_t const begin = std::accumulate(counts.begin(), own, std::int64_t{0});
+    std::int64_t const all = std::accumulate(own, counts.end(), begin);
+    Tensor const input = tensor_of(numbers_of<Element>(world_.rank(), all));
+    Tensor const output = Tensor::allocate(DTypeOf<Element>::value, {*own});
+    world_.reduce_scatter_rows(input, output, counts);
+    std::memset(input.raw(), 0, static_cast<std::size_t>(input.bytes()));  // no other rank reads it any more
+    auto const sums = sums_of<Element>(world_.size(), all);
+    expect_same_bits(output, std::vector<Element>(sums.begin() + begin, sums.begin() + begin + *own));
+  }
+
+  template <class Element>
+  void check_all_reduce(std::int64_t count) {
+    Tensor const whole = tensor_of(numbers_of<Element>(world_.rank(), count));
+    world_.all_reduce(whole);
+    expect_same_bits(whole, sums_of<Element>(world_.size(), count));
+  }
+};
+
+TEST_F(MemorySumsTest, RanksAreAddedInTheirOrder) {
+  bool const direct = PeerMemory::attach(MPI_COMM_WORLD) != nullptr;
+  for (std::int64_t const count : {40000, 150001}) {
+    check_scatter<float>(counts_from(count));
+    check_scatter<double>(counts_from(count));
+    check_scatter<BFloat16>(counts_from(count));
+    EXPECT_EQ(kernel_copies.writes, 0);  // only an all-reduce writes into other ranks' tensors
+    check_all_reduce<BFloat16>(count);
+    EXPECT_EQ(std::exchange(kernel_copies.writes, 0) > 0, direct);
+    if (world_.size() <= 2) {  // of more, a sum of float32 is MPI's
+      check_all_reduce<float>(count);
+      EXPECT_EQ(std::exchange(kernel_copies.writes, 0) > 0, direct);
+    }
+  }
+}
+
+TEST_F(MemorySumsTest, SmallOnesAreMessages) {
+  check_all_reduce<BFloat16>(10000);
+  EXPECT_EQ(kernel_copies.writes, 0);
+}
+
+TEST_F(MemorySumsTest, ReturnWhenTheSlowestRankHasReadItsPart) {
+  kernel_copies.delay = std::chrono::milliseconds(world_.rank() == 0 ? 10 : 0);
+  check_scatter<BFloat16>(counts_from(40000));
+  check_scatter<float>(counts_from(40000));
+}
+
+TEST_F(MemorySumsTest, AreMessagesWhereOneRankIsNotPermitted) {
+  kernel_copies.permits_probes = world_.rank() != world_.size() - 1;
+  EXPECT_EQ(PeerMemory::attach(MPI_COMM_WORLD), nullptr);
+  check_scatter<BFloat16>(counts_from(40000));
+  check_all_reduce<BFloat16>(40000);
+  EXPECT_EQ(kernel_copies.writes, 0);
+}
+
+TEST_F(MemorySumsTest, RefuseOtherCountsAndNameAnInaccessibleRank) {
+  auto const peers = PeerMemory::attach(MPI_COMM_WORLD);
+  if (!peers) {
+    return;  // one rank, or the kernel does not permit it
+  }
+  auto const error = [&](std::vector<std::int64_t> const& counts) {
+    std::int64_t const all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+    Tensor const tensor = tensor_of(std::vector<float>(static_cast<std::size_t>(all), 1));
+    return error_of([&] { peers->reduce({"sum", tensor, tensor, counts, ReduceOp::sum, false}); });
+  };
+  std::vector<std::int64_t> counts = counts_from(20000);
+  counts.front() += world_.rank() == 1 ? 1 : 0;
+  EXPECT_EQ(error(counts), "sum: rank 1 has other numbers of elements than rank 0");
+  kernel_copies.permits_blocks = false;
+  EXPECT_THAT(error(counts_from(20000)), testing::StartsWith("sum: the memory of rank "));
 }
 
 TEST_F(ReductionTest, IsNotDoneBeforeTheLastRankComes) {

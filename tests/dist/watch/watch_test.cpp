@@ -80,6 +80,19 @@ TEST_F(WatchTest, AStartedVerbOfAGroupIsWatchedWhereItIsWaitedFor) {
   watched_.barrier();
 }
 
+// Large sums read the other ranks' memory where the kernel permits it, and wait before they do.
+TEST_F(WatchTest, ALargeSumIsNamedAsOneOfMessages) {
+  Tensor const ones = tensor_of(std::vector<BFloat16>(40000, BFloat16(1)));
+  watched_.all_reduce(ones);
+  if (world_.size() > 1 && last()) {
+    EXPECT_THAT(wait_for_report(), AllOf(HasSubstr(", last in world.all_reduce 1; missing in world.all_reduce 2; for "),
+                                         HasSubstr(": waiting in world.all_reduce 2 (40,000 elements)")));
+  }
+  watched_.all_reduce(ones);
+  auto const size = static_cast<float>(world_.size());
+  EXPECT_EQ(static_cast<float>(to_host<BFloat16>(ones).back()), size * size);
+}
+
 TEST_F(WatchTest, ARankThatRestsIsWaiting) {
   watched_.barrier();
   if (world_.size() == 1) {
