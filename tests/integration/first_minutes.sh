@@ -60,6 +60,7 @@ code=0
 
 # On a terminal it asks for what no option gives; an empty line is the default.
 printf 'corpus\nbase\nfloat32\n\n3\n2\n' | script -qec "$HEDDLE init --out asked" /dev/null > asked.out
+grep -qx 'directory = "runs/corpus"' asked/run.toml || { cat asked/run.toml; give_up "init does not name the run after its data"; }
 grep -qx 'train = "corpus/train.h5"' asked/run.toml || { cat asked.out; give_up "init forgets an answer"; }
 grep -q "mpirun -np 6 heddle train asked/run.toml" asked.out || { cat asked.out; give_up "init forgets the ranks"; }
 # An answer that is not possible is asked for again; a file in the way is named before the first question.

@@ -144,6 +144,14 @@ std::string optimizer_keys(ModelSize const& size, bool post_norm) {
   return keys;
 }
 
+/// The name of the run's directory: that of the data's, so that two language pairs have runs of their own, or else the
+/// model's size.
+std::string run_name(RunAnswers const& answers) {
+  fs::path const data = fs::path(answers.data).lexically_normal();
+  std::string const name = (data.has_filename() ? data : data.parent_path()).filename().string();
+  return name.empty() || name.front() == '.' || name == RunAnswers().data ? answers.size : name;
+}
+
 std::string configuration(RunAnswers const& answers) {
   ModelSize const& size = *std::ranges::find(model_sizes, answers.size, &ModelSize::name);
   bool const marian = answers.exported == "transformers";
@@ -153,7 +161,7 @@ std::string configuration(RunAnswers const& answers) {
   return fmt::format(
       R"(# A run of a {} model, by `heddle init`. Every key: `heddle config --defaults` and docs/reference/config.md.
 [run]
-directory = "runs/{}"
+directory = {}
 
 [data]
 train = {}
@@ -169,8 +177,8 @@ valid = {}
 [checkpoint]
 every_steps = 500
 )",
-      size.name, size.name, dataset("train.h5"), dataset("valid.h5"), model_keys(size, marian), size.train,
-      precision_of(answers), optimizer_keys(size, marian));
+      size.name, to_toml(OptionValue("runs/" + run_name(answers))), dataset("train.h5"), dataset("valid.h5"),
+      model_keys(size, marian), size.train, precision_of(answers), optimizer_keys(size, marian));
 }
 
 struct JobScript {

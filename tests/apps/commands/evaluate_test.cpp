@@ -41,7 +41,7 @@ TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
 TEST(Evaluate, MetricsAreRegisteredOnes) {
   test::TemporaryDirectory const directory;
   std::string const path = directory.write("text", "a\n").string();
-  EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--metric", "crf"}), ConfigError);
+  EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--metric", "crf"}), UsageError);
 }
 
 TEST(Evaluate, HypothesesMayHaveTheirSource) {

@@ -12,7 +12,7 @@ struct GivenRows {
   Rows<float> log_sum_exp;
 };
 
-/// Those that it writes. `Result`: the type of their elements.
+/// The gradients that it writes. `Result`: the type of their elements.
 template <class Result>
 struct GradientRows {
   Rows<Result> q, k, v;

@@ -15,8 +15,8 @@ namespace heddle {
 /// `ring` (Liu et al. 2023): blocks of keys and values travel from rank to rank; a rank's queries attend to one block
 /// while it receives the next, a few heads at a time. In backward the blocks travel again, together with their
 /// gradients, until they are back at their ranks. A rank holds two blocks at a time, never all keys. In bfloat16 the
-/// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: by kernels with wide
-/// results (Attention::wide_results), otherwise by kernels for float32, which get widened copies.
+/// blocks are sent unchanged, but partial results are float32, so that each result is rounded once: by kernels with
+/// wide results (Attention::wide_results), otherwise by kernels for float32, which get widened copies.
 /// With a window, of tokens or of blocks, a rank asks the others once for the rows that its queries see, those of its
 /// neighbours and global tokens, instead: each row costs 2 w e bytes there and 2 w g back.
 /// `ulysses` (Jacobs et al. 2023): a rank gets all tokens of a c-th of its heads, attends as one rank would, and sends
