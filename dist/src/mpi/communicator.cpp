@@ -177,7 +177,8 @@ MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
   Tensor const& tensor = call.input;
   // A sum of two numbers has no order. With more ranks, sums of other types are MPI's, so that their bits do not depend
   // on which ranks share a host.
-  if (call.starts || tensor.dtype() == DType::bfloat16 || (size_ == 2 && peer_memory(tensor.bytes()) != nullptr)) {
+  bool const sums_two = size_ == 2 && call.op == ReduceOp::sum;
+  if (call.starts || tensor.dtype() == DType::bfloat16 || (sums_two && peer_memory(tensor.bytes()) != nullptr)) {
     Tensor const flat = tensor.reshaped({tensor.size()});
     std::vector<std::int64_t> counts;
     counts.reserve(static_cast<std::size_t>(size_));

@@ -45,12 +45,6 @@ bool copy(KernelCopy kernel_copy, std::int64_t process, void* own, std::uint64_t
   return copied == static_cast<ssize_t>(bytes);
 }
 
-void require(bool copied, char const* verb, int rank) {
-  if (!copied) {
-    throw Error(fmt::format("{}: the memory of rank {} cannot be accessed: {}", verb, rank, std::strerror(errno)));
-  }
-}
-
 std::uint64_t random_words(std::random_device& device) {
   return (std::uint64_t{device()} << 32U) | device();
 }
@@ -69,11 +63,16 @@ std::int64_t block_bytes(int ranks) {
   return std::clamp<std::int64_t>((std::int64_t{1} << 19) / (ranks - 1), 1 << 14, 1 << 17) / line * line;
 }
 
-std::uint64_t digest_of(std::vector<std::int64_t> const& counts) {
+/// A digest of what must be the same on all ranks.
+std::uint64_t digest_of(RankOrderReduction::Call const& call) {
   std::uint64_t digest = 0;
-  for (std::int64_t const count : counts) {
-    digest = digest * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(count) + 1;
-  }
+  auto const add = [&](std::int64_t number) {
+    digest = digest * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(number) + 1;
+  };
+  add(static_cast<std::int64_t>(call.input.dtype()));
+  add(static_cast<std::int64_t>(call.op));
+  add(call.gathers ? 1 : 0);
+  std::ranges::for_each(call.counts, add);
   return digest;
 }
 
@@ -115,12 +114,12 @@ PeerMemory::PeerMemory(MPI_Comm group, int rank, std::vector<Peer> peers)
       buffer_(Tensor::allocate_on_host(DType::float32, {block_ / 4 * (ranks() - 1)})) {}
 
 void PeerMemory::exchange_addresses(RankOrderReduction::Call const& call) {
-  TensorAddress const own{reinterpret_cast<std::uint64_t>(call.input.raw()), digest_of(call.counts)};
+  TensorAddress const own{reinterpret_cast<std::uint64_t>(call.input.raw()), digest_of(call)};
   std::vector<TensorAddress> all(peers_.size());
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, group_), call.verb);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].counts != all[0].counts) {
-      throw Error(fmt::format("{}: rank {} has other numbers of elements than rank 0", call.verb, rank));
+      throw Error(fmt::format("{}: rank {} has other numbers or types of elements than rank 0", call.verb, rank));
     }
     peers_[rank].tensor = all[rank].tensor;
   }
@@ -139,6 +138,14 @@ void PeerMemory::reduce(RankOrderReduction::Call const& call) {
   check_mpi(MPI_Barrier(group_), call.verb);
 }
 
+void PeerMemory::require(bool copied, RankOrderReduction::Call const& call, int rank) const {
+  if (!copied) {
+    std::string const reason = std::strerror(errno);
+    check_mpi(MPI_Barrier(group_), call.verb);
+    throw Error(fmt::format("{}: the memory of rank {} cannot be accessed: {}", call.verb, rank, reason));
+  }
+}
+
 void PeerMemory::reduce_block(RankOrderReduction::Call const& call, std::int64_t offset, std::int64_t own_offset,
                               std::int64_t bytes) {
   std::byte* const input = static_cast<std::byte*>(call.input.raw()) + offset;
@@ -151,7 +158,7 @@ void PeerMemory::reduce_block(RankOrderReduction::Call const& call, std::int64_t
   // Each rank begins with another one, so that not all read the same memory at a time.
   for (int step = 1; step < ranks(); ++step) {
     int const rank = (rank_ + step) % ranks();
-    require(copy(process_vm_readv, process(rank), received(rank), position(rank), bytes), call.verb, rank);
+    require(copy(process_vm_readv, process(rank), received(rank), position(rank), bytes), call, rank);
     parts[static_cast<std::size_t>(rank)] = received(rank);
   }
   auto const width = static_cast<std::int64_t>(size_of(call.input.dtype()));
@@ -159,7 +166,7 @@ void PeerMemory::reduce_block(RankOrderReduction::Call const& call, std::int64_t
   combine_parts(call.input.dtype(), call.op, parts, output, bytes / width);
   for (int step = 1; call.gathers && step < ranks(); ++step) {
     int const rank = (rank_ + step) % ranks();
-    require(copy(process_vm_writev, process(rank), output, position(rank), bytes), call.verb, rank);
+    require(copy(process_vm_writev, process(rank), output, position(rank), bytes), call, rank);
   }
 }
 

@@ -34,6 +34,9 @@ class PeerMemory {
   int ranks() const { return static_cast<int>(peers_.size()); }
   /// Waits for all ranks and exchanges their tensors' addresses; throws on every rank if their counts differ.
   void exchange_addresses(RankOrderReduction::Call const& call);
+  /// Throws if a copy failed, when no other rank reads or writes this one's tensor any more. A lost process never
+  /// reaches that point: then this one waits, as it would for its message, until the launcher ends it.
+  void require(bool copied, RankOrderReduction::Call const& call, int rank) const;
   /// Reduces bytes of this rank's part, at most a block; they begin at `offset` in the tensor and `own_offset` in the
   /// part.
   void reduce_block(RankOrderReduction::Call const& call, std::int64_t offset, std::int64_t own_offset,

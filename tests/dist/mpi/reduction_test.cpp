@@ -246,7 +246,7 @@ TEST_F(MemorySumsTest, RefuseOtherCountsAndNameAnInaccessibleRank) {
   };
   std::vector<std::int64_t> counts = counts_from(20000);
   counts.front() += world_.rank() == 1 ? 1 : 0;
-  EXPECT_EQ(error(counts), "sum: rank 1 has other numbers of elements than rank 0");
+  EXPECT_EQ(error(counts), "sum: rank 1 has other numbers or types of elements than rank 0");
   kernel_copies.permits_blocks = false;
   EXPECT_THAT(error(counts_from(20000)), testing::StartsWith("sum: the memory of rank "));
 }
