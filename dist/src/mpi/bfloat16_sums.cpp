@@ -38,7 +38,7 @@ void store(Word word, BFloat16Bits* elements) {
   __builtin_memcpy(elements, &word, sizeof word);
 }
 
-/// In one pass, so that sums stay in registers. `count` is even here and below.
+/// Adds two lists of an even number of elements in one pass, so that sums stay in registers.
 void add_two(BFloat16Bits const* one, BFloat16Bits const* other, BFloat16Bits* result, std::int64_t count) {
   for (std::int64_t index = 0; index < count; index += 2) {
     Word const left = word_at(one + index);
@@ -47,6 +47,7 @@ void add_two(BFloat16Bits const* one, BFloat16Bits const* other, BFloat16Bits* r
   }
 }
 
+/// Adds lists of an even number of elements, a block of them at a time.
 void add_many(BFloat16Bits const* const* lists, std::size_t ranks, BFloat16Bits* result, std::int64_t count) {
   constexpr std::int64_t block = 1024;  // words
   float lower[block];

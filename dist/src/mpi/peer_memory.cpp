@@ -29,7 +29,7 @@ struct ProcessKey {
 /// A rank's tensor in a call, and a digest of what must be the same on all ranks.
 struct TensorAddress {
   std::uint64_t tensor;
-  std::uint64_t counts;
+  std::uint64_t digest;
 };
 
 using KernelCopy = ssize_t (*)(pid_t, iovec const*, unsigned long, iovec const*, unsigned long, unsigned long);
@@ -118,7 +118,7 @@ void PeerMemory::exchange_addresses(RankOrderReduction::Call const& call) {
   std::vector<TensorAddress> all(peers_.size());
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, group_), call.verb);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].counts != all[0].counts) {
+    if (all[rank].digest != all[0].digest) {
       throw Error(fmt::format("{}: rank {} has other numbers or types of elements than rank 0", call.verb, rank));
     }
     peers_[rank].tensor = all[rank].tensor;

@@ -32,7 +32,7 @@ class PeerMemory {
   PeerMemory(MPI_Comm group, int rank, std::vector<Peer> peers);
 
   int ranks() const { return static_cast<int>(peers_.size()); }
-  /// Waits for all ranks and exchanges their tensors' addresses; throws on every rank if their counts differ.
+  /// Waits for all ranks and exchanges their tensors' addresses; throws on every rank if their calls differ.
   void exchange_addresses(RankOrderReduction::Call const& call);
   /// Throws if a copy failed, when no other rank reads or writes this one's tensor any more. A lost process never
   /// reaches that point: then this one waits, as it would for its message, until the launcher ends it.

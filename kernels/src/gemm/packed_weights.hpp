@@ -22,23 +22,25 @@ class PackedWeights {
     Entry& entry = entries_.find_or_make(key_of(call, problem), [&] { return Entry{0, false, make()}; });
     if (!entry.is_of(call)) {
       fill(entry.packed);
-      entry.fill_of(call);
+      entry.set_version_of(call);
     }
     return entry.packed;
   }
 
-  /// The copy of `call.b` transposed, if there is one and it has to be filled again: the caller does so now. A training
-  /// step packs each weight for its forward pass and then for its input's gradient.
-  Packed* outdated_transposed(GemmCall const& call, GemmProblem const& problem) {
+  /// Calls `fill(packed)` for the copy of `call.b` transposed, if there is one and the version has changed; otherwise
+  /// returns false. A training step packs each weight for its forward pass and then for its input's gradient.
+  template <class Fill>
+  bool fill_transposed(GemmCall const& call, GemmProblem const& problem, Fill&& fill) {
     Key key = key_of(call, problem);
     std::swap(key.n, key.k);
     key.transposed = !key.transposed;
     Entry* const entry = entries_.find(key);
     if (entry == nullptr || entry->is_of(call)) {
-      return nullptr;
+      return false;
     }
-    entry->fill_of(call);
-    return &entry->packed;
+    fill(entry->packed);
+    entry->set_version_of(call);
+    return true;
   }
 
   /// The sum of `size_of_copy(packed)` over all copies.
@@ -72,7 +74,7 @@ class PackedWeights {
     Packed packed;
 
     bool is_of(GemmCall const& call) const { return filled && version == call.b_weight.version; }
-    void fill_of(GemmCall const& call) {
+    void set_version_of(GemmCall const& call) {
       version = call.b_weight.version;
       filled = true;
     }

@@ -235,9 +235,12 @@ TEST_F(MemorySumsTest, AreMessagesWhereOneRankIsNotPermitted) {
 }
 
 TEST_F(MemorySumsTest, RefuseOtherCountsAndNameAnInaccessibleRank) {
+  if (world_.size() == 1) {
+    return;  // nobody to add
+  }
   auto const peers = PeerMemory::attach(MPI_COMM_WORLD);
   if (!peers) {
-    return;  // one rank, or the kernel does not permit it
+    GTEST_SKIP() << "this kernel does not let a process read another's memory";
   }
   auto const error = [&](std::vector<std::int64_t> const& counts) {
     std::int64_t const all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});

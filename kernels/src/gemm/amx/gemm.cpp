@@ -115,18 +115,18 @@ class AmxGemm final : public Gemm {
     auto const fill = [&](Tensor const& packed) {
       amx::Factor const b = right_factor(call, problem);
       kernels::Panels<std::uint16_t> const panels{words(packed), panel_elements(problem), amx::panel};
-      bool const both = b.k_contiguous && b.float32 && !split_;
-      Tensor const* const transposed = both ? weights_.outdated_transposed(call, problem) : nullptr;
-      if (transposed == nullptr) {
+      auto const fill_both = [&](Tensor const& transposed) {
+        std::uint16_t* const of_gradient = words(transposed);
+        std::int64_t const panel_of_gradient = amx::packed_elements(amx::panel, problem.n);
+        kernels::pack_panels(execution, "amx gemm weight", b, panels, [=](amx::Factor const& part, std::uint16_t* to) {
+          std::int64_t const first_panel = (to - panels.packed) / panels.words;
+          amx::pack_weight(part, to, of_gradient + first_panel * amx::step_elements, panel_of_gradient);
+        });
+      };
+      bool const for_both = b.k_contiguous && b.float32 && !split_;
+      if (!(for_both && weights_.fill_transposed(call, problem, fill_both))) {
         kernels::pack_panels(execution, "amx gemm weight", b, panels, amx::pack_columns);
-        return;
       }
-      std::uint16_t* const of_gradient = words(*transposed);
-      std::int64_t const panel_of_gradient = amx::packed_elements(amx::panel, problem.n);
-      kernels::pack_panels(execution, "amx gemm weight", b, panels, [=](amx::Factor const& part, std::uint16_t* to) {
-        std::int64_t const first_panel = (to - panels.packed) / panels.words;
-        amx::pack_weight(part, to, of_gradient + first_panel * amx::step_elements, panel_of_gradient);
-      });
     };
     return words(weights_.current(call, problem, make, fill));
   }

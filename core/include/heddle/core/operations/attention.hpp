@@ -200,8 +200,8 @@ class Attention : public Operation<AttentionProblem> {
   /// unchanged.
   virtual void backward(Execution& execution, AttentionCall const& call, Tensor const& output,
                         Tensor const& log_sum_exp, Tensor const& grad_output, AttentionGradients const& gradients) = 0;
-  /// True if forward's output, and backward's gradients of q, k and v, may be in statistics_dtype where q, k and v are
-  /// bfloat16: sums over several calls are then rounded once (context parallelism).
+  /// True if forward's output, and backward's gradients of q, k and v, may be in statistics_dtype where the tensors
+  /// that the call reads are bfloat16: sums over several calls are then rounded once (context parallelism).
   virtual bool wide_results() const { return false; }
 };
 
