@@ -6,6 +6,9 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "checkpoint.hpp"
 
@@ -13,37 +16,30 @@ namespace heddle {
 
 namespace {
 
-CheckpointStore store_of(std::filesystem::path const& run) {
-  return {run / "checkpoints", 2};
-}
+/// Tensors of files. The error of a commit is about the disk: here is why the files were refused, if they were.
+class TensorsOfFiles final : public TensorStream {
+ public:
+  explicit TensorsOfFiles(TensorStream& stream) : stream_(stream) {}
+
+  std::vector<StreamedTensor> const& tensors() const override { return stream_.tensors(); }
+  void send(TensorChunk const& chunk, int receiver) override { stream_.send(chunk, receiver); }
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    try {
+      stream_.receive(chunk, elements);
+    } catch (DataError const& error) {
+      refused = error;
+      throw;
+    }
+  }
+  void wait() override { stream_.wait(); }
+
+  std::optional<DataError> refused;
+
+ private:
+  TensorStream& stream_;
+};
 
 }  // namespace
-
-void require_new_run(std::filesystem::path const& run) {
-  if (auto const newest = store_of(run).newest_step()) {
-    throw UsageError(fmt::format("--out {}: there is a run with a checkpoint of step {}; name a new directory",
-                                 run.string(), *newest));
-  }
-  bool const taken =
-      std::filesystem::exists(run) && !(std::filesystem::is_directory(run) && std::filesystem::is_empty(run));
-  if (taken) {
-    throw UsageError(fmt::format("--out {}: there are other files; name a new directory", run.string()));
-  }
-}
-
-NewPlace::NewPlace(std::filesystem::path directory) {
-  for (; !directory.empty() && !std::filesystem::exists(std::filesystem::symlink_status(directory));
-       directory = directory.parent_path()) {
-    made_ = directory;
-  }
-}
-
-NewPlace::~NewPlace() {
-  std::error_code ignored;
-  if (!made_.empty()) {
-    std::filesystem::remove_all(made_, ignored);
-  }
-}
 
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from) {
   if (!from.contents().base.checkpoint.empty()) {
@@ -64,13 +60,22 @@ CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpo
   return contents;
 }
 
-std::filesystem::path write_new_run(std::filesystem::path const& run, CheckpointContents const& contents,
+std::filesystem::path write_new_run(std::filesystem::path const& directory, CheckpointContents const& contents,
                                     TensorStream& tensors) {
-  CommitResult const committed = store_of(run).commit(Communicator::self(), contents, tensors, 1);
-  replace_file(run / "config.toml", contents.config);
-  replace_file(run / "source.model", contents.source_model);
-  replace_file(run / "target.model", contents.target_model);
-  return committed.directory;
+  TensorsOfFiles stream(tensors);
+  CommitResult committed;
+  try {
+    committed = CheckpointStore(directory / "checkpoints", 2).commit(Communicator::self(), contents, stream, 1);
+  } catch (Error const&) {
+    if (stream.refused) {
+      throw *stream.refused;
+    }
+    throw;
+  }
+  replace_file(directory / "config.toml", contents.config);
+  replace_file(directory / "source.model", contents.source_model);
+  replace_file(directory / "target.model", contents.target_model);
+  return committed.directory.lexically_relative(directory);
 }
 
 }  // namespace heddle

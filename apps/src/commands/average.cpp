@@ -4,6 +4,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -105,7 +106,7 @@ pieces: no model is in memory. Checkpoints with another model or vocabulary are 
        "the share of each checkpoint, in their order; default: all count the same");
   syntax.positional.add("checkpoint", 1000);
   parse_options(syntax, arguments);
-  require_new_run(options.run);
+  PendingDirectory directory(options.run);
   std::vector<Checkpoint> checkpoints = open_all(options);
   std::vector<double> weights = parse_weights(options.weights, checkpoints.size());
   std::string listed;
@@ -114,9 +115,10 @@ pieces: no model is in memory. Checkpoints with another model or vocabulary are 
   }
   AveragedModel const model(std::move(checkpoints), std::move(weights));
   AveragedTensors tensors(model);
-  auto const written = write_new_run(options.run, contents_of_new_run(options.run, model.first()), tensors);
+  auto const written = write_new_run(directory.path(), contents_of_new_run(options.run, model.first()), tensors);
+  directory.commit();
   std::cout << fmt::format("{}the mean of {} tensors → {}\n", listed, readable_count(std::ssize(tensors.tensors())),
-                           written.string());
+                           (options.run / written).string());
   return ExitCode::done;
 }
 

@@ -10,6 +10,7 @@
 #include <heddle/core/layers/low_rank.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
@@ -395,7 +396,7 @@ bool is_peft(fs::path const& place) {
 
 ImportedModel import_peft(Execution& execution, fs::path const& from, std::string const& base_place,
                           fs::path const& run, ImportOptions const& options) {
-  require_new_run(run);
+  PendingDirectory directory(run);
   TrainedModelOptions model;
   model.checkpoint = base_place;
   auto const opened = open_checkpoints(model);
@@ -419,12 +420,13 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
   contents.base = base_of(base, parameters);
   AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
-  NewPlace place(run / "checkpoints");
-  ImportedModel imported = write_imported(run, contents, stream, std::string(family->model_type) + " with adapters");
+  ImportedModel imported =
+      write_imported(directory.path(), contents, stream, std::string(family->model_type) + " with adapters");
   if (options.probe) {
-    imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
+    imported.largest_logit = largest_probe_logit(execution, directory.path() / imported.checkpoint);
   }
-  place.keep();
+  directory.commit();
+  imported.checkpoint = run / imported.checkpoint;
   return imported;
 }
 

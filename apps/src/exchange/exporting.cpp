@@ -1,7 +1,6 @@
 #include "exporting.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
@@ -32,24 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace json = boost::json;
-
-/// The place where a directory is written before it gets its name.
-fs::path place_beside(fs::path const& target) {
-  if (fs::exists(fs::symlink_status(target))) {
-    throw UsageError(fmt::format("--out {} exists; name a new directory", target.string()));
-  }
-  if (target.has_parent_path()) {
-    make_directory(target.parent_path());
-  }
-  return fmt::format("{}.part-{}", target.string(), ::getpid());
-}
-
-/// Gives a directory its name, on the disk.
-void publish(UnfinishedDirectory& directory, fs::path const& target) {
-  sync_to_disk(directory.path());
-  directory.rename_to(target);
-  sync_to_disk(target.has_parent_path() ? target.parent_path() : ".");
-}
 
 std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& model, ExportOptions const& options,
                            fs::path const& directory) {
@@ -298,7 +280,7 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   check_format(options);
-  UnfinishedDirectory directory(place_beside(options.directory));
+  PendingDirectory directory(options.directory);
   auto opened = open_checkpoints(options.model);
   Checkpoint& trained = opened.checkpoints.front();
   check_adapters(options, trained, stored_config(trained));
@@ -332,7 +314,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   if (options.format != "ctranslate2") {
     result.largest_difference = compare_logits(execution, options, result.checkpoint, directory.path());
   }
-  publish(directory, options.directory);
+  directory.commit();
   return result;
 }
 

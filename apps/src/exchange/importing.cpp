@@ -10,6 +10,7 @@
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
@@ -38,29 +39,6 @@ struct ForeignModel {
   std::unique_ptr<ForeignTensors> tensors;
   std::vector<fs::path> weights;  ///< the files that have them
   ForeignVocabulary vocabulary;
-};
-
-/// Tensors of files. The error of a commit is about the disk: here is why the files were refused, if they were.
-class TensorsOfFiles final : public TensorStream {
- public:
-  explicit TensorsOfFiles(TensorStream& stream) : stream_(stream) {}
-
-  std::vector<StreamedTensor> const& tensors() const override { return stream_.tensors(); }
-  void send(TensorChunk const& chunk, int receiver) override { stream_.send(chunk, receiver); }
-  void receive(TensorChunk const& chunk, std::span<float> elements) override {
-    try {
-      stream_.receive(chunk, elements);
-    } catch (DataError const& error) {
-      refused = error;
-      throw;
-    }
-  }
-  void wait() override { stream_.wait(); }
-
-  std::optional<DataError> refused;
-
- private:
-  TensorStream& stream_;
 };
 
 /// Calls `read`, which knows only another system's files: what libraries say of them is about bad data, too, and
@@ -210,9 +188,9 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
   return tensors;
 }
 
-ImportedModel write_imported(fs::path const& run, CheckpointContents const& contents, TensorStream& tensors,
+ImportedModel write_imported(fs::path const& directory, CheckpointContents const& contents, TensorStream& tensors,
                              std::string const& family) {
-  ImportedModel imported{.checkpoint = write_new_run(run, contents, tensors), .family = family};
+  ImportedModel imported{.checkpoint = write_new_run(directory, contents, tensors), .family = family};
   for (StreamedTensor const& tensor : tensors.tensors()) {
     ++imported.tensors;
     imported.parameters += Shape(tensor.shape).size();
@@ -231,7 +209,7 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
                            ImportOptions const& options) {
   ForeignModel const foreign =
       of_files(from, [&] { return is_marian(from) ? open_marian_model(from) : open_huggingface(from); });
-  require_new_run(run);
+  PendingDirectory directory(run);
   CheckpointContents contents;
   contents.source_model = foreign.vocabulary.source_model;
   contents.target_model = foreign.vocabulary.target_model;
@@ -241,24 +219,15 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   contents.config = to_toml(config);
   contents.origin = foreign.vocabulary.files;
   record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
-  ImportedTensors imported_tensors = of_files(from, [&, &config = config, &parameters = parameters] {
+  ImportedTensors tensors = of_files(from, [&, &config = config, &parameters = parameters] {
     return ImportedTensors(*foreign.tensors, {foreign.family, config.model, foreign.config}, parameters);
   });
-  TensorsOfFiles stream(imported_tensors);
-  NewPlace place(run / "checkpoints");
-  ImportedModel imported;
-  try {
-    imported = write_imported(run, contents, stream, std::string(foreign.family.model_type));
-  } catch (Error const&) {
-    if (stream.refused) {
-      throw *stream.refused;
-    }
-    throw;
-  }
+  ImportedModel imported = write_imported(directory.path(), contents, tensors, std::string(foreign.family.model_type));
   if (options.probe) {
-    imported.largest_logit = largest_probe_logit(execution, imported.checkpoint);
+    imported.largest_logit = largest_probe_logit(execution, directory.path() / imported.checkpoint);
   }
-  place.keep();
+  directory.commit();
+  imported.checkpoint = run / imported.checkpoint;
   return imported;
 }
 

@@ -39,7 +39,7 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
 /// The largest logit of a probe, by its magnitude, of a model that was imported.
 float largest_probe_logit(Execution& execution, std::filesystem::path const& checkpoint);
 /// Writes a run of an import, as write_new_run does.
-ImportedModel write_imported(std::filesystem::path const& run, CheckpointContents const& contents,
+ImportedModel write_imported(std::filesystem::path const& directory, CheckpointContents const& contents,
                              TensorStream& tensors, std::string const& family);
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <map>
@@ -127,7 +128,7 @@ std::vector<std::string> tables_of(Config const& config, Registries const& regis
 GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growth) {
   auto const opened = open_checkpoints(growth.model);
   Checkpoint const& checkpoint = opened.checkpoints.front();
-  require_new_run(growth.run);
+  PendingDirectory directory(growth.run);
   CheckpointContents contents = contents_of_new_run(growth.run, checkpoint);
   GrownModel result{.checkpoint = {}, .tables = {}, .before = checkpoint.contents().vocabulary()};
   Vocabulary const& before = result.before;
@@ -163,7 +164,8 @@ GrownModel extend_vocabulary(Execution& execution, VocabularyGrowth const& growt
   record_pieces(contents.origin, checkpoint.directory().parent_path().parent_path(),
                 std::ssize(growth.pieces) + std::ssize(growth.languages));
   GrownTensors tensors(checkpoint, tables);
-  result.checkpoint = write_new_run(growth.run, contents, tensors);
+  result.checkpoint = growth.run / write_new_run(directory.path(), contents, tensors);
+  directory.commit();
   for (auto const& [name, parts] : tables) {
     result.tables.push_back(name);
   }

@@ -9,6 +9,7 @@
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
 #include <optional>
@@ -292,11 +293,12 @@ terminal it asks for what no option gives.)";
   if (job) {
     require_absent(job->path);
   }
-  fs::create_directories(out);
-  replace_file(run, config);
+  PendingDirectory directory(out, PendingDirectory::Target::any);
+  replace_file(directory.path() / run.filename(), config);
   if (job) {
-    replace_file(job->path, job->text);
+    replace_file(directory.path() / job->path.filename(), job->text);
   }
+  directory.commit();
   std::cout << fmt::format("wrote {}{}\n", run.string(), job ? " and " + job->path.string() : std::string())
             << "next:\n"
             << next_commands(answers, out, job);

@@ -4,7 +4,6 @@
 #include <boost/algorithm/string/replace.hpp>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/norm_kind.hpp>
@@ -14,6 +13,8 @@
 #include <heddle/core/operations/attention_score.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/runtime.hpp>
+#include <heddle/io/files/pending_directory.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/metrics/metric.hpp>
 #include <heddle/kernels/register.hpp>
 
@@ -108,7 +109,7 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   return built_in_norm(name) == nullptr ? "" : "a kind of norm";
 }
 
-void require_usable(std::string const& name, fs::path const& directory, Registries const& built_in) {
+void require_usable(std::string const& name, Registries const& built_in) {
   bool const valid = !name.empty() && std::islower(static_cast<unsigned char>(name.front())) != 0 &&
                      std::all_of(name.begin(), name.end(), [](char letter) {
                        auto const byte = static_cast<unsigned char>(letter);
@@ -131,17 +132,6 @@ void require_usable(std::string const& name, fs::path const& directory, Registri
         fmt::format("the directory's name '{0}' becomes the plug-in's, but Heddle has {1} of that name; expected "
                     "another name, for example my_{0}",
                     name, owner));
-  }
-  if (fs::exists(directory) && (!fs::is_directory(directory) || !fs::is_empty(directory))) {
-    throw UsageError(fmt::format("{} exists; expected a new directory, or an empty one", directory.string()));
-  }
-}
-
-void write_file(fs::path const& path, std::string const& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  if (!out.flush()) {
-    throw Error(fmt::format("{}: cannot be written", path.string()));
   }
 }
 
@@ -221,21 +211,22 @@ std::string plugin_kinds() {
 std::string write_plugin(fs::path const& directory, std::string const& kind, Registries const& built_in) {
   fs::path const normal = fs::absolute(directory).lexically_normal();
   std::string const name = (normal.has_filename() ? normal : normal.parent_path()).filename().string();
-  require_usable(name, directory, built_in);
+  require_usable(name, built_in);
   std::string const example = example_name(kind);
   auto const renamed = [&](std::string_view text) {
     std::string const named = boost::replace_all_copy(std::string(text), example, name);
     return boost::replace_all_copy(named, pascal_case(example), pascal_case(name));
   };
-  fs::create_directories(directory);
+  PendingDirectory project(directory);
   for (TemplateFile const& file : template_files()) {
     if (file.kind == kind) {
       bool const use = file.name == "use.toml";
-      write_file(directory / (use ? "run.toml" : renamed(file.name)),
-                 use ? with_lines(fmt::format(run_config, name), renamed(file.text)) : renamed(file.text));
+      replace_file(project.path() / (use ? "run.toml" : renamed(file.name)),
+                   use ? with_lines(fmt::format(run_config, name), renamed(file.text)) : renamed(file.text));
     }
   }
-  write_file(directory / "README.md", fmt::format(readme, name, kind, texts_for(kind)));
+  replace_file(project.path() / "README.md", fmt::format(readme, name, kind, texts_for(kind)));
+  project.commit();
   return name;
 }
 

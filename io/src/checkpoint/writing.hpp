@@ -5,10 +5,11 @@
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
-#include <heddle/io/files/regular_file.hpp>
 #include <new>
 #include <optional>
 #include <string>
+
+#include "files/pending_file.hpp"
 
 namespace heddle {
 

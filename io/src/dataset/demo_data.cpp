@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
-#include <list>
+#include <heddle/io/files/pending_directory.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <random>
+#include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "files/pending_file.hpp"
 
 namespace heddle {
 namespace {
@@ -110,12 +111,13 @@ std::vector<int64_t> choose_numbers(int64_t count, std::mt19937_64& generator) {
   return chosen;
 }
 
-void write_lines(PendingFile const& pending, std::span<int64_t const> numbers, std::string (*describe)(int64_t)) {
+void write_lines(std::filesystem::path const& path, std::span<int64_t const> numbers,
+                 std::string (*describe)(int64_t)) {
   std::string text;
   for (int64_t const number : numbers) {
     text += describe(number) + '\n';
   }
-  pending.write(text);
+  replace_file(path, text);
 }
 
 void check(DemoDataOptions const& options) {
@@ -175,22 +177,23 @@ void write_demo_data(DemoDataOptions const& options) {
       {"test", all.subspan(train_count + valid_count)},
   }};
 
-  PendingDirectory directory(options.directory);
-  std::list<PendingFile> files;
+  PendingDirectory directory(options.directory, PendingDirectory::Target::any);
+  std::set<std::string> files;
   for (auto const& [name, part] : parts) {
     for (auto const& [extension, describe] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
-      PendingFile& file = files.emplace_back(options.directory / (std::string(name) + extension));
-      if (!options.overwrite && std::filesystem::exists(file.target())) {
-        throw UsageError(
-            fmt::format("{} exists: choose another --out, or replace it with --overwrite", file.target().string()));
+      std::string const& file = *files.insert(std::string(name) + extension).first;
+      if (!options.overwrite && std::filesystem::exists(options.directory / file)) {
+        throw UsageError(fmt::format("{} exists: choose another --out, or replace it with --overwrite",
+                                     (options.directory / file).string()));
       }
-      write_lines(file, part, describe);
+      write_lines(directory.path() / file, part, describe);
     }
   }
-  for (PendingFile& file : files) {
-    file.commit();
+  std::function<bool(std::string const&)> replaced;
+  if (options.overwrite) {
+    replaced = [&](std::string const& name) { return files.contains(name); };
   }
-  directory.keep();
+  directory.commit(replaced);
 }
 
 }  // namespace heddle

@@ -9,18 +9,19 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/files/pending_directory.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/text/text.hpp>
 #include <iostream>
 #include <iterator>
-#include <list>
 #include <optional>
 #include <regex>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "files/pending_file.hpp"
 #include "format.hpp"
 #include "prepare_options.hpp"
 #include "text_findings.hpp"
@@ -297,7 +298,9 @@ class DatasetFiles {
   /// The file for the next sample.
   DatasetWriter& writer() {
     if (writers_.empty() || (max_ > 0 && writers_.back().size() == max_)) {
-      finish();
+      if (!writers_.empty()) {
+        writers_.back().finish();
+      }
       Path const path =
           directory_ / (max_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
       lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_);
@@ -311,7 +314,6 @@ class DatasetFiles {
     }
     return samples;
   }
-  void finish() { std::ranges::for_each(writers_, &DatasetWriter::finish); }
   void commit() { std::ranges::for_each(writers_, &DatasetWriter::commit); }
 
  private:
@@ -364,43 +366,36 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
   return report;
 }
 
-/// The files in the directory that this command may have written.
-std::vector<Path> earlier_files(Path const& directory) {
+/// Whether this command gives files this name.
+bool is_output(std::string const& name) {
   constexpr std::array<std::string_view, 4> others = {"valid.h5", "vocab.model", "vocab.source.model",
                                                       "vocab.target.model"};
-  std::vector<Path> found;
+  return is_training_file(name) || std::ranges::find(others, name) != others.end();
+}
+
+/// Throws for files of an earlier command that stay, or that cannot be replaced.
+void check_earlier_files(PrepareOptions const& options) {
   std::error_code absent;
-  for (auto const& entry : std::filesystem::directory_iterator(directory, absent)) {
-    std::string const name = entry.path().filename().string();
-    if (is_training_file(name) || std::ranges::find(others, name) != others.end()) {
-      found.push_back(entry.path());
+  std::set<Path> earlier;
+  for (auto const& entry : std::filesystem::directory_iterator(options.directory, absent)) {
+    if (is_output(entry.path().filename().string())) {
+      earlier.insert(entry.path());
     }
   }
-  std::ranges::sort(found);
-  return found;
-}
-
-void refuse_to_replace(PrepareOptions const& options) {
-  auto const earlier = earlier_files(options.directory);
   if (!options.overwrite && !earlier.empty()) {
     throw UsageError(
-        fmt::format("{} exists: choose another --out, or replace it with --overwrite", earlier.front().string()));
+        fmt::format("{} exists: choose another --out, or replace it with --overwrite", earlier.begin()->string()));
   }
+  std::ranges::for_each(earlier, require_replaceable);
 }
 
-/// The vocabulary's model files, written but not yet renamed to their final names.
-std::list<PendingFile> write_models(PrepareOptions const& options, Vocabulary const& vocabulary) {
-  std::list<PendingFile> files;
-  auto const write = [&](char const* name, Tokenizer const& tokenizer) {
-    files.emplace_back(options.directory / name).write(tokenizer.model());
-  };
+void write_models(Path const& directory, Vocabulary const& vocabulary) {
   if (vocabulary.source.model() == vocabulary.target.model()) {
-    write("vocab.model", vocabulary.source);
+    replace_file(directory / "vocab.model", vocabulary.source.model());
   } else {
-    write("vocab.source.model", vocabulary.source);
-    write("vocab.target.model", vocabulary.target);
+    replace_file(directory / "vocab.source.model", vocabulary.source.model());
+    replace_file(directory / "vocab.target.model", vocabulary.target.model());
   }
-  return files;
 }
 
 Parts parts_of(PrepareOptions::Paths const& paths, TextPart::Side side = TextPart::Side::whole_line) {
@@ -439,36 +434,27 @@ bool is_training_file(std::string const& name) {
 
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   check_options(options);
-  refuse_to_replace(options);
+  check_earlier_files(options);
   std::optional<Vocabulary> const given = given_vocabulary(options);
   if (given && options.text.empty()) {
     frame_of(*given, options.languages);  // before the texts are read
   }
-  PendingDirectory directory(options.directory);
+  PendingDirectory directory(options.directory, PendingDirectory::Target::any);
   std::vector<Texts> texts = texts_of(options);
   for (Texts& each : texts) {
     survey(each, options.invalid_utf8, progress);
   }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, texts.front().sides, progress);
 
-  // Everything is written under temporary names first, so that any failure leaves no file.
-  std::list<PendingFile> models = write_models(options, vocabulary);
-  std::vector<DatasetFiles> datasets;
+  write_models(directory.path(), vocabulary);
   std::vector<PreparedText> reports;
   for (Texts const& each : texts) {
-    DatasetFiles& files = datasets.emplace_back(options.directory, each.name, vocabulary, !options.text.empty(),
-                                                each.name == "train" ? options.samples_per_file : 0);
+    DatasetFiles files(directory.path(), each.name, vocabulary, !options.text.empty(),
+                       each.name == "train" ? options.samples_per_file : 0);
     reports.push_back(encode(each, options, vocabulary, files, progress));
-    files.finish();
+    files.commit();
   }
-  for (Path const& earlier : earlier_files(options.directory)) {
-    std::filesystem::remove(earlier);
-  }
-  for (PendingFile& model : models) {
-    model.commit();
-  }
-  std::ranges::for_each(datasets, &DatasetFiles::commit);
-  directory.keep();
+  directory.commit(options.overwrite ? is_output : nullptr);
 
   PrepareReport report{reports.front(), {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
   if (reports.size() > 1) {

@@ -122,9 +122,16 @@ bool rename_without_replacing(std::filesystem::path const& from, std::filesystem
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return true;
   }
-  // On file systems without this flag, plain rename is nearly as good: it replaces a directory only if empty.
-  if ((errno == EINVAL || errno == ENOSYS) && ::rename(from.c_str(), to.c_str()) == 0) {
-    return true;
+  if (errno == EINVAL || errno == ENOSYS) {  // a file system without this flag
+    if (::link(from.c_str(), to.c_str()) == 0) {
+      return ::unlink(from.c_str()) == 0;
+    }
+    // Not a file, or one without hard links. Plain rename is nearly as good: it replaces a directory only if empty.
+    bool const taken = errno == EEXIST || std::filesystem::is_regular_file(std::filesystem::symlink_status(to));
+    if (!taken && ::rename(from.c_str(), to.c_str()) == 0) {
+      return true;
+    }
+    errno = taken ? EEXIST : errno;
   }
   if (errno == EEXIST || errno == ENOTEMPTY) {
     return false;

@@ -58,7 +58,7 @@ void write_at(FileDescriptor const& file, std::filesystem::path const& path, std
 /// The bytes of all files in a directory and below it, as far as they can be read.
 std::int64_t bytes_below(std::filesystem::path const& directory);
 
-/// Renames a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
+/// Renames a file or a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);
 
 }  // namespace heddle

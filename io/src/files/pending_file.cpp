@@ -6,20 +6,31 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <random>
 #include <system_error>
 #include <utility>
 
 #include "file_descriptor.hpp"
 
 namespace heddle {
+
 namespace {
 
-std::filesystem::path temporary_beside(std::filesystem::path const& target) {
-  return target.parent_path() / fmt::format(".{}.{}.partial", target.filename().string(), getpid());
+constexpr std::string_view private_suffix = ".partial";
+
+}  // namespace
+
+std::string private_name(std::string const& prefix) {
+  return fmt::format("{}{:08x}{}", prefix, std::random_device()(), private_suffix);
 }
 
-/// Throws DataError if a rename to the target would replace something other than a file's content: a symbolic link
-/// would become a file beside the one that was meant, a device node would be gone for all.
+bool is_private_name(std::string_view name, std::string_view prefix) {
+  constexpr std::size_t digits = 8;
+  return name.size() == prefix.size() + digits + private_suffix.size() && name.starts_with(prefix) &&
+         name.ends_with(private_suffix) &&
+         name.substr(prefix.size(), digits).find_first_not_of("0123456789abcdef") == name.npos;
+}
+
 void require_regular_or_absent(std::filesystem::path const& target) {
   std::error_code unknown;
   switch (std::filesystem::symlink_status(target, unknown).type()) {
@@ -37,13 +48,10 @@ void require_regular_or_absent(std::filesystem::path const& target) {
   }
 }
 
-}  // namespace
-
 PendingFile::PendingFile(std::filesystem::path target)
-    : target_(std::move(target)), temporary_(temporary_beside(target_)) {
+    : target_(std::move(target)),
+      temporary_(target_.parent_path() / private_name(fmt::format(".{}.", target_.filename().string()))) {
   require_regular_or_absent(target_);
-  std::error_code ignored;  // left by a killed process with this very id
-  std::filesystem::remove(temporary_, ignored);
 }
 
 void replace_file(std::filesystem::path const& path, std::string_view text) {
@@ -57,7 +65,7 @@ void require_replaceable(std::filesystem::path const& path) {
 }
 
 void make_directory(std::filesystem::path const& directory) {
-  PendingDirectory made(directory);
+  MadeDirectories made(directory);
   made.sync();
   made.keep();
 }
@@ -100,30 +108,33 @@ void PendingFile::commit() {
   sync_to_disk(parent.empty() ? "." : parent);
 }
 
-PendingDirectory::PendingDirectory(std::filesystem::path directory)
-    : directory_(std::filesystem::absolute(std::move(directory)).lexically_normal()), existing_(directory_) {
+MadeDirectories::MadeDirectories(std::filesystem::path directory)
+    : directory_(std::filesystem::absolute(std::move(directory)).lexically_normal()) {
   if (!directory_.has_filename()) {  // "data/" names the same place as "data"
     directory_ = directory_.parent_path();
+  }
+  constexpr int max_attempts = 100;  // another command may remove an empty parent that it has made
+  std::error_code failure = std::make_error_code(std::errc::no_such_file_or_directory);
+  for (int attempt = 0; attempt < max_attempts && failure == std::errc::no_such_file_or_directory; ++attempt) {
     existing_ = directory_;
+    while (!std::filesystem::exists(existing_, failure) && existing_.has_relative_path()) {
+      existing_ = existing_.parent_path();
+    }
+    std::filesystem::create_directories(directory_, failure);
   }
-  std::error_code failure;
-  while (!std::filesystem::exists(existing_, failure) && existing_.has_relative_path()) {
-    existing_ = existing_.parent_path();
-  }
-  std::filesystem::create_directories(directory_, failure);
   if (failure || !std::filesystem::is_directory(directory_)) {
     throw Error(fmt::format("{}: cannot make this directory: {}", directory_.string(),
                             failure ? failure.message() : "something else has its name"));
   }
 }
 
-void PendingDirectory::sync() const {
+void MadeDirectories::sync() const {
   for (auto path = directory_; path != existing_; path = path.parent_path()) {
     sync_to_disk(path.parent_path());
   }
 }
 
-PendingDirectory::~PendingDirectory() {
+MadeDirectories::~MadeDirectories() {
   std::error_code ignored;
   for (auto path = directory_; !keep_ && path != existing_ && std::filesystem::remove(path, ignored);) {
     path = path.parent_path();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
@@ -136,7 +137,6 @@ struct SafetensorsWriter::State {
   std::string index_text() const;
 
   fs::path directory;
-  PendingDirectory made;
   std::vector<WrittenTensor> tensors;
   std::deque<WrittenShard> shards;
   std::size_t next = 0;      ///< the tensor that is written
@@ -145,7 +145,8 @@ struct SafetensorsWriter::State {
 };
 
 SafetensorsWriter::State::State(fs::path const& place, Tensors list, std::int64_t max_shard_bytes)
-    : directory(place), made(place), tensors(checked_tensors(std::move(list), place.string())) {
+    : directory(place), tensors(checked_tensors(std::move(list), place.string())) {
+  make_directory(directory);
   refuse_old_weights(directory);
   std::size_t const count = choose_shards(tensors, max_shard_bytes);
   for (std::size_t shard = 0; shard < count; ++shard) {
@@ -254,8 +255,6 @@ void SafetensorsWriter::finish() {
     index.write(state.index_text());
     index.commit();
   }
-  state.made.sync();
-  state.made.keep();
 }
 
 }  // namespace heddle

@@ -32,25 +32,6 @@ void require_replaceable(std::filesystem::path const& path);
 /// Waits until a file's content, or a directory's entries, are on the disk. Throws Error if that fails.
 void sync_to_disk(std::filesystem::path const& path);
 
-/// A directory that appears whole or not at all: it is made under another name, renamed when it is complete, and
-/// otherwise removed again with all that it has.
-class UnfinishedDirectory {
- public:
-  /// Makes it. Throws Error if that fails or something has its name.
-  explicit UnfinishedDirectory(std::filesystem::path path);
-  UnfinishedDirectory(UnfinishedDirectory const&) = delete;
-  UnfinishedDirectory& operator=(UnfinishedDirectory const&) = delete;
-  ~UnfinishedDirectory();
-
-  std::filesystem::path const& path() const { return path_; }
-  /// Does not sync it, nor the directory that has the new name. Throws Error if something has that name.
-  void rename_to(std::filesystem::path const& target);
-
- private:
-  std::filesystem::path path_;
-  bool renamed_ = false;
-};
-
 /// Makes a directory and its missing parents, on the disk on return. Throws Error if it cannot be made.
 void make_directory(std::filesystem::path const& directory);
 
