@@ -220,6 +220,18 @@ std::vector<std::string> adapter_settings(json::object const& config) {
   }
 }
 
+/// Throws DataError for a tensor of another rank than the configuration's: a model of any rank takes long to build.
+void require_rank(SafetensorsFiles const& files, json::object const& config) {
+  auto const rank = config.at("r").to_number<std::int64_t>();
+  for (auto const& [name, tensor] : files.tensors()) {
+    std::size_t const axis = name.ends_with(peft_suffixes.front()) ? 0 : 1;
+    if (tensor.shape.size() == 2 && tensor.shape[axis] != rank) {
+      throw DataError(fmt::format("{}: {} has the shape [{}]; {} gives it the rank r = {}", tensors_name, name,
+                                  fmt::join(tensor.shape, ", "), config_name, rank));
+    }
+  }
+}
+
 /// Patterns for these projections among `all`: one for all layers' "self_attention.q", where each has an adapter.
 std::vector<std::string> patterns_of(std::set<std::string> const& adapted, std::vector<std::string> const& all) {
   auto const kind_of = [](std::string const& projection) {
@@ -404,8 +416,10 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   SafetensorsFiles const files = open_adapter(from);
   Config const before = stored_config(base);
   auto const [family, theirs] = choose_family("", base, before);
-  std::vector<std::string> settings = adapter_settings(read_peft_config(from));  // before tensors of other variants
+  json::object const adapter = read_peft_config(from);
+  std::vector<std::string> settings = adapter_settings(adapter);  // before tensors of other variants
   PeftNames const names = names_of(files, base, {*family, before.model, theirs});
+  require_rank(files, adapter);
   settings.push_back("adapter.targets=" + to_toml(OptionValue(names.targets)));
   settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::canonical(base.directory()).string())));
   settings.push_back("run.directory=" + to_toml(OptionValue(run.string())));

@@ -286,7 +286,8 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is [\"none\"]"));
   EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
   EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
-  EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; the base and adapter_config.json give it [2, 16]"));
+  EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; adapter_config.json gives it the rank r = 2"));
+  EXPECT_THAT(refusal("r", 1 << 20), HasSubstr("gives it the rank r = 1048576")) << "at once";
   EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r (at least 1), lora_alpha and lora_dropout"));
   EXPECT_THAT(refusal("r", 0), HasSubstr("expected the numbers r (at least 1)"));
   fs::remove_all(directory_ / "base");
@@ -298,6 +299,20 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
                   [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); }),
               HasSubstr("adapter_model.bin: is a pickle"));
   EXPECT_FALSE(fs::exists(directory_ / "refused"));
+}
+
+TEST_F(ExchangeTest, AnAdapterWithNumbersThatAreNotFiniteIsBadData) {
+  import_model(execution_, golden("marian"), directory_ / "base");
+  fs::path const adapter = directory_ / "adapter";
+  fs::copy(golden("marian-lora"), adapter);
+  std::string bytes = test::read_whole(adapter / "adapter_model.safetensors");
+  bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\x7f");
+  std::ofstream(adapter / "adapter_model.safetensors", std::ios::binary) << bytes;
+  EXPECT_THAT(message_of<DataError>([&] {
+                import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "new" / "refused");
+              }),
+              HasSubstr("nan at element"));
+  EXPECT_FALSE(fs::exists(directory_ / "new"));
 }
 
 TEST_F(ExchangeTest, AnAdapterWhoseProbeFailsLeavesNoRun) {
