@@ -10,10 +10,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <iostream>
+#include <sstream>
 #include <system_error>
 
 namespace heddle {
@@ -96,8 +98,7 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
   compressed_ = path_.extension() == ".gz";
   restartable_ = !fs::exists(path_) || fs::is_regular_file(path_);
   if (!restartable_) {
-    file_.open(path_, std::ios::binary);
-    require_written(file_, path_);
+    file_ = open_output(path_, OutputMode::stream);
     return;
   }
   if (fs::path const parent = fs::absolute(path_).parent_path(); !fs::is_directory(parent)) {
@@ -108,25 +109,21 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
     throw UsageError(
         fmt::format("another process is writing {}; wait for its end, or give another --output", partial().string()));
   }
-  bool const resumes = fs::exists(journal());
-  if (resumes) {
-    restore(identity);
+  open_output(partial(), OutputMode::append);  // which refuses what must not be read or written
+  if (auto const earlier = read_regular(journal())) {
+    replace_file(journal(), restore(identity, *earlier));
     restored_ = done_.size();
+  } else {
+    replace_file(journal(), identity + '\n');
   }
-  auto const mode = std::ios::binary | (resumes ? std::ios::app : std::ios::trunc);
-  file_.open(partial(), mode);
-  require_written(file_, partial());
-  journal_file_.open(journal(), mode);
-  if (!resumes) {
-    journal_file_ << identity << '\n' << std::flush;
-  }
-  require_written(journal_file_, journal());
+  file_ = open_output_after(partial(), done_.empty() ? 0 : done_.back().end);
+  journal_file_ = open_output(journal(), OutputMode::append);
 }
 
 CorpusOutput::~CorpusOutput() = default;
 
-void CorpusOutput::restore(std::string const& identity) {
-  std::ifstream stream(journal(), std::ios::binary);
+std::string CorpusOutput::restore(std::string const& identity, std::string const& earlier) {
+  std::istringstream stream(earlier);
   std::string line;
   if (std::getline(stream, line) && line != identity) {
     throw UsageError(
@@ -153,14 +150,7 @@ void CorpusOutput::restore(std::string const& identity) {
     }
     valid += line + '\n';
   }
-  std::error_code error;
-  if (fs::exists(partial(), error)) {
-    fs::resize_file(partial(), done_.empty() ? 0 : static_cast<std::uintmax_t>(done_.back().end), error);
-  }
-  if (error) {
-    throw Error(fmt::format("{}: cannot shorten the file: {}", partial().string(), error.message()));
-  }
-  replace_file(journal(), valid);
+  return valid;
 }
 
 PieceResult CorpusOutput::result_there() const {
@@ -211,8 +201,8 @@ void CorpusOutput::write(PieceResult const& result) {
     return;
   }
   std::string const bytes = compressed_ ? gzip(result.text) : result.text;
-  file_ << bytes << std::flush;
-  require_written(file_, restartable_ ? partial() : path_);
+  *file_ << bytes << std::flush;
+  require_written(*file_, restartable_ ? partial() : path_);
   if (restartable_) {
     std::int64_t const before = done_.empty() ? 0 : done_.back().end;
     done_.push_back({before + std::ssize(bytes), lines});
@@ -220,8 +210,8 @@ void CorpusOutput::write(PieceResult const& result) {
     if (!result.sums.empty()) {
       entry["sums"] = to_json(result.sums);
     }
-    journal_file_ << json::serialize(entry) << '\n' << std::flush;
-    require_written(journal_file_, journal());
+    *journal_file_ << json::serialize(entry) << '\n' << std::flush;
+    require_written(*journal_file_, journal());
   }
 }
 
@@ -230,11 +220,11 @@ void CorpusOutput::finish() {
     return;
   }
   if (compressed_ && done_.empty()) {
-    file_ << gzip("") << std::flush;
-    require_written(file_, partial());
+    *file_ << gzip("") << std::flush;
+    require_written(*file_, partial());
   }
-  file_.close();
-  journal_file_.close();
+  file_.reset();
+  journal_file_.reset();
   sync_to_disk(partial());
   std::error_code error;
   fs::rename(partial(), path_, error);

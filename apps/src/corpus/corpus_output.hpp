@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <heddle/io/files/file_lock.hpp>
+#include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,7 +53,8 @@ class CorpusOutput {
 
   std::filesystem::path partial() const { return path_.string() + ".partial"; }
   std::filesystem::path journal() const { return path_.string() + ".journal"; }
-  void restore(std::string const& identity);
+  /// Finds the pieces that both files have, and returns the part of the journal that is of them.
+  std::string restore(std::string const& identity, std::string const& earlier);
   /// The result of the piece that was read last, from the file.
   PieceResult result_there() const;
 
@@ -64,7 +66,7 @@ class CorpusOutput {
   std::size_t read_ = 0;             ///< those of them that have been read again
   std::deque<std::string> digests_;  ///< the digests of the lines of pieces that are being computed
   std::optional<FileLock> lock_;     ///< against another process with the same output
-  std::ofstream file_, journal_file_;
+  std::unique_ptr<std::ostream> file_, journal_file_;
 };
 
 /// Throws UsageError if `path` is one of the texts that are still to be read, under any name.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <numeric>
 #include <string>
@@ -237,6 +238,9 @@ Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabu
   lexicon.translations.resize(static_cast<std::size_t>(vocabulary.source.size()));
   bool known = false;
   bool ours = false;
+  if (std::string const problem = file_problem(path); !problem.empty()) {
+    throw DataError(problem + "; expected a lexicon");
+  }
   LineReader reader(path);
   for (std::string line; reader.next(line);) {
     std::string_view rest = line;

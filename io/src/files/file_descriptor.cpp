@@ -61,7 +61,7 @@ void fail_with_errno(std::filesystem::path const& path, std::string_view what) {
 }
 
 void sync_to_disk(std::filesystem::path const& path) {
-  FileDescriptor const file(path, O_RDONLY);
+  FileDescriptor const file(path, O_RDONLY | O_NONBLOCK);
   // Some network file systems return EINVAL for a directory: their renames need no fsync.
   if (!file.is_open() || (::fsync(file.get()) != 0 && !(errno == EINVAL && std::filesystem::is_directory(path)))) {
     fail_with_errno(path, "write to the disk");

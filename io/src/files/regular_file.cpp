@@ -10,6 +10,7 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <ostream>
+#include <utility>
 
 #include "file_descriptor.hpp"
 
@@ -31,11 +32,34 @@ class OutputFile final : public std::ostream {
   __gnu_cxx::stdio_filebuf<char> buffer_;
 };
 
+/// Neither waits for a reader of a FIFO, as open() does, nor writes as O_NONBLOCK does.
+FileDescriptor open_stream(std::filesystem::path const& path) {
+  FileDescriptor file(path, O_WRONLY | O_NONBLOCK);
+  if (!file.is_open() && errno == ENXIO) {
+    throw DataError(path.string() + ": is a FIFO that no process reads; start its reader first, or name a file");
+  }
+  if (!file.is_open() || ::fcntl(file.get(), F_SETFL, O_WRONLY) != 0) {
+    fail_with_errno(path, "open the file");
+  }
+  return file;
+}
+
 }  // namespace
 
 std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, OutputMode mode) {
+  if (mode == OutputMode::stream) {
+    return std::make_unique<OutputFile>(open_stream(path));
+  }
   int const flags = O_WRONLY | O_CREAT | (mode == OutputMode::append ? O_APPEND : O_EXCL);
   return std::make_unique<OutputFile>(open_regular(path, flags));
+}
+
+std::unique_ptr<std::ostream> open_output_after(std::filesystem::path const& path, std::int64_t bytes) {
+  FileDescriptor file = open_regular(path, O_WRONLY | O_CREAT | O_APPEND);
+  if (::ftruncate(file.get(), bytes) != 0) {
+    fail_with_errno(path, "shorten the file");
+  }
+  return std::make_unique<OutputFile>(std::move(file));
 }
 
 std::optional<std::string> read_regular(std::filesystem::path const& path, std::int64_t max_bytes) {

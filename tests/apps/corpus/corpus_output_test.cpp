@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -119,6 +120,21 @@ TEST_F(CorpusOutputTest, AShorterTextIsNotComplete) {
 TEST_F(CorpusOutputTest, HasOneWriter) {
   CorpusOutput const output(path_, "same", {});
   EXPECT_THAT(test::message_of<UsageError>([&] { run(8); }), HasSubstr("another process is writing"));
+}
+
+TEST_F(CorpusOutputTest, FollowsNoLinkAndWaitsForNoFifo) {
+  fs::path const victim = directory_.write("victim", "somebody's\n");
+  for (char const* const end : {".partial", ".journal", ".lock"}) {
+    fs::create_symlink("victim", beside(end));
+    EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr(std::string(end) + ": is a symbolic link"));
+    fs::remove(beside(end));
+    ASSERT_EQ(::mkfifo(beside(end).c_str(), 0600), 0);
+    EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr(std::string(end) + ": is not a regular file"));
+    fs::remove(beside(end));
+  }
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr("is a FIFO that no process reads"));
+  EXPECT_EQ(test::read_whole(victim), "somebody's\n");
 }
 
 TEST_F(CorpusOutputTest, CompressedNothingIsReadable) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
@@ -59,6 +60,14 @@ TEST(Lexicon, TheLikeliestTranslationOfAWordIsItsTranslation) {
   EXPECT_TRUE(lexicon.translations[50].empty()) << "it does not occur";
   EXPECT_EQ(lexicon.frequent.front().target, 45);
   EXPECT_NEAR(lexicon.frequent.front().probability, 300.0 / (600 * 4 + 300), 1e-9);
+}
+
+TEST(Lexicon, IsARegularFile) {
+  TemporaryDirectory const directory;
+  Dataset const dataset = word_by_word(directory);
+  ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(test::message_of<DataError>([&] { read_lexicon(directory / "fifo", dataset.vocabulary()); }),
+              testing::HasSubstr("fifo: is not a regular file; expected a lexicon"));
 }
 
 TEST(Lexicon, IsTheSameAgainAndFromAnEvenSample) {

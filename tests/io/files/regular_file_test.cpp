@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
@@ -57,6 +59,31 @@ TEST_F(RegularFileTest, NoFifoIsWaitedFor) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is not a regular file; move it away"));
   EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
+}
+
+TEST_F(RegularFileTest, IsWrittenAfterItsFirstBytes) {
+  directory_.write("file", "first\nsecond\n");
+  *open_output_after(directory_ / "file", 6) << "third\n";
+  EXPECT_EQ(read_whole(directory_ / "file"), "first\nthird\n");
+  *open_output_after(directory_ / "new", 0) << "text";
+  EXPECT_EQ(read_whole(directory_ / "new"), "text");
+  auto const target = directory_.write("target", "somebody's\n");
+  std::filesystem::create_symlink("target", directory_ / "link");
+  EXPECT_THROW(open_output_after(directory_ / "link", 0), DataError);
+  EXPECT_EQ(read_whole(target), "somebody's\n");
+}
+
+TEST_F(RegularFileTest, AStreamNeedsItsReader) {
+  ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
+  auto const open = [&] { return open_output(directory_ / "fifo", OutputMode::stream); };
+  EXPECT_THAT(message_of<DataError>(open), HasSubstr("fifo: is a FIFO that no process reads"));
+  int const reader = ::open((directory_ / "fifo").c_str(), O_RDONLY | O_NONBLOCK);
+  *open() << "text" << std::flush;
+  std::string text(8, ' ');
+  EXPECT_EQ(::read(reader, text.data(), text.size()), 4);
+  EXPECT_EQ(text.substr(0, 4), "text");
+  ::close(reader);
+  EXPECT_TRUE(open_output("/dev/null", OutputMode::stream)->good());
 }
 
 TEST_F(RegularFileTest, ADeviceOrAMissingDirectoryIsRefused) {
