@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +19,7 @@
 #include "command_line/options.hpp"
 #include "command_line/terminal.hpp"
 #include "commands/commands.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -161,11 +164,6 @@ void require_printed() {
 
 namespace {
 
-/// Prints the error in one call: ranks may print at the same time.
-void print_error(std::exception const& error) {
-  std::cerr << fmt::format("heddle: {}\n", error.what());
-}
-
 /// Ends a process with an error's exit code. A command line is wrong in all processes that a launcher started: rank 0
 /// prints that.
 int end_with(heddle::Error const& error) {
@@ -173,14 +171,25 @@ int end_with(heddle::Error const& error) {
     // A launcher that sees the first code ends the others, and rank 0 has to print before that.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   } else {
-    print_error(error);
+    heddle::report_on_stderr(error.what());
   }
   return static_cast<int>(error.code());
+}
+
+/// Opens /dev/null for the standard descriptors that are closed: otherwise the files that are opened next got their
+/// numbers, and messages were written into them. Writing to the standard output still fails, as into a closed one.
+void open_standard_descriptors() {
+  int descriptor = 0;
+  do {
+    descriptor = ::open("/dev/null", O_RDONLY);  // the lowest number that is free
+  } while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+  ::close(descriptor);
 }
 
 }  // namespace
 
 int main(int argument_count, char** argument_values) {
+  open_standard_descriptors();
   // Beyond the limit of a file's size (ulimit -f) a write is to fail with a message, not to end the process.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
@@ -192,7 +201,7 @@ int main(int argument_count, char** argument_values) {
   } catch (heddle::Error const& error) {
     return end_with(error);
   } catch (std::exception const& error) {
-    print_error(error);
+    heddle::report_on_stderr(heddle::describe(error));
     return static_cast<int>(heddle::ExitCode::failure);
   }
 }

@@ -156,6 +156,12 @@ code=0
 "$HEDDLE" inspect run > /dev/full 2> stderr || code=$?
 [ "$code" = 1 ] && grep -q '^heddle: the standard output could not be written' stderr || fail "inspect into a full disk: $code"
 
+# Closed standard descriptors: no message comes into the files that are opened next.
+"$HEDDLE" translate --checkpoint run --beam 1 --threads 2 --input some.en --output closed.de <&- >&- 2>&- ||
+  fail "translate without standard descriptors"
+cmp closed.de greedy.de || fail "other text is in the output where the standard descriptors are closed"
+! "$HEDDLE" --version >&- 2> stderr || fail "the version is printed into a closed output"
+
 # A line in, a line out, while the input continues: through a pipe with --stream, and typed at a terminal.
 coproc translator { "$HEDDLE" translate --checkpoint run --beam 1 --stream 2> stderr; }
 into=${translator[1]} from=${translator[0]} pid=$translator_PID

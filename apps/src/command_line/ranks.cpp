@@ -4,8 +4,9 @@
 
 #include <chrono>
 #include <heddle/core/base/host_name.hpp>
-#include <iostream>
 #include <thread>
+
+#include "report/warning.hpp"
 
 namespace heddle {
 
@@ -21,15 +22,15 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
     ExitCode const code = known == nullptr ? ExitCode::failure : known->code();
     int const rank = session.world().rank();
     if (rank == 0) {
-      std::cerr << fmt::format("heddle: {}\n", error.what()) << std::flush;
+      report_on_stderr(describe(error));
     }
     bool const of_input = code == ExitCode::usage || code == ExitCode::bad_config || code == ExitCode::bad_data;
-    if (of_input && session.all_say(error.what())) {
+    if (of_input && session.all_say(describe(error))) {
       return code;
     }
     if (rank > 0) {
       std::this_thread::sleep_for(std::chrono::seconds(2));
-      std::cerr << fmt::format("heddle: rank {} on {}: {}\n", rank, host_name(), error.what()) << std::flush;
+      report_on_stderr(fmt::format("rank {} on {}: {}", rank, host_name(), describe(error)));
     }
     session.abort(static_cast<int>(code));
   }

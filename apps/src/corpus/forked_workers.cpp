@@ -14,6 +14,7 @@
 #include <heddle/core/base/error.hpp>
 #include <system_error>
 
+#include "report/warning.hpp"
 #include "supervision/forked_process.hpp"
 
 namespace heddle {
@@ -59,7 +60,7 @@ void compute_pieces(int socket, ComputePiece const& compute) {
       send_to_parent(socket, message(to_bytes(compute(piece_of(bytes), [] {}))));
     } catch (std::exception const& error) {
       auto const* const known = dynamic_cast<Error const*>(&error);
-      send_to_parent(socket, message(error.what(), known == nullptr ? ExitCode::failure : known->code()));
+      send_to_parent(socket, message(describe(error), known == nullptr ? ExitCode::failure : known->code()));
       break;
     }
   }

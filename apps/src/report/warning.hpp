@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <heddle/core/config/config.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -14,6 +16,13 @@ enum class Verbosity : std::uint8_t {
   verbose,  ///< also the whole configuration and all tables
 };
 
+/// The message with its control characters escaped, "\x1b": a file's name may have some, which a terminal would obey.
+/// Line feeds and tabs stay.
+std::string printable(std::string_view message);
+
+/// An error's message; of one of std::filesystem "PATH: REASON".
+std::string describe(std::exception const& error);
+
 /// Prints "heddle: warning: MESSAGE" to the standard error: in colour on a terminal, unless NO_COLOR is set; nothing
 /// for "".
 void warn(std::string const& message);
@@ -22,7 +31,7 @@ void warn(std::string const& message);
 void print_warnings(Config const& config);
 /// Prints "note: NOTE" lines to the standard output.
 void print_notes(std::vector<std::string> const& notes);
-/// Prints "heddle: MESSAGE" to the standard error.
+/// Prints "heddle: MESSAGE" to the standard error, in one call, as ranks may print at the same time.
 void report_on_stderr(std::string const& message);
 
 }  // namespace heddle

@@ -31,13 +31,13 @@ void RunLog::open(RunDirectory const& directory) {
 }
 
 void RunLog::print(std::string const& text) {
-  std::cout << (std::exchange(line_open_, false) ? "\n" : "") << text << (text.ends_with('\n') ? "" : "\n")
+  std::cout << (std::exchange(line_open_, false) ? "\n" : "") << printable(text) << (text.ends_with('\n') ? "" : "\n")
             << std::flush;
 }
 
 void RunLog::keep(std::string const& text) {
   std::string lines;
-  std::istringstream rest(text);
+  std::istringstream rest(printable(text));
   for (std::string line; std::getline(rest, line);) {
     lines += time_stamp() + line + "\n";
   }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -109,7 +110,13 @@ std::vector<SelfTestStep> steps_in(fs::path const& directory) {
 
 /// A new directory, which nobody else can have made.
 fs::path temporary_directory() {
-  std::string name = (fs::temp_directory_path() / "heddle-selftest-XXXXXX").string();
+  std::error_code failure;
+  fs::path const place = fs::temp_directory_path(failure);
+  std::string name = (place / "heddle-selftest-XXXXXX").string();
+  if (failure) {
+    char const* const given = std::getenv("TMPDIR");
+    throw Error(fmt::format("TMPDIR={}: {}; set it to a directory", given == nullptr ? "" : given, failure.message()));
+  }
   if (::mkdtemp(name.data()) == nullptr) {
     throw Error(fmt::format("{} cannot be made: {}; set TMPDIR to another place", name, std::strerror(errno)));
   }
