@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
@@ -52,7 +51,7 @@ std::vector<double> numbers_of(json::value const& entry) {
 /// The start of the file up to `end`, read in parts, with the digest of each piece.
 class PartialFile {
  public:
-  explicit PartialFile(fs::path const& path) : file_(path, std::ios::binary) {}
+  explicit PartialFile(fs::path const& path) : file_(open_input(path)) {}
 
   /// The digest of the bytes up to `end`, from where the last call stopped; "" if the file is shorter.
   std::string digest_to(std::int64_t end) {
@@ -60,7 +59,7 @@ class PartialFile {
     std::string bytes;
     while (at_ < end) {
       bytes.resize(static_cast<std::size_t>(std::min<std::int64_t>(end - at_, std::int64_t{1} << 20)));
-      if (!file_.read(bytes.data(), std::ssize(bytes))) {
+      if (!file_->read(bytes.data(), std::ssize(bytes))) {
         return "";
       }
       digest.update(text_bytes(bytes));
@@ -70,7 +69,7 @@ class PartialFile {
   }
 
  private:
-  std::ifstream file_;
+  std::unique_ptr<std::istream> file_;
   std::int64_t at_ = 0;
 };
 
@@ -157,8 +156,8 @@ PieceResult CorpusOutput::result_there() const {
   Done const& done = done_[read_ - 1];
   std::int64_t const begin = read_ > 1 ? done_[read_ - 2].end : 0;
   std::string bytes(static_cast<std::size_t>(done.end - begin), '\0');
-  std::ifstream file(partial(), std::ios::binary);
-  if (!file.seekg(begin) || !file.read(bytes.data(), std::ssize(bytes))) {
+  auto const file = open_input(partial());
+  if (!file->seekg(begin) || !file->read(bytes.data(), std::ssize(bytes))) {
     throw Error(fmt::format("{}: cannot read: {}", partial().string(), std::strerror(errno)));
   }
   return {.text = compressed_ ? gunzip(bytes) : std::move(bytes), .sums = done.sums};

@@ -9,6 +9,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <istream>
 #include <ostream>
 #include <utility>
 
@@ -18,19 +19,22 @@ namespace heddle {
 
 namespace {
 
-/// A stream to an opened file. No stream of the C++ standard opens a file without following links; this buffer of
+/// A stream of an opened file. No stream of the C++ standard opens a file without following links; this buffer of
 /// libstdc++ takes over a descriptor.
-class OutputFile final : public std::ostream {
+template <class Stream, std::ios::openmode mode>
+class FileStream final : public Stream {
  public:
-  explicit OutputFile(FileDescriptor file)
-      : std::ostream(nullptr), buffer_(file.release(), std::ios::out, buffer_bytes) {
-    rdbuf(&buffer_);
+  explicit FileStream(FileDescriptor file) : Stream(nullptr), buffer_(file.release(), mode, buffer_bytes) {
+    this->rdbuf(&buffer_);
   }
 
  private:
   static constexpr std::size_t buffer_bytes = 16384;
   __gnu_cxx::stdio_filebuf<char> buffer_;
 };
+
+using InputFile = FileStream<std::istream, std::ios::in>;
+using OutputFile = FileStream<std::ostream, std::ios::out>;
 
 /// Neither waits for a reader of a FIFO, as open() does, nor writes as O_NONBLOCK does.
 FileDescriptor open_stream(std::filesystem::path const& path) {
@@ -60,6 +64,10 @@ std::unique_ptr<std::ostream> open_output_after(std::filesystem::path const& pat
     fail_with_errno(path, "shorten the file");
   }
   return std::make_unique<OutputFile>(std::move(file));
+}
+
+std::unique_ptr<std::istream> open_input(std::filesystem::path const& path) {
+  return std::make_unique<InputFile>(open_regular(path));
 }
 
 std::optional<std::string> read_regular(std::filesystem::path const& path, std::int64_t max_bytes) {

@@ -6,6 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <istream>
 #include <ostream>
 
 #include "temporary_directory.hpp"
@@ -51,6 +52,7 @@ TEST_F(RegularFileTest, NoLinkIsFollowed) {
   EXPECT_THAT(message_of<DataError>([&] { FileLock const lock(directory_ / "dangling"); }),
               HasSubstr("dangling: is a symbolic link; move it away"));
   EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "link"); }), HasSubstr("is a symbolic link"));
+  EXPECT_THAT(message_of<DataError>([&] { open_input(directory_ / "link"); }), HasSubstr("is a symbolic link"));
   EXPECT_EQ(read_whole(target), "somebody's\n");
   EXPECT_FALSE(std::filesystem::exists(directory_ / "nothing"));
 }
@@ -59,11 +61,15 @@ TEST_F(RegularFileTest, NoFifoIsWaitedFor) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is not a regular file; move it away"));
   EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
+  EXPECT_THAT(message_of<DataError>([&] { open_input(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
 }
 
 TEST_F(RegularFileTest, IsWrittenAfterItsFirstBytes) {
   directory_.write("file", "first\nsecond\n");
   *open_output_after(directory_ / "file", 6) << "third\n";
+  std::string line;
+  EXPECT_TRUE(std::getline(open_input(directory_ / "file")->seekg(6), line));
+  EXPECT_EQ(line, "third");
   EXPECT_EQ(read_whole(directory_ / "file"), "first\nthird\n");
   *open_output_after(directory_ / "new", 0) << "text";
   EXPECT_EQ(read_whole(directory_ / "new"), "text");

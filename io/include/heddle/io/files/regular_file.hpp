@@ -26,6 +26,9 @@ std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, Out
 /// A stream that appends to the first `bytes` bytes of a file as `append` does; the rest of it is removed.
 std::unique_ptr<std::ostream> open_output_after(std::filesystem::path const& path, std::int64_t bytes);
 
+/// A stream that reads the file. Throws DataError if it is a symbolic link or not a regular file, or cannot be opened.
+std::unique_ptr<std::istream> open_input(std::filesystem::path const& path);
+
 /// Replaces the file by `text` atomically: after a crash or on a full disk (Error) the old one is still complete. On
 /// return text and name are on the disk. The directory must exist. Throws DataError for a link, a device or a FIFO.
 void replace_file(std::filesystem::path const& path, std::string_view text);
