@@ -87,6 +87,29 @@ expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set 
 expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
 expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0
 
+# Pipes and the standard input are read as files, a run and a dataset lend their vocabularies, and a damaged gzip file
+# ends each command.
+"$HEDDLE" prepare --source <(cat text/train.en) --target - --vocab-model run --out piped < <(cat text/train.de) \
+  > log 2>&1 || fail "prepare from pipes"
+[ "$(digest piped/train.h5)" = "$(digest data/train.h5)" ] || fail "pipes give another dataset"
+paste text/valid.en text/valid.de text/valid.en > valid.tsv
+"$HEDDLE" prepare --valid-tsv valid.tsv --columns 3,2 --vocab-model less/train.h5 --out piped > log 2>&1 ||
+  fail "prepare of a validation set"
+[ "$(digest piped/valid.h5)" = "$(digest data/valid.h5)" ] || fail "a validation set alone is another one"
+expect 0 'target tokens for each source token: median: ' "$HEDDLE" inspect piped
+gzip -c text/test.en > test.gz
+{ cat test.gz; echo more; } > more.gz
+byte=$(($(stat -c %s test.gz) + 1))
+expect 65 "more.gz: line 21: byte $byte of the gzip file" "$HEDDLE" prepare --text more.gz --vocab-model data --out other
+expect 65 "more.gz: line 21: byte $byte of the gzip file" "$HEDDLE" translate --checkpoint run --input more.gz --threads 1
+expect 65 "more.gz: line 21: byte $byte of the gzip file" \
+  "$HEDDLE" score --checkpoint run --source text/test.en --target more.gz --threads 1
+"$HEDDLE" score --checkpoint run --source <(zcat test.gz) --target - --threads 1 < <(cat text/test.de) > piped.scores 2> log ||
+  fail "score of pipes"
+"$HEDDLE" score --checkpoint run --source test.gz --target text/test.de --threads 1 2> log | cmp - piped.scores ||
+  fail "pipes have other scores"
+expect 64 'is given for two texts' bash -c 'cat text/test.en | "$HEDDLE" score --checkpoint run --source - --target -'
+
 # Files that never end, or wait for a writer.
 mkfifo pipe
 for path in /dev/zero pipe; do

@@ -36,6 +36,8 @@ mistake 64 'too small' prepare --source text/train.en --target text/train.de --o
 mistake 64 'sentinels is -4; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels -4
 mistake 64 'sentinels is 101; expected 0 to' prepare --text text/train.en --out new --vocab-size 100 --sentinels 101
 mistake 64 'has "a b"; expected text without spaces' prepare --text text/train.en --out new --tag '<a>' --tag 'a b'
+mistake 64 'which stands for the space before a word' prepare --text text/train.en --out new --user-defined-symbols '▁'
+mistake 64 'expected two numbers' prepare --tsv text/train.en --out new --columns 3
 mistake 64 'tag controls vocabulary training' prepare --text text/train.en --out new --tag '<a>' --vocab-model x
 mistake 64 'replace it with --overwrite' prepare --source text/train.en --target text/train.de --out data --vocab-size 100
 mistake 64 'replace it with --overwrite' demo-data --out text

@@ -295,8 +295,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
   if (checkpoint.contents().source_model != data.vocabulary().source.model() ||
       checkpoint.contents().target_model != data.vocabulary().target.model()) {
     throw DataError(fmt::format(
-        "{} was trained with another vocabulary than {} has; name the dataset that the run started with, or "
-        "start over with --fresh",
+        "{0} was trained with another vocabulary than {1} has; name the dataset that the run started with, prepare "
+        "this one with the run's vocabulary (heddle prepare --vocab-model {0}), or start over with --fresh",
         where, data.name()));
   }
   if (has_new_data(checkpoint, data) && !new_data) {

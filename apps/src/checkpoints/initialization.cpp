@@ -36,8 +36,8 @@ void require_same_vocabulary(Checkpoint const& checkpoint, Initialization::Setup
   if (checkpoint.contents().source_model != setup.source_model ||
       checkpoint.contents().target_model != setup.target_model) {
     throw DataError(fmt::format(
-        "{}: was trained with another vocabulary than this run's data have, so its parameters stand for other tokens; "
-        "prepare the data with the vocabulary of that run: heddle prepare --vocab-model",
+        "{0}: was trained with another vocabulary than this run's data have, so its parameters stand for other tokens; "
+        "prepare the data with the vocabulary of that run: heddle prepare --vocab-model {0}",
         checkpoint.directory().string()));
   }
 }

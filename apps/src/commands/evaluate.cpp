@@ -289,6 +289,7 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
   if (!options.test.source.empty()) {
     files.push_back(options.test.source);  // which metrics of plug-ins may read
   }
+  require_different_pipes({options.hypotheses, options.scores.baseline});
   LineSource text(options.reading(options.hypotheses), files);
   Scores scores(options.scores, references.size(), metrics_without_model(options.model));
   for (SourceLine line; text.next(line);) {
@@ -338,12 +339,11 @@ PieceResult evaluate_lines(CoverageOptions const& coverage, ForcedDecoding const
 }
 
 /// Translates a test set on all ranks; rank 0 prints the scores of the translations and the references' perplexity.
-void evaluate_test(EvaluateOptions const& options, TestSet const& test, TrainedModel& model,
-                   ForcedDecoding const& forcing, Processes const& processes) {
-  LineSource text(options.reading(test.source), test.references);
+void evaluate_test(EvaluateOptions const& options, GenerationOptions const& generation, TestSet const& test,
+                   TrainedModel& model, ForcedDecoding const& forcing, Processes const& processes) {
   bool const leads = processes.ranks.world.rank() == 0;
-  GenerationOptions generation = options.generation;
-  apply(options.choices, model.vocabulary(), generation);
+  LineSource text =
+      leads ? LineSource(options.reading(test.source), test.references) : LineSource({.input = "/dev/null"});
   std::optional<CorpusOutput> output;
   if (leads && !options.output.empty()) {
     std::vector<std::string> inputs = test.references;
@@ -403,6 +403,15 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
     tests.clear();
     std::ranges::transform(options.tests, std::back_inserter(tests), parse_test);
   }
+  std::vector<std::filesystem::path> texts;
+  for (TestSet const& test : tests) {
+    texts.push_back(test.source);
+    texts.insert(texts.end(), test.references.begin(), test.references.end());
+  }
+  require_different_pipes(texts);
+  if (is_read_once(options.scores.baseline)) {
+    throw UsageError(fmt::format("--baseline {} is not a file: it is read more than once", options.scores.baseline));
+  }
   for (TestSet const& test : tests) {
     if (session == nullptr || session->world().rank() == 0) {
       require_equal_lines(options.reading(test.source), test.references);
@@ -421,11 +430,13 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
     throw ConfigError("heddle evaluate --source measures translations: " + reason);
   }
   model->choose_languages(options.languages);
+  GenerationOptions generation = options.generation;
+  apply(options.choices, model->vocabulary(), generation);
   for (TestSet const& test : tests) {
     Scores(options.scores, test.references.size(), model->metrics());  // throws for what it cannot compute
   }
   for (TestSet const& test : tests) {
-    evaluate_test(options, test, *model, forcing, processes);
+    evaluate_test(options, generation, test, *model, forcing, processes);
   }
   return ExitCode::done;
 }

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/algorithm/string/split.hpp>
+#include <cinttypes>
+#include <cstdio>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
 #include <iostream>
 #include <system_error>
+#include <utility>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
@@ -26,11 +31,21 @@ auto* texts(PrepareOptions::Paths& paths, char const* name = "TEXT...") {
 }
 
 void add_texts(CommandSyntax& syntax, PrepareOptions& prepared) {
+  auto const take_columns = [&prepared](std::string const& given) {
+    std::array<std::int64_t, 2>& columns = prepared.columns.emplace();
+    int end = 0;
+    if (std::sscanf(given.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &columns[0], &columns[1], &end) != 2 ||
+        end != static_cast<int>(given.size())) {
+      throw UsageError(fmt::format("--columns is \"{}\"; expected two numbers, such as 3,4", given));
+    }
+  };
   syntax.options.add_options()                                                                  //
       ("source", texts(prepared.source), "training text, source side, in one file or several")  //
       ("target", texts(prepared.target),
-       "training text, target side, in as many files: line n translates the source's line n")                    //
-      ("tsv", texts(prepared.tsv, "FILE..."), "training text of both sides: lines SOURCE<TAB>TARGET")            //
+       "training text, target side, in as many files: line n translates the source's line n")          //
+      ("tsv", texts(prepared.tsv, "FILE..."), "training text of both sides: lines SOURCE<TAB>TARGET")  //
+      ("columns", po::value<std::string>()->value_name("S,T")->notifier(take_columns),
+       "the columns of source and target in lines of --tsv and --valid-tsv that have more, from 1 on")           //
       ("valid-source", texts(prepared.valid_source), "validation text, source side")                             //
       ("valid-target", texts(prepared.valid_target), "validation text, target side")                             //
       ("valid-tsv", texts(prepared.valid_tsv, "FILE..."), "validation text of both sides")                       //
@@ -64,10 +79,14 @@ void add_vocabulary(CommandSyntax& syntax, PrepareOptions& prepared) {
       ("character-coverage", with_default(prepared.character_coverage, "X"),
        "the share of the text's characters that have a piece in a new vocabulary, 0.98 to 1; 0.9995 is usual for "
        "Chinese and Japanese")  //
+      ("normalization", with_default(prepared.normalization, "nmt_nfkc|nfkc|nmt_nfkc_cf|nfkc_cf|identity"),
+       "how a new vocabulary changes the characters of every text, by SentencePiece's rule of this name")    //
+      ("only-vocab", po::bool_switch(&prepared.only_vocabulary), "write only a new vocabulary, no dataset")  //
       ("separate-vocab", po::bool_switch(&prepared.separate_vocabularies),
        "one vocabulary for each side instead of a joint one")  //
       ("vocab-model", without_default(prepared.source_model, "MODEL"),
-       "an existing vocabulary, joint or of the source side; or a run or checkpoint, whose vocabulary is taken")  //
+       "an existing vocabulary, joint or of the source side; or a run, a checkpoint or a dataset, whose vocabulary is "
+       "taken")  //
       ("target-vocab-model", without_default(prepared.target_model, "MODEL"),
        "an existing vocabulary of the target side");
 }
@@ -79,7 +98,7 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
   syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
 sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
 existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
-vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
+vocab.target.model). A text may be a pipe; - is the standard input. Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
 encoder-only and decoder-only ones from --text.)";
   add_texts(syntax, prepared);
   add_vocabulary(syntax, prepared);
@@ -100,22 +119,23 @@ encoder-only and decoder-only ones from --text.)";
 
 void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag", "user-defined-symbols",
-                                 "byte-fallback", "character-coverage"}) {
+                                 "byte-fallback", "character-coverage", "normalization"}) {
     if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
       throw UsageError(fmt::format(
           "--{} controls vocabulary training, but --vocab-model names an existing vocabulary; use one of the two",
           name));
     }
   }
-  if (values.count("text") > 0 && !values["max-length"].defaulted()) {
-    throw UsageError(
-        "--max-length leaves out pairs; lines of --text are never left out: training splits those longer than "
-        "model.max_length");
+  bool const only_vocabulary = values["only-vocab"].as<bool>();
+  if ((values.count("text") > 0 || only_vocabulary) && !values["max-length"].defaulted()) {
+    throw UsageError(only_vocabulary ? "--max-length leaves out pairs of a dataset, and --only-vocab writes none"
+                                     : "--max-length leaves out pairs; lines of --text are never left out: training "
+                                       "splits those longer than model.max_length");
   }
 }
 
 void print_text(char const* name, PreparedText const& text, PrepareOptions const& options) {
-  if (!options.text.empty()) {
+  if (options.lines()) {
     std::cout << fmt::format("{}: {} lines, {} tokens, {} of them unknown, at most {} in a line; left out: {} empty\n",
                              name, readable_count(text.samples), readable_count(text.tokens[0]),
                              readable_count(text.unknown_tokens), readable_count(text.max_tokens[0]),
@@ -130,12 +150,19 @@ void print_text(char const* name, PreparedText const& text, PrepareOptions const
       readable_count(options.max_length));
 }
 
-void print_report(PrepareReport const& report, PrepareOptions const& options) {
-  print_text("train", report.train, options);
-  if (report.valid) {
-    print_text("valid", *report.valid, options);
+/// Passes the texts that were prepared, with their datasets' names, to `visit`.
+template <class Visit>
+void for_each_text(PrepareReport const& report, Visit const& visit) {
+  for (auto const& [name, text] : {std::pair("train", &report.train), std::pair("valid", &report.valid)}) {
+    if (*text) {
+      visit(name, **text);
+    }
   }
-  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", !options.text.empty() ? "" : "joint ",
+}
+
+void print_report(PrepareReport const& report, PrepareOptions const& options) {
+  for_each_text(report, [&](char const* name, PreparedText const& text) { print_text(name, text, options); });
+  std::cout << (report.joint ? fmt::format("{}vocabulary: {} pieces\n", options.lines() ? "" : "joint ",
                                            readable_count(report.source_vocabulary_size))
                              : fmt::format("vocabularies: {} source and {} target pieces\n",
                                            readable_count(report.source_vocabulary_size),
@@ -144,7 +171,7 @@ void print_report(PrepareReport const& report, PrepareOptions const& options) {
 
 /// "1 pair", or "3 lines" where the texts are lines.
 std::string samples(std::int64_t count, PrepareOptions const& options) {
-  return counted(count, options.text.empty() ? "pair" : "line");
+  return counted(count, options.lines() ? "line" : "pair");
 }
 
 /// Warns of lines or pairs that were not UTF-8.
@@ -153,9 +180,9 @@ void warn_of_invalid(char const* name, PreparedText const& text, PrepareOptions 
     bool const skipped = options.invalid_utf8 == InvalidUtf8::skip;
     bool const one = text.invalid == 1;
     warn(fmt::format("{}: {} {} not valid UTF-8 {} {}", name, samples(text.invalid, options),
-                     options.text.empty() ? "with a side that is"
-                     : one                ? "that is"
-                                          : "that are",
+                     !options.lines() ? "with a side that is"
+                     : one            ? "that is"
+                                      : "that are",
                      one ? "was" : "were", skipped ? "left out" : "kept, with U+FFFD in place of what is invalid"));
   }
 }
@@ -165,7 +192,7 @@ void print_findings(char const* name, PreparedText const& text, PrepareOptions c
   if (text.repeats > 0) {
     std::cout << fmt::format("{}: {}{} {} an earlier {} exactly\n", name, text.repeats_are_estimated ? "about " : "",
                              samples(text.repeats, options), text.repeats == 1 ? "repeats" : "repeat",
-                             options.text.empty() ? "pair" : "line");
+                             options.lines() ? "line" : "pair");
   }
   if (text.control > 0) {
     std::cout << fmt::format("{}: {} {} control characters\n", name, samples(text.control, options),
@@ -205,8 +232,8 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
   constexpr std::int64_t rare = 20;
   std::int64_t const pieces =
       report.joint ? report.source_vocabulary_size : report.source_vocabulary_size + report.target_vocabulary_size;
-  std::int64_t const tokens = report.train.tokens[0] + report.train.tokens[1];
-  if (!options.has_vocabulary() && tokens < rare * pieces) {
+  std::int64_t const tokens = report.train ? report.train->tokens[0] + report.train->tokens[1] : 0;
+  if (report.train && !options.has_vocabulary() && tokens < rare * pieces) {
     // Fewer pieces make more tokens, so that this many are frequent enough.
     std::int64_t const enough = tokens / rare / (report.joint ? 1 : 2);
     std::int64_t const hundreds = enough / 100 * 100;
@@ -218,21 +245,33 @@ void warn_of_doubtful(PrepareOptions const& options, PrepareReport const& report
   }
 }
 
-/// The vocabulary of a run or a checkpoint, where --vocab-model names one.
+/// The vocabulary of a run, a checkpoint or a dataset, where --vocab-model names one.
 void take_vocabulary(PrepareOptions& options) {
   std::error_code unknown;  // opening the file will say what is wrong
-  if (!options.source_model || !std::filesystem::is_directory(*options.source_model, unknown)) {
+  std::filesystem::path const given = options.source_model.value_or("");
+  bool const dataset = given.extension() == ".h5";
+  if (!dataset && !std::filesystem::is_directory(given, unknown)) {
     return;
   }
   if (options.target_model || options.separate_vocabularies) {
     throw UsageError(
-        "--vocab-model names a run or a checkpoint, which has the vocabularies of both sides: leave "
+        "--vocab-model names a run, a checkpoint or a dataset, which has the vocabularies of both sides: leave "
         "--target-vocab-model and --separate-vocab out");
   }
-  TrainedModelOptions model;
-  model.checkpoint = options.source_model->string();
-  options.vocabulary = open_checkpoints(model, {}).checkpoints.front().contents().vocabulary();
-  options.source_model.reset();
+  if (std::filesystem::exists(given / "vocab.model", unknown)) {
+    options.source_model = given / "vocab.model";
+  } else if (std::filesystem::exists(given / "vocab.source.model", unknown)) {
+    options.source_model = given / "vocab.source.model";
+    options.target_model = given / "vocab.target.model";
+  } else if (dataset) {
+    options.vocabulary = Dataset::open(given).vocabulary();
+    options.source_model.reset();
+  } else {
+    TrainedModelOptions model;
+    model.checkpoint = given.string();
+    options.vocabulary = open_checkpoints(model, {}).checkpoints.front().contents().vocabulary();
+    options.source_model.reset();
+  }
 }
 
 }  // namespace
@@ -247,15 +286,9 @@ ExitCode run_prepare(Arguments const& arguments) {
   PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
   if (!verbosity.quiet) {
     print_report(report, options);
-    print_findings("train", report.train, options);
-    if (report.valid) {
-      print_findings("valid", *report.valid, options);
-    }
+    for_each_text(report, [&](char const* name, PreparedText const& text) { print_findings(name, text, options); });
   }
-  warn_of_invalid("train", report.train, options);
-  if (report.valid) {
-    warn_of_invalid("valid", *report.valid, options);
-  }
+  for_each_text(report, [&](char const* name, PreparedText const& text) { warn_of_invalid(name, text, options); });
   warn_of_doubtful(options, report);
   std::cout << fmt::format("wrote {}\n", options.directory.string());
   return ExitCode::done;

@@ -66,26 +66,29 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
 class ScoredLines {
  public:
   ScoredLines(ScoringOptions const& options)
-      : n_best_(options.n_best),
-        window_(options.source.window.value_or(TextOptions::default_window)),
-        target_(options.target, options.source.invalid_utf8),
-        text_(options.source, n_best_ ? std::vector<std::string>() : std::vector{options.target}) {}
+      : window_(options.source.window.value_or(TextOptions::default_window)),
+        text_(options.source, options.n_best ? std::vector<std::string>() : std::vector{options.target}) {
+    if (options.n_best) {
+      require_different_pipes({options.source.input, options.target});
+      list_.emplace(options.target, options.source.invalid_utf8);
+    }
+  }
 
   LineSource const& text() const { return text_; }
   void warn_of_invalid() const {
     text_.warn_of_invalid();
-    if (n_best_) {
-      warn_of_invalid_lines(target_);
+    if (list_) {
+      warn_of_invalid_lines(*list_);
     }
   }
 
   std::optional<Piece> next_piece() {
-    if (!n_best_) {
+    if (!list_) {
       return text_.next_piece();
     }
     Piece piece;
     std::size_t bytes = 0;
-    for (std::string line; std::ssize(piece.lines) < window_ && bytes < max_bytes && target_.next(line);) {
+    for (std::string line; std::ssize(piece.lines) < window_ && bytes < max_bytes && list_->next(line);) {
       piece.lines.push_back(of_list(line));
       bytes += piece.lines.back().text.size() + 2 * line.size();
     }
@@ -106,16 +109,16 @@ class ScoredLines {
       throw DataError(
           fmt::format("{}: line {}: expected INDEX ||| TRANSLATION, with an index from 0 on that is not less "
                       "than the one before",
-                      target_.path().string(), target_.line_number()));
+                      list_->path().string(), list_->line_number()));
     }
     while (source_.number <= index) {
       if (!text_.next(source_)) {
-        throw DataError(fmt::format("{}: line {}: there is no line {} of {}", target_.path().string(),
-                                    target_.line_number(), index + 1, text_.path()));
+        throw DataError(fmt::format("{}: line {}: there is no line {} of {}", list_->path().string(),
+                                    list_->line_number(), index + 1, text_.path()));
       }
     }
     SourceLine pair = source_;
-    pair.number = target_.line_number();
+    pair.number = list_->line_number();
     std::size_t const begin = first + bar.size();
     pair.references = {line.substr(begin, second == line.npos ? line.npos : second - begin), line};
     return pair;
@@ -123,10 +126,9 @@ class ScoredLines {
 
   static constexpr std::size_t max_bytes = std::size_t{16} << 20;
 
-  bool n_best_;
   std::int64_t window_;
-  LineReader target_;
   LineSource text_;
+  std::optional<LineReader> list_;  ///< of several translations of each source
   SourceLine source_;
 };
 
@@ -202,10 +204,13 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   Communicator const world = session == nullptr ? Communicator::self() : session->world();
   Processes const processes{make_rank_groups(world, options.model.overrides), session != nullptr, options.threads,
                             options.output.empty()};
-  if (!options.n_best && world.rank() == 0) {
+  bool const leads = world.rank() == 0;
+  if (!options.n_best && leads) {
     require_equal_lines(options.source, {options.target});
   }
-  ScoredLines lines(options);
+  ScoringOptions none;  // another rank reads nothing
+  none.source.input = none.target = "/dev/null";
+  ScoredLines lines(leads ? options : none);
   auto const require = [](ModelDescription const& description) {
     require_translation(description, "heddle score", commands_for(description));
   };
@@ -214,9 +219,8 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   ForcedDecoding const forcing = forced_decoding(options.alignment, of_model, options.tokens, "--tokens");
   auto const model = open_model(of_model, require);
   model->choose_languages(options.languages);
-  CorpusOutput output(world.rank() == 0 ? options.output : "",
-                      output_identity("score", options.arguments, model->digest()),
-                      {options.source.input, options.target});
+  CorpusOutput output(leads ? options.output : "", output_identity("score", options.arguments, model->digest()),
+                      {lines.text().path(), options.target});
   auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
     pause();
     return score_piece(options, forcing, *model, piece);

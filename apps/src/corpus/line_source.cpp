@@ -23,13 +23,25 @@ void require_valid(TextOptions const& options) {
   }
 }
 
-LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) : options_(options) {
-  readers_.emplace_back(options.input.empty() ? "/dev/stdin" : options.input, options.invalid_utf8);
-  for (std::string const& path : references) {
-    readers_.emplace_back(path, options.invalid_utf8);
-  }
+namespace {
+
+/// The text, its references and its prefixes.
+std::vector<fs::path> texts_of(TextOptions const& options, std::vector<std::string> const& references) {
+  std::vector<fs::path> texts{options.input.empty() ? "-" : options.input};
+  texts.insert(texts.end(), references.begin(), references.end());
   if (!options.prefix.empty()) {
-    readers_.emplace_back(options.prefix, options.invalid_utf8);
+    texts.emplace_back(options.prefix);
+  }
+  return texts;
+}
+
+}  // namespace
+
+LineSource::LineSource(TextOptions const& options, std::vector<std::string> const& references) : options_(options) {
+  std::vector<fs::path> const texts = texts_of(options, references);
+  require_different_pipes(texts);
+  for (fs::path const& text : texts) {
+    readers_.emplace_back(text, options.invalid_utf8);
   }
   bool const by_line = options.stream || readers_.front().is_terminal();
   window_ = options.window.value_or(by_line ? 1 : TextOptions::default_window);
@@ -111,12 +123,7 @@ void LineSource::warn_of_invalid() const {
 }
 
 void require_equal_lines(TextOptions const& options, std::vector<std::string> const& references) {
-  auto const read_once = [](std::string const& path) {
-    std::error_code ignored;
-    // A pipe can be read only once. LineSource reports a file that does not exist.
-    return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-  };
-  if (read_once(options.input) || std::ranges::any_of(references, read_once)) {
+  if (std::ranges::any_of(texts_of(options, references), is_read_once)) {
     return;
   }
   LineSource text(options, references);

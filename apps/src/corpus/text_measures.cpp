@@ -92,6 +92,7 @@ void measure_text(TrainedModel& model, MeasuredText const& measured) {
   std::deque<LineReader> readers;
   readers.emplace_back(text, measured.invalid_utf8);
   if (!measured.pair.empty()) {
+    require_different_pipes({text, measured.pair});
     readers.emplace_back(measured.pair, measured.invalid_utf8);
   }
   LossSums loss;

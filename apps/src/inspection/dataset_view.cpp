@@ -73,6 +73,19 @@ std::string describe_lengths(LengthCounts const& lengths, double mean) {
   return text;
 }
 
+/// Counts and ratios of the dataset's text, each with its meaning.
+std::vector<std::pair<std::string, std::string>> findings_of(Dataset const& dataset) {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (TextFinding const& finding : text_findings) {
+    if (auto const value = dataset.findings().find(finding.name); value != dataset.findings().end()) {
+      bool const ratio = std::string_view(finding.name).starts_with("ratio");
+      found.emplace_back(finding.meaning, ratio ? fmt::format("{:.2f}", value->second)
+                                                : readable_count(static_cast<std::int64_t>(value->second)));
+    }
+  }
+  return found;
+}
+
 /// The texts of a sample's sides.
 std::vector<std::string> texts_of(Dataset const& dataset, std::int64_t index) {
   if (dataset.has_lines()) {
@@ -137,6 +150,9 @@ std::string describe(Dataset const& dataset, std::int64_t samples) {
   std::string text = fmt::format(
       "{} {}, {}\ndigest: {}\n{}{}", readable_count(dataset.size()), dataset.kind(), fmt::join(tokens, " and "),
       dataset.digest(), describe(dataset.vocabulary(), dataset.vocabulary_digest(), dataset.has_lines()), lengths);
+  for (auto const& [meaning, value] : findings_of(dataset)) {
+    text += fmt::format("{}: {}\n", meaning, value);
+  }
   for_each_example(dataset, samples, [&](std::int64_t index) {
     text += fmt::format("{} {}\n", dataset.has_lines() ? "line" : "pair", readable_count(index));
     auto const texts = texts_of(dataset, index);
@@ -161,11 +177,12 @@ boost::json::object to_json(Dataset const& dataset, std::int64_t samples) {
   boost::json::array examples;
   for_each_example(dataset, samples,
                    [&](std::int64_t index) { examples.push_back(boost::json::value_from(texts_of(dataset, index))); });
-  return {{"name", dataset.name()},
-          {"kind", dataset.kind()},
-          {"samples", dataset.size()},
-          {"sides", std::move(sides)},
-          {"examples", std::move(examples)}};
+  boost::json::array findings;
+  for (auto const& [meaning, value] : findings_of(dataset)) {
+    findings.push_back(boost::json::array{meaning, value});
+  }
+  return {{"name", dataset.name()},          {"kind", dataset.kind()},    {"samples", dataset.size()},
+          {"findings", std::move(findings)}, {"sides", std::move(sides)}, {"examples", std::move(examples)}};
 }
 
 boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& dataset, std::int64_t max_length) {

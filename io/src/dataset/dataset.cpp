@@ -36,6 +36,7 @@ class DatasetFile {
   std::string const& vocabulary_digest() const { return vocabulary_digest_; }
   std::string const& digest() const { return digest_; }
   std::map<SampleLength, LengthCounts> const& lengths() const { return lengths_; }
+  std::map<std::string, double> const& findings() const { return findings_; }
   void verify() const;
 
  private:
@@ -46,6 +47,7 @@ class DatasetFile {
   LengthCounts read_lengths(hdf5::Array const& array);
   void check_lengths() const;
   void check_digest();
+  void read_findings();
 
   hdf5::File file_;
   bool lines_ = false;
@@ -55,6 +57,7 @@ class DatasetFile {
   std::map<SampleLength, LengthCounts> lengths_;
   std::vector<std::string> length_digests_;
   std::string digest_;
+  std::map<std::string, double> findings_;
 };
 
 namespace {
@@ -104,6 +107,7 @@ DatasetFile::DatasetFile(std::filesystem::path const& path, std::optional<Vocabu
   }
   check_lengths();
   check_digest();
+  read_findings();
 }
 
 void DatasetFile::check_format() {
@@ -135,8 +139,10 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
   }
   if (known) {
     if (known->digest() != vocabulary_digest_) {
-      throw DataError(fmt::format("{}: its vocabulary is not the one of the files before it; prepare them together",
-                                  file_.where()));
+      throw DataError(
+          fmt::format("{}: its vocabulary is not the one of the files before it; prepare it again with theirs: heddle "
+                      "prepare --vocab-model and the first of them",
+                      file_.where()));
     }
     vocabulary_ = known;
     return;
@@ -224,6 +230,18 @@ void DatasetFile::check_digest() {
         fmt::format("{}: its attribute digest is {}, but its tables of digests, lengths and vocabulary have {}: the "
                     "file is damaged; run `heddle prepare` again",
                     file_.where(), digest_, computed));
+  }
+}
+
+void DatasetFile::read_findings() {
+  if (!file_.contains(findings_group)) {
+    return;
+  }
+  hdf5::Group const group = file_.group(findings_group);
+  for (TextFinding const& finding : text_findings) {
+    if (group.has_attribute(finding.name)) {
+      findings_[finding.name] = group.attribute<double>(finding.name);
+    }
   }
 }
 
@@ -337,6 +355,10 @@ int64_t Dataset::tokens(SampleLength of) const {
 
 void Dataset::verify() const {
   std::ranges::for_each(files_, [](auto const& file) { file->verify(); });
+}
+
+std::map<std::string, double> const& Dataset::findings() const noexcept {
+  return files_.back()->findings();
 }
 
 std::string const& Dataset::vocabulary_digest() const noexcept {

@@ -247,6 +247,12 @@ struct DatasetWriter::State {
         tables.push_back(sha256(bytes_of(flat)));
       }
     }
+    if (!findings.empty()) {
+      hdf5::Group group = file->create_group(findings_group);
+      for (auto const& [name, value] : findings) {
+        group.set_attribute(name, value);
+      }
+    }
     file->set_attribute("digest", whole_digest(vocabulary.digest(), tables));
     file->close();
     file.reset();
@@ -260,6 +266,7 @@ struct DatasetWriter::State {
   std::optional<hdf5::File> file;  // declared before the objects in it: handles close in the reverse order
   std::vector<std::unique_ptr<SideWriter>> sides;  ///< empty once the dataset is finished
   std::map<SampleLength, LengthCounts> lengths;
+  std::map<std::string, double> findings;
   int64_t samples = 0;
 };
 
@@ -281,6 +288,10 @@ void DatasetWriter::add(std::span<int32_t const> line) {
 
 int64_t DatasetWriter::size() const noexcept {
   return state_->samples;
+}
+
+void DatasetWriter::set_findings(std::map<std::string, double> findings) {
+  state_->findings = std::move(findings);
 }
 
 void DatasetWriter::finish() {

@@ -15,6 +15,8 @@ namespace heddle::dataset_format {
 
 inline constexpr char const* name = "heddle-dataset";
 inline constexpr std::int64_t version = 3;
+/// The group whose attributes are numbers of text_findings; optional.
+inline constexpr char const* findings_group = "findings";
 /// The bytes of tokens or offsets that one digest protects.
 inline constexpr std::int64_t block_bytes = std::int64_t{128} << 10;
 inline constexpr std::int64_t digest_bytes = 32;

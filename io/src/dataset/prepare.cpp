@@ -12,8 +12,10 @@
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/text/text.hpp>
+#include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <regex>
 #include <set>
@@ -23,7 +25,9 @@
 #include <vector>
 
 #include "format.hpp"
+#include "given_texts.hpp"
 #include "prepare_options.hpp"
+#include "text/tokenizer_model.hpp"
 #include "text_findings.hpp"
 
 namespace heddle {
@@ -31,31 +35,11 @@ namespace {
 
 using Path = std::filesystem::path;
 
-using Parts = std::vector<TextPart>;
-
-/// A text's file, or its first one of several: "a.en and 2 more".
-std::string describe_files(Parts const& parts) {
-  std::string const first = parts.front().path.string();
-  return parts.size() == 1 ? first : fmt::format("{} and {} more", first, parts.size() - 1);
-}
-
-/// The texts of one dataset.
-struct Texts {
-  std::string name;          ///< "train" or "valid"
-  std::vector<Parts> sides;  ///< source and target, with one file of each beside one of the other, or one text
-  int64_t lines = 0;
-
-  std::string describe() const {
-    bool const two = sides.size() > 1 && sides[0].front().path != sides[1].front().path;
-    return describe_files(sides.front()) + (two ? " and " + describe_files(sides[1]) : "");
-  }
-};
-
-int64_t file_bytes(Parts const& parts) {
+int64_t file_bytes(TextParts const& parts) {
   int64_t bytes = 0;
   for (TextPart const& part : parts) {
     std::error_code failure;
-    auto const size = std::filesystem::file_size(part.path, failure);
+    auto const size = std::filesystem::file_size(part.copy.empty() ? part.path : part.copy, failure);
     bytes += failure ? 0 : static_cast<int64_t>(size);
   }
   return bytes;
@@ -65,7 +49,7 @@ int64_t file_bytes(Parts const& parts) {
 /// else as a line every few seconds.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& out, std::string what, Parts const& text)
+  ProgressLine(std::ostream& out, std::string what, TextParts const& text)
       : out_(out),
         what_(std::move(what)),
         bytes_(file_bytes(text)),
@@ -115,12 +99,12 @@ int64_t survey(TextPart const& part, InvalidUtf8 invalid_utf8, std::ostream& out
   return reader.line_number();
 }
 
-void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  Parts const& first = texts.sides.front();
+void survey(GivenTexts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
+  TextParts const& first = texts.sides.front();
   for (std::size_t file = 0; file < first.size(); ++file) {
     int64_t const lines = survey(first[file], invalid_utf8, out);
     texts.lines += lines;
-    if (texts.sides.size() == 1 || first[file].side != TextPart::Side::whole_line) {
+    if (texts.sides.size() == 1 || first[file].column != 0) {
       continue;  // both sides of a pair are on one line
     }
     TextPart const& second = texts.sides[1][file];
@@ -132,19 +116,25 @@ void survey(Texts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
   }
 }
 
-Tokenizer load_model(Path const& path) {
+/// The vocabulary in a file, with pieces for the start and the end of a text where a SentencePiece model has none.
+Tokenizer load_model(Path const& path, std::ostream& out) {
   auto [model, problem] = read_file_text(path, static_cast<std::uintmax_t>(dataset_format::max_model_bytes));
   if (!problem.empty()) {
     throw DataError(problem + "; expected a vocabulary model");
   }
   try {
-    return Tokenizer::from_model(std::move(model));
+    std::string const note = is_json(model) ? "" : complete_start_and_end(model);
+    Tokenizer tokenizer = Tokenizer::from_model(std::move(model));
+    if (!note.empty()) {
+      out << fmt::format("{}: {}\n", path.string(), note) << std::flush;
+    }
+    return tokenizer;
   } catch (DataError const& error) {
     throw DataError(fmt::format("{}: {}", path.string(), error.what()));
   }
 }
 
-Tokenizer train_model(PrepareOptions const& options, Parts texts, std::ostream& out) {
+Tokenizer train_model(PrepareOptions const& options, TextParts texts, std::ostream& out) {
   out << fmt::format("learning a {} vocabulary of {} pieces\n", options.vocabulary_type,
                      readable_count(options.vocabulary_size))
       << std::flush;
@@ -152,31 +142,32 @@ Tokenizer train_model(PrepareOptions const& options, Parts texts, std::ostream& 
   training.texts = std::move(texts);
   training.vocabulary_size = options.vocabulary_size;
   training.type = options.vocabulary_type;
-  training.mask_token = !options.text.empty();
+  training.mask_token = options.lines();
   training.symbols = options.symbols;
   training.sentinels = options.sentinels;
   training.byte_fallback = options.byte_fallback;
   training.character_coverage = options.character_coverage;
+  training.normalization = options.normalization;
   training.invalid_utf8 = options.invalid_utf8;
   return Tokenizer::train(training);
 }
 
-std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options) {
+std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options, std::ostream& out) {
   if (!options.source_model) {
     return options.vocabulary;
   }
-  Tokenizer const source = load_model(*options.source_model);
-  return Vocabulary{source, options.target_model ? load_model(*options.target_model) : source};
+  Tokenizer const source = load_model(*options.source_model, out);
+  return Vocabulary{source, options.target_model ? load_model(*options.target_model, out) : source};
 }
 
 /// `sides` are those of the training text.
-Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<Parts> const& sides, std::ostream& out) {
+Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<TextParts> const& sides, std::ostream& out) {
   if (options.separate_vocabularies) {
     Tokenizer const source = train_model(options, sides.front(), out);
     return {source, train_model(options, sides.back(), out)};
   }
-  Parts all;
-  for (Parts const& side : sides) {
+  TextParts all;
+  for (TextParts const& side : sides) {
     all.insert(all.end(), side.begin(), side.end());
   }
   Tokenizer const joint = train_model(options, std::move(all), out);
@@ -187,7 +178,7 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<Parts> co
 class EncodedTexts {
  public:
   /// The tokens of `frame` are prepended to each text's own.
-  EncodedTexts(Texts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
+  EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
       : texts_(texts) {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
     std::array const prefixes{&frame.source, &frame.target};
@@ -239,6 +230,9 @@ class EncodedTexts {
         unknown_.add(index, line, tokenizer);
       }
     }
+    if (sides_.size() > 1) {
+      ratios_.add(std::ssize(sides_[0].ids), std::ssize(sides_[1].ids));
+    }
     look_at_lines(report);
   }
   /// Completes the report when all samples are added.
@@ -249,12 +243,31 @@ class EncodedTexts {
     report.frequent_unknown = unknown_.frequent(10);
   }
 
+  /// The report's numbers that the dataset records.
+  std::map<std::string, double> findings(PreparedText const& report) const {
+    std::map<std::string, double> found;
+    for (auto const& [name, count] : {std::pair("unknown_tokens", report.unknown_tokens),
+                                      {"unknown_characters", report.unknown_characters},
+                                      {"repeats", report.repeats},
+                                      {"control_characters", report.control},
+                                      {"invalid", report.invalid},
+                                      {"empty", report.empty},
+                                      {"too_long", report.too_long}}) {
+      found[name] = static_cast<double>(count);
+    }
+    for (auto const& [name, share] : {std::pair("ratio_1", 0.01), {"ratio_50", 0.5}, {"ratio_99", 0.99}}) {
+      if (sides_.size() > 1 && report.samples > 0) {
+        found[name] = ratios_.quantile(share);
+      }
+    }
+    return found;
+  }
+
   PartsReader const& first() const { return sides_.front().reader; }
   void require_all_read() const {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
-      throw DataError(
-          fmt::format("{} changed while being read (pipes cannot be read twice; use files)", texts_.describe()));
+      throw DataError(fmt::format("{} changed while being read", texts_.describe()));
     }
   }
 
@@ -279,9 +292,10 @@ class EncodedTexts {
         std::ranges::any_of(sides_, [](Side const& side) { return has_control_characters(side.line); }) ? 1 : 0;
   }
 
-  Texts const& texts_;
+  GivenTexts const& texts_;
   std::vector<Side> sides_;
   RepeatCounter repeats_;
+  RatioCounter ratios_;
   UnknownCharacters unknown_;
 };
 
@@ -314,6 +328,9 @@ class DatasetFiles {
     }
     return samples;
   }
+  /// Sets those of all samples, before finish().
+  void set_findings(std::map<std::string, double> findings) { writers_.back().set_findings(std::move(findings)); }
+  void finish() { std::ranges::for_each(writers_, &DatasetWriter::finish); }
   void commit() { std::ranges::for_each(writers_, &DatasetWriter::commit); }
 
  private:
@@ -325,7 +342,7 @@ class DatasetFiles {
   std::vector<DatasetWriter> writers_;
 };
 
-PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
+PreparedText encode(GivenTexts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
                     DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, texts.sides.front());
   bool const pairs = texts.sides.size() > 1;
@@ -358,6 +375,7 @@ PreparedText encode(Texts const& texts, PrepareOptions const& options, Vocabular
                           : fmt::format("{}: none of its {} lines has a token{}", texts.describe(),
                                         readable_count(texts.lines), invalid));
   }
+  files.set_findings(encoded.findings(report));
   progress.finish(texts.lines, pairs ? fmt::format(" -> {} pairs, {} empty and {} too long left out{}",
                                                    readable_count(report.samples), readable_count(report.empty),
                                                    readable_count(report.too_long), invalid)
@@ -373,14 +391,32 @@ bool is_output(std::string const& name) {
   return is_training_file(name) || std::ranges::find(others, name) != others.end();
 }
 
+/// The files in the directory that this command may have written.
+std::set<Path> earlier_files(Path const& directory) {
+  std::set<Path> found;
+  std::error_code absent;
+  for (auto const& entry : std::filesystem::directory_iterator(directory, absent)) {
+    if (is_output(entry.path().filename().string())) {
+      found.insert(entry.path());
+    }
+  }
+  return found;
+}
+
+/// Whether this command replaces files of this name. A validation set is put beside a training dataset of its
+/// vocabulary.
+bool replaces(PrepareOptions const& options, std::string const& name) {
+  return options.has_training_text() ? is_output(name) : name == "valid.h5";
+}
+
 /// Throws for files of an earlier command that stay, or that cannot be replaced.
 void check_earlier_files(PrepareOptions const& options) {
-  std::error_code absent;
-  std::set<Path> earlier;
-  for (auto const& entry : std::filesystem::directory_iterator(options.directory, absent)) {
-    if (is_output(entry.path().filename().string())) {
-      earlier.insert(entry.path());
-    }
+  auto earlier = earlier_files(options.directory);
+  std::erase_if(earlier, [&](Path const& file) { return !replaces(options, file.filename().string()); });
+  auto const dataset = std::ranges::find_if(earlier, [](Path const& file) { return file.extension() == ".h5"; });
+  if (options.only_vocabulary && dataset != earlier.end()) {
+    throw UsageError(fmt::format("{} exists and has a vocabulary of its own: choose another --out for --only-vocab",
+                                 dataset->string()));
   }
   if (!options.overwrite && !earlier.empty()) {
     throw UsageError(
@@ -389,40 +425,26 @@ void check_earlier_files(PrepareOptions const& options) {
   std::ranges::for_each(earlier, require_replaceable);
 }
 
-void write_models(Path const& directory, Vocabulary const& vocabulary) {
-  if (vocabulary.source.model() == vocabulary.target.model()) {
-    replace_file(directory / "vocab.model", vocabulary.source.model());
-  } else {
-    replace_file(directory / "vocab.source.model", vocabulary.source.model());
-    replace_file(directory / "vocab.target.model", vocabulary.target.model());
+/// Writes the vocabulary's model files. Those of a training dataset to which a validation set is added are there
+/// already: throws UsageError if they are others.
+void write_models(Path const& directory, PrepareOptions const& options, Vocabulary const& vocabulary) {
+  std::map<std::string, std::string> models{{"vocab.model", vocabulary.source.model()}};
+  if (vocabulary.source.model() != vocabulary.target.model()) {
+    models = {{"vocab.source.model", vocabulary.source.model()}, {"vocab.target.model", vocabulary.target.model()}};
   }
-}
-
-Parts parts_of(PrepareOptions::Paths const& paths, TextPart::Side side = TextPart::Side::whole_line) {
-  Parts parts;
-  std::ranges::transform(paths, std::back_inserter(parts), [side](Path const& path) { return TextPart(path, side); });
-  return parts;
-}
-
-/// The sides of a text that is given in one of three forms; none if it is not given.
-std::vector<Parts> sides_of(PrepareOptions::Paths const& source, PrepareOptions::Paths const& target,
-                            PrepareOptions::Paths const& tsv, PrepareOptions::Paths const& text) {
-  if (!text.empty()) {
-    return {parts_of(text)};
+  if (!options.has_training_text()) {
+    for (Path const& file : earlier_files(options.directory)) {
+      auto const model = models.find(file.filename().string());
+      if (file.extension() == ".model" && (model == models.end() || read_regular(file) != model->second)) {
+        throw UsageError(fmt::format("{} has another vocabulary: choose another --out, or give --vocab-model {}",
+                                     file.string(), options.directory.string()));
+      }
+      models.erase(file.filename().string());
+    }
   }
-  if (!tsv.empty()) {
-    return {parts_of(tsv, TextPart::Side::source), parts_of(tsv, TextPart::Side::target)};
+  for (auto const& [name, bytes] : models) {
+    replace_file(directory / name, bytes);
   }
-  return source.empty() ? std::vector<Parts>() : std::vector<Parts>{parts_of(source), parts_of(target)};
-}
-
-std::vector<Texts> texts_of(PrepareOptions const& options) {
-  std::vector<Texts> texts{{"train", sides_of(options.source, options.target, options.tsv, options.text)}};
-  if (auto sides = sides_of(options.valid_source, options.valid_target, options.valid_tsv, options.valid_text);
-      !sides.empty()) {
-    texts.push_back({"valid", std::move(sides)});
-  }
-  return texts;
 }
 
 }  // namespace
@@ -435,31 +457,31 @@ bool is_training_file(std::string const& name) {
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   check_options(options);
   check_earlier_files(options);
-  std::optional<Vocabulary> const given = given_vocabulary(options);
-  if (given && options.text.empty()) {
+  std::optional<Vocabulary> const given = given_vocabulary(options, progress);
+  if (given && !options.lines()) {
     frame_of(*given, options.languages);  // before the texts are read
   }
   PendingDirectory directory(options.directory, PendingDirectory::Target::any);
-  std::vector<Texts> texts = texts_of(options);
-  for (Texts& each : texts) {
-    survey(each, options.invalid_utf8, progress);
+  std::vector<GivenTexts> texts = given_texts(options);
+  CopiedTexts const copies(texts, directory.path(), progress);
+  for (GivenTexts& each : texts) {
+    if (!options.only_vocabulary) {
+      survey(each, options.invalid_utf8, progress);
+    }
   }
   Vocabulary const vocabulary = given ? *given : learn_vocabulary(options, texts.front().sides, progress);
-
-  write_models(directory.path(), vocabulary);
-  std::vector<PreparedText> reports;
-  for (Texts const& each : texts) {
-    DatasetFiles files(directory.path(), each.name, vocabulary, !options.text.empty(),
-                       each.name == "train" ? options.samples_per_file : 0);
-    reports.push_back(encode(each, options, vocabulary, files, progress));
+  if (options.only_vocabulary) {
+    texts.clear();
+  }
+  write_models(directory.path(), options, vocabulary);
+  PrepareReport report{{}, {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
+  for (GivenTexts const& each : texts) {
+    bool const train = each.name == "train";
+    DatasetFiles files(directory.path(), each.name, vocabulary, options.lines(), train ? options.samples_per_file : 0);
+    (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, files, progress));
     files.commit();
   }
-  directory.commit(options.overwrite ? is_output : nullptr);
-
-  PrepareReport report{reports.front(), {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
-  if (reports.size() > 1) {
-    report.valid = reports[1];
-  }
+  directory.commit([&](std::string const& name) { return options.overwrite && replaces(options, name); });
   return report;
 }
 

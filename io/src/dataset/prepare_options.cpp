@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text.hpp>
 #include <string_view>
 
 namespace heddle {
@@ -13,21 +15,23 @@ namespace {
 
 /// Throws UsageError unless the options name the texts of pairs, in one form, or of lines.
 void check_texts(PrepareOptions const& options) {
-  bool const lines = !options.text.empty();
   bool const sides = !options.source.empty() || !options.target.empty();
-  if (int{lines} + int{sides} + int{!options.tsv.empty()} != 1 ||
-      (lines && (!options.valid_source.empty() || !options.valid_target.empty() || !options.valid_tsv.empty() ||
-                 options.separate_vocabularies || options.target_model))) {
+  bool const valid_sides = !options.valid_source.empty() || !options.valid_target.empty();
+  if (int{!options.text.empty()} + int{sides} + int{!options.tsv.empty()} > 1 ||
+      (options.lines() && (sides || valid_sides || !options.tsv.empty() || !options.valid_tsv.empty() ||
+                           options.separate_vocabularies || options.target_model))) {
     throw UsageError(
         "prepare: expected either --source and --target, or --tsv, for pairs, or --text, for lines of one text, with "
         "the options of one of them");
   }
+  bool const valid = options.has_validation_text();
+  if (!options.has_training_text() && !(valid && options.has_vocabulary())) {
+    throw UsageError(fmt::format("prepare: {}", valid ? "a validation text alone needs the vocabulary of the training "
+                                                        "data: --vocab-model with their directory, or a run"
+                                                      : "--source and --target, --tsv or --text are missing"));
+  }
   if (sides && (options.source.empty() || options.target.empty())) {
     throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
-  }
-  if (!options.valid_text.empty() && !lines) {
-    throw UsageError(
-        "--valid-text goes with --text; pairs are validated by --valid-source and --valid-target, or by --valid-tsv");
   }
   if (options.valid_source.empty() != options.valid_target.empty()) {
     throw UsageError("a validation text needs both sides: --valid-source and --valid-target");
@@ -40,11 +44,59 @@ void check_texts(PrepareOptions const& options) {
   }
 }
 
-constexpr std::array<std::string_view, 5> reserved{"<pad>", "<unk>", "<s>", "</s>", "<mask>"};
+/// Throws UsageError for --columns and --only-vocab with other texts than they are for, and for a pipe given twice.
+void check_forms(PrepareOptions const& options) {
+  if (options.columns) {
+    auto const [source, target] = *options.columns;
+    if (source < 1 || target < 1 || source == target) {
+      throw UsageError(fmt::format("--columns {},{}: expected two different columns, counted from 1", source, target));
+    }
+    if (options.tsv.empty() && options.valid_tsv.empty()) {
+      throw UsageError("--columns is for --tsv and --valid-tsv");
+    }
+  }
+  if (options.only_vocabulary &&
+      (options.has_vocabulary() || options.has_validation_text() || options.samples_per_file != 0)) {
+    throw UsageError(
+        "--only-vocab learns a vocabulary from a training text and writes no dataset: leave --vocab-model, validation "
+        "texts and --samples-per-file out");
+  }
+  std::vector<std::filesystem::path> all;
+  for (auto const* texts : {&options.source, &options.target, &options.tsv, &options.text, &options.valid_source,
+                            &options.valid_target, &options.valid_tsv, &options.valid_text}) {
+    all.insert(all.end(), texts->begin(), texts->end());
+  }
+  require_different_pipes(all);
+}
+
+/// Why text is not a piece that always is found as a whole; "" if it is.
+std::string problem_of_symbol(std::string const& symbol, PrepareOptions const& options) {
+  constexpr std::array<std::string_view, 5> special{"<pad>", "<unk>", "<s>", "</s>", "<mask>"};
+  if (find_invalid_utf8(symbol) != symbol.npos) {
+    return ", which is not valid UTF-8";
+  }
+  if (symbol.find("\u2581") != symbol.npos) {
+    return ", with U+2581, which stands for the space before a word: no word would be learnt";
+  }
+  if (symbol.find(',') != symbol.npos || split_words(symbol) != std::vector<std::string_view>{symbol}) {
+    return "; expected text without spaces and commas, such as <news>";
+  }
+  int number = 0;
+  int end = 0;
+  auto const matches = [&](char const* form) {
+    end = 0;
+    return std::sscanf(symbol.c_str(), form, &number, &end) == 1 && end == static_cast<int>(symbol.size());
+  };
+  if (std::ranges::find(special, symbol) != special.end() || (options.byte_fallback && matches("<0x%2X>%n")) ||
+      (matches("<extra_id_%d>%n") && number >= 0 && number < options.sentinels)) {
+    return ", which is a special piece already";
+  }
+  return std::ranges::count(options.symbols, symbol) > 1 ? " more than once" : "";
+}
 
 /// Throws UsageError for options of a vocabulary that is not possible.
 void check_vocabulary(PrepareOptions const& options) {
-  if ((!options.text.empty() || !options.has_vocabulary()) &&
+  if ((options.lines() || !options.has_vocabulary()) &&
       !(options.languages.source + options.languages.target).empty()) {
     throw UsageError(
         "--source-language and --target-language are for pairs, and for a --vocab-model that has tokens for languages");
@@ -56,16 +108,14 @@ void check_vocabulary(PrepareOptions const& options) {
     throw UsageError("--separate-vocab with --vocab-model needs --target-vocab-model, too");
   }
   for (std::string const& symbol : options.symbols) {
-    if (symbol.empty() || symbol.find_first_of(", \t\r\n") != std::string::npos) {
-      throw UsageError(fmt::format(
-          "--tag or --user-defined-symbols has \"{}\"; expected text without spaces and commas, such as <news>",
-          symbol));
+    if (std::string const problem = problem_of_symbol(symbol, options); !problem.empty()) {
+      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\"{}", symbol, problem));
     }
-    bool const special = std::ranges::find(reserved, symbol) != reserved.end();
-    if (special || std::ranges::count(options.symbols, symbol) > 1) {
-      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\"{}", symbol,
-                                   special ? ", which is a special piece already" : " more than once"));
-    }
+  }
+  constexpr std::array<std::string_view, 5> rules{"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"};
+  if (std::ranges::find(rules, options.normalization) == rules.end()) {
+    throw UsageError(
+        fmt::format("--normalization is {}; expected one of {}", options.normalization, fmt::join(rules, ", ")));
   }
   if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {
     throw UsageError(fmt::format("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are",
@@ -81,6 +131,7 @@ void check_vocabulary(PrepareOptions const& options) {
 
 void check_options(PrepareOptions const& options) {
   check_texts(options);
+  check_forms(options);
   check_vocabulary(options);
   if (options.samples_per_file < 0) {
     throw UsageError(fmt::format("--samples-per-file is {}; expected at least 1", options.samples_per_file));

@@ -4,9 +4,11 @@
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text.hpp>
+#include <numeric>
 #include <tuple>
 
 namespace heddle {
@@ -46,6 +48,18 @@ std::int64_t RepeatCounter::repeats() const {
     repeats += times - 1;
   }
   return repeats * static_cast<std::int64_t>(mask_ + 1);
+}
+
+void RatioCounter::add(std::int64_t source, std::int64_t target) {
+  ++pairs_[std::llround(100 * std::log2(static_cast<double>(target) / static_cast<double>(source)))];
+}
+
+double RatioCounter::quantile(double share) const {
+  auto const all = std::accumulate(pairs_.begin(), pairs_.end(), std::int64_t{0},
+                                   [](std::int64_t sum, auto const& one) { return sum + one.second; });
+  auto left = static_cast<std::int64_t>(share * static_cast<double>(all - 1));
+  auto const found = std::ranges::find_if(pairs_, [&](auto const& one) { return (left -= one.second) < 0; });
+  return std::exp2(static_cast<double>(found->first) / 100);
 }
 
 void UnknownCharacters::add(std::size_t side, std::string_view text, Tokenizer const& tokenizer) {

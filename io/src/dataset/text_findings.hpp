@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <heddle/io/text/tokenizer.hpp>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -28,6 +29,17 @@ class RepeatCounter {
   std::size_t max_kept_;
   std::uint64_t mask_ = 0;  ///< a hash with one of these bits is not kept
   std::unordered_map<std::uint64_t, std::int64_t> times_;
+};
+
+/// Counts pairs by target tokens for each source token, in steps of 0.7 %.
+class RatioCounter {
+ public:
+  void add(std::int64_t source, std::int64_t target);
+  /// The ratio that `share` of the pairs do not exceed; there must be a pair.
+  double quantile(double share) const;
+
+ private:
+  std::map<std::int64_t, std::int64_t> pairs_;  ///< by 100 times the ratio's binary logarithm
 };
 
 /// Counts the characters that a vocabulary cannot express.

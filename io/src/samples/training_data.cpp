@@ -22,8 +22,10 @@ Dataset open_files(std::vector<std::string> files) {
 /// Throws DataError if two datasets of a run do not have one vocabulary.
 void require_same_vocabulary(Dataset const& data, Dataset const& other) {
   if (other.vocabulary_digest() != data.vocabulary_digest()) {
-    throw DataError(fmt::format("{} and {} were prepared with different vocabularies; prepare them together",
-                                data.name(), other.name()));
+    throw DataError(
+        fmt::format("{} and {} were prepared with different vocabularies; prepare one of them again with that of the "
+                    "other, or of the run that they are for: heddle prepare --vocab-model DATASET or RUN",
+                    data.name(), other.name()));
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -11,6 +12,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/text/text.hpp>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -60,9 +62,9 @@ bool is_space(char32_t c) noexcept {
 
 }  // namespace
 
-/// The bytes of a text, plain or gzip (recognised by the first bytes; members that follow each other are one text, and
-/// what follows the last one is ignored, as gzip does). Each read returns as soon as there are bytes: a line that comes
-/// through a pipe or from a terminal is not kept back until more follow.
+/// The bytes of a text, plain or gzip (recognised by the first bytes; members that follow each other are one text, also
+/// with zeros after them). Each read returns as soon as there are bytes: a line that comes through a pipe or from a
+/// terminal is not kept back until more follow.
 class TextBytes {
  public:
   /// Throws DataError where the file cannot be opened.
@@ -72,8 +74,8 @@ class TextBytes {
   ~TextBytes() = default;
 
   /// The next bytes, at least one and at most as many as `into` has room for; 0 at the end, again and again. Throws
-  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or truncated, once the
-  /// bytes before are read.
+  /// DataError, without the file's name, for a failed read and for gzip data that are damaged or truncated or have
+  /// something else after a member, once the bytes before are read.
   std::size_t read(std::span<char> into);
 
   bool is_terminal() const;
@@ -90,7 +92,9 @@ class TextBytes {
   bool fill();
   std::size_t available() const { return end_ - begin_; }
   bool starts_gzip();
+  bool next_member();
   void start_gzip();
+  std::int64_t used() const { return position_ - static_cast<std::int64_t>(available()); }
   std::size_t inflate_into(std::span<char> into);
 
   FileDescriptor file_;
@@ -163,6 +167,28 @@ bool TextBytes::starts_gzip() {
   return available() >= 2 && input_[begin_] == magic[0] && input_[begin_ + 1] == magic[1];
 }
 
+/// Starts the member after the one that ended, or after zeros that fill a block of a tape or disk; false at the end of
+/// the file. Throws DataError for anything else.
+bool TextBytes::next_member() {
+  while (available() > 0 || fill()) {
+    begin_ = static_cast<std::size_t>(std::find_if(input_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                                                   input_.begin() + static_cast<std::ptrdiff_t>(end_),
+                                                   [](unsigned char byte) { return byte != 0; }) -
+                                      input_.begin());
+    if (available() > 0) {
+      if (!starts_gzip()) {
+        throw DataError(
+            fmt::format("byte {} of the gzip file (0x{:02X}) is neither the start of another member nor zero padding; "
+                        "the file is damaged, or something else was appended",
+                        used() + 1, input_[begin_]));
+      }
+      start_gzip();
+      return true;
+    }
+  }
+  return false;
+}
+
 void TextBytes::start_gzip() {
   if (stream_) {
     inflateReset(stream_.get());
@@ -184,6 +210,9 @@ std::size_t TextBytes::read(std::span<char> into) {
   }
   if (kind_ == Kind::unknown) {
     kind_ = starts_gzip() ? Kind::gzip : Kind::plain;
+    if (kind_ == Kind::gzip) {
+      start_gzip();
+    }
   }
   if (kind_ == Kind::gzip) {
     return inflate_into(into);
@@ -199,16 +228,11 @@ std::size_t TextBytes::read(std::span<char> into) {
 
 std::size_t TextBytes::inflate_into(std::span<char> into) {
   while (true) {
-    if (!in_member_) {
-      if (!starts_gzip()) {
-        ended_ = true;
-        begin_ = end_;
-        return 0;
-      }
-      start_gzip();
+    if (!in_member_ && !next_member()) {
+      return 0;
     }
     if (!more_inside_ && available() == 0 && !fill()) {
-      throw DataError("damaged or cut-off gzip data (unexpected end of file)");
+      throw DataError(fmt::format("damaged or cut-off gzip data (unexpected end of file after byte {})", position_));
     }
     stream_->next_in = input_.data() + begin_;
     stream_->avail_in = static_cast<uInt>(available());
@@ -220,7 +244,8 @@ std::size_t TextBytes::inflate_into(std::span<char> into) {
     more_inside_ = stream_->avail_out == 0;
     in_member_ = code != Z_STREAM_END;
     if (code != Z_STREAM_END && code != Z_OK && code != Z_BUF_ERROR) {
-      failure_ = fmt::format("damaged or cut-off gzip data ({})", stream_->msg == nullptr ? "unknown" : stream_->msg);
+      failure_ = fmt::format("damaged or cut-off gzip data at byte {} ({})", used() + 1,
+                             stream_->msg == nullptr ? "unknown" : stream_->msg);
       if (count == 0) {
         throw DataError(failure_);
       }
@@ -231,8 +256,35 @@ std::size_t TextBytes::inflate_into(std::span<char> into) {
   }
 }
 
-LineReader::LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8)
-    : path_(path), invalid_utf8_(invalid_utf8), bytes_(std::make_unique<TextBytes>(path)), buffer_(1 << 16) {}
+std::filesystem::path text_path(std::filesystem::path const& given) {
+  return given == "-" ? "/dev/stdin" : given;
+}
+
+bool is_read_once(std::filesystem::path const& given) {
+  using Type = std::filesystem::file_type;
+  std::error_code unknown;  // opening it will say what is wrong
+  Type const type = std::filesystem::status(text_path(given), unknown).type();
+  return type == Type::fifo || type == Type::socket || (type == Type::character && given != "/dev/null");
+}
+
+void require_different_pipes(std::vector<std::filesystem::path> const& texts) {
+  std::map<std::pair<dev_t, ino_t>, std::filesystem::path> pipes;
+  for (std::filesystem::path const& text : texts) {
+    struct stat status {};
+    if (is_read_once(text) && ::stat(text_path(text).c_str(), &status) == 0 &&
+        !pipes.emplace(std::pair(status.st_dev, status.st_ino), text).second) {
+      throw UsageError(
+          fmt::format("{} is given for two texts, but it is not a file: what one of them reads, the other does not get",
+                      text.string()));
+    }
+  }
+}
+
+LineReader::LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8, std::filesystem::path const& name)
+    : path_(text_path(name.empty() ? path : name)),
+      invalid_utf8_(invalid_utf8),
+      bytes_(std::make_unique<TextBytes>(text_path(path))),
+      buffer_(1 << 16) {}
 
 LineReader::~LineReader() = default;
 LineReader::LineReader(LineReader&&) noexcept = default;

@@ -9,17 +9,22 @@ namespace heddle {
 
 namespace {
 
-/// Leaves a side of SOURCE<TAB>TARGET in `line`. Throws DataError for another line.
-void take_side(std::string& line, TextPart const& part, std::int64_t number) {
-  if (part.side == TextPart::Side::whole_line) {
+/// Leaves the part's column in `line`. Throws DataError for a line without it.
+void take_column(std::string& line, TextPart const& part, std::int64_t number) {
+  if (part.column == 0) {
     return;
   }
-  if (auto const tabs = std::ranges::count(line, '\t'); tabs != 1) {
-    throw DataError(fmt::format("{}: line {} has {} tabs; expected SOURCE<TAB>TARGET", part.path.string(),
-                                readable_count(number), tabs));
+  std::int64_t const columns = std::ranges::count(line, '\t') + 1;
+  if (part.columns != 0 ? columns != part.columns : columns < part.column) {
+    std::string const expected = part.columns == 2 ? "SOURCE<TAB>TARGET; --columns names the columns of lines with more"
+                                                   : fmt::format("at least {} columns", part.column);
+    throw DataError(fmt::format("{}: line {} has {} tabs; expected {}", part.path.string(), readable_count(number),
+                                columns - 1, expected));
   }
-  std::size_t const tab = line.find('\t');
-  part.side == TextPart::Side::source ? line.erase(tab) : line.erase(0, tab + 1);
+  for (std::int64_t before = 1; before < part.column; ++before) {
+    line.erase(0, line.find('\t') + 1);
+  }
+  line.erase(std::min(line.find('\t'), line.size()));
 }
 
 }  // namespace
@@ -31,10 +36,10 @@ bool PartsReader::next(std::string& line) {
   while (part_ < parts_.size()) {
     TextPart const& part = parts_[part_];
     if (!reader_) {
-      reader_.emplace(part.path, invalid_utf8_);
+      reader_.emplace(part.copy.empty() ? part.path : part.copy, invalid_utf8_, part.path);
     }
     if (reader_->next(line)) {
-      take_side(line, part, reader_->line_number());
+      take_column(line, part, reader_->line_number());
       ++lines_;
       return true;
     }

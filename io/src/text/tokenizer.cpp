@@ -22,6 +22,8 @@ namespace {
 
 constexpr char const* mask_piece = "<mask>";
 constexpr std::string_view space_symbol = "▁";
+/// SentencePiece leaves out lines with this character, which stands for unknown ones while it trains.
+constexpr std::string_view reserved_character = "▅";
 
 std::string sentinel_piece(int64_t number) {
   return fmt::format("<extra_id_{}>", number);
@@ -40,12 +42,12 @@ class LineSample {
  public:
   explicit LineSample(int64_t budget) : budget_(budget) {}
 
-  void add(std::string const& line) {
+  void add(std::string_view line) {
     uint64_t const key = scramble(count_++);
     if (line.empty() || key > threshold_) {
       return;
     }
-    lines_.push_back({key, line});
+    lines_.push_back({key, std::string(line)});
     bytes_ += cost(line);
     while (bytes_ > budget_ && lines_.size() > 1) {
       threshold_ /= 2;
@@ -66,7 +68,7 @@ class LineSample {
     uint64_t key;
     std::string text;
   };
-  static int64_t cost(std::string const& line) noexcept { return static_cast<int64_t>(line.size() + sizeof(Line)); }
+  static int64_t cost(std::string_view line) noexcept { return static_cast<int64_t>(line.size() + sizeof(Line)); }
 
   int64_t budget_;
   int64_t bytes_ = 0;
@@ -74,6 +76,32 @@ class LineSample {
   uint64_t threshold_ = std::numeric_limits<uint64_t>::max();
   std::vector<Line> lines_;
 };
+
+/// Puts spaces in place of the reserved character; whether the line had it.
+bool take_reserved(std::string& line) {
+  bool found = false;
+  for (std::size_t at = 0; (at = line.find(reserved_character, at)) != line.npos; found = true) {
+    line.replace(at, reserved_character.size(), " ");
+  }
+  return found;
+}
+
+/// Adds a line in parts, because SentencePiece leaves out lines of more than 4,192 bytes. It counts the pieces of
+/// words, so that parts that end at spaces give the vocabulary of the whole line. A longer text without a space
+/// (Chinese) is split between characters.
+void add_in_parts(LineSample& sample, std::string_view line) {
+  constexpr std::size_t max_bytes = 4096;
+  while (line.size() > max_bytes) {
+    std::size_t end = line.rfind(' ', max_bytes);
+    if (end == line.npos || end == 0) {
+      for (end = max_bytes; (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80; --end) {
+      }
+    }
+    sample.add(line.substr(0, end));
+    line.remove_prefix(end);
+  }
+  sample.add(line);
+}
 
 class SampleIterator : public sentencepiece::SentenceIterator {
  public:
@@ -217,9 +245,11 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   }
   LineSample sample(training.sample_bytes);
   PartsReader reader(training.texts, training.invalid_utf8);
+  bool reserved = false;
   for (std::string line; reader.next(line);) {
     if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
-      sample.add(line);
+      reserved |= take_reserved(line);
+      add_in_parts(sample, line);
     }
   }
   if (sample.empty()) {
@@ -229,6 +259,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
       {"model_type", training.type},
       {"vocab_size", std::to_string(training.vocabulary_size)},
       {"character_coverage", fmt::format("{}", training.character_coverage)},
+      {"normalization_rule_name", training.normalization},
       {"byte_fallback", training.byte_fallback ? "true" : "false"},
       {"pad_id", "0"},
       {"unk_id", "1"},
@@ -244,8 +275,13 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   if (!symbols.empty()) {
     settings["control_symbols"] = symbols;  // no text is read as a control symbol
   }
-  if (!training.symbols.empty()) {
-    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(training.symbols, ","));
+  std::vector<std::string> whole = training.symbols;
+  bool const every_character = !training.byte_fallback && training.character_coverage >= 1;
+  if (reserved && every_character && std::ranges::find(whole, reserved_character) == whole.end()) {
+    whole.emplace_back(reserved_character);
+  }
+  if (!whole.empty()) {
+    settings["user_defined_symbols"] = fmt::format("{}", fmt::join(whole, ","));
   }
   SampleIterator iterator(sample);
   std::string model;

@@ -57,6 +57,44 @@ std::string extended_vocabulary(std::string_view bytes, std::vector<std::string>
   return shifted(std::move(model), {}, 0, added, rows, special);
 }
 
+std::string complete_start_and_end(std::string& model) {
+  auto parsed = SentencePieceModel::parse(model);
+  SpecialPieces special = parsed.special();
+  auto const is_control = [&](std::string const& text) {
+    return std::ranges::any_of(parsed.pieces,
+                               [&](auto const& piece) { return piece.type == Type::control && piece.text == text; });
+  };
+  std::vector<std::string> added;
+  auto const add = [&](std::initializer_list<char const*> names) {
+    auto const free = std::ranges::find_if(names, [&](char const* name) {
+      return std::ranges::find(parsed.pieces, name, &SentencePiece::text) == parsed.pieces.end();
+    });
+    if (free == names.end()) {
+      throw DataError(fmt::format("it has no piece for the start or end of a text, and pieces of another kind named {}",
+                                  fmt::join(names, " and ")));
+    }
+    return added.emplace_back(*free);
+  };
+  std::string note;
+  if (!is_control(special.end)) {
+    special.end = add({"</s>", "<end>"});
+    note = fmt::format("no piece for the end of a text: {} is added", special.end);
+  }
+  bool const padded = is_control(special.padding);
+  if (!is_control(special.begin)) {
+    special.begin = padded ? special.padding : add({"<pad>", "<start>"});
+    note += fmt::format("{}no piece for the start of a text: {} {}", note.empty() ? "" : "; ", special.begin,
+                        padded ? "stands for it" : "is added");
+    special.padding = special.begin;
+  } else if (!padded) {
+    special.padding.clear();
+  }
+  if (!note.empty()) {
+    model = shifted(std::move(parsed), {}, 0, added, 0, special);
+  }
+  return note;
+}
+
 std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
   if (extra_ids < 0 || extra_ids > max_foreign_ids) {

@@ -10,60 +10,24 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
-#include <sstream>
 
+#include "prepare_fixture.hpp"
 #include "read_lines.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 using test::message_of;
+using test::PrepareTest;
 using test::read_lines;
-using test::TemporaryDirectory;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class PrepareTest : public ::testing::Test {
- protected:
-  PrepareTest() {
-    DemoDataOptions demo;
-    demo.directory = inputs_.path();
-    demo.train = 400;
-    demo.valid = 20;
-    demo.test = 1;
-    write_demo_data(demo);
-    options_.source = {inputs_ / "train.en"};
-    options_.target = {inputs_ / "train.de"};
-    options_.valid_source = {inputs_ / "valid.en"};
-    options_.valid_target = {inputs_ / "valid.de"};
-    options_.vocabulary_size = 90;
-    options_.directory = outputs_ / "deep" / "data";
-  }
-
-  PrepareReport run() const {
-    std::ostringstream progress;
-    return prepare(options_, progress);
-  }
-
-  /// The error message of preparing, after a check that it left no files.
-  std::string failure() const {
-    std::string const message = message_of<Error>([&] { run(); });
-    EXPECT_NE(message, "");
-    EXPECT_TRUE(outputs_.names().empty()) << "something was left behind after: " << message;
-    return message;
-  }
-
-  TemporaryDirectory inputs_;
-  TemporaryDirectory outputs_;
-  PrepareOptions options_;
-};
-
 TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   PrepareReport const report = run();
-  EXPECT_EQ(report.train.samples, 400);
-  EXPECT_EQ(report.train.empty + report.train.too_long + report.train.unknown_tokens, 0);
+  EXPECT_EQ(report.train->samples, 400);
+  EXPECT_EQ(report.train->empty + report.train->too_long + report.train->unknown_tokens, 0);
   ASSERT_TRUE(report.valid.has_value());
   EXPECT_EQ(report.valid->samples, 20);
   EXPECT_TRUE(report.joint);
@@ -75,7 +39,7 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
     EXPECT_EQ(dataset.source_tokenizer().decode(dataset.source(i)), english[static_cast<std::size_t>(i)]);
     EXPECT_EQ(dataset.target_tokenizer().decode(dataset.target(i)), german[static_cast<std::size_t>(i)]);
   }
-  EXPECT_EQ(report.train.tokens[0], dataset.tokens(SampleLength::source));
+  EXPECT_EQ(report.train->tokens[0], dataset.tokens(SampleLength::source));
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
   EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
 }
@@ -136,9 +100,9 @@ TEST_F(PrepareTest, LeavesOutAndCountsEmptyAndLongPairs) {
   options_.source_model = outputs_ / "deep/data/vocab.model";
   options_.directory = outputs_ / "again";
   PrepareReport const report = run();
-  EXPECT_EQ(report.train.samples, 1);
-  EXPECT_EQ(report.train.empty, 3);
-  EXPECT_EQ(report.train.too_long, 1);
+  EXPECT_EQ(report.train->samples, 1);
+  EXPECT_EQ(report.train->empty, 3);
+  EXPECT_EQ(report.train->too_long, 1);
 }
 
 TEST_F(PrepareTest, CountsWhatIsWorthALook) {
@@ -148,13 +112,18 @@ TEST_F(PrepareTest, CountsWhatIsWorthALook) {
   Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(outputs_ / "deep/data/vocab.model"));
   options_.vocabulary = Vocabulary{tokenizer, tokenizer};
   options_.directory = outputs_ / "again";
-  PreparedText const train = run().train;
+  PreparedText const train = *run().train;
   EXPECT_EQ(train.samples, 4);
   EXPECT_EQ(train.repeats, 1);
   EXPECT_EQ(train.control, 1);
   EXPECT_EQ(train.unknown_characters, 1);
   EXPECT_THAT(train.frequent_unknown, ElementsAre(::testing::Pair("☃", 3)));
   EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), tokenizer.model());
+  auto const findings = Dataset::open(options_.directory / "train.h5").findings();
+  EXPECT_EQ(findings.size(), text_findings.size());
+  EXPECT_EQ(findings.at("unknown_tokens"), 3);
+  EXPECT_EQ(findings.at("repeats"), 1);
+  EXPECT_GT(findings.at("ratio_50"), 0.1);
 }
 
 TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
@@ -165,14 +134,14 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   options_.max_length = 100;
   options_.directory = outputs_ / "text";
   PrepareReport const report = run();
-  EXPECT_EQ(report.train.samples, 3) << "a long line is kept";
-  EXPECT_EQ(report.train.empty, 1);
-  EXPECT_GT(report.train.max_tokens[0], options_.max_length);
+  EXPECT_EQ(report.train->samples, 3) << "a long line is kept";
+  EXPECT_EQ(report.train->empty, 1);
+  EXPECT_GT(report.train->max_tokens[0], options_.max_length);
   EXPECT_EQ(report.valid->samples, 20);
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
   ASSERT_TRUE(dataset.has_lines());
   EXPECT_EQ(dataset.source_tokenizer().decode(dataset.line(0)), "one two");
-  EXPECT_EQ(report.train.tokens[0], dataset.tokens(SampleLength::line));
+  EXPECT_EQ(report.train->tokens[0], dataset.tokens(SampleLength::line));
   int32_t const mask = dataset.source_tokenizer().special_ids().mask;
   EXPECT_GT(mask, 0);
   auto const line = dataset.line(1);
@@ -274,7 +243,7 @@ TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
   options_.target = {inputs_.write("bad.de", german.substr(0, german.size() - 1) + " \xE2\x82\n")};
   options_.invalid_utf8 = InvalidUtf8::skip;
   options_.directory = outputs_ / "skipped";
-  PreparedText const skipped = run().train;
+  PreparedText const skipped = *run().train;
   EXPECT_EQ(skipped.invalid, 2);
   EXPECT_EQ(skipped.samples, 398);
   EXPECT_EQ(skipped.unknown_tokens, 0);
@@ -285,7 +254,7 @@ TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
 
   options_.invalid_utf8 = InvalidUtf8::replace;
   options_.directory = outputs_ / "replaced";
-  PreparedText const replaced = run().train;
+  PreparedText const replaced = *run().train;
   EXPECT_EQ(replaced.invalid, 2);
   EXPECT_EQ(replaced.samples, 400);
   EXPECT_EQ(replaced.unknown_tokens, 0);
@@ -323,8 +292,12 @@ TEST_F(PrepareTest, RefusesImpossibleVocabularies) {
 TEST_F(PrepareTest, RefusesSymbolsThatAreThereAlready) {
   options_.symbols = {"<a>", "<b>", "<a>"};
   EXPECT_THAT(failure(), HasSubstr("has \"<a>\" more than once"));
-  options_.symbols = {"<mask>"};
-  EXPECT_THAT(failure(), HasSubstr("has \"<mask>\", which is a special piece already"));
+  options_.sentinels = 2;
+  options_.byte_fallback = true;
+  for (std::string const taken : {"<mask>", "<0xe4>", "<extra_id_1>"}) {
+    options_.symbols = {taken};
+    EXPECT_THAT(failure(), HasSubstr("has \"" + taken + "\", which is a special piece already"));
+  }
 }
 
 TEST_F(PrepareTest, RefusesAnUnwritableTarget) {

@@ -23,6 +23,16 @@ TEST(TextFindings, ControlCharactersAreC0AndC1AndDeleteButNoTab) {
   }
 }
 
+TEST(TextFindings, RatiosAreExactToAFewPerMille) {
+  RatioCounter ratios;
+  for (int pair = 0; pair < 100; ++pair) {
+    ratios.add(10, pair < 2 ? 1 : pair < 98 ? 12 : 70);
+  }
+  EXPECT_NEAR(ratios.quantile(0.01), 0.1, 0.0005);
+  EXPECT_NEAR(ratios.quantile(0.5), 1.2, 0.005);
+  EXPECT_NEAR(ratios.quantile(0.99), 7, 0.03);
+}
+
 TEST(TextFindings, RepeatsAreCountedAndEstimatedWhereThereAreManySamples) {
   RepeatCounter few;
   for (char const* const sample : {"a", "b", "a", "a", "c"}) {

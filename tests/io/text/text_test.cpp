@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -78,10 +79,25 @@ TEST(LineReader, ReadsMembersOfAGzipFileThatFollowEachOther) {
   std::string const first = test::read_whole(write_gzip(directory, "one\ntw"));
   std::string const second = test::read_whole(write_gzip(directory, "o\n" + std::string(200'000, 'x') + "\n"));
   std::string const empty = test::read_whole(write_gzip(directory, ""));
-  auto const path = directory.write("members", first + empty + second + "ignored, as gzip does");
+  std::string const zeros(100'000, '\0');
+  auto const path = directory.write("members", first + empty + zeros + second + zeros);
   EXPECT_THAT(read_lines(path), ElementsAre("one", "two", std::string(200'000, 'x')));
   directory.write("half", first + second.substr(0, 15));
-  EXPECT_THAT(read_error(directory / "half"), HasSubstr("gzip"));
+  EXPECT_THAT(read_error(directory / "half"), HasSubstr(fmt::format("after byte {}", first.size() + 15)));
+}
+
+TEST(LineReader, NamesTheByteWhereAGzipFileIsDamagedAfterAMember) {
+  TemporaryDirectory const directory;
+  std::string const member = test::read_whole(write_gzip(directory, "one\ntwo\n"));
+  for (std::string const& rest : {"\x1E" + member.substr(1), "\x1F\x8C" + member.substr(2), std::string("\x1F"),
+                                  std::string("text"), std::string("\0\0x", 3)}) {
+    std::size_t const byte = member.size() + rest.find_first_not_of('\0') + 1;
+    EXPECT_THAT(read_error(directory.write("damaged", member + rest)),
+                AllOf(HasSubstr("damaged: line 3: "), HasSubstr(fmt::format("byte {} of the gzip file", byte))));
+  }
+  std::string wrong = member;
+  wrong[2] = 7;  // the method of compression
+  EXPECT_THAT(read_error(directory.write("damaged", member + wrong)), HasSubstr("gzip data at byte "));
 }
 
 /// Reads lines of a pipe in a thread of its own.

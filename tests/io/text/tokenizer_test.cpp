@@ -102,6 +102,44 @@ TEST(Tokenizer, CharactersBeyondTheCoverageHaveNoPiece) {
   EXPECT_EQ(unknown(), 1);
 }
 
+TEST(Tokenizer, LearnsALongLineAsItsWords) {
+  TemporaryDirectory const directory;
+  std::string const lines = numbers_in_words(500);
+  std::string words = lines;
+  std::ranges::replace(words, '\n', ' ');
+  ASSERT_GT(words.size(), 10'000U);
+  auto const learn = [&](char const* name, std::string const& text, char const* type) {
+    return Tokenizer::train(training_on(directory.write(name, text), type, 60));
+  };
+  EXPECT_EQ(piece_ids(learn("document", words, "bpe")), piece_ids(learn("lines", lines, "bpe")));
+  Tokenizer const unigram = learn("document", words, "unigram");  // of other pieces with equal scores
+  std::vector<int32_t> const ids = unigram.encode(words);
+  EXPECT_EQ(std::ranges::count(ids, unigram.special_ids().unknown), 0);
+  // A word that is longer than a part is split between its characters.
+  std::string chinese;
+  for (int i = 0; i < 3000; ++i) {
+    chinese += i % 3 == 0 ? "語" : "言";
+  }
+  Tokenizer const tokenizer = Tokenizer::train(training_on(directory.write("chinese", chinese), "bpe", 12));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("言語")), "言語");
+}
+
+TEST(Tokenizer, LearnsFromLinesWithTheCharacterThatSentencePieceReserves) {
+  TemporaryDirectory const directory;
+  auto training = training_on(directory.write("text", "aa bb▅aa\ncc ▅▅\n"), "unigram", 12);
+  for (char const* const type : {"bpe", "unigram"}) {
+    training.type = type;
+    training.byte_fallback = false;
+    training.vocabulary_size = 9;
+    Tokenizer const tokenizer = Tokenizer::train(training);
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode("aa bb▅aa cc ▅▅")), "aa bb▅aa cc ▅▅");
+    training.byte_fallback = true;
+    training.vocabulary_size = 265;
+    Tokenizer const bytes = Tokenizer::train(training);
+    EXPECT_EQ(bytes.decode(bytes.encode("cc ▅▅")), "cc ▅▅");
+  }
+}
+
 TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
   TemporaryDirectory const directory;
   Tokenizer const tokenizer = Tokenizer::train(training_on(directory.write("text", numbers_in_words(100)), "bpe", 40));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/text/tokenizer.hpp>
@@ -15,6 +16,23 @@ namespace heddle {
 
 class BlockCache;
 class DatasetFile;
+
+/// A number about the text that a dataset was prepared from.
+struct TextFinding {
+  char const* name;  ///< in the file
+  char const* meaning;
+};
+inline constexpr std::array<TextFinding, 10> text_findings{
+    {{"unknown_tokens", "tokens that are unknown"},
+     {"unknown_characters", "different characters without a piece"},
+     {"repeats", "samples that repeat an earlier one"},
+     {"control_characters", "samples with control characters"},
+     {"invalid", "samples that were not UTF-8"},
+     {"empty", "left out because a side was empty"},
+     {"too_long", "left out because a side was too long"},
+     {"ratio_1", "target tokens for each source token: of 1 % of the pairs at most"},
+     {"ratio_50", "target tokens for each source token: median"},
+     {"ratio_99", "target tokens for each source token: of 99 % of the pairs at most"}}};
 
 /// Writes a dataset file, sample by sample, in memory that does not grow with them. Until commit() the file has a
 /// temporary name in its directory; without a commit it is deleted.
@@ -36,6 +54,9 @@ class DatasetWriter {
 
   /// The number of pairs or lines added so far.
   int64_t size() const noexcept;
+
+  /// Numbers by names of text_findings, which finish() writes.
+  void set_findings(std::map<std::string, double> findings);
 
   /// Writes everything out, closes the file and syncs it to the disk; nothing can be added afterwards.
   void finish();
@@ -102,6 +123,9 @@ class Dataset {
   LengthCounts const& lengths(SampleLength of) const;
   /// All tokens of a side, or of the lines.
   int64_t tokens(SampleLength of) const;
+
+  /// The numbers by names of text_findings that its last file has: none of older files. No digest protects them.
+  std::map<std::string, double> const& findings() const noexcept;
 
   /// Reads and checks every block. Throws DataError for the first that is damaged.
   void verify() const;

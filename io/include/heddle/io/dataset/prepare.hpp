@@ -20,12 +20,13 @@ struct PrepareOptions {
 
   Paths source = {};  ///< one sentence a line
   Paths target = {};  ///< as many files; line n of each translates line n of the source's
-  Paths tsv = {};     ///< in place of source and target: lines SOURCE<TAB>TARGET
+  Paths tsv = {};     ///< in place of source and target: lines with columns
   Paths text = {};    ///< in place of pairs: one document or sentence a line
   Paths valid_source = {};
   Paths valid_target = {};
-  Paths valid_tsv = {};   ///< in place of valid_source and valid_target
-  Paths valid_text = {};  ///< only with text
+  Paths valid_tsv = {};                                ///< in place of valid_source and valid_target
+  Paths valid_text = {};                               ///< only with text
+  std::optional<std::array<int64_t, 2>> columns = {};  ///< of source and target, from 1 on; none: there are just two
 
   int64_t vocabulary_size = 10000;  ///< pieces, in each vocabulary where they are separate
   std::string vocabulary_type = "bpe";
@@ -33,6 +34,8 @@ struct PrepareOptions {
   bool byte_fallback = false;             ///< of a new vocabulary (TokenizerTraining), and so are the next two
   double character_coverage = 1;
   int64_t sentinels = 0;
+  std::string normalization = "nmt_nfkc";  ///< of a new vocabulary: SentencePiece's rule
+  bool only_vocabulary = false;            ///< write the vocabulary, and no dataset
   bool separate_vocabularies = false;
   std::optional<std::filesystem::path> source_model;  ///< an existing vocabulary instead of a new one
   std::optional<std::filesystem::path> target_model;  ///< absent: the source's, as a joint vocabulary
@@ -49,6 +52,12 @@ struct PrepareOptions {
 
   /// Whether there is a vocabulary, which is not learnt.
   bool has_vocabulary() const { return source_model || vocabulary; }
+  /// Whether the texts are lines of one text, not pairs.
+  bool lines() const { return !text.empty() || !valid_text.empty(); }
+  bool has_training_text() const { return !source.empty() || !target.empty() || !tsv.empty() || !text.empty(); }
+  bool has_validation_text() const {
+    return !valid_source.empty() || !valid_target.empty() || !valid_tsv.empty() || !valid_text.empty();
+  }
 };
 
 /// Counts of one prepared pair of texts, or of one text.
@@ -71,8 +80,7 @@ struct PreparedText {
 std::string describe_character(std::string const& character);
 
 struct PrepareReport {
-  PreparedText train;
-  std::optional<PreparedText> valid;
+  std::optional<PreparedText> train, valid;  ///< none of what was not given, or not asked for
   int32_t source_vocabulary_size = 0;
   int32_t target_vocabulary_size = 0;
   bool joint = true;
@@ -82,7 +90,8 @@ struct PrepareReport {
 bool is_training_file(std::string const& name);
 
 /// Reads the texts, learns or loads the vocabulary and writes the datasets: of pairs, or of lines where `text` is
-/// given, whose vocabulary then has a mask token unless it is loaded. All that in memory that does not grow with the
+/// given, whose vocabulary then has a mask token unless it is loaded. Pipes are copied into `directory` first, because
+/// texts are read twice. All that in memory that does not grow with the
 /// texts (a vocabulary is learnt from a sample of 64 MiB, which takes up to about 1 GiB). Progress messages go to
 /// `progress`. Throws UsageError for conflicting options and DataError for texts that cannot be used: unequal numbers
 /// of lines, invalid UTF-8 (file and line; unless it is skipped or replaced), no content; Error for a place that cannot

@@ -18,6 +18,13 @@ enum class InvalidUtf8 : std::uint8_t {
   skip      ///< replaced, too: the reader of the lines leaves out those that are `repaired()`
 };
 
+/// The path of a text that a command line names: "-" is the standard input, /dev/stdin.
+std::filesystem::path text_path(std::filesystem::path const& given);
+/// Whether a text can be read only once: a pipe, a terminal, the standard input unless it is a file.
+bool is_read_once(std::filesystem::path const& given);
+/// Throws UsageError where texts that are read together are twice the same pipe or terminal.
+void require_different_pipes(std::vector<std::filesystem::path> const& texts);
+
 /// Reads a text line by line, plain or gzip (recognised by the first bytes, not by the name), in bounded memory, and
 /// returns each line as soon as its end is there. A line ends with "\n" or "\r\n", the last one also with "\r" or
 /// nothing; a byte-order mark at the start of the text is dropped.
@@ -32,8 +39,10 @@ class LineReader {
     int64_t first = 0;  ///< its number, from 1
   };
 
-  /// Throws DataError when the file cannot be opened.
-  explicit LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail);
+  /// Opens text_path(path). Messages have `name`, if it is given, in place of the path. Throws DataError when the file
+  /// cannot be opened.
+  explicit LineReader(std::filesystem::path const& path, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail,
+                      std::filesystem::path const& name = {});
   ~LineReader();
   LineReader(LineReader&&) noexcept;
   LineReader& operator=(LineReader&&) noexcept;

@@ -10,14 +10,15 @@
 
 namespace heddle {
 
-/// A file of a text: all of it, or one side of a file whose lines are SOURCE<TAB>TARGET.
+/// A file of a text: all of it, or a column of a file whose lines have tabs between columns.
 struct TextPart {
-  enum class Side : std::uint8_t { whole_line, source, target };
-
-  TextPart(std::filesystem::path file, Side of_line = Side::whole_line) : path(std::move(file)), side(of_line) {}
+  TextPart(std::filesystem::path file, std::int64_t of_line = 0, std::int64_t of_columns = 0)
+      : path(std::move(file)), column(of_line), columns(of_columns) {}
 
   std::filesystem::path path;
-  Side side;
+  std::int64_t column;              ///< from 1 on; 0: the whole line
+  std::int64_t columns;             ///< that each line has; 0: any number, as long as `column` is there
+  std::filesystem::path copy = {};  ///< the file to read in place of `path`, which messages name; empty: `path`
 };
 
 /// Reads the lines of files one after another as one text.
@@ -25,8 +26,8 @@ class PartsReader {
  public:
   explicit PartsReader(std::vector<TextPart> parts, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail);
 
-  /// Reads a line as LineReader::next does. Throws DataError also for a line without exactly one tab where a side of it
-  /// is wanted, and for a file without lines.
+  /// Reads a line as LineReader::next does. Throws DataError also for a line without the part's columns, and for a file
+  /// without lines.
   bool next(std::string& line);
 
   /// The number of lines read so far, of all files.

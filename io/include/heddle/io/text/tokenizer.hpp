@@ -25,6 +25,7 @@ struct TokenizerTraining {
   std::vector<std::string> symbols = {};         ///< strings that are one piece wherever they occur
   bool byte_fallback = false;                    ///< 256 pieces for bytes, so that no character is unknown
   double character_coverage = 1;                 ///< the share of the text's characters that are pieces
+  std::string normalization = "nmt_nfkc";        ///< SentencePiece's rule, by which every text is read
   int64_t sentinels = 0;                         ///< special pieces <extra_id_0>, <extra_id_1>, …
   InvalidUtf8 invalid_utf8 = InvalidUtf8::fail;  ///< treatment of invalid lines; skip: they are left out
   int64_t sample_bytes =

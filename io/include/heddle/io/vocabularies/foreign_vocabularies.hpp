@@ -18,6 +18,11 @@ namespace heddle {
 /// and below; 0 means no more than the pieces need.
 std::string extended_vocabulary(std::string_view model, std::vector<std::string> const& added, std::int64_t rows = 0);
 
+/// Gives a SentencePiece model that has no piece for the start or the end of a text such pieces, after its last one, so
+/// that the ids of the others stay; returns what was done, "" if nothing. As where Marian trained it (bos_id=-1), the
+/// start is also the padding; a padding piece that is there is the start (T5).
+std::string complete_start_and_end(std::string& model);
+
 /// T5: the model's pieces, then <extra_id_COUNT-1> … <extra_id_0>; a decoder starts from the padding piece.
 std::string t5_vocabulary(std::string_view model, std::int64_t extra_ids, std::int64_t rows = 0);
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <heddle/io/dataset/prepare.hpp>
+#include <heddle/io/text/text_parts.hpp>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// A side of a text: its files, one after another.
+using TextParts = std::vector<TextPart>;
+
+/// A text's file, or its first one of several: "a.en and 2 more".
+std::string describe_files(TextParts const& parts);
+
+/// The texts of one dataset.
+struct GivenTexts {
+  std::string name;              ///< "train" or "valid"
+  std::vector<TextParts> sides;  ///< source and target, with one file of each beside one of the other, or one text
+  std::int64_t lines = 0;
+
+  std::string describe() const;
+};
+
+/// The texts that the options name: for training and validation, or one of the two.
+std::vector<GivenTexts> given_texts(PrepareOptions const& options);
+
+class FileDescriptor;
+
+/// Copies of texts that can be read only once: pipes, and what comes from the standard input or a terminal. They are
+/// files without a name, which are gone when this object or the process is.
+class CopiedTexts {
+ public:
+  /// Copies them, all at the same time because one program may write several of them, and lets the parts read the
+  /// copies. Throws DataError for a text that cannot be read, Error where `directory` has no room for it.
+  CopiedTexts(std::vector<GivenTexts>& texts, std::filesystem::path const& directory, std::ostream& progress);
+  ~CopiedTexts();
+  CopiedTexts(CopiedTexts const&) = delete;
+  CopiedTexts& operator=(CopiedTexts const&) = delete;
+
+ private:
+  std::vector<FileDescriptor> copies_;
+};
+
+}  // namespace heddle
