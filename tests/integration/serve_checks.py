@@ -41,6 +41,19 @@ def check_translations(server, lines):
         check(pairs == line.partition(" ||| ")[2], f"{line}: {pairs}")
     check(json.loads(server.post({"text": "one hundred " * 40})[2])["results"][0]["truncated"]["kept"] == 39, "a long text")
 
+    # Each line of a text is translated by itself; what belongs to a line is in "lines".
+    text = f"{lines[0]}\r\n\n{lines[1]}\n"
+    several, single = json.loads(server.post({"texts": [text, lines[2] + "\n"], "n_best": 2, "scores": True, "alignments": True})[2])["results"]
+    check(several["translations"] == [{"text": f"{served[0]}\n\n{served[1]}"}], f"a text of three lines: {several}")
+    check([len(line["translations"]) for line in several["lines"]] == [2, 1, 2] and len(single["translations"]) == 2, f"n-best lists of lines: {several}")
+    check(all({"score", "alignment"} <= set(line["translations"][0]) for line in (several["lines"][0], several["lines"][2], single)), f"{several}")
+    events = [event.split("\n") for event in server.post({"texts": [text, lines[2]], "stream": True})[2].decode().strip().split("\n\n")]
+    events = [(name, json.loads(data.removeprefix("data: "))) for name, data in events]
+    last = {(data["index"], data.get("line")): data["text"] for name, data in events if name == "event: growing"}
+    check([last[0, line] for line in range(3)] == [served[0], "", served[1]] and (1, None) in last, f"lines as they grow: {last}")
+    ends = {data["index"]: data["translations"][0]["text"] for name, data in events if name == "event: result"}
+    check(ends == {0: several["translations"][0]["text"], 1: served[2]}, f"the stream ends with {ends}")
+
     stream = server.post({"texts": lines[:3], "stream": True})
     check("Content-Type: text/event-stream" in stream[1], stream[1])
     events = [event.split("\n") for event in stream[2].decode().strip().split("\n\n")]
@@ -100,7 +113,7 @@ def check_requests(server):
     body = b'{"text": "five"}'
     for fields in (b"Content-Length: 16\r\nTransfer-Encoding: chunked\r\n", b"Transfer-Encoding: chunked\r\nContent-Length: 16\r\n",
                    b"Content-Length: 16\r\nContent-Length: 1\r\n", b"Content-Length: 16\r\nContent-Length: 16\r\n",
-                   b"Content-Length: 16, 16\r\nContent-Length: 16\r\n", b"Transfer-Encoding: gzip\r\n", b"Content-Length: +16\r\n"):
+                   b"Content-Length: 16, 16\r\nContent-Length: 16\r\n", b"Content-Length: 16, 16\r\n", b"Transfer-Encoding: gzip\r\n", b"Content-Length: +16\r\n"):
         check(status(base + fields + b"\r\n" + body + good) in (400, 501), fields)
     check(status(b"GET /health HTTP/1.1\r\nHost: evil.example\r\n" + close.encode() + b"\r\n") == 421, "another host")
 
@@ -209,6 +222,38 @@ def check_signals():
         until(lambda: not os.path.exists(f"/proc/{worker}"), "a worker without its server")
 
 
+def check_stops():
+    """Stopped and idle workers do not keep a server; a closed terminal, or one that does not read, ends no request."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with Server("--threads", "2") as server:
+            for worker in server.workers():
+                os.kill(worker, signal.SIGSTOP)
+            server.process.send_signal(number)
+            check(server.process.wait(timeout=10) == 0, server.messages())
+    with Server("--threads", "1", "--stop-timeout", "0.5") as server:
+        os.kill(server.workers()[0], signal.SIGSTOP)
+        with server.connect() as client:
+            client.sendall(post({"text": "five"}))
+            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+            server.stop(1)
+    with Server("--threads", "1") as server:
+        worker = server.workers()[0]
+        os.kill(worker, signal.SIGSTOP)
+        with server.connect() as client:
+            client.sendall(post({"text": "five"}))
+            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+            server.process.send_signal(signal.SIGHUP)
+            until(lambda: "SIGHUP: finishing 1 texts" in server.messages(), "SIGHUP")
+            os.kill(worker, signal.SIGHUP)
+            os.kill(worker, signal.SIGCONT)
+            check(parse(read_all(client))[0] == 200, "a request that ran at SIGHUP")
+        check(server.process.wait(timeout=10) == 0, server.messages())
+    with Server("--threads", "1", before=["nohup"]) as server:
+        server.process.send_signal(signal.SIGHUP)
+        check(server.get("/health")[0] == 200, "nohup")
+        server.stop()
+
+
 def check_access():
     for arguments in (["--listen", "0.0.0.0"], ["--listen", "nowhere"], ["--port", "70000"], ["--token-file", "run.toml"], ["--model", "x"],
                       ["--token-file", "token", "--no-auth"], ["--queue", "0"]):
@@ -242,6 +287,7 @@ def main():
     check_shortlist(lines)
     check_limits()
     check_signals()
+    check_stops()
     check_access()
     print("translations, requests, limits, signals, access")
 

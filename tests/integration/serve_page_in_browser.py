@@ -39,6 +39,9 @@ def check_page(browser, server, pictures):
     until(browser, "return document.getElementById('access').hidden", True)
     check(not browser.run("return document.getElementById('model').parentElement.hidden"), "two models, and no choice")
 
+    options = browser.run("return [...document.querySelectorAll('#model option')].map((each) => each.textContent)")
+    check(options == ["run", "second (run)"], f"the models are {options}")
+
     first = texts_of(server.post({"text": "three hundred and seven"}, fields)[2])
     type_text(browser, "three hundred and seven")
     until(browser, SHOWN, first)
@@ -49,6 +52,9 @@ def check_page(browser, server, pictures):
              "return document.querySelectorAll('.list .aligned').length")
     marked = [browser.run(hover, word, "pointerenter") or browser.run(hover, word, "pointerleave") for word in range(4)]
     check(max(marked) >= 2, f"words that are marked as aligned: {marked}")
+    linked = browser.run("const of = (selector) => [...document.querySelectorAll(selector)].map((each) => getComputedStyle(each).borderBottomColor);"
+                         "return [of('.list h2 .linked'), of('.list li:first-child .linked'), document.getElementById('hint').hidden]")
+    check(linked[0] and linked[1] and set(linked[1]) <= set(linked[0]) and not linked[2], f"alignments that are seen without a pointer: {linked}")
     # Older requests do not write over newer ones, and text is never markup.
     lines = ["three hundred and seven <img src=x onerror='window.hacked = 1'>", "five thousand"]
     browser.run("const s = document.getElementById('source'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))", "\n".join(lines))

@@ -11,9 +11,9 @@ import subprocess
 class Server:
     """`heddle serve` on a free port of the loopback. It is killed at the end of a `with`, unless it ended."""
 
-    def __init__(self, *arguments, checkpoint="run"):
+    def __init__(self, *arguments, checkpoint="run", before=()):
         self.log = open("server.log", "w+b")
-        command = [os.environ["HEDDLE"], "serve", "--checkpoint", checkpoint, "--port", "0", *arguments]
+        command = [*before, os.environ["HEDDLE"], "serve", "--checkpoint", checkpoint, "--port", "0", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log)
         found = re.search(rb":(\d+)/\n$", self.process.stdout.readline())
         if not found:

@@ -24,18 +24,18 @@ struct ServeValues {
 };
 
 void add_limits(OptionsDescription& description, ServingLimits& limits, ServeValues& values) {
-  description.add_options()                                                                            //
-      ("queue", with_default(limits.queue, "N"), "texts that wait; more are refused with status 429")  //
-      ("max-connections", with_default(limits.connections, "N"), "connections at a time")              //
-      ("max-body", with_default(limits.body_bytes, "BYTES"), "of a request")                           //
-      ("max-texts", with_default(limits.texts, "N"), "of a request")                                   //
-      ("max-text", with_default(limits.text_bytes, "BYTES"), "of a text")                              //
-      ("max-beam", with_default(limits.beam_size, "N"), "hypotheses for a text")                       //
-      ("timeout", with_default(values.timeout, "SECONDS"), "in which a request must be translated")    //
+  description.add_options()                                                                                     //
+      ("queue", with_default(limits.queue, "N"), "lines of texts that wait; more are refused with status 429")  //
+      ("max-connections", with_default(limits.connections, "N"), "connections at a time")                       //
+      ("max-body", with_default(limits.body_bytes, "BYTES"), "of a request")                                    //
+      ("max-texts", with_default(limits.texts, "N"), "of a request, and lines of all its texts")                //
+      ("max-text", with_default(limits.text_bytes, "BYTES"), "of a line of a text")                             //
+      ("max-beam", with_default(limits.beam_size, "N"), "hypotheses for a text")                                //
+      ("timeout", with_default(values.timeout, "SECONDS"), "in which a request must be translated")             //
       ("client-timeout", with_default(values.client_timeout, "SECONDS"),
        "in which a client must send a request, and receive its answer; slower ones are cut off")  //
       ("stop-timeout", with_default(values.stop_timeout, "SECONDS"),
-       "in which requests that run may finish after SIGTERM");
+       "in which requests that run may finish after SIGTERM, SIGINT or SIGHUP");
 }
 
 CommandSyntax serve_syntax(ServerOptions& options, ServeValues& values) {
@@ -43,8 +43,8 @@ CommandSyntax serve_syntax(ServerOptions& options, ServeValues& values) {
   syntax.name = "serve";
   syntax.usage = "--checkpoint DIRECTORY [--port N] [options]";
   syntax.summary = R"(Translates over HTTP: POST /v1/translate takes JSON, and / is a page to try it. Only this machine
-reaches it, unless --listen names another address, which needs a token or --no-auth. SIGTERM lets
-requests that run finish.)";
+reaches it, unless --listen names another address, which needs a token or --no-auth. SIGTERM,
+SIGINT and SIGHUP let requests that run finish.)";
   add_model_options(syntax.options, options.models.first, "; several with names, of which a request chooses one");
   syntax.options.add_options()  //
       ("model", po::value(&values.models)->value_name("NAME=DIRECTORY")->composing(),

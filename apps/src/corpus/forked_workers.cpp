@@ -87,13 +87,12 @@ void ForkedWorkers::start(ComputePiece const& compute) {
 }
 
 ForkedWorkers::~ForkedWorkers() {
+  std::vector<pid_t> processes;
   for (Child const& child : children_) {
     ::close(child.socket);
-    if (child.pieces > 0) {
-      ::kill(child.process, SIGKILL);
-    }
-    wait_for_end(child.process);
+    processes.push_back(child.process);
   }
+  kill_processes(processes);
 }
 
 bool ForkedWorkers::wants_piece() const {

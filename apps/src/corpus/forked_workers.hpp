@@ -16,7 +16,7 @@ class ForkedWorkers final : public PieceWorkers {
  public:
   /// Starts the processes. This process must have one thread, and must not use MPI. Throws Error if that fails.
   ForkedWorkers(int count, ComputePiece const& compute);
-  /// Ends them, at once if they still compute.
+  /// Kills them.
   ~ForkedWorkers() override;
   ForkedWorkers(ForkedWorkers const&) = delete;
   ForkedWorkers& operator=(ForkedWorkers const&) = delete;

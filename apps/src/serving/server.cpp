@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <csignal>
+#include <cstring>
 #include <iostream>
 #include <memory>
 
@@ -39,7 +40,7 @@ class Server {
       : options_(options),
         access_(options.access),
         acceptor_(context_),
-        signals_(context_, SIGTERM, SIGINT),
+        signals_(context_),
         patience_(context_),
         queue_(options.limits.queue) {
     listen();
@@ -47,6 +48,7 @@ class Server {
       models_ = std::make_unique<ServedModels>(options.models);
       models_->warm_up();
     }
+    choose_signals();
     workers_ = std::make_unique<WorkerPool>(
         context_,
         WorkerPool::Options{.count = processes_for(options.threads),
@@ -69,6 +71,18 @@ class Server {
   }
 
  private:
+  /// Until here a signal ends the process at once. SIGHUP stops the server as SIGTERM does, because the terminal that
+  /// it runs in is closed, unless `nohup` has it ignored. A message that nobody reads must not end requests either.
+  void choose_signals() {
+    signals_.add(SIGTERM);
+    signals_.add(SIGINT);
+    struct sigaction hangup {};
+    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+      signals_.add(SIGHUP);
+    }
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+
   /// Clients that come before the models are open wait.
   void listen() {
     tcp::endpoint const place(access_.address(), options_.port);
@@ -97,7 +111,7 @@ class Server {
 
   void accept() {
     acceptor_.async_accept([this](boost::system::error_code problem, tcp::socket socket) {
-      if (problem == boost::asio::error::operation_aborted) {
+      if (problem == boost::asio::error::operation_aborted || served_->stopping) {
         return;
       }
       if (problem) {  // no more files, for example
@@ -133,8 +147,8 @@ class Server {
       finish(false);
       return;
     }
-    report_on_stderr(fmt::format("{}: finishing {} texts", signal == SIGTERM ? "SIGTERM" : "SIGINT",
-                                 queue_.size() + workers_->texts()));
+    report_on_stderr(
+        fmt::format("SIG{}: finishing {} texts", ::sigabbrev_np(signal), queue_.size() + workers_->texts()));
     served_->stopping = true;
     boost::system::error_code ignored;
     acceptor_.close(ignored);

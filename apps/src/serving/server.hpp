@@ -19,9 +19,9 @@ struct ServerOptions {
   ServingLimits limits = {};
 };
 
-/// Serves translations by HTTP until SIGTERM or SIGINT, which let the requests that run finish. Prints the address to
-/// the standard output as soon as requests are answered. Throws what opening the models throws, UsageError for an
-/// address that cannot be used, and Error if a second signal ends it early, or requests do not end in time.
+/// Serves translations by HTTP until SIGTERM, SIGINT or SIGHUP, which let the requests that run finish. Prints the
+/// address to the standard output as soon as requests are answered. Throws what opening the models throws, UsageError
+/// for an address that cannot be used, and Error if a second signal ends it early, or requests do not end in time.
 void serve(ServerOptions const& options);
 
 }  // namespace heddle

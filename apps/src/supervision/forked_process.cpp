@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <iostream>
 #include <system_error>
+#include <thread>
 
 namespace heddle {
 namespace {
@@ -91,6 +93,18 @@ std::string wait_for_end(pid_t process) {
   }
   return WIFSIGNALED(status) ? fmt::format("was killed by signal {}", WTERMSIG(status))
                              : fmt::format("ended with {}", WEXITSTATUS(status));
+}
+
+void kill_processes(std::span<pid_t const> processes) {
+  for (pid_t const process : processes) {
+    ::kill(process, SIGKILL);
+  }
+  auto const end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (pid_t const process : processes) {
+    while (::waitpid(process, nullptr, WNOHANG) == 0 && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,5 +33,9 @@ void send_to_parent(int socket, std::string_view bytes);
 
 /// Waits for the end of a process that was started here: "was killed by signal 9", "ended with 1".
 std::string wait_for_end(pid_t process);
+
+/// Kills processes that were started here, stopped ones as well, and waits until they have ended; after a second no
+/// longer: one that waits for a device or a file system cannot be killed.
+void kill_processes(std::span<pid_t const> processes);
 
 }  // namespace heddle

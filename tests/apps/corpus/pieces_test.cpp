@@ -1,10 +1,13 @@
 #include "corpus/pieces.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <numeric>
 
@@ -111,6 +114,21 @@ TEST(Pieces, AProcessThatFailsIsReported) {
                 converted(killed, {"a", "die", "b", "c"});
               }),
               HasSubstr("was killed by signal 9"));
+}
+
+TEST(Pieces, ProcessesThatAreStoppedEnd) {
+  auto const began = std::chrono::steady_clock::now();
+  {
+    ForkedWorkers idle(2, slow);
+    EXPECT_EQ(converted(idle, {"a", "b", "c"}), "a!\nb!\nc!\n");
+    int stopped = 0;
+    std::ifstream children(fmt::format("/proc/self/task/{}/children", ::getpid()));
+    for (pid_t child = 0; children >> child; ++stopped) {
+      ::kill(child, SIGSTOP);
+    }
+    EXPECT_EQ(stopped, 2);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 
@@ -61,7 +62,11 @@ TEST(HttpRulesTest, AnswersOnlyTheServersOwnPaths) {
 
 TEST(HttpRulesTest, RefusesUncertainLengths) {
   EXPECT_EQ(status_of(post + "Transfer-Encoding: chunked\r\n"), 200);
+  EXPECT_EQ(status_of(post + "Content-Length: 3\r\n"), 200);
   EXPECT_EQ(status_of(post + "Content-Length: 3\r\nContent-Length: 3\r\n"), 400);
+  for (char const* const list : {"3, 3", "3,3", "3 ,3", "3, 3, 3"}) {
+    EXPECT_EQ(status_of(post + "Content-Length: " + list + "\r\n"), 400) << list;
+  }
   EXPECT_EQ(status_of(post + "Transfer-Encoding: gzip\r\n"), 501);
   EXPECT_EQ(status_of(post + "Transfer-Encoding: xchunked\r\n"), 501);
   EXPECT_EQ(status_of(post + "Transfer-Encoding: gzip, chunked\r\n"), 501);
@@ -120,6 +125,13 @@ TEST(HttpRulesTest, NeedTheTokenWhereThereIsOne) {
   EXPECT_EQ(status_of("GET /metrics HTTP/1.1\r\n" + host, access), 401);
   EXPECT_EQ(status_of("GET /health HTTP/1.1\r\n" + host, access), 200);
   EXPECT_EQ(status_of("GET / HTTP/1.1\r\n" + host, access), 200);
+  for (auto const& [rights, warned] : {std::pair(0600U, false), {0640U, false}, {0604U, true}, {0644U, true}}) {
+    std::filesystem::permissions(file, std::filesystem::perms(rights));
+    ::testing::internal::CaptureStderr();
+    message_of({.token_file = file});
+    std::string const printed = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(printed.find("every user of this machine can read it") != printed.npos, warned) << rights << printed;
+  }
   std::ofstream(file) << "short\n";
   EXPECT_THAT(message_of({.token_file = file}), HasSubstr("at least 16"));
   std::ofstream(file) << "two lines of text\nand more\n";

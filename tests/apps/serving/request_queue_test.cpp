@@ -16,7 +16,7 @@ struct NoReceiver final : TranslationReceiver {
 class RequestQueueTest : public ::testing::Test {
  protected:
   std::shared_ptr<ServedRequest> request(std::vector<std::string> texts) {
-    return std::make_shared<ServedRequest>(TranslationRequest{.texts = std::move(texts)}, receiver_);
+    return std::make_shared<ServedRequest>(TranslationRequest{.lines = std::move(texts)}, receiver_);
   }
   /// All texts in the order in which the queue gives them.
   std::string order() {

@@ -19,18 +19,25 @@ std::pair<int, std::string> refusal(std::string const& body, ServingLimits const
 }
 
 TEST(TranslationRequestTest, ReadsOneTextOrMany) {
-  EXPECT_EQ(parse_translation_request(R"({"text": "a\nb"})", {}).texts, (std::vector<std::string>{"a\nb"}));
+  EXPECT_EQ(parse_translation_request(R"({"text": "a"})", {}).lines, (std::vector<std::string>{"a"}));
   TranslationRequest const request = parse_translation_request(
       R"({"texts": ["a", ""], "beam_size": 4, "n_best": 3, "max_length": 20, "length_penalty": 1, "scores": true,
           "stream": true, "model": "m", "adapter": "law", "source_language": "en", "target_language": "de"})",
       {});
-  EXPECT_EQ(request.texts, (std::vector<std::string>{"a", ""}));
+  EXPECT_EQ(request.lines, (std::vector<std::string>{"a", ""}));
   ServedOptions::Search const expected{"m", "law", 4, 3, 20, 1, true};
   EXPECT_EQ(request.options.search, expected);
   EXPECT_TRUE(request.options.scores);
   EXPECT_EQ(request.options.source_language, "en");
   EXPECT_EQ(request.options.target_language, "de");
-  EXPECT_TRUE(parse_translation_request(R"({"texts": []})", {}).texts.empty());
+  EXPECT_TRUE(parse_translation_request(R"({"texts": []})", {}).lines.empty());
+}
+
+TEST(TranslationRequestTest, SplitsTextsIntoLinesAsAFileHasThem) {
+  TranslationRequest const request =
+      parse_translation_request(R"({"texts": ["a\nb", "", "c\r\n\nd\n", "\n", "e\u2028f"]})", {});
+  EXPECT_EQ(request.lines, (std::vector<std::string>{"a", "b", "", "c", "", "d", "", "e\u2028f"}));
+  EXPECT_EQ(request.line_counts, (std::vector<std::size_t>{2, 1, 3, 1, 1}));
 }
 
 TEST(TranslationRequestTest, RefusesWhatIsNotARequest) {
@@ -77,6 +84,9 @@ TEST(TranslationRequestTest, HasLimits) {
   EXPECT_EQ(refusal(R"({"texts": ["abc", "a"], "beam_size": 2})", limits).first, 200);
   EXPECT_EQ(refusal(R"({"texts": ["a", "b", "c"], "beam_size": 2})", limits).first, 413);
   EXPECT_EQ(refusal(R"({"text": "abcd", "beam_size": 2})", limits).first, 413);
+  EXPECT_EQ(refusal(R"({"text": "abc\nabc\n", "beam_size": 2})", limits).first, 200);
+  EXPECT_EQ(refusal(R"({"texts": ["a\nb", "c"], "beam_size": 2})", limits).first, 413);
+  EXPECT_THAT(refusal(R"({"text": "abc\nabcd", "beam_size": 2})", limits).second, HasSubstr("line 1 of text 0"));
   EXPECT_EQ(refusal(R"({"text": "a", "beam_size": 3})", limits).first, 400);
   EXPECT_EQ(parse_translation_request(R"({"text": "a"})", limits).options.search.beam_size, 2)
       << "a default that is allowed";

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
+
+#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -17,6 +20,11 @@ std::string read_token(std::string const& path) {
   FileText const file = read_file_text(path);
   if (!file.problem.empty()) {
     throw UsageError("--token-file: " + file.problem);
+  }
+  std::error_code unknown;
+  std::filesystem::perms const rights = std::filesystem::status(path, unknown).permissions();
+  if (!unknown && (rights & std::filesystem::perms::others_read) != std::filesystem::perms::none) {
+    warn(fmt::format("--token-file {}: every user of this machine can read it; `chmod 600` ends that", path));
   }
   std::string token = file.text;
   token.erase(token.find_last_not_of(" \t\r\n") + 1);

@@ -17,7 +17,7 @@ class Access {
     bool open = false;            ///< anybody who reaches the address may use it
   };
   /// Throws UsageError for what is not an address, for one that others reach with neither a token nor `open`, and for a
-  /// token that can be guessed.
+  /// token that can be guessed. Prints a warning for a token that other users can read.
   explicit Access(Options const& options);
 
   boost::asio::ip::address const& address() const { return address_; }

@@ -170,8 +170,8 @@ HttpAnswer Connection::answer_to_get() const {
 
 void Connection::translate() {
   TranslationRequest parsed = parse_translation_request(parser_->get().body(), served_.limits);
-  results_.assign(parsed.texts.size(), "");
-  missing_ = parsed.texts.size();
+  results_ = TextResults(parsed.line_counts);
+  answers_.assign(parsed.line_counts.size(), "");
   auto const request = std::make_shared<ServedRequest>(std::move(parsed), weak_from_this());
   served_.queue.add(request);
   request_ = request;
@@ -181,7 +181,7 @@ void Connection::translate() {
     after_ = AfterAnswer::close;
     send(header_of({.type = "text/event-stream; charset=utf-8"}, after_, false));
   }
-  if (missing_ == 0) {
+  if (results_.missing() == 0) {
     complete();
   } else {
     served_.workers.give();
@@ -226,27 +226,33 @@ void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
                      });
 }
 
-void Connection::growing(std::size_t index, std::string const& json) {
+void Connection::growing(std::size_t line, std::string const& json) {
   if (to_send_.size() > much_unsent) {
     return;
   }
-  send_event("growing", fmt::format("{{\"index\":{},\"text\":{}}}", index, json));
+  auto const [text, line_of_text, single] = results_.place(line);
+  std::string const place = single ? "" : fmt::format("\"line\":{},", line_of_text);
+  send_event("growing", fmt::format("{{\"index\":{},{}\"text\":{}}}", text, place, json));
 }
 
-void Connection::finished(std::size_t index, std::string json) {
-  if (request_->request.options.search.stream) {
-    send_event("result", fmt::format("{{\"index\":{},{}", index, std::string_view(json).substr(1)));
-  } else {
-    results_[index] = std::move(json);
+void Connection::finished(std::size_t line, std::string json) {
+  bool const streams = request_->request.options.search.stream;
+  if (streams && !results_.place(line).single) {
+    growing(line, TextResults::best_text(json));
   }
-  if (phase_ == Phase::computing && --missing_ == 0) {
+  if (auto result = results_.add(line, std::move(json)); result && streams) {
+    send_event("result", fmt::format("{{\"index\":{},{}", result->text, std::string_view(result->json).substr(1)));
+  } else if (result) {
+    answers_[result->text] = std::move(result->json);
+  }
+  if (phase_ == Phase::computing && results_.missing() == 0) {
     complete();
   }
 }
 
 void Connection::complete() {
   if (!request_->request.options.search.stream) {
-    answer({.body = fmt::format("{{\"results\":[{}]}}\n", fmt::join(results_, ","))}, after_);
+    answer({.body = fmt::format("{{\"results\":[{}]}}\n", fmt::join(answers_, ","))}, after_);
     return;
   }
   served_.metrics.count_answer(path_, 200, std::chrono::steady_clock::now() - began_);
@@ -275,7 +281,7 @@ void Connection::end_request() {
     served_.workers.cancel(*request_);
     request_.reset();
   }
-  results_.clear();
+  answers_.clear();
   served_.body_bytes -= std::exchange(reserved_, 0);
 }
 

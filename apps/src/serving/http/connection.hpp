@@ -15,6 +15,7 @@
 
 #include "serving/http/access.hpp"
 #include "serving/http/http_answer.hpp"
+#include "serving/http/text_results.hpp"
 #include "serving/limits.hpp"
 #include "serving/metrics.hpp"
 #include "serving/workers/request_queue.hpp"
@@ -47,8 +48,8 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   /// The server stops: a request that runs is the last.
   void stop();
 
-  void growing(std::size_t index, std::string const& json) override;
-  void finished(std::size_t index, std::string json) override;
+  void growing(std::size_t line, std::string const& json) override;
+  void finished(std::size_t line, std::string json) override;
   void failed(HttpError const& error) override;
 
  private:
@@ -90,8 +91,8 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   std::int64_t reserved_ = 0;  ///< of Served::body_bytes
   AfterAnswer after_ = AfterAnswer::keep;
   std::shared_ptr<ServedRequest> request_;  ///< that runs
-  std::vector<std::string> results_;
-  std::size_t missing_ = 0;  ///< results
+  TextResults results_{{}};
+  std::vector<std::string> answers_;  ///< results of texts
   std::string to_send_, sending_;
   std::size_t discarded_ = 0;
 };

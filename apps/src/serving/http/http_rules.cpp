@@ -45,6 +45,10 @@ void require_certain_length(HttpFields const& fields) {
   if (fields.count(http::field::content_length) > 1) {
     throw HttpError(400, "there are several fields Content-Length");
   }
+  auto const is_digit = [](char letter) { return letter >= '0' && letter <= '9'; };
+  if (!std::ranges::all_of(view_of(fields[http::field::content_length]), is_digit)) {  // "15, 15"
+    throw HttpError(400, "Content-Length: expected one number");
+  }
   if (fields.count(http::field::transfer_encoding) == 0) {
     return;
   }

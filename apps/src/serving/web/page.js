@@ -33,13 +33,19 @@ async function ask(path, options = {}) {
 }
 
 /** Fills a list of choices; it is shown if there is something to choose. */
-function offer(id, names, shown = names.length > 0) {
+function offer(id, names, shown = names.length > 0, text_of = (name) => name || 'none') {
   const before = at(id).value;
-  at(id).replaceChildren(...names.map((name) => element('option', {value: name, textContent: name || 'none'})));
+  at(id).replaceChildren(...names.map((name) => element('option', {value: name, textContent: text_of(name)})));
   if (names.includes(before)) {
     at(id).value = before;
   }
   at(id).parentElement.hidden = !shown;
+}
+
+/** The run of a model, with the name under which it is served if the server's user chose one. */
+function model_text(name) {
+  const {run} = models.find((model) => model.name === name);
+  return name === 'default' || name === run ? run : `${name} (${run})`;
 }
 
 function offer_of_model() {
@@ -55,7 +61,7 @@ async function load_models() {
     models = answer.models;
     at('beam_size').max = at('n_best').max = answer.max_beam_size;
     at('beam_size').placeholder = Math.min(5, answer.max_beam_size);
-    offer('model', models.map((model) => model.name), models.length > 1);
+    offer('model', models.map((model) => model.name), true, model_text);
     offer_of_model();
     say('');
     document.documentElement.dataset.ready = 'true';
@@ -85,13 +91,27 @@ function words_of(text) {
   return {words, nodes: words.flatMap((word) => [word, ' '])};
 }
 
-/** Marks aligned words while the pointer is on one of them. */
+/**
+ * Underlines aligned words in one colour, of the source word, and marks those of a word while the pointer is on it; a
+ * finger leaves them marked.
+ */
 function mark_aligned(source, target, alignment) {
   const pairs = alignment.map(([from, to]) => [source[from], target[to]]).filter(([from, to]) => from && to);
+  for (const [from, to] of pairs) {
+    const hue = source.indexOf(from) * 137.5 % 360;
+    for (const word of [from, to].filter((each) => !each.classList.contains('linked'))) {
+      word.classList.add('linked');
+      word.style.setProperty('--hue', hue);
+    }
+  }
+  const clear = () => document.querySelectorAll('.aligned').forEach((each) => each.classList.remove('aligned'));
   for (const word of [...source, ...target]) {
     const aligned = pairs.filter((pair) => pair.includes(word)).flat();
-    word.addEventListener('pointerenter', () => aligned.forEach((each) => each.classList.add('aligned')));
-    word.addEventListener('pointerleave', () => aligned.forEach((each) => each.classList.remove('aligned')));
+    word.addEventListener('pointerenter', () => {
+      clear();
+      aligned.forEach((each) => each.classList.add('aligned'));
+    });
+    word.addEventListener('pointerleave', (event) => event.pointerType !== 'touch' && clear());
   }
 }
 
@@ -102,6 +122,7 @@ function show_list(line, translations) {
     mark_aligned(source.words, target.words, alignment ?? []);
     return element('li', {}, element('span', {className: 'score', textContent: score.toFixed(3)}), ...target.nodes);
   });
+  at('hint').hidden = at('hint').hidden && !translations.some(({alignment}) => alignment?.length > 0);
   at(`list-${line.index}`).replaceChildren(
     element('div', {className: 'list'}, element('h2', {}, ...source.nodes), element('ol', {}, ...items)));
 }
@@ -144,6 +165,7 @@ async function translate() {
   const all = at('source').value.split('\n');
   at('target').replaceChildren(...all.map((_, index) => element('p', {id: `target-${index}`})));
   at('lists').replaceChildren(...all.map((_, index) => element('div', {id: `list-${index}`})));
+  at('hint').hidden = true;
   const lines = all.map((text, index) => ({text, index})).filter((line) => line.text.trim());
   if (lines.length === 0) {
     say('');

@@ -11,9 +11,9 @@ ServedRequest::ServedRequest(TranslationRequest parsed, std::weak_ptr<Translatio
     : request(std::move(parsed)),
       options(to_json(request.options)),
       receiver(std::move(its_receiver)),
-      waiting(request.texts.size()) {
+      waiting(request.lines.size()) {
   std::iota(waiting.rbegin(), waiting.rend(), 0);
-  std::ranges::stable_sort(waiting, {}, [&](std::size_t index) { return request.texts[index].size(); });
+  std::ranges::stable_sort(waiting, {}, [&](std::size_t index) { return request.lines[index].size(); });
 }
 
 void RequestQueue::add(std::shared_ptr<ServedRequest> request) {

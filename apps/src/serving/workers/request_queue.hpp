@@ -12,35 +12,35 @@
 
 namespace heddle {
 
-/// Gets what becomes of the texts of a request.
+/// Receives the results of the lines of a request.
 class TranslationReceiver {
  public:
   virtual ~TranslationReceiver() = default;
-  /// The best translation so far of a text, as a JSON string.
-  virtual void growing(std::size_t index, std::string const& json) = 0;
-  /// The result of a text, as a JSON object.
-  virtual void finished(std::size_t index, std::string json) = 0;
+  /// The best translation so far of a line, as a JSON string.
+  virtual void growing(std::size_t line, std::string const& json) = 0;
+  /// The result of a line, as a JSON object.
+  virtual void finished(std::size_t line, std::string json) = 0;
   /// The request fails as a whole: nothing else is received for it.
   virtual void failed(HttpError const& error) = 0;
 };
 
 /// A request that waits or is computed.
 struct ServedRequest {
-  /// The texts wait, the longest first: the last steps, with few texts left, are then of short ones.
+  /// The lines wait, the longest first: the last steps, with few texts left, are then of short ones.
   ServedRequest(TranslationRequest request, std::weak_ptr<TranslationReceiver> receiver);
 
   TranslationRequest request;
   std::string options;  ///< as JSON
   std::weak_ptr<TranslationReceiver> receiver;
-  std::vector<std::size_t> waiting;  ///< indices of texts, the next at the end
+  std::vector<std::size_t> waiting;  ///< indices of lines, the next at the end
 };
 
-/// A text of a request.
+/// A line of a request, which is the text that a worker gets.
 struct ServedText {
   std::shared_ptr<ServedRequest> request;
   std::size_t index = 0;
 
-  std::string const& text() const { return request->request.texts[index]; }
+  std::string const& text() const { return request->request.lines[index]; }
 };
 
 /// The texts that wait for workers: of each request one in turn, so that a request with one text waits for a text of

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <filesystem>
 #include <heddle/core/base/error.hpp>
 
 #include "command_line/text_command.hpp"
@@ -24,12 +25,25 @@ json::array languages_of(Tokenizer const& tokenizer, bool named) {
   return names;
 }
 
-json::object describe_model(std::string const& name, TrainedModel& model, GenerationOptions const& choices) {
+/// "m30k" for runs/m30k, for its directory checkpoints and for a checkpoint in there.
+std::string run_name(std::string const& checkpoint) {
+  std::error_code problem;
+  std::filesystem::path path = std::filesystem::weakly_canonical(checkpoint, problem);
+  if (!path.has_filename()) {  // a slash at the end
+    path = path.parent_path();
+  }
+  std::filesystem::path const in_checkpoints = path.filename() == "checkpoints" ? path : path.parent_path();
+  return (in_checkpoints.filename() == "checkpoints" ? in_checkpoints.parent_path() : path).filename().string();
+}
+
+json::object describe_model(std::string const& name, std::string const& run, TrainedModel& model,
+                            GenerationOptions const& choices) {
   Vocabulary const& vocabulary = model.vocabulary();
   LanguagePlace const source = vocabulary.source.form().source.language;
   bool const of_target = source == LanguagePlace::of_target;
   bool const target = of_target || vocabulary.target.form().target.language != LanguagePlace::none;
   return {{"name", name},
+          {"run", run},
           {"adapters", json::value_from(model.adapters())},
           {"source_languages", languages_of(vocabulary.source, source != LanguagePlace::none && !of_target)},
           {"target_languages", languages_of(of_target ? vocabulary.source : vocabulary.target, target)},
@@ -62,7 +76,8 @@ ServedModels::ServedModels(ServedModelOptions const& options) {
   auto const open = [&](std::string const& name) {
     TrainedModelOptions own = next;
     ForcedDecoding forcing({}, own);
-    models_.push_back({name, std::move(forcing), open_model(own, require, !own.adapters.empty())});
+    models_.push_back(
+        {name, run_name(own.checkpoint), std::move(forcing), open_model(own, require, !own.adapters.empty())});
     next.execution = &models_.front().model->execution();
   };
   if (!next.checkpoint.empty()) {
@@ -97,14 +112,14 @@ ServedModel ServedModels::find(std::string const& model, std::string const& adap
 
 std::string ServedModels::describe() const {
   json::array models;
-  for (auto const& [name, forcing, model, choices] : models_) {
-    models.push_back(describe_model(name, *model, choices));
+  for (auto const& [name, run, forcing, model, choices] : models_) {
+    models.push_back(describe_model(name, run, *model, choices));
   }
   return json::serialize(json::object{{"models", std::move(models)}}) + "\n";
 }
 
 void ServedModels::warm_up() const {
-  for (auto const& [name, forcing, model, choices] : models_) {
+  for (auto const& [name, run, forcing, model, choices] : models_) {
     translate_synthetic_tokens(*model, choices);
     for (std::string const& adapter : model->adapters()) {
       translate_synthetic_tokens(model->with_adapter(adapter), choices);

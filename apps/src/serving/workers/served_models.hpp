@@ -37,7 +37,7 @@ class ServedModels {
 
   /// The model with the adapters, "" for the first one and for none. Throws UsageError for a name that there is not.
   ServedModel find(std::string const& model, std::string const& adapter) const;
-  /// The answer of /v1/models: names, adapters, languages and limits, as JSON.
+  /// The answer of /v1/models: names, runs, adapters, languages and limits, as JSON.
   std::string describe() const;
   /// Translates something, so that copies of this process share the weights as kernels pack them.
   void warm_up() const;
@@ -45,6 +45,7 @@ class ServedModels {
  private:
   struct Named {
     std::string name;
+    std::string run;  ///< the name of its run's directory
     ForcedDecoding forcing;
     std::unique_ptr<TrainedModel> model;
     GenerationOptions choices = {};

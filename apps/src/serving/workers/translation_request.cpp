@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/spelling.hpp>
@@ -118,17 +119,30 @@ void require_possible(ServedOptions::Search const& search, ServingLimits const& 
   }
 }
 
-void require_few(std::vector<std::string> const& texts, ServingLimits const& limits) {
-  std::int64_t const max_texts = std::min(limits.texts, limits.queue);
-  if (std::ssize(texts) > max_texts) {
-    throw HttpError(413, fmt::format("there are {} texts; expected at most {}", texts.size(), max_texts));
+/// Adds a text, whose lines end as those of a file: the last one with a line break or without.
+void add_text(TranslationRequest& request, std::string_view text, ServingLimits const& limits) {
+  if (text.ends_with('\n')) {
+    text.remove_suffix(1);
   }
-  for (std::size_t index = 0; index < texts.size(); ++index) {
-    if (std::ssize(texts[index]) > limits.text_bytes) {
-      throw HttpError(413, fmt::format("text {} (from 0) has {} bytes; expected at most {}: send sentences", index,
-                                       texts[index].size(), limits.text_bytes));
+  std::int64_t const count = std::ranges::count(text, '\n') + 1;
+  std::int64_t const max_lines = std::min(limits.texts, limits.queue);
+  if (std::ssize(request.lines) + count > max_lines) {
+    throw HttpError(413, fmt::format("the texts have more than {} lines", max_lines));
+  }
+  for (std::int64_t line = 0; line < count; ++line) {
+    std::string_view content = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(content.size() + 1, text.size()));
+    if (content.ends_with('\r')) {
+      content.remove_suffix(1);
     }
+    if (std::ssize(content) > limits.text_bytes) {
+      throw HttpError(
+          413, fmt::format("line {} of text {} (both from 0) has {} bytes; expected at most {}: send sentences", line,
+                           request.line_counts.size(), content.size(), limits.text_bytes));
+    }
+    request.lines.emplace_back(content);
   }
+  request.line_counts.push_back(static_cast<std::size_t>(count));
 }
 
 }  // namespace
@@ -148,15 +162,18 @@ TranslationRequest parse_translation_request(std::string_view body, ServingLimit
   if (one == object.contains("texts")) {
     refuse("expected either \"text\", a string, or \"texts\", a list of strings");
   }
+  std::vector<std::string> texts;
   if (one) {
-    fields.take("text", request.texts.emplace_back());
+    fields.take("text", texts.emplace_back());
   } else {
-    fields.take("texts", request.texts);
+    fields.take("texts", texts);
   }
   take_options(fields, request.options);
   fields.finish();
   require_possible(request.options.search, limits);
-  require_few(request.texts, limits);
+  for (std::string const& text : texts) {
+    add_text(request, text, limits);
+  }
   return request;
 }
 

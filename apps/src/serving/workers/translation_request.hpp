@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,14 +32,15 @@ struct ServedOptions {
   bool alignments = false;
 };
 
-/// The body of POST /v1/translate.
+/// The body of POST /v1/translate. Each line of a text is translated by itself, as a line of a file is.
 struct TranslationRequest {
   ServedOptions options = {};
-  std::vector<std::string> texts = {};
+  std::vector<std::string> lines = {};        ///< of all texts, in order
+  std::vector<std::size_t> line_counts = {};  ///< of the texts
 };
 
 /// Reads {"text": TEXT} or {"texts": [TEXT, …]}, with options by their names above. Throws HttpError with status 400
-/// for a body that is not such JSON, with 413 where it has more or longer texts than the limits allow.
+/// for a body that is not such JSON, with 413 where it has more or longer lines than the limits allow.
 TranslationRequest parse_translation_request(std::string_view body, ServingLimits const& limits);
 
 /// The options as JSON on one line, and back.

@@ -63,23 +63,21 @@ WorkerPool::WorkerPool(boost::asio::io_context& context, Options options, Reques
 }
 
 WorkerPool::~WorkerPool() {
+  std::vector<pid_t> processes;
   for (PooledPointer const& worker : workers_) {
     if (worker) {
-      PoolError ignored;
-      worker->socket.close(ignored);
-      if (!worker->texts.empty() || !worker->is_ready) {
-        ::kill(worker->process, SIGKILL);
-      }
-      wait_for_end(worker->process);
+      processes.push_back(worker->process);
     }
   }
+  kill_processes(processes);
 }
 
 void WorkerPool::start(int number) {
   ForkedProcess const started = fork_process([&](int socket) {
     // A terminal sends them to all processes; the server decides when its workers end.
-    ::signal(SIGTERM, SIG_IGN);
-    ::signal(SIGINT, SIG_IGN);
+    for (int const signal : {SIGTERM, SIGINT, SIGHUP}) {
+      ::signal(signal, SIG_IGN);
+    }
     options_.body(socket);
   });
   PooledPointer const worker = std::make_shared<Pooled>(context_, number, started);

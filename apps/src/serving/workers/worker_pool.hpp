@@ -30,7 +30,7 @@ class WorkerPool {
   };
   /// Starts the workers. Throws Error if that fails.
   WorkerPool(boost::asio::io_context& context, Options options, RequestQueue& queue, ServingMetrics& metrics);
-  /// Ends them, at once if they still compute.
+  /// Kills them.
   ~WorkerPool();
   WorkerPool(WorkerPool const&) = delete;
   WorkerPool& operator=(WorkerPool const&) = delete;
