@@ -25,12 +25,12 @@ for size in tiny base big; do
   "$HEDDLE" config $size/run.toml > config.out || give_up "config refuses the configuration of init --size $size"
   grep -qx 'precision = "bfloat16"' config.out || give_up "init forgets --precision"
 done
-# A model that transformers can have.
-"$HEDDLE" init --export transformers --out "for marian" < /dev/null > next.marian
+# A model that Marian can have.
+"$HEDDLE" init --export marian --out "for marian" < /dev/null > next.marian
 grep -q "mpirun -np [0-9]* heddle train 'for marian/run.toml'" next.marian || give_up "a path with a space is not quoted: $(cat next.marian)"
 "$HEDDLE" config "for marian/run.toml" > config.out
-for key in 'norm = "post"' 'position_layout = "halves"' 'position_frequencies = "paper"' 'output_bias = true'; do
-  grep -qx "$key" config.out || give_up "init --export transformers without $key"
+for key in 'norm = "post"' 'position_frequencies = "tensor2tensor"' 'norm_epsilon = 1e-06'; do
+  grep -qx "$key" config.out || give_up "init --export marian without $key"
 done
 grep -q "sbatch big/train.sbatch big/run.toml" next || give_up "init does not say what comes next"
 grep -qx "#SBATCH --nodes=2" big/train.sbatch || give_up "init forgets --nodes"

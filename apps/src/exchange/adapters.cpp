@@ -104,7 +104,8 @@ class MergedTensors final : public OneRankTensors {
 
 /// PEFT's name of a projection's module. Throws ConfigError where the base model's weight is not the whole parameter.
 std::string module_of(ExchangedModel const& model, std::string const& projection) {
-  auto const& [name, change, older] = origin_of(model.family, model.ours, projection + std::string(weight_suffix));
+  auto const& [name, change, older, twice] =
+      origin_of(model.family, model.ours, projection + std::string(weight_suffix));
   auto const module = without(name, weight_suffix);
   if (!module || change.transposed || change.parts > 1 || change.scale != nullptr || change.added != 0 ||
       change.skipped_rows > 0 || change.added_rows > 0) {
@@ -415,10 +416,11 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   Checkpoint const& base = opened.checkpoints.front();
   SafetensorsFiles const files = open_adapter(from);
   Config const before = stored_config(base);
-  auto const [family, theirs] = choose_family("", base, before);
+  FamilyForm const chosen = choose_family("", base, before);
+  require_same_form(chosen, before);
   json::object const adapter = read_peft_config(from);
   std::vector<std::string> settings = adapter_settings(adapter);  // before tensors of other variants
-  PeftNames const names = names_of(files, base, {*family, before.model, theirs});
+  PeftNames const names = names_of(files, base, {chosen.family, before.model, chosen.config_json});
   require_rank(files, adapter);
   settings.push_back("adapter.targets=" + to_toml(OptionValue(names.targets)));
   settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::canonical(base.directory()).string())));
@@ -435,7 +437,7 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.base = base_of(base, parameters);
   AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
   ImportedModel imported =
-      write_imported(directory.path(), contents, stream, std::string(family->model_type) + " with adapters");
+      write_imported(directory.path(), contents, stream, std::string(chosen.family.model_type) + " with adapters");
   if (options.probe) {
     imported.largest_logit = largest_probe_logit(execution, directory.path() / imported.checkpoint);
   }

@@ -7,6 +7,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/exchange/marian.hpp>
@@ -15,14 +16,18 @@
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
+#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 #include "checkpoints/averaging.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
+#include "exchange/marian_form.hpp"
+#include "exchange/model_form.hpp"
 #include "exchange/probe.hpp"
 #include "report/warning.hpp"
 
@@ -40,25 +45,108 @@ std::int64_t write_tensors(Checkpoint const& checkpoint, ExchangedModel const& m
   for (ExportedTensor const& tensor : exported) {
     tensors.emplace_back(tensor.name, ForeignTensor{tensor.shape, options.dtype});
   }
+  bool const sinusoidal = model.ours.positions == Positions::sinusoidal;
+  auto const sinusoids = sinusoidal ? model.family.sinusoids : std::vector<std::string>();
+  for (std::string const& name : sinusoids) {
+    tensors.emplace_back(name, ForeignTensor{{model.ours.max_length, model.ours.d_model}, options.dtype});
+  }
+  std::int64_t const count = std::ssize(tensors);
   SafetensorsWriter writer(directory, std::move(tensors), options.max_shard_bytes);
   for (ExportedTensor const& tensor : exported) {
     read_exported(checkpoint, tensor, model, [&](std::span<float const> elements) { writer.write(elements); });
   }
+  for (std::size_t table = 0; table < sinusoids.size(); ++table) {
+    std::vector<double> const positions = sinusoidal_positions(model.ours);
+    writer.write(std::vector<float>(positions.begin(), positions.end()));
+  }
   writer.finish();
-  return std::ssize(exported);
+  return count;
 }
 
-void write_huggingface(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
-                       fs::path const& directory, ExportedModel& result) {
-  auto [family, made] = choose_family(options.family, checkpoint, config);
-  result.family = family->model_type;
+/// The generation_config.json of a model that was trained here: with config.json alone, outputs end after 20 tokens.
+std::string generation_config(json::object const& made, ModelConfig const& model) {
+  json::object keys{{"max_length", model.max_length}};
+  for (char const* const key :
+       {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_eos_token_id"}) {
+    if (json::value const* const found = find_key(made, key)) {
+      keys[key] = *found;
+    }
+  }
+  return json::serialize(keys) + "\n";
+}
+
+/// The model in the form that is exported; null where the checkpoint has it already.
+std::optional<Checkpoint> in_form(Execution& execution, Checkpoint const& checkpoint, Config const& config,
+                                  Config const& form, fs::path const& run) {
+  if (form.model == config.model) {
+    return std::nullopt;
+  }
+  CheckpointContents const& contents = checkpoint.contents();
+  return Checkpoint::open(write_form(execution, checkpoint, config,
+                                     {form, contents.source_model, contents.target_model, contents.origin}, run));
+}
+
+/// The model that the exported files are compared with, and the pieces of both.
+struct Reference {
+  TrainedModelOptions model;
+  ProbePieces pieces = {}, exported_pieces = {};
+  std::vector<std::string> keys = {};  ///< the model's, where the system has other values for all models
+};
+
+/// The ids in a form of the pieces of the checkpoint's vocabulary.
+std::vector<std::int32_t> ids_in_form(std::vector<std::int64_t> const& pieces) {
+  std::vector<std::int32_t> ids(
+      static_cast<std::size_t>(std::ranges::count_if(pieces, [](auto id) { return id >= 0; })));
+  for (std::size_t id = 0; id < pieces.size(); ++id) {
+    if (pieces[id] >= 0) {
+      ids.at(static_cast<std::size_t>(pieces[id])) = static_cast<std::int32_t>(id);
+    }
+  }
+  return ids;
+}
+
+/// Writes Marian's files, and describes in `reference` what they compute.
+std::int64_t export_to_marian(Execution& execution, Checkpoint const& checkpoint, Config const& config,
+                              fs::path const& directory, Reference& reference) {
+  if (came_from_marian(checkpoint.contents().origin)) {
+    return write_marian(checkpoint, config, directory);
+  }
+  ModelForm const form = form_for_marian(checkpoint, config);
+  fs::path const run = directory / "form";
+  Checkpoint const formed = Checkpoint::open(write_form(execution, checkpoint, config, form, run));
+  std::int64_t const tensors = write_marian(formed, form.config, directory);
+  fs::remove_all(run);
+  reference.exported_pieces = {ids_in_form(form.source_pieces), ids_in_form(form.target_pieces)};
+  reference.pieces = reference.exported_pieces;
+  std::iota(reference.pieces.source.begin(), reference.pieces.source.end(), 0);
+  std::iota(reference.pieces.target.begin(), reference.pieces.target.end(), 0);
+  for (ConfigDifference const& key : differences(form.config, in_form_of(marian_family(), config))) {
+    if (key.key == "model.position_frequencies" || key.key == "model.norm_epsilon") {
+      reference.keys.push_back(fmt::format("{}={}", key.key, key.after));
+    }
+  }
+  return tensors;
+}
+
+void write_huggingface(Execution& execution, Checkpoint const& checkpoint, Config const& config,
+                       ExportOptions const& options, fs::path const& directory, ExportedModel& result) {
+  FamilyForm chosen = choose_family(options.family, checkpoint, config);
+  json::object& made = chosen.config_json;
+  result.family = chosen.family.model_type;
   made["torch_dtype"] = options.dtype;
-  auto const files = vocabulary_files(*family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
+  auto files = vocabulary_files(chosen.family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
+  if (checkpoint.contents().origin.empty()) {
+    files["generation_config.json"] = generation_config(made, config.model);
+  }
   for (auto const& [name, bytes] : files) {
     replace_file(directory / name, bytes);
   }
   replace_file(directory / "config.json", json::serialize(made) + "\n");
-  result.tensors = write_tensors(checkpoint, {*family, config.model, made}, options, directory);
+  fs::path const run = directory / "form";
+  std::optional<Checkpoint> const form = in_form(execution, checkpoint, config, chosen.config, run);
+  result.tensors =
+      write_tensors(form ? *form : checkpoint, {chosen.family, chosen.config.model, made}, options, directory);
+  fs::remove_all(run);
 }
 
 /// Without places in data and losses.
@@ -90,6 +178,21 @@ class PlainTensors final : public OneRankTensors {
 void write_vocabulary_models(Checkpoint const& checkpoint, fs::path const& directory) {
   replace_file(directory / "source.model", checkpoint.contents().source_model);
   replace_file(directory / "target.model", checkpoint.contents().target_model);
+}
+
+/// The same for CTranslate2, which has no tokenizer: models of SentencePiece, or tokenizer.json for `tokenizers`.
+void write_tokenizers(Checkpoint const& checkpoint, fs::path const& directory) {
+  Vocabulary const vocabulary = checkpoint.contents().vocabulary();
+  bool const pairs = !stored_config(checkpoint).model.is_decoder_only();
+  bool const is_json = vocabulary.target.model().starts_with('{');
+  if (!is_json) {
+    write_vocabulary_models(checkpoint, directory);
+  } else if (vocabulary.joint()) {
+    replace_file(directory / "tokenizer.json", tokenizer_json_of(vocabulary.target, pairs));
+  } else {
+    replace_file(directory / "source.tokenizer.json", tokenizer_json_of(vocabulary.source, pairs));
+    replace_file(directory / "target.tokenizer.json", tokenizer_json_of(vocabulary.target, pairs));
+  }
 }
 
 /// The parameters under their names here, [model] as JSON and the vocabulary; and in `probe` a run made of these files.
@@ -137,35 +240,56 @@ std::int64_t write_stripped(Checkpoint checkpoint, std::string const& dtype, fs:
   return std::ssize(tensors.tensors());
 }
 
-/// Reads the files back, unless write_plain did, and compares the logits of a probe. Returns the largest difference.
-double compare_logits(Execution& execution, ExportOptions const& options, fs::path const& checkpoint,
-                      fs::path const& exported) {
-  fs::path const run = options.format == "heddle" ? exported : exported / "probe";
-  if (is_peft(exported)) {
-    import_peft(execution, exported, checkpoint.string(), run, {.overrides = {"adapter.save_base=false"}});
-  } else if (!fs::exists(run)) {
-    import_model(execution, exported, run);
-  }
-  TrainedModelOptions ours = options.model;
-  ours.checkpoint = checkpoint.string();
-  TrainedModelOptions theirs = ours;
-  theirs.checkpoint = run.string();
-  theirs.which = "auto";  // it has one checkpoint, which no validation marked
-  std::vector<float> const before = probe_logits(execution, ours);
-  std::vector<float> const after = probe_logits(execution, theirs);
-  fs::remove_all(exported / "probe");
+/// The largest difference between the logits of two probes, and the largest logit.
+std::pair<double, double> compare(std::vector<float> const& before, std::vector<float> const& after) {
   double largest = 0;
   double difference = before.size() == after.size() ? 0 : INFINITY;
   for (std::size_t index = 0; index < std::min(before.size(), after.size()); ++index) {
     largest = std::max(largest, std::abs(static_cast<double>(before[index])));
     difference = std::max(difference, std::abs(static_cast<double>(before[index]) - static_cast<double>(after[index])));
   }
+  return {difference, largest};
+}
+
+/// Reads the files back, unless write_plain did, with these keys, and computes the logits of the probe.
+std::vector<float> logits_of_files(Execution& execution, ExportOptions const& options, Reference const& reference,
+                                   std::vector<std::string> const& keys, fs::path const& exported) {
+  fs::path const run = options.format == "heddle" ? exported : exported / "probe";
+  if (is_peft(exported)) {
+    import_peft(execution, exported, reference.model.checkpoint, run, {.overrides = {"adapter.save_base=false"}});
+  } else if (!fs::exists(run)) {
+    import_model(execution, exported, run, {.overrides = keys});
+  }
+  TrainedModelOptions theirs = options.model;
+  theirs.checkpoint = run.string();
+  theirs.which = "auto";  // it has one checkpoint, which no validation marked
+  std::vector<float> logits = probe_logits(execution, theirs, reference.exported_pieces);
+  fs::remove_all(exported / "probe");
+  return logits;
+}
+
+/// Compares the logits of a probe. Returns the largest difference.
+double compare_logits(Execution& execution, ExportOptions const& options, Reference const& reference,
+                      fs::path const& exported) {
+  std::vector<float> const before = probe_logits(execution, reference.model, reference.pieces);
+  auto const [difference, largest] =
+      compare(before, logits_of_files(execution, options, reference, reference.keys, exported));
   double const rounding = options.dtype == "float32" ? 1e-5 : options.dtype == "float16" ? 1e-2 : 1e-1;
   if (!(difference <= rounding * std::max(largest, 1.0))) {
     throw Error(
         fmt::format("verification failed: the exported model, read back, gives different logits (difference {:.3g}, "
                     "largest logit {:.3g})",
                     difference, largest));
+  }
+  if (!reference.keys.empty()) {
+    warn(
+        fmt::format("Marian has no {}: it computes with position_frequencies = \"tensor2tensor\" and norm_epsilon = "
+                    "1e-6. Its logits "
+                    "of a probe are at most {:.2g} from the model's, of which the largest is {:.2g}. For equal ones "
+                    "train with these "
+                    "keys (heddle init --export marian)",
+                    fmt::join(reference.keys, ", "),
+                    compare(before, logits_of_files(execution, options, reference, {}, exported)).first, largest));
   }
   return difference;
 }
@@ -219,8 +343,9 @@ void warn_of_limits(Vocabulary const& vocabulary) {
 
 std::int64_t write_adapters(Checkpoint const& checkpoint, Config const& config, ExportOptions const& options,
                             fs::path const& directory) {
-  auto const [family, made] = choose_family(options.family, checkpoint, config);
-  return write_peft(checkpoint, {*family, config.model, made}, options, directory);
+  FamilyForm const chosen = choose_family(options.family, checkpoint, config);
+  require_same_form(chosen, config);
+  return write_peft(checkpoint, {chosen.family, config.model, chosen.config_json}, options, directory);
 }
 
 /// Whether the family's models have the stacks of this one.
@@ -240,7 +365,7 @@ std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& 
     if (!has_stacks(family, config.model)) {
       continue;
     }
-    std::vector<std::string> obstacles = obstacles_of(family, config);
+    std::vector<std::string> obstacles = obstacles_of(family, in_form_of(family, config));
     std::string const of_vocabulary = vocabulary_obstacle(family, vocabulary);
     std::tuple const distance{!obstacles.empty(), !of_vocabulary.empty(), obstacles.size()};
     if (distance < smallest) {
@@ -254,19 +379,19 @@ std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& 
   return nearest;
 }
 
-std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
-                                                     Config const& config) {
+FamilyForm choose_family(std::string wanted, Checkpoint const& checkpoint, Config const& config) {
   auto const origin = checkpoint.contents().origin.find("config.json");
   if (wanted.empty() && origin != checkpoint.contents().origin.end()) {
     wanted = family_of(json_object_of(origin->second, "config.json")).model_type;
   }
   if (!wanted.empty()) {
     Family const& family = family_named(wanted);
-    json::object made = config_json(family, config);
+    Config form = in_form_of(family, config);
+    json::object made = config_json(family, form);
     if (origin != checkpoint.contents().origin.end()) {
-      restore_length(family, json::parse(origin->second).as_object(), made);
+      restore_keys(family, json::parse(origin->second).as_object(), made);
     }
-    return {&family, std::move(made)};
+    return {family, std::move(form), std::move(made)};
   }
   auto const [family, obstacles] = nearest_family(config, checkpoint.contents().vocabulary());
   if (family == nullptr || !obstacles.empty()) {
@@ -275,7 +400,18 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
                     checkpoint.directory().string(),
                     family == nullptr ? "" : fmt::format(" The nearest family:\n  {}", fmt::join(obstacles, "\n  "))));
   }
-  return {family, config_json(*family, config)};
+  Config form = in_form_of(*family, config);
+  json::object made = config_json(*family, form);
+  return {*family, std::move(form), std::move(made)};
+}
+
+void require_same_form(FamilyForm const& chosen, Config const& config) {
+  if (chosen.config.model != config.model) {
+    throw ConfigError(
+        fmt::format("a model of the family {} has its columns or positions in another form, in which adapters are not "
+                    "exchanged alone: export --merge writes the model with them",
+                    chosen.family.model_type));
+  }
 }
 
 ExportedModel export_model(Execution& execution, ExportOptions const& options) {
@@ -292,17 +428,19 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   Checkpoint& checkpoint = merged ? *merged : trained;
   Config const config = stored_config(checkpoint, options.model.overrides);
   ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
+  Reference reference{.model = options.model};
+  reference.model.checkpoint = result.checkpoint.string();
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
-    write_vocabulary_models(checkpoint, directory.path());
+    write_tokenizers(checkpoint, directory.path());
     warn_of_limits(checkpoint.contents().vocabulary());
   } else if (options.format == "marian") {
     if (options.dtype != "float32") {
       throw UsageError("--dtype " + options.dtype + ": Marian's models are float32");
     }
-    result.tensors = write_marian(checkpoint, config, directory.path());
+    result.tensors = export_to_marian(execution, checkpoint, config, directory.path(), reference);
   } else if (options.format == "huggingface") {
-    write_huggingface(checkpoint, config, options, directory.path(), result);
+    write_huggingface(execution, checkpoint, config, options, directory.path(), result);
   } else if (options.format == "peft") {
     result.tensors = write_adapters(checkpoint, config, options, directory.path());
   } else if (options.format == "safetensors") {
@@ -312,7 +450,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   }
   fs::remove_all(merged_run);
   if (options.format != "ctranslate2") {
-    result.largest_difference = compare_logits(execution, options, result.checkpoint, directory.path());
+    result.largest_difference = compare_logits(execution, options, reference, directory.path());
   }
   directory.commit();
   return result;

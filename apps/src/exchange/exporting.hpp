@@ -41,11 +41,19 @@ struct ExportedModel {
 /// these. Families that cannot have the vocabulary come after the others. Null where no family has these stacks.
 std::pair<Family const*, std::vector<std::string>> nearest_family(Config const& config, Vocabulary const& vocabulary);
 
-/// The family to export to, and the model's config.json in it: `wanted`, or the one that the model came from, or the
-/// first that has it. Throws ConfigError, with all keys that stand in the way, where it does not fit: those of the
-/// nearest family where none has it.
-std::pair<Family const*, boost::json::object> choose_family(std::string wanted, Checkpoint const& checkpoint,
-                                                            Config const& config);
+/// A family, and a model as the family has it.
+struct FamilyForm {
+  Family const& family;
+  Config config;  ///< in_form_of
+  boost::json::object config_json;
+};
+
+/// The family to export to: `wanted`, or the one that the model came from, or the first that has it. Throws
+/// ConfigError, with all keys that stand in the way, where it does not fit: those of the nearest family where none has
+/// it.
+FamilyForm choose_family(std::string wanted, Checkpoint const& checkpoint, Config const& config);
+/// Throws ConfigError where the family's form is another one: adapters are exchanged as they are.
+void require_same_form(FamilyForm const& chosen, Config const& config);
 
 /// Writes a checkpoint's model so that transformers, Marian or CTranslate2 reads it, or for Heddle itself as a
 /// checkpoint that has only the model. It appears in its directory when it is complete, on the disk and, except for

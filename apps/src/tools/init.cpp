@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr char const* sizes = "tiny|base|big";
 constexpr char const* precisions = "auto|float32|bfloat16";
 constexpr char const* places = "here|slurm|pbs|lsf";
-constexpr char const* systems = "any|transformers";
+constexpr char const* systems = "any|transformers|marian";
 
 /// The questions of `init` with their default answers; the options have the same names.
 struct RunAnswers {
@@ -121,19 +121,17 @@ std::string precision_of(RunAnswers const& answers) {
   return detected_cpu_level() >= CpuLevel::v4_bf16 ? "bfloat16" : "float32";
 }
 
-/// The keys of a model, which is pre-norm unless transformers is to read it as a MarianMTModel.
-std::string model_keys(ModelSize const& size, bool marian) {
+/// The keys of a model, which is pre-norm unless another system's models are not: MarianMTModel, and Marian's.
+std::string model_keys(ModelSize const& size, std::string const& system) {
   std::string keys = size.model;
-  if (marian) {
-    boost::replace_first(
-        keys, "norm = \"pre\"\n",
-        "# The next four keys are those of MarianMTModel, for heddle export --format huggingface.\n"
-        "norm = \"post\"\nposition_layout = \"halves\"\nposition_frequencies = \"paper\"\noutput_bias = true\n");
-    return keys;
+  if (system == "transformers") {
+    boost::replace_first(keys, "norm = \"pre\"\n", "# As a MarianMTModel has it.\nnorm = \"post\"\n");
+  } else if (system == "marian") {
+    boost::replace_first(keys, "norm = \"pre\"\n",
+                         "# The next three keys are Marian's, for heddle export --format marian.\n"
+                         "norm = \"post\"\nposition_frequencies = \"tensor2tensor\"\nnorm_epsilon = 1e-6\n");
   }
-  return "# `heddle init --export transformers` writes keys with which transformers can have the model, as a "
-         "MarianMTModel.\n" +
-         keys;
+  return keys;
 }
 
 /// Post-norm needs a longer warm-up.
@@ -155,7 +153,7 @@ std::string run_name(RunAnswers const& answers) {
 
 std::string configuration(RunAnswers const& answers) {
   ModelSize const& size = *std::ranges::find(model_sizes, answers.size, &ModelSize::name);
-  bool const marian = answers.exported == "transformers";
+  bool const post_norm = answers.exported != "any";
   auto const dataset = [&](char const* name) {
     return to_toml(OptionValue((fs::path(answers.data) / name).lexically_normal().string()));
   };
@@ -179,7 +177,7 @@ valid = {}
 every_steps = 500
 )",
       size.name, to_toml(OptionValue("runs/" + run_name(answers))), dataset("train.h5"), dataset("valid.h5"),
-      model_keys(size, marian), size.train, precision_of(answers), optimizer_keys(size, marian));
+      model_keys(size, answers.exported), size.train, precision_of(answers), optimizer_keys(size, post_norm));
 }
 
 struct JobScript {
@@ -277,8 +275,8 @@ terminal it asks for what no option gives.)";
        "auto: bfloat16 where this processor has instructions for it")  //
       ("where", with_default(answers.where, places), "where it runs")  //
       ("export", with_default(answers.exported, systems),
-       "transformers: a model that can be exported to Hugging Face's transformers, as a MarianMTModel; with a joint "
-       "vocabulary")  //
+       "transformers: a model that is a MarianMTModel of Hugging Face's transformers; marian: one that Marian computes "
+       "just as Heddle does")  //
       ("out", with_default(out, "DIRECTORY"), "where the files are written");
   auto const values = parse_options(syntax, arguments);
   fs::path const run = (fs::path(out) / "run.toml").lexically_normal();

@@ -157,7 +157,10 @@ Family fairseq(std::string_view model_type, std::string_view architecture, std::
           .keys = std::move(keys),
           .tensors = tensors_of_fairseq(),
           .ignored = {"*.embed_tokens.weight", "lm_head.weight", "*.embed_positions.weight",
-                      "*.embed_positions.weights", "final_logits_bias"}};
+                      "*.embed_positions.weights", "final_logits_bias"},
+          .sinusoids = model_type != "pegasus" ? std::vector<std::string>()
+                                               : std::vector<std::string>{"model.encoder.embed_positions.weight",
+                                                                          "model.decoder.embed_positions.weight"}};
 }
 
 }  // namespace

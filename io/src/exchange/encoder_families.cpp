@@ -35,7 +35,7 @@ Rules tensors_of_bert(std::string const& body) {
   add_bert_norm(rules, head + (bert ? "transform.LayerNorm" : "layer_norm"), "output.norm");
   rules.push_back({head + "decoder.weight", "output.weight"});
   rules.push_back({head + "bias|" + head + "decoder.bias", "output.bias", {}, tied});
-  rules.push_back({head + "decoder.bias|" + head + "bias", "output.bias", {}, untied});
+  rules.push_back({head + "decoder.bias|" + head + "bias", "output.bias", {}, untied, true});
   return rules;
 }
 

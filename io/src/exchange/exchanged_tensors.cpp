@@ -173,7 +173,7 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
   std::map<std::string, std::size_t> places;
   std::map<std::string, std::int64_t> rows;  // of all parts: with fewer heads of keys they are not equal
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    auto const& [name, change, older] = origin_of(model.family, model.ours, tensor.name);
+    auto const& [name, change, older, twice] = origin_of(model.family, model.ours, tensor.name);
     if (name.empty()) {
       for (TensorSlice const& slab : slabs_of(tensor)) {
         if (std::ranges::any_of(checkpoint.read(slab), [](float value) { return value != 0; })) {
@@ -188,6 +188,9 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
       exported.push_back({name, their_shape(tensor.shape, change), {}});
     }
     exported[place->second].parts.push_back({tensor.name, change});
+    for (std::string const& copy : twice ? older : std::vector<std::string>()) {
+      exported.push_back({copy, their_shape(tensor.shape, change), {{tensor.name, change}}});
+    }
     rows[name] += tensor.shape.empty() ? 0 : tensor.shape.front();
   }
   for (ExportedTensor& tensor : exported) {

@@ -445,13 +445,14 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
   return settings;
 }
 
-void restore_length(Family const& family, json::object const& theirs, json::object& made) {
+void restore_keys(Family const& family, json::object const& theirs, json::object& made) {
   for (KeyRule const& rule : family.keys) {
     std::string_view const name = split(rule.theirs, '|').front();
     json::value const* const before = find_key(theirs, name);
-    bool const is_length = rule.ours == "model.max_length" && before != nullptr && before->is_int64();
-    json::value const* const now = is_length ? find_key(made, name) : nullptr;
-    if (now != nullptr && *now == json::value(longest_imported) && before->get_int64() > longest_imported) {
+    json::value const* const now = before != nullptr && before->is_number() ? find_key(made, name) : nullptr;
+    bool const is_length = rule.ours == "model.max_length" && now != nullptr && *now == longest_imported;
+    if ((is_length && before->to_number<std::int64_t>() > longest_imported) ||
+        (now != nullptr && name.ends_with("query_pre_attn_scalar"))) {
       made_key(made, name) = *before;
     }
   }
@@ -460,8 +461,7 @@ void restore_length(Family const& family, json::object const& theirs, json::obje
 std::vector<std::string> obstacles_of(Family const& family, Config const& config) {
   Obstacles obstacles;
   express(family, config, obstacles);
-  auto const lines = std::views::values(obstacles);
-  return {lines.begin(), lines.end()};
+  return {std::views::values(obstacles).begin(), std::views::values(obstacles).end()};
 }
 
 json::object config_json(Family const& family, Config const& config) {
@@ -486,7 +486,7 @@ TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::stri
         name.replace(hole, 2, std::to_string(std::stoll(*layer) + family.first_layer));
       }
     }
-    return {names.front(), rule.change, {names.begin() + 1, names.end()}};
+    return {names.front(), rule.change, {names.begin() + 1, names.end()}, rule.twice};
   }
   throw DataError(
       fmt::format("models of the family {} have no tensor for the parameter {}", family.model_type, parameter));

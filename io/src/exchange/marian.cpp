@@ -13,6 +13,7 @@
 #include "formats/element_bytes.hpp"
 #include "formats/yaml_text.hpp"
 #include "marian_keys.hpp"
+#include "text/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {
@@ -252,13 +253,55 @@ MarianModel open_marian(fs::path const& from) {
   return {std::move(tensors), std::move(config), std::move(vocabulary)};
 }
 
+MarianVocabulary marian_vocabulary_of(std::string const& model) {
+  bool const of_prepare = !is_json(model) && text_form_of_model(model).empty() &&
+                          Tokenizer::from_model(model).size() == std::ssize(SentencePieceModel::parse(model).pieces);
+  if (!of_prepare) {
+    throw ConfigError(
+        "the vocabulary is not one of `heddle prepare`: Marian has no byte-level vocabularies, and adds no languages "
+        "or "
+        "other tokens to texts");
+  }
+  SentencePieceModel parsed = SentencePieceModel::parse(model);
+  SpecialPieces const special = parsed.special();
+  MarianVocabulary made;
+  std::vector<SentencePiece> pieces;
+  for (bool const first : {true, false}) {
+    for (std::size_t id = 0; id < parsed.pieces.size(); ++id) {
+      std::string const& text = parsed.pieces[id].text;
+      if ((text == special.end || text == special.unknown) == first) {
+        // The end comes first.
+        bool const before = first && text == special.end;
+        pieces.insert(before ? pieces.begin() : pieces.end(), parsed.pieces[id]);
+        made.pieces.insert(before ? made.pieces.begin() : made.pieces.end(), static_cast<std::int64_t>(id));
+      }
+    }
+  }
+  made.pieces.push_back(-1);
+  auto const rows = std::ssize(pieces);
+  made.spm = serialize_with_ids(std::move(parsed), std::move(pieces), special);
+  made.model = sentencepiece_vocabulary(made.spm, rows);
+  return made;
+}
+
+std::map<std::string, std::string> marian_origin(MarianVocabulary const& source, MarianVocabulary const& target) {
+  bool const one = source.spm == target.spm;
+  std::string const names[2] = {one ? "vocab.spm" : "source.spm", one ? "vocab.spm" : "target.spm"};
+  json::object const model{{"dim-vocabs", {std::ssize(source.pieces) - 1, std::ssize(target.pieces) - 1}},
+                           {"version", "v1.12.0"}};
+  json::object const decoder{{"vocabs", {names[0], names[1]}}};
+  return {{names[0], source.spm},
+          {names[1], target.spm},
+          {model_file, yaml_text(model)},
+          {decoder_file, yaml_text(decoder)}};
+}
+
+bool came_from_marian(std::map<std::string, std::string> const& origin) {
+  return origin.contains(model_file) && origin.contains(decoder_file);
+}
+
 std::int64_t write_marian(Checkpoint const& checkpoint, Config const& config, fs::path const& directory) {
   auto const& origin = checkpoint.contents().origin;
-  if (!origin.contains(model_file) || !origin.contains(decoder_file)) {
-    throw DataError(checkpoint.directory().string() +
-                    ": its vocabulary did not come from Marian's files, and Marian's decoder starts without a token; "
-                    "--format marian is for models that did");
-  }
   Tokenizer const target = checkpoint.contents().vocabulary().target;
   if (target.special_ids().begin != target.size() - 1) {
     throw DataError(checkpoint.directory().string() +

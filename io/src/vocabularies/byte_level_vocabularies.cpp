@@ -9,6 +9,9 @@
 #include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <optional>
 
+#include "text/tokenizer_model.hpp"
+#include "vocabularies/sentencepiece_json.hpp"
+
 namespace heddle {
 namespace {
 
@@ -243,7 +246,8 @@ std::string model_of(json::object tokenizer, SpecialIds const& ids, std::int64_t
 }  // namespace
 
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
-  json::object tokenizer = json_object_of(vocabulary.model(), "the vocabulary");
+  json::object tokenizer = is_json(vocabulary.model()) ? json_object_of(vocabulary.model(), "the vocabulary")
+                                                       : sentencepiece_as_json(vocabulary.model());
   std::int32_t const special = encoder ? vocabulary.special_ids().end : vocabulary.special_ids().begin;
   std::string const text = vocabulary.piece(special);
   tokenizer.erase("heddle");

@@ -24,7 +24,7 @@ enum ModelField : std::uint32_t {
   model_denormalizer = 5,
   model_text_form = 26724  // from 200 on: ours
 };
-enum NormalizerField : std::uint32_t { character_map = 2 };
+enum NormalizerField : std::uint32_t { character_map = 2, adds_space = 3, removes_spaces = 4 };
 enum PieceField : std::uint32_t { piece_text = 1, piece_score = 2, piece_type = 3 };
 enum TrainerField : std::uint32_t {
   model_type = 3,
@@ -360,6 +360,25 @@ bool SentencePieceModel::bpe() const {
     }
   });
   return type == bpe_type;
+}
+
+SentencePieceModel::Normalizer SentencePieceModel::normalizer() const {
+  Normalizer found;
+  for_each_field(rest_, [&](Field const& field) {
+    if (field.number != model_normalizer) {
+      return;
+    }
+    for_each_field(field.message(), [&](Field const& part) {
+      if (part.number == character_map) {
+        found.character_map = part.message();
+      } else if (part.number == adds_space) {
+        found.adds_space = part.of_wire(as_varint) != 0;
+      } else if (part.number == removes_spaces) {
+        found.removes_spaces = part.of_wire(as_varint) != 0;
+      }
+    });
+  });
+  return found;
 }
 
 std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePiece> pieces,

@@ -51,6 +51,12 @@ Kind kind_of(Family const& family) {
                                                                          : Kind::plain;
 }
 
+/// The kind of vocabulary in these files: an export of a model that was trained here has its SentencePiece model as it
+/// is, whatever the family.
+Kind kind_of(Family const& family, std::map<std::string, std::string> const& files) {
+  return files.contains("tokenizer.model") ? Kind::plain : kind_of(family);
+}
+
 /// Adds the files of these names that the directory has.
 void add_files(fs::path const& directory, std::span<char const* const> names,
                std::map<std::string, std::string>& files) {
@@ -235,31 +241,59 @@ std::string with_start_token(std::string const& bytes, json::object const& confi
   return serialize_with_ids(std::move(model), std::move(pieces), special);
 }
 
-/// Whether a key of config.json is about the vocabulary.
-bool is_of_vocabulary(std::string_view key) {
-  return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids");
+/// Keys of generation, which files of earlier versions of transformers have in config.json.
+constexpr std::array generation_keys{"bad_words_ids",
+                                     "begin_suppress_tokens",
+                                     "diversity_penalty",
+                                     "do_sample",
+                                     "early_stopping",
+                                     "encoder_no_repeat_ngram_size",
+                                     "encoder_repetition_penalty",
+                                     "exponential_decay_length_penalty",
+                                     "length_penalty",
+                                     "max_length",
+                                     "min_length",
+                                     "no_repeat_ngram_size",
+                                     "num_beam_groups",
+                                     "num_beams",
+                                     "num_return_sequences",
+                                     "penalty_alpha",
+                                     "remove_invalid_values",
+                                     "renormalize_logits",
+                                     "repetition_penalty",
+                                     "suppress_tokens",
+                                     "task_specific_params",
+                                     "temperature",
+                                     "top_k",
+                                     "top_p",
+                                     "typical_p"};
+
+/// Whether a key of config.json is about the vocabulary or about generation, of which no key here says anything.
+bool is_kept(std::string_view key) {
+  return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids") ||
+         std::ranges::find(generation_keys, key) != generation_keys.end();
 }
 
 /// Copies these keys, also of the objects that both have.
-void copy_keys_of_vocabulary(json::object const& from, json::object& into) {
+void copy_kept_keys(json::object const& from, json::object& into) {
   for (auto const& [key, value] : from) {
     json::value* const object = into.if_contains(key);
-    if (is_of_vocabulary(key)) {
+    if (is_kept(key)) {
       into[key] = value;
     } else if (value.is_object() && object != nullptr && object->is_object()) {
-      copy_keys_of_vocabulary(value.get_object(), object->get_object());
+      copy_kept_keys(value.get_object(), object->get_object());
     }
   }
 }
 
 /// Repeats these keys in the objects that are named after stacks.
-void repeat_keys_of_vocabulary(json::object& config) {
+void repeat_kept_keys(json::object& config) {
   json::object const all = config;
   for (StackKind const& kind : stack_kinds) {
     json::value* const stack = config.if_contains(kind.name);
     if (stack != nullptr && stack->is_object()) {
       std::ranges::for_each(all, [&](auto const& entry) {
-        if (is_of_vocabulary(entry.key())) {
+        if (is_kept(entry.key())) {
           stack->get_object()[entry.key()] = entry.value();
         }
       });
@@ -296,7 +330,7 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   add_files(directory, tokenizer_files, read.files);
   std::int64_t const rows = integer(config, "vocab_size");
   try {
-    switch (kind_of(family)) {
+    switch (kind_of(family, read.files)) {
       case Kind::t5: {
         std::string const& model = sentencepiece_file(read.files, "spiece.model", directory);
         read.source_model = read.target_model = t5_vocabulary(model, sentinels_of_t5(read.files), rows);
@@ -344,13 +378,14 @@ std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabula
     return fmt::format("models of the family {} have one vocabulary for source and target; this one has two",
                        family.model_type);
   }
-  Kind const kind = kind_of(family);
-  bool const possible = is_json(vocabulary.target.model()) || (kind != Kind::pegasus && kind != Kind::fairseq);
-  return possible ? ""
-                  : fmt::format(
-                        "models of the family {} cannot have a vocabulary that was made by heddle prepare; "
-                        "--family names another",
-                        family.model_type);
+  bool const by_text =
+      !is_json(vocabulary.target.model()) &&
+      std::ssize(SentencePieceModel::parse(vocabulary.target.model()).pieces) > vocabulary.target.size();
+  if (by_text && kind_of(family) != Kind::marian) {
+    return fmt::format("models of the family {} cannot have a vocabulary whose pieces have ids by their text",
+                       family.model_type);
+  }
+  return "";
 }
 
 std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabulary const& vocabulary,
@@ -359,7 +394,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   std::map<std::string, std::string> files = origin;
   files.erase(import_record);
   if (auto const theirs = files.find("config.json"); theirs != files.end()) {
-    copy_keys_of_vocabulary(json_object_of(theirs->second, "config.json"), config);
+    copy_kept_keys(json_object_of(theirs->second, "config.json"), config);
     files.erase(theirs);
     return files;
   }
@@ -371,42 +406,24 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   config["bos_token_id"] = ids.begin;
   config["eos_token_id"] = ids.end;
   config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
-  repeat_keys_of_vocabulary(config);
+  repeat_kept_keys(config);
+  bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
+  if (pairs) {
+    config["decoder_start_token_id"] = ids.begin;
+  }
   std::string const& model = vocabulary.target.model();
-  if (is_json(model)) {
-    bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
-    bool const encoder = pairs || config.contains("is_decoder");
-    if (pairs) {
-      config["decoder_start_token_id"] = ids.begin;
-    }
-    return {{"tokenizer.json", tokenizer_json_of(vocabulary.target, encoder)},
-            {"tokenizer_config.json", json::serialize(tokenizer_config("PreTrainedTokenizerFast", vocabulary)) + "\n"}};
+  if (!is_json(model) && kind_of(family) == Kind::marian) {
+    config["forced_eos_token_id"] = ids.end;
+    return {{"source.spm", model},
+            {"target.spm", model},
+            {"vocab.json", vocab_json(vocabulary.target)},
+            {"tokenizer_config.json", json::serialize(tokenizer_config("MarianTokenizer", vocabulary)) + "\n"}};
   }
-  switch (kind_of(family)) {
-    case Kind::t5:
-      config["decoder_start_token_id"] = ids.begin;
-      files = {{"spiece.model", model}, {"tokenizer_config.json", ""}};
-      break;
-    case Kind::marian:
-      config["decoder_start_token_id"] = ids.begin;
-      config["forced_eos_token_id"] = ids.end;
-      files = {{"source.spm", model}, {"target.spm", model}, {"vocab.json", vocab_json(vocabulary.target)}};
-      break;
-    case Kind::plain:
-      files = {{"tokenizer.model", model}};
-      break;
-    case Kind::pegasus:
-    case Kind::fairseq:
-      break;  // vocabulary_obstacle has refused them
+  if (!is_json(model)) {
+    files["tokenizer.model"] = model;
   }
-  json::object tokenizer = tokenizer_config(kind_of(family) == Kind::t5       ? "T5Tokenizer"
-                                            : kind_of(family) == Kind::marian ? "MarianTokenizer"
-                                                                              : "LlamaTokenizer",
-                                            vocabulary);
-  if (kind_of(family) == Kind::t5) {
-    tokenizer["extra_ids"] = 0;
-  }
-  files["tokenizer_config.json"] = json::serialize(tokenizer) + "\n";
+  files["tokenizer.json"] = tokenizer_json_of(vocabulary.target, pairs || config.contains("is_decoder"));
+  files["tokenizer_config.json"] = json::serialize(tokenizer_config("PreTrainedTokenizerFast", vocabulary)) + "\n";
   return files;
 }
 

@@ -152,11 +152,11 @@ TEST_F(MarianTest, OneModelOfADirectoryAndFilesInItAreTaken) {
               HasSubstr("vocab.yml does not exist"));
 }
 
-TEST_F(MarianTest, AModelOfAnotherSystemIsRefused) {
+TEST_F(MarianTest, AVocabularyOfAnotherSystemIsRefused) {
   fs::path const transformers = fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian";
   import_model(execution_, transformers, directory_ / "run");
-  EXPECT_THAT(message_of<DataError>([&] { export_to("marian", directory_ / "run", directory_ / "back"); }),
-              HasSubstr("did not come from Marian's files"));
+  EXPECT_THAT(message_of<ConfigError>([&] { export_to("marian", directory_ / "run", directory_ / "back"); }),
+              HasSubstr("the vocabulary is not one of `heddle prepare`"));
   EXPECT_FALSE(fs::exists(directory_ / "back"));
 }
 

@@ -190,7 +190,7 @@ TEST(Family, AMicroBatchHasRoomForTheLongestSequence) {
   EXPECT_EQ(config.model.max_length, 8192);
   EXPECT_EQ(config.train.micro_batch_tokens, 8192);
   json::object made = config_json(llama, config);
-  restore_length(llama, theirs, made);
+  restore_keys(llama, theirs, made);
   EXPECT_EQ(text_of(made, "max_position_embeddings"), "131072");
   EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 64}}).train, TrainConfig());
   EXPECT_EQ(config_of(llama, {{"max_position_embeddings", 6000}}).train.batch_tokens, 6000);

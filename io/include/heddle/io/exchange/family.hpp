@@ -62,6 +62,7 @@ struct TensorRule {
   std::string ours;
   TensorChange change = {};
   bool (*where)(ModelConfig const& model) = nullptr;  ///< the models that the rule is for; null: all
+  bool twice = false;                                 ///< an export writes all alternatives
 };
 
 /// A family of models of other systems: all that exchange knows of it.
@@ -78,6 +79,7 @@ struct Family {
   std::string_view optional_prefix = {};    ///< of tensors' names; files of the model without its head lack it
   std::int64_t first_layer = 0;             ///< the number of their first layer
   std::string_view source = "config.json";  ///< the place of the keys, for messages
+  std::vector<std::string> sinusoids = {};  ///< tensors of computed positions, which an export writes
 };
 
 /// All families.
@@ -100,15 +102,16 @@ std::vector<std::string> obstacles_of(Family const& family, Config const& config
 /// The config.json of our model, without its vocabulary's keys. Throws ConfigError with all lines of obstacles_of.
 boost::json::object config_json(Family const& family, Config const& config);
 
-/// Gives the config.json `made` of an import's model the length of texts back that `theirs` had, if settings_of lowered
-/// it.
-void restore_length(Family const& family, boost::json::object const& theirs, boost::json::object& made);
+/// Gives the config.json `made` of an import's model back what an import changed of `theirs`: the length of texts that
+/// settings_of lowered, and the scale of queries, which went into their weights.
+void restore_keys(Family const& family, boost::json::object const& theirs, boost::json::object& made);
 
 /// The origin of a parameter's numbers.
 struct TensorOrigin {
   std::string name;  ///< of their tensor; "": they have none, all are 0
   TensorChange change;
   std::vector<std::string> older;  ///< names that the tensor has in other files
+  bool twice = false;              ///< an export writes it under these names, too
 };
 /// The origin of our parameter of this name. Throws DataError if the family has none.
 TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::string const& parameter);

@@ -15,8 +15,8 @@
 
 namespace heddle {
 
-/// The tokenizer.json of such a vocabulary for a model that was trained here. As Heddle does, it appends the end piece
-/// to a text for an encoder, and otherwise prepends the begin piece.
+/// The tokenizer.json of such a vocabulary, or of SentencePiece's, for a model that was trained here. As Heddle does,
+/// it appends the end piece to a text for an encoder, and otherwise prepends the begin piece.
 std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder);
 
 /// The model of a directory of transformers: its files by their names, tokenizer.json, vocab.json and merges.txt or

@@ -41,6 +41,14 @@ class SentencePieceModel {
   SpecialPieces special() const;
   bool bpe() const;
 
+  /// The preparation of a text before it is segmented.
+  struct Normalizer {
+    std::string character_map;   ///< compiled; empty: characters are taken as they are
+    bool adds_space = true;      ///< at the start of a text
+    bool removes_spaces = true;  ///< at both ends, and repeated ones
+  };
+  Normalizer normalizer() const;
+
   std::vector<SentencePiece> pieces;
   std::string text_form;  ///< TextForm as JSON, in a field that SentencePiece has no name for; empty: none
 

@@ -1,0 +1,172 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/random.hpp>
+#include <heddle/core/tensor/execution.hpp>
+#include <heddle/io/formats/npz.hpp>
+#include <heddle/io/formats/safetensors.hpp>
+
+#include "checkpoints/new_run.hpp"
+#include "exchange/exporting.hpp"
+#include "exchange/importing.hpp"
+#include "kernel_test_support.hpp"
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+using testing::HasSubstr;
+
+/// Random parameters, of about the size that training leaves.
+class RandomTensors final : public OneRankTensors {
+ public:
+  explicit RandomTensors(std::vector<StreamedTensor> tensors) { tensors_ = std::move(tensors); }
+  void receive(TensorChunk const& chunk, std::span<float> elements) override {
+    StreamedTensor const& tensor = tensors_.at(chunk.tensor);
+    bool const scale = tensor.name.ends_with("norm.weight");
+    double const width = 2 / std::sqrt(static_cast<double>(tensor.shape.back()));
+    for (std::int64_t index = 0; index < chunk.elements.count(); ++index) {
+      auto const place = static_cast<std::uint32_t>(chunk.elements.begin + index);
+      auto const word = Philox::words(random_key(1, tensor.name), {place, 0, 0, 0})[0];
+      double const uniform = static_cast<double>(word) / 4294967296.0 - 0.5;
+      elements[static_cast<std::size_t>(index)] = static_cast<float>((scale ? 1 : 0) + width * uniform);
+    }
+  }
+};
+
+/// Models that were trained here: their vocabularies are those of `heddle prepare`.
+class ModelFormTest : public testing_support::KernelTest {
+ protected:
+  std::string vocabulary(int size) {
+    fs::path const path = directory_ / "text";
+    std::ofstream text(path);
+    for (int number = 0; number < 300; ++number) {
+      text << "a number " << number * 7919 << " and its neighbour " << number * 104729 << "\n";
+    }
+    text.close();
+    TokenizerTraining training;
+    training.texts = {path};
+    training.vocabulary_size = size;
+    return Tokenizer::train(training).model();
+  }
+
+  /// The place of a run with these keys beside small sizes.
+  fs::path run_of(std::vector<std::string> settings, int source_size = 50, int target_size = 50) {
+    settings.insert(settings.begin(), {"model.d_model=24", "model.d_ff=32", "model.heads=2", "model.encoder_layers=2",
+                                       "model.decoder_layers=2", "model.max_length=40"});
+    fs::path const run = directory_ / "run";
+    fs::remove_all(run);
+    CheckpointContents contents;
+    contents.source_model = vocabulary(source_size);
+    contents.target_model = vocabulary(target_size);
+    Config const config = parse_config("", "test", settings);
+    contents.state.seed = config.train.seed;
+    contents.config = to_toml(config);
+    RandomTensors tensors(parameters_of(execution_, config, contents.vocabulary()));
+    write_new_run(run, contents, tensors);
+    return run;
+  }
+
+  ExportedModel export_as(std::string const& format, std::string const& family = "") {
+    ExportOptions options;
+    options.model.checkpoint = (directory_ / "run").string();
+    options.format = format;
+    options.family = family;
+    options.directory = directory_ / "out";
+    fs::remove_all(options.directory);
+    return export_model(execution_, options);
+  }
+
+  test::TemporaryDirectory directory_;
+};
+
+TEST_F(ModelFormTest, ThePlainestConfigurationGoesToTransformers) {
+  run_of({});
+  ExportedModel const exported = export_as("huggingface");
+  EXPECT_EQ(exported.family, "marian");
+  EXPECT_LT(exported.largest_difference.value(), 1e-5);
+  EXPECT_GT(exported.largest_difference.value(), 0) << "the columns have another order";
+  EXPECT_FALSE(fs::exists(directory_ / "out" / "form"));
+  SafetensorsFiles const files = SafetensorsFiles::open(directory_ / "out");
+  EXPECT_EQ(files.tensors().at("final_logits_bias").shape, (std::vector<std::int64_t>{1, 50}));
+}
+
+TEST_F(ModelFormTest, PairsOfRotaryPositionsAreHalvesInTheFamilies) {
+  run_of({"model.stacks=[\"decoder\"]", "model.norm=pre", "model.norm_kind=rms", "model.positions=rotary",
+          "model.biases=false", "model.activation=swiglu", "model.scale_embedding=false",
+          "model.decoder.self_attention.kv_heads=1"});
+  ExportedModel const exported = export_as("huggingface");
+  EXPECT_EQ(exported.family, "llama");
+  EXPECT_LT(exported.largest_difference.value(), 1e-5);
+}
+
+TEST_F(ModelFormTest, SinusoidsAreATableWhereTheFamilyHasOne) {
+  for (std::string const layout : {"interleaved", "halves"}) {
+    run_of({"model.embedding_norm=true", "model.first_position=3", "model.position_frequencies=tensor2tensor",
+            "model.position_layout=" + layout});
+    ExportedModel const exported = export_as("huggingface");
+    EXPECT_EQ(exported.family, "bart");
+    EXPECT_EQ(exported.largest_difference.value(), 0);
+  }
+}
+
+TEST_F(ModelFormTest, ThePlainestConfigurationGoesToMarian) {
+  for (int const target_size : {50, 45}) {  // one vocabulary, and two
+    for (char const* const tied : {"true", "false"}) {
+      run_of({fmt::format("model.tie_embeddings={}", tied)}, 50, target_size);
+      ExportedModel const exported = export_as("marian");
+      EXPECT_LT(exported.largest_difference.value(), 2e-5);
+      NpzFile const npz = NpzFile::open(directory_ / "out" / "model.npz");
+      EXPECT_EQ(npz.tensors().at("decoder_ff_logit_out_b").shape, (std::vector<std::int64_t>{1, target_size}));
+      EXPECT_THAT(npz.bytes("special:model.yml"), HasSubstr(fmt::format("dim-vocabs:\n  - 50\n  - {}\n", target_size)));
+      EXPECT_FALSE(fs::exists(directory_ / "out" / "form"));
+      import_model(execution_, directory_ / "out", directory_ / "again");
+      fs::remove_all(directory_ / "again");
+    }
+  }
+}
+
+TEST_F(ModelFormTest, MarianHasTheEndAsIdZeroAndTheUnknownPieceAsOne) {
+  run_of({});
+  export_as("marian");
+  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(directory_ / "out" / "vocab.spm"));
+  EXPECT_EQ(tokenizer.special_ids().end, 0);
+  EXPECT_EQ(tokenizer.special_ids().unknown, 1);
+  EXPECT_EQ(tokenizer.size(), 50);
+}
+
+TEST_F(ModelFormTest, AModelWithPreNormHasOneMoreLayerInMarian) {
+  for (int const target_size : {50, 45}) {
+    run_of({"model.norm=pre"}, 50, target_size);
+    EXPECT_LT(export_as("marian").largest_difference.value(), 2e-5);
+    NpzFile const npz = NpzFile::open(directory_ / "out" / "model.npz");
+    EXPECT_TRUE(npz.tensors().contains("decoder_l3_ffn_W1"));
+    EXPECT_EQ(npz.tensors().contains("encoder_l3_ffn_W1"), target_size == 50) << "one table is moved for both";
+  }
+}
+
+TEST_F(ModelFormTest, KeysThatMarianDoesNotHaveAreNamed) {
+  run_of({"model.embedding_norm=true"});
+  EXPECT_THAT(message_of<ConfigError>([&] { export_as("marian"); }), HasSubstr("starts from a vector of zeros"));
+  run_of({"model.activation=gelu"});
+  EXPECT_THAT(message_of<ConfigError>([&] { export_as("marian"); }), HasSubstr("model.activation = gelu"));
+  EXPECT_FALSE(fs::exists(directory_ / "out"));
+}
+
+TEST_F(ModelFormTest, PreNormIsPegasusWithAVocabularyOfItsOwn) {
+  run_of({"model.norm=pre"});
+  ExportedModel const exported = export_as("huggingface");
+  EXPECT_EQ(exported.family, "pegasus");
+  EXPECT_LT(exported.largest_difference.value(), 1e-5);
+  SafetensorsFiles const files = SafetensorsFiles::open(directory_ / "out");
+  EXPECT_EQ(files.tensors().at("model.decoder.embed_positions.weight").shape, (std::vector<std::int64_t>{40, 24}));
+  import_model(execution_, directory_ / "out", directory_ / "again");
+  EXPECT_EQ(test::read_whole(directory_ / "again" / "source.model"), test::read_whole(directory_ / "run/source.model"));
+}
+
+}  // namespace
+}  // namespace heddle
