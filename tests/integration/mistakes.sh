@@ -43,7 +43,7 @@ mistake 64 'replace it with --overwrite' prepare --source text/train.en --target
 mistake 64 'replace it with --overwrite' demo-data --out text
 mistake 64 'last' translate --checkpoint run --which newest
 mistake 64 'there is no metric "bleurt"; did you mean bleu?' evaluate --hypotheses text/test.de --reference text/test.de --metric bleurt
-mistake 64 'expected 13a|none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
+mistake 64 'expected 13a|zh|char|intl|none' evaluate --hypotheses text/test.de --reference text/test.de --tokenize moses
 mistake 64 'give one of' config
 mistake 64 'did you mean train.steps?' config --explain train.stepz
 mistake 64 'did you mean checkpoint.keep?' config --explain keep

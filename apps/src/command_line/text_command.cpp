@@ -165,8 +165,11 @@ void add_sampling_options(OptionsDescription& description, Sampling& sampling) {
 }
 
 void add_forbid(OptionsDescription& description, TokenChoices& choices) {
-  description.add_options()("forbid", po::value(&choices.forbid)->value_name("TEXT"),
-                            "a text of words and phrases, one a line, that are not generated");
+  description.add_options()  //
+      ("forbid", po::value(&choices.forbid)->value_name("TEXT"),
+       "a text of words and phrases, one a line, that are not generated")  //
+      ("allow-unknown", po::bool_switch(&choices.allow_unknown),
+       "also generate the unknown token, which a SentencePiece vocabulary writes as \" ⁇ \"");
 }
 
 void add_shortlist(OptionsDescription& description, TokenChoices& choices) {

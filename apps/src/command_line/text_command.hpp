@@ -43,7 +43,7 @@ void settle_generation(boost::program_options::variables_map const& values, Gene
 /// The options --temperature, --top-k, --top-p, --min-p and --seed.
 void add_sampling_options(OptionsDescription& description, Sampling& sampling);
 
-/// The option --forbid.
+/// The options --forbid and --allow-unknown.
 void add_forbid(OptionsDescription& description, TokenChoices& choices);
 /// The option --shortlist, of commands that translate.
 void add_shortlist(OptionsDescription& description, TokenChoices& choices);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cmath>
@@ -11,7 +12,6 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/metrics/metric.hpp>
-#include <heddle/io/samples/batches.hpp>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -21,12 +21,14 @@
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
 #include "corpus/corpus_output.hpp"
+#include "corpus/reference_loss.hpp"
 #include "corpus/scores.hpp"
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
 #include "inference/forced_translation.hpp"
 #include "registration.hpp"
 #include "report/json_text.hpp"
+#include "report/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -96,8 +98,9 @@ masked tokens.)";
        po::value<std::vector<std::string>>()->value_name("METRIC")->composing()->notifier(
            [&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
        "a score to compute: bleu, chrf, chrf++, ter or a plug-in's; may be repeated; default: bleu and chrf")  //
-      ("tokenize", with_default(scores.tokenize, "13a|none"),
-       "words for BLEU: sacreBLEU's 13a, or none for text that is tokenised already")  //
+      ("tokenize", with_default(scores.tokenize, "13a|zh|char|intl|none"),
+       "words for BLEU, as sacreBLEU's: 13a; zh for Chinese; char, where each character is a word, for Japanese; intl, "
+       "with all punctuation of Unicode; none for text that is tokenised already")  //
       ("confidence", po::bool_switch(&scores.confidence),
        "add the interval that holds 95 % of the scores of 1,000 samples of the sentences (bootstrap)")  //
       ("baseline", text(scores.baseline),
@@ -200,48 +203,6 @@ void check_options(EvaluateOptions const& options) {
   require_valid(options.generation);
 }
 
-/// The loss of references given their sources, and how many pairs were left out because the model does not take them.
-struct ReferenceLoss {
-  LossSums loss = {};
-  double left_out = 0;
-
-  std::vector<double> sums() const {
-    return {loss.negative_log_likelihood, loss.weight, static_cast<double>(loss.tokens), left_out};
-  }
-};
-
-/// Computes the loss of the lines' first references, in packs of pairs of similar length.
-ReferenceLoss reference_loss(TrainedModel& model, std::vector<GeneratedLine> const& lines) {
-  Vocabulary const& vocabulary = model.vocabulary();
-  auto const append = [](std::vector<std::int32_t>& tokens, std::vector<std::int32_t> const& more) {
-    tokens.insert(tokens.end(), more.begin(), more.end());
-  };
-  std::vector<SentencePair> pairs;
-  for (GeneratedLine const& line : lines) {
-    pairs.push_back({static_cast<std::int32_t>(pairs.size()), model.frame().source, model.frame().target});
-    append(pairs.back().source, vocabulary.source.encode(line.line.text));
-    append(pairs.back().target, vocabulary.target.encode(line.line.references.front()));
-  }
-  std::size_t const count = pairs.size();
-  MemorySamples const samples(std::move(pairs), vocabulary.special_ids());
-  GlobalBatch batch = all_samples(samples, model.longest_source() + 1, SampleOrder::by_length);
-  ReferenceLoss result{.left_out = static_cast<double>(count - batch.samples.size())};
-  if (!batch.samples.empty()) {
-    constexpr std::int64_t pack_tokens = 4096;
-    result.loss = model.loss(SampledMicroBatches(samples, std::move(batch), {.max_tokens = pack_tokens}));
-  }
-  return result;
-}
-
-/// The loss of the sums of ReferenceLoss::sums, after a note about pairs that were left out.
-LossSums loss_of(std::span<double const> sums) {
-  if (sums[3] > 0) {
-    std::cerr << fmt::format("heddle: perplexity: {} pairs longer than the model takes are left out\n",
-                             readable_count(static_cast<std::int64_t>(sums[3])));
-  }
-  return {.negative_log_likelihood = sums[0], .tokens = static_cast<std::int64_t>(sums[2]), .weight = sums[1]};
-}
-
 /// Prints the scores of a test set, and the perplexity of its references if a model was given. An empty name is not
 /// printed.
 void print_scores(std::vector<ScoreResult> const& results, LossSums const& loss, std::string const& test, bool json) {
@@ -297,6 +258,7 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
     scores.add(line.text, std::span(line.references).first(references.size()), source);
   }
   print_scores(scores.results(), {}, "", options.json);
+  warn(scores.advice());
   text.warn_of_invalid();
 }
 
@@ -315,11 +277,17 @@ class Evaluation {
     }
     std::ranges::transform(sums_, result.sums, sums_.begin(), std::plus());
   }
-  void print(std::string const& test, bool json) { print_scores(scores_.results(), loss_of(sums_), test, json); }
+  void print(std::string const& test, bool json) {
+    ReferenceLoss const loss(sums_);
+    warn(loss.left_out_message());
+    print_scores(scores_.results(), loss.loss(), test, json);
+    warn(scores_.advice());
+    warn(loss.advice());
+  }
 
  private:
   Scores scores_;
-  std::vector<double> sums_ = ReferenceLoss().sums();
+  std::array<double, ReferenceLoss::sums_count> sums_{};
 };
 
 /// The translations and the losses of the references.
@@ -334,7 +302,7 @@ PieceResult evaluate_lines(CoverageOptions const& coverage, ForcedDecoding const
   for (ForcedTranslation const& each : translations) {
     result.text += each.translation.text + "\n";
   }
-  result.sums = reference_loss(model, lines).sums();
+  result.sums = reference_loss_sums(model, lines);
   return result;
 }
 

@@ -14,7 +14,12 @@ namespace {
 
 /// A metric of Heddle's own.
 std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::string const& tokenize) {
-  return name == "bleu" && tokenize == "none" ? bleu_metric(BleuTokenization::none) : translation_metric(name);
+  auto const& names = value_names<BleuTokenization>;
+  auto const found = std::ranges::find(names, tokenize);
+  if (found == names.end()) {
+    throw UsageError(fmt::format("--tokenize {}: expected one of {}", tokenize, fmt::join(names, ", ")));
+  }
+  return name == "bleu" ? bleu_metric(static_cast<BleuTokenization>(found - names.begin())) : translation_metric(name);
 }
 
 /// The metric that an option names. Throws UsageError, which suggests another, if it is not registered.
@@ -29,7 +34,10 @@ MetricRegistry::Entry const& metric_of_option(MetricRegistry const& registry, st
 }  // namespace
 
 Scores::Scores(ScoreOptions const& options, std::size_t references, MetricRegistry const& registry)
-    : confidence_(options.confidence), compared_(!options.baseline.empty()), references_(references) {
+    : confidence_(options.confidence),
+      compared_(!options.baseline.empty()),
+      counts_words_(options.tokenize == "13a" && std::ranges::count(options.metrics, "bleu") > 0),
+      references_(references) {
   for (std::string const& name : options.metrics) {
     if (MetricRegistry::Entry const& entry = metric_of_option(registry, name); entry.origin != "built-in") {
       if (references > 1) {
@@ -60,6 +68,8 @@ void Scores::add(std::string const& hypothesis, std::span<std::string const> ref
       baselines_[index].add(other, references);
     }
   }
+  ++lines_;
+  lines_without_spaces_ += counts_words_ && is_written_without_spaces(references.front()) ? 1 : 0;
   if (!of_plugins_.empty()) {
     text_.hypotheses.push_back(hypothesis);
     text_.baseline.push_back(other);
@@ -98,6 +108,13 @@ std::vector<ScoreResult> Scores::results() {
     results.push_back(result_of(metric, text_.hypotheses));
   }
   return results;
+}
+
+std::string Scores::advice() const {
+  return 2 * lines_without_spaces_ <= lines_
+             ? ""
+             : "the references are Chinese or Japanese, in which BLEU's tokenizer 13a finds hardly any words: "
+               "--tokenize zh is for Chinese, and --tokenize char for both";
 }
 
 ScoreResult Scores::result_of(MetricRegistry::Entry const& metric, std::vector<std::string> const& hypotheses) const {

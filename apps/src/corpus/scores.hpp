@@ -15,7 +15,7 @@ namespace heddle {
 /// How translations are judged.
 struct ScoreOptions {
   std::vector<std::string> metrics{"bleu", "chrf"};  ///< registered ones
-  std::string tokenize = "13a";
+  std::string tokenize = "13a";                      ///< a name of BleuTokenization
   bool confidence = false;
   std::string baseline;  ///< another system's translations; "": none
 };
@@ -40,14 +40,16 @@ boost::json::object to_json(ScoreResult const& result);
 class Scores {
  public:
   /// `references` is their number for each line, `registry` has the metrics of plug-ins. Throws DataError if the
-  /// baseline cannot be read, UsageError for a metric that is not registered and for a plug-in's with several
-  /// references.
+  /// baseline cannot be read, UsageError for a metric or a tokenizer that is not there and for a plug-in's metric
+  /// with several references.
   Scores(ScoreOptions const& options, std::size_t references, MetricRegistry const& registry);
 
   /// Adds the next line, and reads the baseline's. Throws DataError if that has no more lines.
   void add(std::string const& hypothesis, std::span<std::string const> references, std::string const& source = "");
   /// A result for each metric, after that of the baseline. Throws DataError if the baseline has more lines.
   std::vector<ScoreResult> results();
+  /// A message where another tokenizer would be right for the references; else "".
+  std::string advice() const;
 
  private:
   /// The text that metrics of plug-ins judge, which is kept for them only.
@@ -60,6 +62,9 @@ class Scores {
 
   bool confidence_;
   bool compared_;
+  bool counts_words_;  ///< in BLEU
+  std::int64_t lines_ = 0;
+  std::int64_t lines_without_spaces_ = 0;
   std::size_t references_;
   std::vector<CorpusScore> systems_, baselines_;  ///< by metric
   std::vector<MetricRegistry::Entry> of_plugins_;

@@ -332,9 +332,9 @@ void check_adapters(ExportOptions const& options, Checkpoint const& checkpoint, 
 
 /// CTranslate2's models have a bias against single tokens, and no place for other limits of generation.
 void warn_of_limits(Vocabulary const& vocabulary) {
-  GenerationLimits const limits = limits_of(vocabulary);
+  TextForm const& form = vocabulary.target.form();
   auto const is_long = [](auto const& sequence) { return sequence.size() > 1; };
-  if (std::ranges::any_of(limits.suppressed, is_long) || !limits.suppressed_first.empty()) {
+  if (std::ranges::any_of(form.suppressed, is_long) || !form.suppressed_first.empty()) {
     warn(
         "bad_words_ids of several tokens and begin_suppress_tokens are not in CTranslate2's model: give them to "
         "translate_batch, as suppress_sequences");

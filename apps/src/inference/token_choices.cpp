@@ -43,7 +43,7 @@ Shortlist read_shortlist(std::string const& option, Vocabulary const& vocabulary
     first = *before;
     best = *last;
   }
-  return read_lexicon(path, vocabulary).shortlist(first, best, vocabulary.target.size());
+  return read_lexicon(path, vocabulary).shortlist(first, best, vocabulary);
 }
 
 /// The bytes of lists of tokens.
@@ -59,6 +59,7 @@ std::string bytes_of(std::vector<std::vector<std::int32_t>> const& lists) {
 }  // namespace
 
 void apply(TokenChoices const& choices, Vocabulary const& vocabulary, GenerationOptions& options) {
+  options.allow_unknown = choices.allow_unknown;
   options.forbidden = forbidden_tokens(choices.forbid, vocabulary.target);
   if (!choices.shortlist.empty()) {
     options.shortlist = std::make_shared<Shortlist const>(read_shortlist(choices.shortlist, vocabulary));
@@ -67,10 +68,10 @@ void apply(TokenChoices const& choices, Vocabulary const& vocabulary, Generation
 
 std::string generation_digest(TrainedModel const& model, GenerationOptions const& options) {
   std::string text = model.digest();
-  if (options.forbidden.empty() && !options.shortlist) {
+  if (options.forbidden.empty() && !options.shortlist && !options.allow_unknown) {
     return text;
   }
-  text += " forbidden " + bytes_of(options.forbidden);
+  text += (options.allow_unknown ? " unknown" : "") + std::string(" forbidden ") + bytes_of(options.forbidden);
   if (options.shortlist) {
     text += " shortlist " + bytes_of({options.shortlist->always}) + bytes_of(options.shortlist->translations);
   }

@@ -7,13 +7,14 @@
 
 namespace heddle {
 
-/// The user's choice of tokens that may be generated, by files.
+/// The user's choice of tokens that may be generated.
 struct TokenChoices {
   std::string forbid = {};     ///< a text for forbidden_tokens; "": none
   std::string shortlist = {};  ///< "FILE[:FIRST:BEST]", a lexicon for Lexicon::shortlist; "": none
+  bool allow_unknown = false;  ///< GenerationOptions::allow_unknown
 };
 
-/// Sets the options that the files choose. Throws UsageError for numbers that are not possible and DataError for a file
+/// Sets the options that it chooses. Throws UsageError for numbers that are not possible and DataError for a file
 /// that cannot be read.
 void apply(TokenChoices const& choices, Vocabulary const& vocabulary, GenerationOptions& options);
 

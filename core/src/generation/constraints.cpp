@@ -16,8 +16,12 @@ void make_set(std::vector<std::int32_t>& tokens) {
 
 }  // namespace
 
+std::vector<std::int32_t> end_tokens(GenerationModel const& model) {
+  return model.limits.ends.empty() ? std::vector{model.ids.target.end} : model.limits.ends;
+}
+
 Constraints::Constraints(GenerationModel const& model, GenerationOptions const& options)
-    : end_(model.ids.target.end),
+    : ends_(end_tokens(model)),
       min_length_(static_cast<std::size_t>(options.min_length)),
       ngram_(static_cast<std::size_t>(options.no_repeat_ngram)),
       first_(model.limits.suppressed_first) {
@@ -35,14 +39,19 @@ Constraints::Constraints(GenerationModel const& model, GenerationOptions const& 
       }
     }
   }
+  if (std::int32_t const unknown = model.ids.target.unknown;
+      unknown != SpecialIds::absent && !options.allow_unknown && !ends(unknown)) {
+    always_.push_back(unknown);
+  }
   Tokens at_first = always_;
   at_first.insert(at_first.end(), first_.begin(), first_.end());
   make_set(always_);
   make_set(at_first);
+  named.insert(named.end(), model.limits.ends.begin(), model.limits.ends.end());
   make_set(named);
   std::int64_t const vocabulary = model.model.target_vocabulary();
   if (!named.empty() && (named.front() < 0 || named.back() >= vocabulary)) {
-    throw UsageError(fmt::format("suppressed tokens from {} to {}; expected ids from 0 to {}", named.front(),
+    throw UsageError(fmt::format("suppressed and end tokens from {} to {}; expected ids from 0 to {}", named.front(),
                                  named.back(), vocabulary - 1));
   }
   if (std::ssize(at_first) >= vocabulary) {
@@ -64,7 +73,7 @@ std::vector<std::int32_t> Constraints::left_out(std::span<std::int32_t const> st
     }
   }
   if (tokens.size() < min_length_) {
-    out.push_back(end_);
+    out.insert(out.end(), ends_.begin(), ends_.end());
   }
   if (ngram_ > 0) {
     add_repeating(start, tokens, out);
@@ -81,7 +90,7 @@ void Constraints::add_repeating(std::span<std::int32_t const> start, std::span<s
   for (std::size_t at = before; at < all.size(); ++at) {
     bool const repeats = std::equal(all.end() - static_cast<std::ptrdiff_t>(before), all.end(),
                                     all.begin() + static_cast<std::ptrdiff_t>(at - before));
-    if (repeats && all[at] != end_) {  // a start may have the end token
+    if (repeats && !ends(all[at])) {  // a start may have the end token
       out.push_back(all[at]);
     }
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <heddle/core/generation/generation.hpp>
@@ -11,8 +12,11 @@
 
 namespace heddle {
 
-/// The rules that leave tokens out of a step: GenerationLimits, and the options forbidden, min_length and
-/// no_repeat_ngram of GenerationOptions.
+/// The tokens that end a target: those of the limits, or the vocabulary's end token.
+std::vector<std::int32_t> end_tokens(GenerationModel const& model);
+
+/// The rules that leave tokens out of a step: GenerationLimits, and the options forbidden, allow_unknown, min_length
+/// and no_repeat_ngram of GenerationOptions.
 class Constraints {
  public:
   using Tokens = std::vector<std::int32_t>;
@@ -26,7 +30,9 @@ class Constraints {
  private:
   void add_repeating(std::span<std::int32_t const> start, std::span<std::int32_t const> tokens, Tokens& out) const;
 
-  std::int32_t end_;
+  bool ends(std::int32_t token) const { return std::ranges::find(ends_, token) != ends_.end(); }
+
+  Tokens ends_;
   std::size_t min_length_;
   std::size_t ngram_;
   Tokens always_, first_;

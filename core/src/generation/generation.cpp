@@ -27,12 +27,12 @@ std::int64_t default_length(std::size_t source_tokens) {
   return 2 * static_cast<std::int64_t>(source_tokens) + 50;
 }
 
-/// The number of best tokens that a step needs of each row.
-std::size_t wanted_tokens(GenerationOptions const& options, Model const& model) {
+/// The number of best tokens that a step needs of each row: those that hold enough that do not end.
+std::size_t wanted_tokens(GenerationOptions const& options, GenerationModel const& model) {
   if (options.sampling.temperature == 0) {
-    return static_cast<std::size_t>(2 * options.beam_size);
+    return static_cast<std::size_t>(options.beam_size) * (1 + end_tokens(model).size());
   }
-  std::int64_t const all = model.target_vocabulary();
+  std::int64_t const all = model.model.target_vocabulary();
   return static_cast<std::size_t>(options.sampling.top_k > 0 ? std::min(options.sampling.top_k, all) : all);
 }
 
@@ -99,11 +99,12 @@ class Generation::Search {
         arena_(arena),
         model_(model),
         options_(options),
+        ends_(end_tokens(model)),
         constraints_(model, options),
-        wanted_(wanted_tokens(options, model.model)),
+        wanted_(wanted_tokens(options, model)),
         group_size_(static_cast<std::size_t>(options.beam_size / options.beam_groups)),
         members_(members_of(model)),
-        rankings_(members_, model.ids.target.end),
+        rankings_(members_, ends_.front()),
         shortlisted_(members_) {
     for (WeightedModel const& member : members_) {
       caches_.push_back(member.model->make_caches());
@@ -130,7 +131,7 @@ class Generation::Search {
       sentence.start.insert(sentence.start.end(), source.begin(), source.end());
     }
     if (options_.shortlist) {
-      sentence.shortlist = options_.shortlist->tokens(sentence.source, model_.ids.target.end);
+      sentence.shortlist = options_.shortlist->tokens(sentence.source, ends_);
     }
     sentence.longest = std::min(tokens + 1, model_.max_length - sentence.start_end());
     waiting_cost_ += sentence.cost;
@@ -259,7 +260,7 @@ class Generation::Search {
     auto const columns = options_.shortlist ? shortlisted_.columns(sentences) : std::vector<RankedColumns>();
     auto rankings = rankings_.rank(context, logits, left_out.size(), wanted_ + max_left_out, columns);
     for (std::size_t row = 0; row < rankings.size(); ++row) {
-      leave_out(left_out[row], wanted_, model_.ids.target.end, rankings[row]);
+      leave_out(left_out[row], wanted_, ends_.front(), rankings[row]);
     }
     return rankings;
   }
@@ -290,7 +291,7 @@ class Generation::Search {
       LiveHypothesis& live = sentence.live[row];
       double const log_probability = live.log_probability + rankings[row].end_log_probability;
       finish(sentence.finished[live.group], std::move(live.tokens), log_probability);
-      step.extensions.push_back({row, model_.ids.target.end, log_probability, Fate::finished});
+      step.extensions.push_back({row, ends_.front(), log_probability, Fate::finished});
     }
     sentence.live.clear();
     report(step);
@@ -327,7 +328,7 @@ class Generation::Search {
     std::size_t rank = 0;
     for (auto& [extension, subtracted] : candidates) {
       LiveHypothesis const& parent = sentence.live[extension.parent];
-      if (extension.token == model_.ids.target.end) {
+      if (std::ranges::find(ends_, extension.token) != ends_.end()) {
         if (rank < group_size_) {
           extension.fate = Fate::finished;
           finish(sentence.finished[group], parent.tokens, extension.log_probability);
@@ -358,8 +359,8 @@ class Generation::Search {
                               parent.subtracted + static_cast<double>(uses) * options_.diversity});
       }
     }
-    // Twice as many extensions as hypotheses hold enough that do not end, since each row ends in one way only.
-    auto const count = std::min(candidates.size(), 2 * group_size_);
+    // These hold enough that do not end, since each row ends only by one of these tokens.
+    auto const count = std::min(candidates.size(), (1 + ends_.size()) * group_size_);
     std::ranges::partial_sort(
         candidates, candidates.begin() + static_cast<std::ptrdiff_t>(count), {}, [](Candidate const& each) {
           auto const& [extension, subtracted] = each;
@@ -420,6 +421,7 @@ class Generation::Search {
   Arena& arena_;
   GenerationModel model_;
   GenerationOptions options_;
+  Tokens ends_;  ///< the first one where a hypothesis must end
   Constraints constraints_;
   std::size_t wanted_;
   std::size_t group_size_;

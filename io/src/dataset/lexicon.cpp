@@ -172,7 +172,7 @@ std::string take_word(std::string_view& text) {
 
 }  // namespace
 
-Shortlist Lexicon::shortlist(std::int64_t first, std::int64_t best, std::int64_t target_pieces) const {
+Shortlist Lexicon::shortlist(std::int64_t first, std::int64_t best, Vocabulary const& vocabulary) const {
   Shortlist shortlist;
   auto const append = [](std::vector<Entry> const& entries, std::int64_t count, std::vector<std::int32_t>& tokens) {
     for (std::int64_t index = 0; index < std::min(count, std::ssize(entries)); ++index) {
@@ -180,12 +180,18 @@ Shortlist Lexicon::shortlist(std::int64_t first, std::int64_t best, std::int64_t
     }
   };
   if (frequent.empty()) {
-    shortlist.always.resize(static_cast<std::size_t>(std::min(first, target_pieces)));
+    shortlist.always.resize(static_cast<std::size_t>(std::min<std::int64_t>(first, vocabulary.target.size())));
     std::iota(shortlist.always.begin(), shortlist.always.end(), 0);
   }
   append(frequent, first, shortlist.always);
   for (std::vector<Entry> const& entries : translations) {
     append(entries, best, shortlist.translations.emplace_back());
+  }
+  if (vocabulary.joint()) {
+    shortlist.translations.resize(static_cast<std::size_t>(vocabulary.source.size()));
+    for (std::size_t piece = 0; piece < shortlist.translations.size(); ++piece) {
+      shortlist.translations[piece].push_back(static_cast<std::int32_t>(piece));
+    }
   }
   return shortlist;
 }

@@ -321,7 +321,7 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
   write_json(directory / "config.json", keys);
   json::object const no_keys;
   std::vector<std::int32_t> never;
-  for (auto const& sequence : limits_of(vocabulary).suppressed) {
+  for (auto const& sequence : vocabulary.target.form().suppressed) {
     if (sequence.size() == 1) {
       never.push_back(sequence.front());
     }

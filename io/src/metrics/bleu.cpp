@@ -13,55 +13,6 @@ namespace {
 
 constexpr std::size_t max_order = 4;
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
-bool is_digit(char c) noexcept {
-  return c >= '0' && c <= '9';
-}
-bool is_period_or_comma(char c) noexcept {
-  return c == '.' || c == ',';
-}
-
-/// ASCII punctuation that is always a separate word: all except apostrophe, comma, hyphen and full stop (and
-/// the space).
-bool stands_alone(char c) noexcept {
-  return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
-         (c >= ':' && c <= '@') || c == '/';
-}
-
-/// Rewrites each pair of neighbours that `matches`, left to right, without overlap: as a regular expression of two
-/// character classes does. Works on bytes, since no class distinguishes the bytes of a multi-byte character.
-template <typename Matches, typename Rewrite>
-std::string rewrite_pairs(std::string const& text, Matches matches, Rewrite rewrite) {
-  std::string result;
-  result.reserve(text.size() * 2);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (i + 1 < text.size() && matches(text[i], text[i + 1])) {
-      rewrite(result, text[i], text[i + 1]);
-      ++i;
-    } else {
-      result.push_back(text[i]);
-    }
-  }
-  return result;
-}
-
-std::string join(std::vector<std::string_view> const& words) {
-  return fmt::format("{}", fmt::join(words, " "));
-}
-
-std::string strip_right(std::string_view sentence) {
-  std::vector<std::string_view> const words = split_words(sentence);
-  if (words.empty()) {
-    return {};
-  }
-  return {sentence.data(), words.back().data() + words.back().size()};
-}
-
 using Counts = std::unordered_map<std::string_view, int64_t>;
 
 /// Counts the n-grams of one order. `sentence` has single spaces, so an n-gram is a substring of it.
@@ -75,44 +26,6 @@ Counts count_ngrams(std::vector<std::string_view> const& words, std::size_t orde
   return counts;
 }
 
-}  // namespace
-
-std::string tokenize_13a(std::string_view sentence) {
-  std::string text = strip_right(sentence);
-  replace_all(text, "<skipped>", "");
-  replace_all(text, "-\n", "");
-  replace_all(text, "\n", " ");
-  replace_all(text, "&quot;", "\"");
-  replace_all(text, "&amp;", "&");
-  replace_all(text, "&lt;", "<");
-  replace_all(text, "&gt;", ">");
-
-  std::string spaced = " ";
-  for (char const c : text) {
-    spaced += stands_alone(c) ? std::string{' ', c, ' '} : std::string{c};
-  }
-  spaced += ' ';
-  // A full stop or comma stays attached to its neighbour only between two digits.
-  spaced = rewrite_pairs(
-      spaced, [](char a, char b) { return !is_digit(a) && is_period_or_comma(b); },
-      [](std::string& out, char a, char b) {
-        out.append({a, ' ', b, ' '});
-      });
-  spaced = rewrite_pairs(
-      spaced, [](char a, char b) { return is_period_or_comma(a) && !is_digit(b); },
-      [](std::string& out, char a, char b) {
-        out.append({' ', a, ' ', b});
-      });
-  spaced = rewrite_pairs(
-      spaced, [](char a, char b) { return is_digit(a) && b == '-'; },
-      [](std::string& out, char a, char b) {
-        out.append({a, ' ', b, ' '});
-      });
-  return join(split_words(spaced));
-}
-
-namespace {
-
 /// Counts: words of the hypothesis, words of the reference, matches by order, n-grams of the hypothesis by order.
 class Bleu final : public TranslationMetric {
  public:
@@ -120,8 +33,7 @@ class Bleu final : public TranslationMetric {
 
   std::string name() const override { return "BLEU"; }
   std::string signature() const override {
-    return fmt::format("case:mixed|eff:no|tok:{}|smooth:exp",
-                       tokenization_ == BleuTokenization::mteval_13a ? "13a" : "none");
+    return fmt::format("case:mixed|eff:no|tok:{}|smooth:exp", name_of(tokenization_));
   }
   std::vector<double> count(std::string const& hypothesis, std::span<std::string const> references) const override;
   double score(std::span<double const> sums) const override;
@@ -130,9 +42,6 @@ class Bleu final : public TranslationMetric {
  private:
   static constexpr std::size_t matches = 2, totals = matches + max_order;
 
-  std::string tokenized(std::string const& sentence) const {
-    return tokenization_ == BleuTokenization::mteval_13a ? tokenize_13a(sentence) : join(split_words(sentence));
-  }
   static double brevity_penalty(std::span<double const> sums) {
     return sums[0] >= sums[1] ? 1.0 : sums[0] > 0 ? std::exp(1.0 - sums[1] / sums[0]) : 0.0;
   }
@@ -143,14 +52,14 @@ class Bleu final : public TranslationMetric {
 };
 
 std::vector<double> Bleu::count(std::string const& hypothesis, std::span<std::string const> references) const {
-  std::string const text = tokenized(hypothesis);
+  std::string const text = tokenize(tokenization_, hypothesis);
   std::vector<std::string_view> const words = split_words(text);
   auto const length = static_cast<double>(words.size());
   std::vector<double> counts(totals + max_order);
   counts[0] = length;
   std::vector<std::string> texts;
   std::ranges::transform(references, std::back_inserter(texts),
-                         [&](std::string const& each) { return tokenized(each); });
+                         [&](std::string const& each) { return tokenize(tokenization_, each); });
   std::array<Counts, max_order> expected;
   for (std::size_t index = 0; index < texts.size(); ++index) {
     std::vector<std::string_view> const reference = split_words(texts[index]);

@@ -134,7 +134,11 @@ double p_value_of(CorpusScore const& baseline, CorpusScore const& system, Resamp
   std::ranges::transform(scores[0], scores[1], differences.begin(),
                          [](double first, double second) { return std::abs(first - second); });
   // The mean of the differences estimates what chance adds to the true one.
-  double const limit = std::abs(baseline.score() - system.score()) + mean_of(differences);
+  double const by_chance = mean_of(differences);
+  if (by_chance == 0) {  // translations with the same counts; sacreBLEU says 1 / (samples + 1)
+    return 1;
+  }
+  double const limit = std::abs(baseline.score() - system.score()) + by_chance;
   auto const larger = std::ranges::count_if(differences, [&](double difference) { return difference > limit; });
   return static_cast<double>(larger + 1) / static_cast<double>(differences.size() + 1);
 }

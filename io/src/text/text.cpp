@@ -400,6 +400,23 @@ std::u32string decode_utf8(std::string_view text) {
   return result;
 }
 
+std::string encode_utf8(std::u32string_view points) {
+  std::string text;
+  auto const add = [&](char32_t first, char32_t point, int more) {
+    text += static_cast<char>(first | (point >> (6 * more)));
+    while (more-- > 0) {
+      text += static_cast<char>(0x80 | ((point >> (6 * more)) & 0x3f));
+    }
+  };
+  for (char32_t const point : points) {
+    point < 0x80      ? add(0, point, 0)
+    : point < 0x800   ? add(0xc0, point, 1)
+    : point < 0x10000 ? add(0xe0, point, 2)
+                      : add(0xf0, point, 3);
+  }
+  return text;
+}
+
 std::vector<std::string_view> split_words(std::string_view text) {
   std::vector<std::string_view> words;
   std::size_t word_begin = 0;

@@ -103,12 +103,16 @@ bool is_language(std::string const& text) {
 }
 
 std::string to_json(TextForm const& form) {
-  return json::serialize(json::object{{"source", to_value(form.source)},
-                                      {"target", to_value(form.target)},
-                                      {"languages", json::value_from(form.languages)},
-                                      {"forced", json::value_from(form.forced)},
-                                      {"suppressed", json::value_from(form.suppressed)},
-                                      {"suppressed_first", json::value_from(form.suppressed_first)}});
+  json::object object{{"source", to_value(form.source)},
+                      {"target", to_value(form.target)},
+                      {"languages", json::value_from(form.languages)},
+                      {"forced", json::value_from(form.forced)},
+                      {"suppressed", json::value_from(form.suppressed)},
+                      {"suppressed_first", json::value_from(form.suppressed_first)}};
+  if (!form.ends.empty()) {
+    object["ends"] = json::value_from(form.ends);
+  }
+  return json::serialize(object);
 }
 
 TextForm parse_text_form(std::string_view text, std::int32_t size) {
@@ -124,6 +128,9 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
       form.suppressed.push_back(reader.ids(sequence));
     }
     form.suppressed_first = reader.ids(value.at("suppressed_first"));
+    if (json::value const* const ends = value.as_object().if_contains("ends")) {
+      form.ends = reader.ids(*ends);
+    }
     if (form.suppressed.size() + form.suppressed_first.size() > max_suppressed) {
       throw DataError(fmt::format("it suppresses more than {} sequences of tokens", max_suppressed));
     }
@@ -175,7 +182,16 @@ std::vector<std::int32_t> start_of(Vocabulary const& vocabulary, std::vector<std
 
 GenerationLimits limits_of(Vocabulary const& vocabulary) {
   TextForm const& form = vocabulary.target.form();
-  return {form.suppressed, form.suppressed_first};
+  GenerationLimits limits{form.suppressed, form.suppressed_first, form.ends};
+  SpecialIds const ids = vocabulary.special_ids_outside_texts().target;
+  for (std::int32_t const id : {ids.padding, ids.begin, ids.mask}) {
+    bool const ends = id == ids.end || std::ranges::find(form.ends, id) != form.ends.end();
+    bool const known = std::ranges::find(limits.suppressed, Ids{id}) != limits.suppressed.end();
+    if (id != SpecialIds::absent && !ends && !known) {
+      limits.suppressed.push_back({id});
+    }
+  }
+  return limits;
 }
 
 }  // namespace heddle

@@ -174,6 +174,20 @@ void set_generation(TextForm& form, json::object const& generation) {
   }
 }
 
+/// Sets the tokens that end what `generate` of transformers makes, one or a list of them, where they are not the
+/// vocabulary's end alone. That is the first if it is one of them.
+void set_ends(TextForm& form, json::object const& generation, std::int32_t end) {
+  json::value const* const found = find_key(generation, "eos_token_id");
+  if (found == nullptr) {
+    return;
+  }
+  Ids ends = found->is_array() ? json::value_to<Ids>(*found) : Ids{json::value_to<std::int32_t>(*found)};
+  std::ranges::stable_partition(ends, [&](std::int32_t id) { return id == end; });
+  if (ends != Ids{end}) {
+    form.ends = std::move(ends);
+  }
+}
+
 }  // namespace
 
 TextForm marian_form(std::string const& model) {
@@ -209,6 +223,7 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
     }
   }
   set_generation(form, generation.empty() ? config : generation);
+  set_ends(form, generation.empty() ? config : generation, Tokenizer::from_model(model).special_ids().end);
   json::value const* const padding = find_key(config, "pad_token_id");
   if (family.model_type == "marian" && padding != nullptr && form.suppressed.empty()) {
     form.suppressed = {{json::value_to<std::int32_t>(*padding)}};  // its embedding was never trained as an output

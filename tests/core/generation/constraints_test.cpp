@@ -89,6 +89,27 @@ TEST(Constraints, BeamsAndGreedySearchAreTheNaiveOnes) {
   EXPECT_GT(found.size(), 3 * sources.size()) << "the options change too little to test them";
 }
 
+TEST(Constraints, TheUnknownTokenIsGeneratedOnlyIfItIsAllowed) {
+  Sample sample({});
+  GenerationOptions options{.beam_size = 2, .n_best = 2, .max_length = 8};
+  auto const plain = sample.generate(sample_sources(), options);
+  GenerationModel model = sample.generation_model();
+  model.ids.target.unknown = plain.front().front().tokens.at(0);
+  auto const without = sample.generate(model, sample_sources(), options);
+  options.forbidden = {{model.ids.target.unknown}};
+  auto const forbidden = sample.generate(sample_sources(), options);
+  options.forbidden = {};
+  options.allow_unknown = true;
+  auto const with = sample.generate(model, sample_sources(), options);
+  for (std::size_t index = 0; index < plain.size(); ++index) {
+    expect_same(without[index], forbidden[index], 0);
+    expect_same(with[index], plain[index], 0);
+  }
+  options.allow_unknown = false;
+  model.ids.target.unknown = end_id;  // GPT-2's is its end token, too
+  expect_same(sample.generate(model, sample_sources(), options).front(), plain.front(), 0);
+}
+
 TEST(Constraints, AHypothesisWithoutATokenThatIsLeftEnds) {
   Sample sample({.vocabulary = 5, .max_length = 16});
   for (std::int64_t const beam_size : {1, 3}) {

@@ -183,16 +183,17 @@ inline void sort_by_score(std::vector<Hypothesis>& hypotheses) {
 /// The log-probabilities of all tokens after a hypothesis's; -infinity for one that must not be generated.
 using NextToken = std::function<std::vector<double>(Tokens const&)>;
 
-/// Greedy search by its definition.
-inline std::vector<Hypothesis> naive_greedy_search(NextToken const& next_token, GenerationOptions const& options) {
+/// Greedy search by its definition. The tokens `ends` end a target, the first one at the longest length.
+inline std::vector<Hypothesis> naive_greedy_search(NextToken const& next_token, GenerationOptions const& options,
+                                                   Tokens const& ends = {end_id}) {
   Hypothesis found;
   while (true) {
     auto const next = next_token(found.tokens);
     auto const best = std::ssize(found.tokens) == options.max_length
-                          ? end_id
+                          ? ends.front()
                           : static_cast<std::int32_t>(std::max_element(next.begin(), next.end()) - next.begin());
     found.log_probability += next[static_cast<std::size_t>(best)];
-    if (best == end_id) {
+    if (std::ranges::count(ends, best) > 0) {
       found.score = score(found.log_probability, found.tokens.size(), options.length_penalty);
       return {found};
     }
@@ -201,7 +202,8 @@ inline std::vector<Hypothesis> naive_greedy_search(NextToken const& next_token, 
 }
 
 /// The documented search for one sentence, without caches, batches or early stopping by a bound.
-inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, GenerationOptions const& options) {
+inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, GenerationOptions const& options,
+                                                 Tokens const& ends = {end_id}) {
   std::vector<Hypothesis> live{{}};
   std::vector<Hypothesis> finished;
   auto const beam_size = static_cast<std::size_t>(options.beam_size);
@@ -217,7 +219,7 @@ inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, Ge
       auto const next = next_token(parent.tokens);
       for (std::int32_t token = 0; token < std::ssize(next); ++token) {
         double const log_probability = next[static_cast<std::size_t>(token)];
-        if (!std::isfinite(log_probability) || (time == options.max_length && token != end_id)) {
+        if (!std::isfinite(log_probability) || (time == options.max_length && token != ends.front())) {
           continue;
         }
         Hypothesis child = parent;
@@ -231,7 +233,7 @@ inline std::vector<Hypothesis> naive_beam_search(NextToken const& next_token, Ge
     live.clear();
     for (std::size_t rank = 0; rank < extensions.size(); ++rank) {
       Hypothesis& child = extensions[rank];
-      if (child.tokens.back() != end_id) {
+      if (std::ranges::count(ends, child.tokens.back()) == 0) {
         if (live.size() < beam_size) {
           live.push_back(child);
         }

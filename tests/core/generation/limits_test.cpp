@@ -78,6 +78,32 @@ TEST(GenerationLimits, BeamsAndGreedySearchAreTheNaiveOnes) {
   }
 }
 
+TEST(GenerationLimits, EachOfSeveralEndTokensEndsATarget) {
+  Sample sample({.max_length = 24});
+  auto const sources = sample_sources();
+  GenerationModel model = sample.generation_model();
+  for (Tokens const& ends : {Tokens{end_id, 6}, {4, 5, end_id}, {7}}) {
+    model.limits.ends = ends;
+    for (std::int64_t const beam_size : {1, 2, 4}) {
+      GenerationOptions const options{.beam_size = beam_size, .n_best = beam_size, .max_length = 7, .min_length = 1};
+      auto const results = sample.generate(model, sources, options);
+      for (std::size_t index = 0; index < sources.size(); ++index) {
+        SCOPED_TRACE("beam " + std::to_string(beam_size) + ", sentence " + std::to_string(index));
+        auto const next = [&](Tokens const& tokens) {
+          auto all = sample.next_token(sources[index], tokens);
+          for (std::int32_t const end : tokens.empty() ? ends : Tokens()) {
+            all[static_cast<std::size_t>(end)] = -std::numeric_limits<double>::infinity();
+          }
+          return all;
+        };
+        auto const expected =
+            beam_size == 1 ? naive_greedy_search(next, options, ends) : naive_beam_search(next, options, ends);
+        expect_same(results[index], expected, 1e-9);
+      }
+    }
+  }
+}
+
 TEST(GenerationLimits, SentencesThatStartInTheirOwnWayAreGeneratedTogether) {
   Sample sample({.max_length = 24});
   auto const sources = sample_sources();

@@ -24,9 +24,9 @@ std::shared_ptr<Shortlist const> sample_shortlist(std::int32_t vocabulary) {
 
 TEST(Shortlist, HasTheEndFirstAndEveryOtherTokenOnceInOrder) {
   Shortlist const shortlist{{7, 2}, {{}, {9, 3}, {3, 1}}};
-  EXPECT_THAT(shortlist.tokens(Tokens{2, 1, 1, 5}, 3), ElementsAre(3, 1, 2, 7, 9));
-  EXPECT_THAT(shortlist.tokens(Tokens{}, 2), ElementsAre(2, 7));
-  EXPECT_THAT(Shortlist{}.tokens(Tokens{4}, 2), ElementsAre(2));
+  EXPECT_THAT(shortlist.tokens(Tokens{2, 1, 1, 5}, Tokens{3}), ElementsAre(3, 1, 2, 7, 9));
+  EXPECT_THAT(shortlist.tokens(Tokens{}, Tokens{7, 2}), ElementsAre(7, 2));
+  EXPECT_THAT(Shortlist{}.tokens(Tokens{4}, Tokens{2}), ElementsAre(2));
 }
 
 /// The log-probabilities of the tokens of a shortlist relative to each other; -infinity for others.
@@ -59,7 +59,7 @@ TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
       auto const results = sample.stream(sources, options, order);
       for (std::size_t index = 0; index < sources.size(); ++index) {
         SCOPED_TRACE("beam " + std::to_string(beam_size) + ", sentence " + std::to_string(index));
-        Tokens const shortlist = options.shortlist->tokens(sources[index], end_id);
+        Tokens const shortlist = options.shortlist->tokens(sources[index], Tokens{end_id});
         auto const next = [&](Tokens const& tokens) {
           return among(sample.next_token(sources[index], tokens), shortlist);
         };
@@ -109,7 +109,7 @@ TEST(Shortlist, AnEnsembleIsRankedOverItsTokens) {
   auto const sources = sample_sources();
   auto const results = one.generate(model, sources, options);
   for (std::size_t index = 0; index < sources.size(); ++index) {
-    Tokens const shortlist = options.shortlist->tokens(sources[index], end_id);
+    Tokens const shortlist = options.shortlist->tokens(sources[index], Tokens{end_id});
     auto const next = [&](Tokens const& tokens) {
       auto mean = among(one.next_token(sources[index], tokens), shortlist);
       auto const of_two = among(two.next_token(sources[index], tokens), shortlist);

@@ -88,12 +88,12 @@ TEST(Lexicon, IsReadAsItWasWritten) {
   Lexicon const lexicon = learn_lexicon(dataset, {.best = 5});
   replace_file(directory / "lex", lexicon_text(lexicon, dataset.vocabulary()));
   Lexicon const read = read_lexicon(directory / "lex", dataset.vocabulary());
-  Shortlist const expected = lexicon.shortlist(10, 3, 50);
-  Shortlist const found = read.shortlist(10, 3, 50);
+  Shortlist const expected = lexicon.shortlist(10, 3, dataset.vocabulary());
+  Shortlist const found = read.shortlist(10, 3, dataset.vocabulary());
   EXPECT_EQ(found.always, expected.always);
   EXPECT_EQ(found.translations, expected.translations);
   EXPECT_EQ(found.always.size(), 10U);
-  EXPECT_THAT(read.shortlist(10, 1, 50).translations[4], ElementsAre(5));
+  EXPECT_THAT(read.shortlist(10, 1, dataset.vocabulary()).translations[4], ElementsAre(5));
 }
 
 TEST(Lexicon, OfMariansFormatHasThePiecesThatTheVocabularyHas) {
@@ -107,10 +107,21 @@ TEST(Lexicon, OfMariansFormatHasThePiecesThatTheVocabularyHas) {
   }
   text += fmt::format("nowhere {} 1\n{}\telsewhere\t0.5\n", source.piece(5), target.piece(6));
   Lexicon const lexicon = read_lexicon(directory.write("lex.s2t", text), separate_vocabulary());
-  Shortlist const shortlist = lexicon.shortlist(4, 2, 50);
+  Shortlist const shortlist = lexicon.shortlist(4, 2, separate_vocabulary());
   EXPECT_THAT(shortlist.always, ElementsAre(0, 1, 2, 3)) << "the vocabulary's first, without frequencies";
   EXPECT_THAT(shortlist.translations[7], ElementsAre(8, 9));
   EXPECT_TRUE(shortlist.translations[5].empty());
+}
+
+TEST(Lexicon, OfAJointVocabularyLetsASourcesOwnPiecesBeCopied) {
+  Tokenizer const& one = separate_vocabulary().source;
+  Lexicon lexicon;
+  lexicon.translations.resize(9);
+  lexicon.translations[7] = {{8, 0.5}, {9, 0.4}, {10, 0.1}};
+  Shortlist const joint = lexicon.shortlist(2, 2, {one, one});
+  EXPECT_THAT(joint.tokens(std::vector<int32_t>{7, 20}, std::vector<int32_t>{3}), ElementsAre(3, 0, 1, 7, 8, 9, 20));
+  Shortlist const separate = lexicon.shortlist(2, 2, separate_vocabulary());
+  EXPECT_THAT(separate.tokens(std::vector<int32_t>{7, 20}, std::vector<int32_t>{3}), ElementsAre(3, 0, 1, 8, 9));
 }
 
 // Marian's reader passes over lines with NULL: its files may have probabilities of targets without a source there.
@@ -131,7 +142,7 @@ TEST(Lexicon, WordsMayHaveMoreSpaceBetweenThem) {
   std::string const text = fmt::format("\n  {} \t{}  0.5 \n\n", separate_vocabulary().target.piece(8),
                                        separate_vocabulary().source.piece(7));
   Lexicon const lexicon = read_lexicon(directory.write("lex", text), separate_vocabulary());
-  EXPECT_THAT(lexicon.shortlist(0, 1, 50).translations[7], ElementsAre(8));
+  EXPECT_THAT(lexicon.shortlist(0, 1, separate_vocabulary()).translations[7], ElementsAre(8));
 }
 
 TEST(Lexicon, AnotherFormatIsRefused) {

@@ -64,6 +64,10 @@ TEST_F(TextFormTest, OfNllbHasLanguagesInFront) {
   EXPECT_EQ(start_of(vocabulary, {frame.target.front(), 7}), frame.start);
   EXPECT_EQ(start_of(vocabulary, {7, 8}), std::vector{vocabulary.target.special_ids().begin});
   EXPECT_FALSE(vocabulary.special_ids().source.language_last);
+  std::int32_t const padding = vocabulary.target.special_ids().padding;
+  EXPECT_EQ(vocabulary.target.piece(padding), "<pad>");
+  EXPECT_THAT(limits_of(vocabulary).suppressed, ElementsAre(ElementsAre(padding)))
+      << "but not </s>, where its decoder starts";
   auto const refusal = [&](Languages const& languages) {
     return message_of<UsageError>([&] { frame_of(vocabulary, languages); });
   };
@@ -147,7 +151,7 @@ TEST_F(TextFormTest, OfOpusMtHasTheTargetsLanguageBeforeTheSourceAndNoPadding) {
   EXPECT_THAT(pieces(vocabulary.source, frame.source), ElementsAre(">>deu<<"));
   EXPECT_THAT(frame.target, IsEmpty());
   EXPECT_THAT(pieces(vocabulary.target, frame.start), ElementsAre("<pad>"));
-  EXPECT_THAT(limits_of(vocabulary).suppressed, ElementsAre(ElementsAre(size - 1)));
+  EXPECT_THAT(vocabulary.target.form().suppressed, ElementsAre(ElementsAre(size - 1)));
   EXPECT_THAT(
       message_of<UsageError>([&] {
         frame_of(vocabulary, {"eng", "deu"});
@@ -170,11 +174,38 @@ TEST_F(TextFormTest, OfBartHasItsFirstTokenAndWhatGenerationForcesAndLeavesOut) 
   EXPECT_THAT(frame.source, ElementsAre(0));
   EXPECT_THAT(frame.target, ElementsAre(0));
   EXPECT_THAT(frame.start, ElementsAre(2, 0));
-  EXPECT_THAT(limits_of(vocabulary).suppressed, ElementsAre(ElementsAre(7), ElementsAre(8, 9), ElementsAre(10)));
+  EXPECT_THAT(vocabulary.target.form().suppressed, ElementsAre(ElementsAre(7), ElementsAre(8, 9), ElementsAre(10)));
   EXPECT_THAT(limits_of(vocabulary).suppressed_first, ElementsAre(11, 12));
   EXPECT_EQ(parse_text_form(to_json(vocabulary.source.form()), 3000), vocabulary.source.form());
   directory_.write("generation_config.json", R"({"bad_words_ids": [[3000]]})");
   EXPECT_THAT(message_of<DataError>([&] { read("bart", config); }), HasSubstr("outside the vocabulary's 0 to 2999"));
+}
+
+std::string with_form(std::string const& bytes, TextForm const& form) {
+  SentencePieceModel model = SentencePieceModel::parse(bytes);
+  model.text_form = to_json(form);
+  return model.serialize();
+}
+
+TEST_F(TextFormTest, HasTheEndTokensThatGenerationNames) {
+  directory_.write("tokenizer.json", test::exchange_file("byte_level_llama3.json"));
+  directory_.write("tokenizer_config.json", R"({"eos_token": "<|eot_id|>"})");
+  auto const ends = [&](json::value const& of_config) {
+    auto const read =
+        read_vocabulary(family_named("llama"),
+                        {{"vocab_size", 500}, {"bos_token_id", 480}, {"eos_token_id", of_config}}, directory_.path());
+    Tokenizer const tokenizer = Tokenizer::from_model(read.target_model);
+    EXPECT_EQ(tokenizer.special_ids().end, 482);
+    return limits_of({tokenizer, tokenizer}).ends;
+  };
+  EXPECT_THAT(ends(482), IsEmpty());
+  EXPECT_THAT(ends(json::array{481, 482}), ElementsAre(482, 481)) << "the vocabulary's end first";
+  directory_.write("generation_config.json", R"({"eos_token_id": [481, 482, 480]})");
+  EXPECT_THAT(ends(482), ElementsAre(482, 481, 480)) << "generation_config.json counts where it is there";
+  directory_.write("generation_config.json", R"({"eos_token_id": 481})");
+  EXPECT_THAT(ends(482), ElementsAre(481));
+  directory_.write("generation_config.json", R"({"eos_token_id": 500})");
+  EXPECT_THAT(message_of<DataError>([&] { ends(482); }), HasSubstr("outside the vocabulary's 0 to 499"));
 }
 
 TEST(TextForm, OfAVocabularyThatWasMadeHereIsEmpty) {
@@ -185,6 +216,35 @@ TEST(TextForm, OfAVocabularyThatWasMadeHereIsEmpty) {
   EXPECT_THAT(frame.target, IsEmpty());
   EXPECT_THAT(frame.start, ElementsAre(tokenizer.special_ids().begin));
   EXPECT_THROW(frame_of({tokenizer, tokenizer}, {"", "de"}), UsageError);
+}
+
+TEST(TextForm, SpecialTokensThatStandForNoTextAreNotGenerated) {
+  auto const suppressed = [](std::string const& model) {
+    Tokenizer const tokenizer = Tokenizer::from_model(model);
+    std::vector<std::string> names;
+    for (auto const& sequence : limits_of({tokenizer, tokenizer}).suppressed) {
+      EXPECT_EQ(sequence.size(), 1U);
+      names.push_back(tokenizer.piece(sequence.front()));
+    }
+    return names;
+  };
+  std::string const model = test::exchange_file("sentencepiece_bytes.model");
+  EXPECT_THAT(suppressed(model), ElementsAre("<s>"));
+  // Texts of BART begin with <s>, and its decoder starts from </s>.
+  TextForm form;
+  form.target.prefix = {Tokenizer::from_model(model).special_ids().begin};
+  EXPECT_THAT(suppressed(with_form(model, form)), IsEmpty());
+  form.ends = form.target.prefix;
+  form.target.prefix = {};
+  EXPECT_THAT(suppressed(with_form(model, form)), IsEmpty()) << "a token that ends a target is generated";
+}
+
+TEST(TextForm, HasItsEndTokensAlsoInJson) {
+  TextForm form;
+  EXPECT_EQ(to_json(form).find("ends"), std::string::npos) << "the bytes of older vocabularies stay";
+  form.ends = {3, 5};
+  EXPECT_EQ(parse_text_form(to_json(form), 6), form);
+  EXPECT_THAT(message_of<DataError>([&] { parse_text_form(to_json(form), 5); }), HasSubstr("outside"));
 }
 
 TEST(TextForm, ThatIsNoneIsRefused) {

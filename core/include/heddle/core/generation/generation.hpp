@@ -77,6 +77,7 @@ struct GenerationOptions {
   std::int64_t beam_groups = 1;      ///< divides beam_size; above 1: diverse beam search
   double diversity = 0.5;            ///< log-probability that a token costs for each use by an earlier group
   std::vector<std::vector<std::int32_t>> forbidden = {};  ///< in addition to GenerationLimits::suppressed
+  bool allow_unknown = false;                             ///< the unknown token is generated, too
   Sampling sampling{};                                    ///< needs beam_size 1
   std::shared_ptr<Shortlist const> shortlist = {};        ///< of a model with an encoder output, on one rank
   SearchObserver* observer = nullptr;                     ///< of a search without groups
@@ -88,7 +89,7 @@ void require_valid(GenerationOptions const& options);
 /// A finished translation or continuation. score = log_probability / length^length_penalty, where log_probability is
 /// the natural logarithm of the probability of all tokens and the end token, and the length counts the end token too.
 struct Hypothesis {
-  std::vector<std::int32_t> tokens;  ///< without begin, prompt and end
+  std::vector<std::int32_t> tokens;  ///< without begin, prompt and the token that ended it
   double log_probability = 0;
   double score = 0;
 };
@@ -119,9 +120,10 @@ struct Generated {
 ///
 /// With sampling a source has one hypothesis, which draws a token at each step until it draws the end token.
 ///
-/// Tokens are left out of a step before it is ranked or drawn from: those of GenerationLimits and `forbidden`, the end
-/// token before min_length, and with no_repeat_ngram = n the last token of each sequence of n tokens that the target
-/// already has, its start included. A hypothesis for which no token is left takes the end token.
+/// Tokens are left out of a step before it is ranked or drawn from: those of GenerationLimits and `forbidden`, the
+/// unknown token unless `allow_unknown`, end tokens before min_length, and with no_repeat_ngram = n the last token of
+/// each sequence of n tokens that the target already has, its start included. A hypothesis for which no token is left
+/// takes the end token. Of several end tokens each ends a hypothesis; the first is the end token where one must end.
 ///
 /// With beam_groups = g there are g beams of beam_size / g hypotheses, which start together (diverse beam search,
 /// Vijayakumar et al. 2018). In each step they are extended one after the other, and `diversity` is subtracted from the
@@ -130,7 +132,7 @@ struct Generated {
 /// done as a beam of its own size is; results are the best n_best of all groups, each once.
 ///
 /// With a shortlist only a sentence's own tokens are ranked, and probabilities are relative to them. Where they are
-/// equal, the end token comes first.
+/// equal, end tokens come first.
 ///
 /// A result depends on the other sentences only by rounding. Collective over the model's tensor and pipeline groups,
 /// whose ranks make the same calls and get the same results. A step copies to the device once, and once more if it has

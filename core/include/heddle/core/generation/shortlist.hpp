@@ -12,8 +12,8 @@ struct Shortlist {
   std::vector<std::int32_t> always = {};                     ///< for every source
   std::vector<std::vector<std::int32_t>> translations = {};  ///< by source token; a token after the last one has none
 
-  /// A source's tokens, each once: `end` first, the others ascending.
-  std::vector<std::int32_t> tokens(std::span<std::int32_t const> source, std::int32_t end) const;
+  /// A source's tokens, each once: `ends` first, the others ascending.
+  std::vector<std::int32_t> tokens(std::span<std::int32_t const> source, std::span<std::int32_t const> ends) const;
 };
 
 }  // namespace heddle

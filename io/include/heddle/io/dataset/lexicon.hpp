@@ -20,8 +20,9 @@ struct Lexicon {
   std::vector<Entry> frequent = {};                   ///< relative frequencies of target pieces, in the same order
 
   /// The `first` most frequent target pieces (the first of the vocabulary where no frequencies are known) for every
-  /// source, and for each of its pieces the `best` likeliest.
-  Shortlist shortlist(std::int64_t first, std::int64_t best, std::int64_t target_pieces) const;
+  /// source, and for each of its pieces the `best` likeliest and, where both sides have the same pieces, itself: a
+  /// model may copy it (as in Marian).
+  Shortlist shortlist(std::int64_t first, std::int64_t best, Vocabulary const& vocabulary) const;
 };
 
 struct LexiconTraining {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <heddle/core/base/enumerations.hpp>
 #include <heddle/core/tasks/corpus_metric.hpp>
 #include <memory>
 #include <span>
@@ -12,9 +14,14 @@ namespace heddle {
 
 /// The rule that splits sentences into words for BLEU; the names are sacreBLEU's.
 enum class BleuTokenization : std::uint8_t {
-  mteval_13a,  ///< sacreBLEU's default, for ordinary text
-  none,        ///< at white space only, for text that is already tokenised
+  mteval_13a,     ///< sacreBLEU's default, for ordinary text
+  zh,             ///< each Chinese character is a word; others as 13a
+  characters,     ///< each character is a word: for Japanese and other languages that are written without spaces
+  international,  ///< punctuation and symbols of Unicode stand alone (mteval-v14)
+  none,           ///< at white space only, for text that is already tokenised
 };
+template <>
+inline constexpr std::array<std::string_view, 5> value_names<BleuTokenization>{"13a", "zh", "char", "intl", "none"};
 
 /// A measure of translations of a corpus, with sacreBLEU 2.x's rules and digits. It counts segment by segment; the
 /// score is a function of the sums of the counts.
@@ -51,8 +58,11 @@ std::unique_ptr<TranslationMetric> translation_metric(std::string const& name);
 /// Registers bleu, chrf, chrf++ and ter, the metrics above with their defaults.
 void register_metrics(MetricRegistry& registry);
 
-/// A sentence as sacreBLEU's tokenizer 13a writes it: words separated by single spaces.
-std::string tokenize_13a(std::string_view sentence);
+/// A sentence as sacreBLEU's tokenizer writes it: words separated by single spaces. Throws DataError for text that is
+/// not UTF-8.
+std::string tokenize(BleuTokenization tokenization, std::string_view sentence);
+/// Whether most letters of a text are Chinese or Japanese. Throws DataError for text that is not UTF-8.
+bool is_written_without_spaces(std::string_view text);
 
 /// A metric of a corpus whose text is not kept.
 class CorpusScore {

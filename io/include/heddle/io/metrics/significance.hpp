@@ -21,8 +21,8 @@ struct Confidence {
 /// The confidence interval of a corpus's score. Throws DataError for a corpus without segments.
 Confidence confidence_of(CorpusScore const& corpus, Resampling const& resampling = {});
 
-/// The probability of a difference as large as that of two systems' scores if the systems were equally good. Both are
-/// of the same metric and the same segments; throws Error otherwise.
+/// The probability of a difference as large as that of two systems' scores if the systems were equally good; 1 where no
+/// sample has a difference. Both are of the same metric and the same segments; throws Error otherwise.
 double p_value_of(CorpusScore const& baseline, CorpusScore const& system, Resampling const& resampling = {});
 
 }  // namespace heddle

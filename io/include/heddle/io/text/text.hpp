@@ -92,6 +92,8 @@ std::string replace_invalid_utf8(std::string_view text);
 
 /// The code points of `text`. Throws DataError if it is not well-formed UTF-8.
 std::u32string decode_utf8(std::string_view text);
+/// The UTF-8 of code points, of which none is a surrogate or above U+10FFFF.
+std::string encode_utf8(std::u32string_view points);
 
 /// Splits at runs of Unicode white space, as Python's `str.split()` does; returns views into `text`, which is UTF-8.
 std::vector<std::string_view> split_words(std::string_view text);

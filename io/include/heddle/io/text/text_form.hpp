@@ -21,9 +21,9 @@ enum class LanguagePlace : std::uint8_t {
 template <>
 inline constexpr std::array<std::string_view, 4> value_names<LanguagePlace>{"none", "first", "last", "of_target"};
 
-/// The tokens that a vocabulary's models have beside a text's own tokens and the begin and end token, and the tokens
-/// that they do not generate. It is a part of the vocabulary, and so comes with it into datasets and checkpoints. That
-/// of a vocabulary that was made here is empty.
+/// The tokens that a vocabulary's models have beside a text's own tokens and the begin and end token, the tokens that
+/// they do not generate, and those that end what they generate. It is a part of the vocabulary, and so comes with it
+/// into datasets and checkpoints. That of a vocabulary that was made here is empty.
 struct TextForm {
   struct Side {
     LanguagePlace language = LanguagePlace::none;
@@ -37,6 +37,7 @@ struct TextForm {
   std::vector<std::int32_t> forced = {};  ///< a target that is generated has them after its start token
   std::vector<std::vector<std::int32_t>> suppressed = {};  ///< as in GenerationLimits
   std::vector<std::int32_t> suppressed_first = {};
+  std::vector<std::int32_t> ends = {};  ///< as in GenerationLimits
 
   bool empty() const { return *this == TextForm(); }
   bool operator==(TextForm const&) const = default;
@@ -68,7 +69,8 @@ struct TextFrame {
 TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages);
 /// TextFrame::start of the languages that a target of a dataset has.
 std::vector<std::int32_t> start_of(Vocabulary const& vocabulary, std::vector<std::int32_t> const& target);
-/// The tokens that a vocabulary's models do not generate.
+/// The tokens that a vocabulary's models do not generate: those of its form, and special tokens that stand for no text
+/// (padding, begin, mask). The search leaves out the unknown token. The tokens that end a target.
 GenerationLimits limits_of(Vocabulary const& vocabulary);
 
 }  // namespace heddle
