@@ -98,8 +98,8 @@ CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosi
   syntax.summary = R"(Turns parallel text (plain or gzip, UTF-8, one sentence a line), or one text (one document or
 sentence a line), into HDF5 datasets for `heddle train`: learns a SentencePiece vocabulary, or takes an
 existing one, and writes DIRECTORY/train.h5, valid.h5 and vocab.model (or vocab.source.model and
-vocab.target.model). A text may be a pipe; - is the standard input. Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
-encoder-only and decoder-only ones from --text.)";
+vocab.target.model). Encoder-decoder models are trained on pairs, or with train.task = "denoising" from --text;
+encoder-only and decoder-only ones from --text. A text may be a pipe; - is the standard input.)";
   add_texts(syntax, prepared);
   add_vocabulary(syntax, prepared);
   syntax.options.add_options()  //

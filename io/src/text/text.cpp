@@ -263,8 +263,10 @@ std::filesystem::path text_path(std::filesystem::path const& given) {
 bool is_read_once(std::filesystem::path const& given) {
   using Type = std::filesystem::file_type;
   std::error_code unknown;  // opening it will say what is wrong
-  Type const type = std::filesystem::status(text_path(given), unknown).type();
-  return type == Type::fifo || type == Type::socket || (type == Type::character && given != "/dev/null");
+  std::filesystem::path const path = text_path(given);
+  Type const type = std::filesystem::status(path, unknown).type();
+  return type == Type::fifo || type == Type::socket ||
+         (type == Type::character && ::isatty(FileDescriptor(path, O_RDONLY | O_NOCTTY | O_NONBLOCK).get()) == 1);
 }
 
 void require_different_pipes(std::vector<std::filesystem::path> const& texts) {

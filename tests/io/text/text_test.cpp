@@ -163,6 +163,25 @@ TEST(LineReader, GivesALineOfAGzipStreamThatGoesOn) {
   EXPECT_THAT(reader.wait_for(4), ElementsAre("one", "two", "one", "two"));
 }
 
+TEST(LineReader, KnowsATextThatCanBeReadOnlyOnce) {
+  TemporaryDirectory const directory;
+  auto const file = directory.write("text", "one\n");
+  auto const pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink(pipe, directory / "link");
+  EXPECT_TRUE(is_read_once(pipe));
+  EXPECT_TRUE(is_read_once(directory / "link"));
+  for (std::filesystem::path const& text : {file, directory / "absent", std::filesystem::path("/dev/zero")}) {
+    EXPECT_FALSE(is_read_once(text)) << text;
+  }
+  EXPECT_EQ(text_path("-"), "/dev/stdin");
+  require_different_pipes({file, file, pipe, "/dev/null", "/dev/null"});
+  EXPECT_THAT(message_of<UsageError>([&] {
+                require_different_pipes({pipe, file, directory / "link"});
+              }),
+              HasSubstr("link is given for two texts"));
+}
+
 TEST(LineReader, KnowsATextThatIsTyped) {
   int const keyboard = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   ASSERT_GE(keyboard, 0);

@@ -76,8 +76,8 @@ function histogram(side) {
 function show_datasets() {
   (page.datasets || []).forEach((data, index) => {
     const node = section(`data-${index}`, page.datasets.length > 1 ? data.name.split('/').pop() : 'Data', `${data.name}: ${grouped(data.samples)} ${data.kind}.`, of_run(0));
-    node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram),
-      ...(data.findings.length > 0 ? [card('The text, as it was prepared', facts_list(data.findings))] : [])),
+    node.append(html('div', {class: 'grid'}, ...data.sides.map(histogram)),
+      data.findings.length > 0 ? card('The text, as it was prepared', facts_list(data.findings)) : '',
       data.examples.length > 0 ? card('Samples as they are stored, without special pieces', plain_table(data.sides.map((side) => side.name), data.examples)) : '');
   });
 }
