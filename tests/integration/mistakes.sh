@@ -131,7 +131,7 @@ fi
 ends 1 "$HEDDLE" doctor nowhere
 grep -q '^FAILED  files' log && grep -q '^1 of 9 checks failed' log || fail "doctor of a directory that is not there"
 mistake 64 'start it on every rank' doctor --cluster
-TMPDIR=/nonexistent mistake 1 'TMPDIR=/nonexistent: Not a directory; set it to a directory' selftest
+TMPDIR=/nonexistent mistake 1 'TMPDIR=/nonexistent: No such file or directory; set it to a directory' selftest
 mistake 65 'does\\x1b\[31m-not-exist' checkpoint list "does$(printf '\033[31m')-not-exist"
 ends 0 "$HEDDLE" help train
 cp log help_train
