@@ -157,6 +157,35 @@ def check_curves(browser, metrics):
     check(text.startswith(f"step {lines[2]['step']}: ") and expected in text, f"three keys on a chart say '{text}', not {expected}")
 
 
+def check_starts(browser):
+    """Restarts and changed layouts are marked, and a curve that ends before others says why."""
+    marks = browser.run("return [...document.querySelectorAll(\"[data-chart='Training loss'] [data-start]\")].map((each) => [each.dataset.start, each.querySelector('title').textContent])")
+    check(marks == [["layout", "run: resumed after step 10 with another layout, 2 ranks: pipeline 2 (the start before ended: stopped by SIGUSR1)"],
+                    ["restart", "run: resumed after step 20 with 2 ranks: pipeline 2 (the start before ended: killed, ended by an error, or still training)"]], f"the starts are {marks}")
+    ends = browser.run("return [...document.querySelectorAll(\"[data-chart='Training loss'] + .readout .ends\")].map((each) => each.textContent)")
+    check(ends == ["third: ends at step 15: all steps were made"], f"curves end with {ends}")
+    gone = browser.run("const curve = page.runs[0].metrics.series.valid_bleu; page.runs[0].metrics.series.gone = {...curve, steps: [1, 4, 7], not_finite: []};"
+                       "return [curve_end(page.runs[0], 'gone'), curve_end(page.runs[0], 'valid_loss')]")
+    check(gone == ["ends at step 7: not measured since the start after step 10 with another layout, 2 ranks: pipeline 2", ""], f"a measure that was given up: {gone}")
+    browser.run("delete page.runs[0].metrics.series.gone")
+
+
+def check_phone(browser):
+    """At 375 pixels no column and no label is cut, and the contents follow the section that is read."""
+    browser.size(375, 800)
+    table = browser.run("const card = [...document.querySelectorAll('#mesh .card')].find((each) => each.textContent.startsWith('Communication')).querySelector('.scroll');"
+                        "return [card.scrollWidth, card.clientWidth]")
+    check(table[0] <= table[1], f"the table of communication is {table[0]} wide in {table[1]}")
+    labels = browser.run("return [...document.querySelectorAll('#norms [data-label]')].map((each) => [each.textContent, each.getBoundingClientRect().left - each.closest('.scroll').getBoundingClientRect().left])")
+    check(len(labels) > 10 and all(left >= 0 and "…" not in text for text, left in labels), f"labels of parameters: {labels}")
+    for section in ("norms", "curves"):
+        browser.run("document.getElementById(arguments[0]).scrollIntoView({behavior: 'instant'})", section)
+        time.sleep(0.3)
+        current = browser.run("const box = document.getElementById('contents').getBoundingClientRect(); return [...document.querySelectorAll('#contents [aria-current]')]"
+                              ".map((each) => [each.getAttribute('href'), each.getBoundingClientRect().left >= box.left - 1 && each.getBoundingClientRect().right <= box.right + 1])")
+        check(current == [[f"#{section}", True]], f"in {section} the contents mark {current}")
+
+
 def check_choices(browser, metrics):
     """The axis, loss or perplexity, and smoothing, each by the keyboard."""
     lines = [json.loads(line) for line in open(metrics, encoding="utf-8")]
@@ -362,6 +391,7 @@ def main():
             take_pictures(browser, sys.argv[-1])
         else:
             check_functions(browser)
+            check_starts(browser)
             check_curves(browser, sys.argv[4])
             check_choices(browser, sys.argv[4])
             check_attention(browser, data)
@@ -371,6 +401,7 @@ def main():
             check_ranks(browser, data)
             check_looks(browser)
             check_comparison(browser, data)
+            check_phone(browser)
         messages = browser.messages()
         check(not messages, f"the console has {messages}")
     finally:

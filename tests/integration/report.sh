@@ -95,6 +95,8 @@ done
 ends 0 "$HEDDLE_MPIRUN" -np 2 "${train[@]}" --set run.directory=scaled --set train.steps=20 --set train.validate_every=0
 positive "$(value scaled/report.json efficiency computation_scaling)" "computation scaling"
 [ "$(value scaled/report.json reference ranks)" = 1 ] || fail "no reference"
+grep -q '"starts":\[{"step":0,"started":"[^"]*","layout":{"ranks":1,[^}]*},"state":"done"},{"step":10,"started":"[^"]*","layout":{"ranks":2,[^}]*}}\]' \
+  scaled/report.json || fail "report.json has not the starts"
 [ "$(ls scaled/tensorboard/events.out.tfevents.* | wc -l)" -eq 2 ] || fail "a resume appends to the old event file"
 [ "$(grep -c '  == ' scaled/log.txt)" -eq 2 ] || fail "log.txt was not continued"
 

@@ -88,6 +88,22 @@ std::vector<json::object> gather_objects(Communicator const& world, json::object
   return objects;
 }
 
+/// The earlier starts before this one's step, the last of all with the state in which it ended, and this one.
+json::array starts_with(json::object const& own, json::object const& earlier) {
+  json::array starts;
+  if (json::value const* const found = earlier.if_contains("starts"); found != nullptr && found->is_array()) {
+    starts = found->get_array();
+  }
+  if (!starts.empty()) {
+    starts.back().as_object()["state"] = earlier.at("state");
+  }
+  while (!starts.empty() && number_of(starts.back().as_object(), "step") >= number_of(own, "step")) {
+    starts.pop_back();
+  }
+  starts.emplace_back(own);
+  return starts;
+}
+
 }  // namespace
 
 RunReport::RunReport(Setup const& setup, PlannedPacks const& packs)
@@ -140,9 +156,12 @@ void RunReport::plan_memory_with(PlannedPacks const& packs) {
   }
 }
 
-void RunReport::compare_with(std::filesystem::path const& report) {
+void RunReport::compare_with(std::filesystem::path const& report, std::int64_t step) {
+  json::object const own{{"step", step}, {"started", json_.at("started")}, {"layout", json_.at("layout")}};
+  json_["starts"] = json::array{own};
   try {
     json::object const old = json::parse(read_regular(report).value_or("")).as_object();
+    json_["starts"] = starts_with(own, old);
     json::array const& ranks = old.at("ranks").as_array();
     json::object const& earlier = object_of(old, "reference");
     json_["reference"] = old.at("reference");

@@ -44,8 +44,9 @@ class RunReport {
   /// The memory that training will need.
   std::string const& memory_table() const { return memory_; }
 
-  /// Compares computing time with an earlier start's, if the directory's report.json has one. On rank 0.
-  void compare_with(std::filesystem::path const& report);
+  /// Compares computing time with an earlier start's, if the directory's report.json has one, and adds this start,
+  /// which continues after `step`, to the list of starts. On rank 0.
+  void compare_with(std::filesystem::path const& report, std::int64_t step);
   /// Counts a step, and reads the energy counters now and then.
   void count_step(std::int64_t step, BatchTokens const& tokens);
   void set_parameters(std::int64_t elements) { json_["parameters"] = elements; }

@@ -237,6 +237,9 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
     metrics.push_back({"communication", std::move(communication)});
   }
+  if (!report.corpus_epochs.empty()) {
+    metrics.push_back({"corpus_epochs", boost::json::value_from(report.corpus_epochs), "train/corpus_epochs"});
+  }
   if (window_.repeated > 0) {
     metrics.push_back({"repeated", window_.repeated});
     metrics.push_back({"skipped", window_.skipped});

@@ -66,7 +66,8 @@ struct StepReport {
   StepResult result;
   double learning_rate = 0;
   BatchTokens tokens;
-  double epochs = 0;  ///< passes over the data up to this step, the last one in part
+  double epochs = 0;                              ///< passes over the data up to this step, the last one in part
+  std::map<std::string, double> corpus_epochs{};  ///< of each corpus, where there are several
 };
 
 /// A number, or several of one kind, of a line of metrics.jsonl. Every sink iterates the line's list of them.

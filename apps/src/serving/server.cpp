@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
@@ -13,6 +14,7 @@
 #include "report/warning.hpp"
 #include "serving/http/connection.hpp"
 #include "serving/workers/worker_message.hpp"
+#include "supervision/child_process.hpp"
 #include "supervision/forked_process.hpp"
 
 namespace heddle {
@@ -76,8 +78,7 @@ class Server {
   void choose_signals() {
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
-    struct sigaction hangup {};
-    if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    if (!is_ignored(SIGHUP)) {
       signals_.add(SIGHUP);
     }
     std::signal(SIGPIPE, SIG_IGN);
@@ -163,7 +164,7 @@ class Server {
 
   void wait_for_connections() {
     if (served_->connections.empty() || std::chrono::steady_clock::now() > end_) {
-      finish(served_->connections.empty());
+      finish(std::ranges::none_of(served_->connections, &Connection::has_request));
       return;
     }
     patience_.expires_after(std::chrono::milliseconds(20));

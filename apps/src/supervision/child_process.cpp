@@ -22,8 +22,11 @@ namespace {
 sigset_t supervised_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int const signal : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) {
+  for (int const signal : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT}) {
     sigaddset(&signals, signal);
+  }
+  if (!is_ignored(SIGHUP)) {
+    sigaddset(&signals, SIGHUP);
   }
   return signals;
 }
@@ -57,6 +60,11 @@ bool becomes_true(std::function<bool()> const& condition) {
 }
 
 }  // namespace
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 BlockedSignals::BlockedSignals() {
   sigset_t const signals = supervised_signals();

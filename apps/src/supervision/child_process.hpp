@@ -10,8 +10,11 @@
 
 namespace heddle {
 
-/// Blocks SIGCHLD and the signals that are forwarded to a child, so that `wait` returns them. While it exists they have
-/// no other effect. One at a time, in a program with one thread.
+/// Whether this process ignores the signal, as it does SIGHUP under nohup.
+bool is_ignored(int signal);
+
+/// Blocks SIGCHLD and the signals that are forwarded to a child, except a SIGHUP that is ignored, so that `wait`
+/// returns them. While it exists they have no other effect. One at a time, in a program with one thread.
 class BlockedSignals {
  public:
   BlockedSignals();

@@ -325,9 +325,20 @@ StepReport Trainer::train_step() {
       ++state_.step;
       cursor_ = batches_->cursor();
       state_.tokens += batch.tokens().all;
-      return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs()};
+      return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs(), corpus_epochs()};
     }
   }
+}
+
+std::map<std::string, double> Trainer::corpus_epochs() const {
+  std::map<std::string, double> epochs;
+  std::vector<Corpus> const& corpora = mixture_->corpora();
+  if (is_rank_zero() && corpora.size() > 1) {
+    std::vector<double> const values = batches_->corpus_epochs();
+    std::ranges::transform(corpora, values, std::inserter(epochs, epochs.end()),
+                           [](Corpus const& corpus, double value) { return std::pair(corpus.name, value); });
+  }
+  return epochs;
 }
 
 StepReport Trainer::traced_step() {

@@ -106,6 +106,8 @@ class Trainer {
   StepReport train_step();
   /// Makes a step and records it while the run is traced; a validation between two steps is not recorded.
   StepReport traced_step();
+  /// The passes over each corpus of a mixture; on rank 0.
+  std::map<std::string, double> corpus_epochs() const;
   MicroBatchSource const& next_batch();
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
   void report_not_finite(FiniteSteps::Outcome const& outcome);

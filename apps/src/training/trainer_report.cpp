@@ -18,6 +18,7 @@
 #include "run_directory/run_progress.hpp"
 #include "supervision/earlier_starts.hpp"
 #include "trainer.hpp"
+#include "validation/attention_maps.hpp"
 
 // The trainer's messages, and its reports at the start and at the end of a run.
 namespace heddle {
@@ -80,6 +81,12 @@ void Trainer::print_start() {
         "train.micro_batch_tokens so that every rank has some",
         readable_count(micro_batches), readable_count(setup_.parallel.data.size())));
   }
+  if (auto const reason = unmeasured_attention(setup_.parallel); reason && !data_->valid.empty()) {
+    log_.header(
+        fmt::format("note: attention_entropy is not measured: {}; `heddle inspect --html` draws attention from a "
+                    "checkpoint of any layout",
+                    *reason));
+  }
   std::int64_t const restarts = earlier_starts();
   log_.info(fmt::format(
       "{} in {}{}", state_.step > 0 ? fmt::format("resuming after step {}", readable_count(state_.step)) : "starting",
@@ -90,7 +97,7 @@ void Trainer::print_start() {
 void Trainer::begin_report() {
   report_->set_parameters(whole_model_->elements());
   if (is_rank_zero()) {
-    report_->compare_with(setup_.directory / report_name);
+    report_->compare_with(setup_.directory / report_name, state_.step);
     report_->set_validation(best_measure_, training_log_->best_values());
     write_report();
   }

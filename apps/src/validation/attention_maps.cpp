@@ -101,8 +101,20 @@ EntropySum entropy_of(ObservedAttention const& call) {
 }  // namespace
 
 bool has_attention_maps(ParallelState const& parallel) {
-  return kernel_memory_space() == MemorySpace::host && parallel.pipeline.size() == 1 && parallel.context.size() == 1 &&
-         parallel.data.rank() == 0;
+  return !unmeasured_attention(parallel) && parallel.data.rank() == 0;
+}
+
+std::optional<std::string> unmeasured_attention(ParallelState const& parallel) {
+  if (kernel_memory_space() != MemorySpace::host) {
+    return "kernels compute on a device";
+  }
+  for (auto const& [axis, size] : {std::pair(MeshAxis::pipeline, parallel.pipeline.size()),
+                                   std::pair(MeshAxis::context, parallel.context.size())}) {
+    if (size > 1) {
+      return fmt::format("with parallel.{} = {} no rank has a whole forward pass of a sentence", axis.name(), size);
+    }
+  }
+  return std::nullopt;
 }
 
 AttentionView view_attention(AttentionMapSetup const& setup, Pack const& pack) {

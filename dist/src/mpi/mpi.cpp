@@ -11,11 +11,13 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
+#include <optional>
 #include <string_view>
 #include <thread>
 
 #include "call.hpp"
 #include "communicator.hpp"
+#include "segment_name.hpp"
 
 namespace heddle {
 
@@ -91,6 +93,7 @@ std::string mpi_library() {
 }
 
 struct MpiSession::State {
+  std::optional<SegmentName> segment{};
   MPI_Comm native_world = MPI_COMM_WORLD;
   Communicator world = Communicator::self();
   bool owns_mpi = false;
@@ -102,6 +105,9 @@ MpiSession::MpiSession(std::int64_t elements_per_call, std::int64_t elements_whi
   int started = 0;
   check_mpi(MPI_Initialized(&started), "start");
   if (started == 0) {
+    if (auto const name = SegmentName::own()) {
+      state_->segment.emplace(SegmentName::directory(), *name);
+    }
     int level = MPI_THREAD_SINGLE;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "start");
     state_->owns_mpi = true;

@@ -49,11 +49,14 @@ std::uint64_t random_words(std::random_device& device) {
   return (std::uint64_t{device()} << 32U) | device();
 }
 
-/// Ranks of a simulation are threads of one process, and their sums must remain messages, whose time it computes.
-bool can_read(ProcessKey const& peer, ProcessKey const& own) {
+/// Whether the kernel lets this process read the memory of the peer and write there, which a filter of system calls may
+/// permit separately. Writes what is there. Ranks of a simulation are threads of one process, and their sums must
+/// remain messages, whose time it computes.
+bool can_access(ProcessKey const& peer, ProcessKey const& own) {
   ProcessKey found{};
   return peer.process != own.process && copy(process_vm_readv, peer.process, &found, peer.address, sizeof found) &&
-         std::memcmp(&found, &peer, sizeof found) == 0;
+         std::memcmp(&found, &peer, sizeof found) == 0 &&
+         copy(process_vm_writev, peer.process, &found, peer.address, sizeof found);
 }
 
 /// The other ranks' blocks fill at most half of a level 2 cache of 1 MiB, except where smaller blocks would cost more
@@ -95,7 +98,7 @@ std::unique_ptr<PeerMemory> PeerMemory::attach(MPI_Comm group) {
   std::vector<Peer> peers;
   for (int other = 0; other < ranks; ++other) {
     ProcessKey const& peer = all[static_cast<std::size_t>(other)];
-    reaches_all = reaches_all != 0 && (other == rank || can_read(peer, own)) ? 1 : 0;
+    reaches_all = reaches_all != 0 && (other == rank || can_access(peer, own)) ? 1 : 0;
     peers.push_back({peer.process, 0});
   }
   int all_reach_all = 0;

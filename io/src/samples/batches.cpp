@@ -208,6 +208,12 @@ double BatchPlanner::epochs() const {
   return epochs;
 }
 
+std::vector<double> BatchPlanner::corpus_epochs() const {
+  std::vector<double> epochs;
+  std::ranges::transform(shares_, std::back_inserter(epochs), [](Share const& share) { return share.stream.epochs(); });
+  return epochs;
+}
+
 GlobalBatch all_samples(SampleSource const& samples, std::int64_t max_length, SampleOrder order) {
   Samples all;
   for (std::int64_t window = 0; window < samples.windows(0); ++window) {

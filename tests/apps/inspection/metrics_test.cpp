@@ -74,14 +74,16 @@ TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
   EXPECT_THROW(read_metrics(directory.path()), DataError);
 }
 
-TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayer) {
+TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayerAndThePassesOverEachCorpus) {
   test::TemporaryDirectory const directory;
   auto const path =
       directory.write("metrics.jsonl", R"({"step": 10, "attention_entropy": {"encoder.layers.0.self_attention": 0.75}})"
                                        "\n"
-                                       R"({"step": 20, "attention_entropy": {"encoder.layers.0.self_attention": 0.5}})"
+                                       R"({"step": 20, "attention_entropy": {"encoder.layers.0.self_attention": 0.5},)"
+                                       R"( "corpus_epochs": {"news": 2.5}})"
                                        "\n");
   RunMetrics const metrics = read_metrics(path);
+  EXPECT_EQ(metrics.series.at("corpus_epochs.news").at(20), 2.5);
   MetricSeries const& entropy = metrics.series.at("attention_entropy.encoder.layers.0.self_attention");
   EXPECT_EQ(entropy.at(10), 0.75);
   EXPECT_EQ(entropy.at(20), 0.5);

@@ -75,6 +75,14 @@ TEST_F(TrainingLogTest, ALineIsJsonAlsoWhereTheLossIsNotFinite) {
   }
 }
 
+TEST_F(TrainingLogTest, ALineHasThePassesOverEachCorpus) {
+  TrainingLog log = opened(0);
+  StepReport mixed = report(1);
+  mixed.corpus_epochs = {{"news", 2.5}, {"web", 0.25}};
+  log.step(mixed, std::nullopt);
+  EXPECT_THAT(lines().front(), HasSubstr(R"("corpus_epochs":{"news":2.5,"web":0.25})"));
+}
+
 TEST_F(TrainingLogTest, EachValueHasAKeyWithItsSet) {
   opened(0).step(report(1),
                  ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});

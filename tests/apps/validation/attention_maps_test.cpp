@@ -211,5 +211,17 @@ TEST(AttentionMapTest, RanksThatHaveAPartOfTheModelOrOfASentenceHaveNone) {
   EXPECT_FALSE(has({1, 1, 2, 2}, 0));
 }
 
+TEST(AttentionMapTest, ALayoutThatMeasuresNothingSaysWhy) {
+  if (kernel_memory_space() != MemorySpace::host) {
+    GTEST_SKIP() << "nothing is measured on a device";
+  }
+  auto const reason = [](MeshShape const& sizes) {
+    return unmeasured_attention(idle_parallel_state(Mesh(sizes, 0, 4), {})).value_or("");
+  };
+  EXPECT_EQ(reason({1, 2, 1, 2}), "");
+  EXPECT_EQ(reason({2, 1, 1, 2}), "with parallel.pipeline = 2 no rank has a whole forward pass of a sentence");
+  EXPECT_EQ(reason({1, 1, 4, 1}), "with parallel.context = 4 no rank has a whole forward pass of a sentence");
+}
+
 }  // namespace
 }  // namespace heddle

@@ -22,15 +22,19 @@ namespace {
 struct KernelCopies {
   bool permits_probes = true;
   bool permits_blocks = true;
+  bool permits_writes = true;
   std::chrono::milliseconds delay{0};
-  int writes = 0;
+  int writes = 0;  ///< of blocks
 };
 KernelCopies kernel_copies;
 
 ssize_t kernel_copy(long call, pid_t process, iovec const* own, iovec const* theirs) {
   constexpr std::size_t largest_probe = 64;
   bool const probe = own->iov_len <= largest_probe;
-  if (probe ? !kernel_copies.permits_probes : !kernel_copies.permits_blocks) {
+  bool const writes = call == SYS_process_vm_writev;
+  kernel_copies.writes += writes && !probe ? 1 : 0;
+  if (!(probe ? kernel_copies.permits_probes : kernel_copies.permits_blocks) ||
+      (writes && !kernel_copies.permits_writes)) {
     errno = EPERM;
     return -1;
   }
@@ -47,7 +51,6 @@ extern "C" ssize_t process_vm_readv(pid_t process, iovec const* own, unsigned lo
 
 extern "C" ssize_t process_vm_writev(pid_t process, iovec const* own, unsigned long /*own_count*/, iovec const* theirs,
                                      unsigned long /*their_count*/, unsigned long /*flags*/) noexcept {
-  ++kernel_copies.writes;
   return kernel_copy(SYS_process_vm_writev, process, own, theirs);
 }
 
@@ -197,6 +200,14 @@ class MemorySumsTest : public DistTest {
     world_.all_reduce(whole);
     expect_same_bits(whole, sums_of<Element>(world_.size(), count));
   }
+
+  void check_messages_where_one_rank_lacks(bool KernelCopies::*right) {
+    kernel_copies.*right = world_.rank() != world_.size() - 1;
+    EXPECT_EQ(PeerMemory::attach(MPI_COMM_WORLD), nullptr);
+    check_scatter<BFloat16>(counts_from(40000));
+    check_all_reduce<BFloat16>(40000);
+    EXPECT_EQ(kernel_copies.writes, 0);
+  }
 };
 
 TEST_F(MemorySumsTest, RanksAreAddedInTheirOrder) {
@@ -227,11 +238,12 @@ TEST_F(MemorySumsTest, ReturnWhenTheSlowestRankHasReadItsPart) {
 }
 
 TEST_F(MemorySumsTest, AreMessagesWhereOneRankIsNotPermitted) {
-  kernel_copies.permits_probes = world_.rank() != world_.size() - 1;
-  EXPECT_EQ(PeerMemory::attach(MPI_COMM_WORLD), nullptr);
-  check_scatter<BFloat16>(counts_from(40000));
-  check_all_reduce<BFloat16>(40000);
-  EXPECT_EQ(kernel_copies.writes, 0);
+  check_messages_where_one_rank_lacks(&KernelCopies::permits_probes);
+}
+
+// A filter of system calls may deny writes alone.
+TEST_F(MemorySumsTest, AreMessagesWhereOneRankMayReadButNotWrite) {
+  check_messages_where_one_rank_lacks(&KernelCopies::permits_writes);
 }
 
 TEST_F(MemorySumsTest, RefuseOtherCountsAndNameAnInaccessibleRank) {

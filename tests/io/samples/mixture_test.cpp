@@ -68,6 +68,11 @@ TEST_F(MixtureTest, EveryPrefixFollowsTheWeights) {
       }
     }
   }
+  std::vector<double> const epochs = planner.corpus_epochs();
+  ASSERT_EQ(epochs.size(), drawn.size());
+  for (std::size_t corpus = 0; corpus < epochs.size(); ++corpus) {
+    EXPECT_NEAR(epochs[corpus], static_cast<double>(drawn[corpus]) / (40 + 100 * static_cast<double>(corpus)), 1e-9);
+  }
 }
 
 TEST_F(MixtureTest, ACorpusDealsEachSampleOnceAnEpoch) {

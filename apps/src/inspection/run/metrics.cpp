@@ -43,7 +43,9 @@ void add_numbers(RunMetrics& metrics, double step, std::string const& prefix, bo
 void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
-  add_numbers(metrics, step, "attention_entropy.", object_of(line, "attention_entropy"));
+  for (std::string const key : {"attention_entropy", "corpus_epochs"}) {
+    add_numbers(metrics, step, key + ".", object_of(line, key));
+  }
   if (auto const* const samples = line.if_contains(valid_samples_key); samples != nullptr && samples->is_array()) {
     metrics.samples.push_back({step, samples->get_array()});
   }

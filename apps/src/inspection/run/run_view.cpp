@@ -94,13 +94,17 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
   return run;
 }
 
-/// "epoch 1, window 0, sample 4,000", or that of each corpus.
-std::string describe_next_batch(Checkpoint const& checkpoint) {
+/// "2 whole passes and 4,000 samples of the next", or that of each corpus. Of a pass over windows, in which samples are
+/// shuffled, it has the windows.
+std::string describe_data_read(Checkpoint const& checkpoint) {
   std::string text;
   for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
-    text += fmt::format("{}{}{}epoch {}, window {}, sample {}", text.empty() ? "" : "; ", own.corpus,
-                        own.corpus.empty() ? "" : ": ", own.epoch, own.position >> 32,
-                        readable_count(own.position & 0xFFFF'FFFF));
+    std::int64_t const windows = own.position >> 32;
+    std::string const in_window = counted(own.position & 0xFFFF'FFFF, "sample");
+    text +=
+        fmt::format("{}{}{}{} and {} of the next", text.empty() ? "" : "; ", own.corpus, own.corpus.empty() ? "" : ": ",
+                    own.epoch == 1 ? "1 whole pass" : readable_count(own.epoch) + " whole passes",
+                    windows > 0 ? fmt::format("{} with {}", counted(windows, "window"), in_window) : in_window);
   }
   return text;
 }
@@ -116,7 +120,7 @@ std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint con
       {"parameters", fmt::format("{} in {} tensors", readable_count(elements), checkpoint.tensors().size())},
       {"tokens seen", readable_count(state.tokens)},
       {"training time", readable_duration(state.seconds)},
-      {"next batch", describe_next_batch(checkpoint)},
+      {"data read", describe_data_read(checkpoint)},
       {"seed", std::to_string(state.seed)}};
   if (state.best_step > 0) {
     Measure const best{stored_config(checkpoint).train.best_metric};

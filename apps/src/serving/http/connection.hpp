@@ -47,6 +47,8 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   void start();
   /// The server stops: a request that runs is the last.
   void stop();
+  /// Whether a request is computed, or its answer not yet sent.
+  bool has_request() const { return phase_ == Phase::computing || phase_ == Phase::writing; }
 
   void growing(std::size_t line, std::string const& json) override;
   void finished(std::size_t line, std::string json) override;

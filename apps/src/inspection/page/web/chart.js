@@ -111,12 +111,13 @@ function placed_series(list) {
 }
 
 /**
- * A chart of the curves that options.series() returns: [{name, steps, values, not_finite, raw, x_of}]. `raw` are the values
- * before smoothing, drawn faintly; x_of maps a step to its place on the axis. Steps in not_finite, [[first, last], …], have
- * a value that is not finite: there the curve is broken and the drawing shaded. Further options: title(), log() (whether
- * the vertical axis is logarithmic until the reader chooses), axis() ({text, at}: a place as label and as phrase), marks()
- * ([{x, text, title}], vertical lines), height, plain (without button and last values), and redraw, a list to which the
- * function is added that draws the chart again after a change of what these functions return.
+ * A chart of the curves that options.series() returns: [{name, steps, values, not_finite, raw, x_of, ends}]. `raw` are the
+ * values before smoothing, drawn faintly; x_of maps a step to its place on the axis. Steps in not_finite, [[first, last], …],
+ * have a value that is not finite: there the curve is broken and the drawing shaded. `ends` says why a curve ends early.
+ * Further options: title(), log() (whether the vertical axis is logarithmic until the reader chooses), axis() ({text, at}: a
+ * place as label and as phrase), marks() ([{x, text, title, start}], vertical lines; `start` is the colour of those for starts
+ * of a run), height, plain (without button and last values), and redraw, a list to which the function is added that draws the
+ * chart again after a change of what these functions return.
  */
 function line_chart(options) {
   let all = placed_series(options.series());
@@ -147,6 +148,9 @@ function line_chart(options) {
     } else {
       readout.replaceChildren(legend(all.map((series) => [`${series.name} ${value(series)}`, series.colour, series.dashed])));
       readout.firstChild.prepend(place);
+    }
+    if (cursor === null) {
+      readout.append(...ends_of(all));
     }
   }
 
@@ -190,6 +194,13 @@ function line_chart(options) {
     html('div', {class: 'card-head'}, heading, options.plain ? null : toggle), holder, readout);
 }
 
+/** Why curves end early, each reason once: with the names of its curves unless it is that of all. */
+function ends_of(all) {
+  const names_by_end = new Map();
+  all.filter(({ends}) => ends).forEach(({name, ends}) => names_by_end.set(ends, [...(names_by_end.get(ends) || []), name]));
+  return [...names_by_end].map(([ends, names]) => html('div', {class: 'ends'}, names.length === all.length ? ends : `${listed(names)}: ${ends}`));
+}
+
 /** The drawing of a chart: {drawing, place_of(pixel), point_at(place or null)}. */
 function chart_frame(all, {width, height, title, log, axis, marks}) {
   const {left, right, top, bottom} = chart_margin;
@@ -212,14 +223,9 @@ function chart_frame(all, {width, height, title, log, axis, marks}) {
     drawing.append(shape('text', {'data-place': label.value, x: (label.left + label.right) / 2, y: height - 7, 'text-anchor': 'middle'}, label.text));
   }
   drawing.append(shape('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}));
-  const stride = Math.ceil(marks.length / Math.max(1, width / 60));
-  let labelled = -Infinity;
-  for (const mark of marks.filter((each, index) => (index + 1) % stride === 0 && each.x >= places[0] && each.x <= places[1])) {
-    const label = x(mark.x) - labelled >= 22 ? [shape('text', {x: x(mark.x) + 3, y: top + 7}, mark.text)] : [];
-    labelled = label.length > 0 ? x(mark.x) : labelled;
-    drawing.append(shape('g', {class: 'mark-line', 'data-mark': mark.text}, shape('title', {}, mark.title),
-      shape('line', {x1: x(mark.x), x2: x(mark.x), y1: top, y2: height - bottom}), ...label));
-  }
+  const in_view = marks.filter((mark) => mark.x >= places[0] && mark.x <= places[1]);
+  drawing.append(...mark_lines(in_view.filter((mark) => !mark.start), x, {top, bottom: height - bottom, right: width, room: 22, stride: Math.ceil(marks.length / Math.max(1, width / 60))}),
+    ...mark_lines(in_view.filter((mark) => mark.start), x, {top, bottom: height - bottom, right: width, room: 40, below: 10, stride: 1}));
   for (const series of all) {
     for (const [first, last] of series.not_finite) {
       drawing.append(shape('rect', {class: 'not-finite', 'data-first': first, 'data-last': last, x: x(series.x_of(first)) - 1, y: top,
@@ -234,6 +240,19 @@ function chart_frame(all, {width, height, title, log, axis, marks}) {
     place_of: (pixel) => places[0] + (pixel - left) / (width - left - right) * (places[1] - places[0]),
     point_at: (place) => fill(line, place === null ? {visibility: 'hidden'} : {x1: x(place), x2: x(place), visibility: 'visible'}, []),
   };
+}
+
+/** Vertical lines, of many each stride-th one; labels that would be nearer than `room` to the one before are left out. */
+function mark_lines(marks, x, {top, bottom, right, room, stride, below = 0}) {
+  let labelled = -Infinity;
+  return marks.filter((_, index) => (index + 1) % stride === 0).map((mark) => {
+    const label = x(mark.x) - labelled >= room ? [shape('text', {...(x(mark.x) + room > right ? {x: x(mark.x) - 3, 'text-anchor': 'end'} : {x: x(mark.x) + 3}), y: top + 7 + below}, mark.text)] : [];
+    labelled = label.length > 0 ? x(mark.x) : labelled;
+    const line = shape('line', {x1: x(mark.x), x2: x(mark.x), y1: top, y2: bottom});
+    line.style.stroke = mark.start || '';
+    return shape('g', mark.start ? {class: 'start-line', 'data-start': mark.text} : {class: 'mark-line', 'data-mark': mark.text},
+      shape('title', {}, mark.title), line, ...label);
+  });
 }
 
 function not_finite_text([first, last]) {

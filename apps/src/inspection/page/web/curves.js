@@ -6,7 +6,11 @@ const curve_titles = {
 };
 /** Curves in nats for each token, whose exponential is the perplexity. */
 const perplexity_titles = {train_nll: 'Training perplexity', valid_loss: 'Validation perplexity'};
-const entropy_prefix = 'attention_entropy.';
+/** Keys of which each run has a curve for each of several things, in one chart. */
+const grouped_curves = [
+  {prefix: 'attention_entropy.', title: (of) => `Attention entropy${of} (1: uniform)`, name: (path) => sublayer_name(path)},
+  {prefix: 'corpus_epochs.', title: (of) => `Passes over each corpus${of}`, name: (corpus) => corpus},
+];
 const curves_left_out = ['seconds', 'tokens', 'epoch', 'valid_perplexity'];
 const chosen_curves = {axis: 'step', smoothing: 0, perplexity: false, redraw: []};
 
@@ -72,15 +76,15 @@ function chosen_curve(run, axis, key) {
     return {steps: [], values: []};
   }
   const raw = chosen_curves.perplexity && perplexity_title(key) ? curve.values.map(Math.exp) : curve.values;
-  return {...curve, raw, values: chosen_curves.smoothing > 0 ? smoothed(raw, chosen_curves.smoothing) : raw, x_of: axis.place(run)};
+  return {...curve, raw, values: chosen_curves.smoothing > 0 ? smoothed(raw, chosen_curves.smoothing) : raw, x_of: axis.place(run), ends: curve_end(run, key)};
 }
 
-/** How evenly each attention sublayer reads its keys; nothing where that was not measured. */
-function entropy_chart(run, common) {
-  const keys = Object.keys(series_of(run)).filter((key) => key.startsWith(entropy_prefix) && has_points(series_of(run)[key]));
+/** A run's curves whose keys start with the prefix, in one chart; nothing where there are none. */
+function grouped_chart(run, common, {prefix, title, name}) {
+  const keys = Object.keys(series_of(run)).filter((key) => key.startsWith(prefix) && has_points(series_of(run)[key]));
   return keys.length === 0 ? null : line_chart({
-    ...common, wide: true, title: () => `Attention entropy${of_run(page.runs.indexOf(run))} (1: uniform)`,
-    series: () => keys.map((key) => ({...chosen_curve(run, common.axis(), key), name: sublayer_name(key.slice(entropy_prefix.length))})),
+    ...common, wide: true, title: () => title(of_run(page.runs.indexOf(run))),
+    series: () => keys.map((key) => ({...chosen_curve(run, common.axis(), key), name: name(key.slice(prefix.length))})),
   });
 }
 
@@ -104,25 +108,31 @@ function show_curves() {
   const runs = (page.runs || []).filter((run) => run.metrics);
   const has_curve = (key) => runs.some((run) => has_points(series_of(run)[key]));
   const keys = [...new Set([...Object.keys(curve_titles), ...runs.flatMap((run) => Object.keys(series_of(run))).sort()])]
-    .filter((key) => has_curve(key) && !curves_left_out.includes(key.split('/')[0]) && !key.startsWith(entropy_prefix));
+    .filter((key) => has_curve(key) && !curves_left_out.includes(key.split('/')[0]) && !grouped_curves.some(({prefix}) => key.startsWith(prefix)));
   if (keys.length === 0) {
     return;
   }
   const axes = curve_axes(runs);
   const axis = () => axes.find((each) => each.name === chosen_curves.axis);
   const first = epoch_ends(runs[0]).length > 0 ? runs[0] : null;
-  const marks = () => (first ? epoch_ends(first) : []).map(({step, epoch}) => ({x: axis().place(first)(step), text: String(epoch), title: `end of epoch ${epoch}`}));
+  const marks = () => [...(first ? epoch_ends(first) : []).map(({step, epoch}) => ({x: axis().place(first)(step), text: String(epoch), title: `end of epoch ${epoch}`})),
+    ...runs.flatMap((run) => start_marks(run, axis()))];
   const common = {axis, marks, redraw: chosen_curves.redraw};
   const node = section('curves', 'Curves', 'Long curves keep the smallest and the largest value of each stretch; steps at which a value is not finite are shaded. '
-    + `${first ? `Dotted lines: the ends of epochs${of_run(page.runs.indexOf(first))}. ` : ''}Smoothing is an exponential moving average over the points of a curve, which stay faintly visible. `
+    + `${first ? `Dotted lines: the ends of epochs${of_run(page.runs.indexOf(first))}. ` : ''}${runs.some((run) => resumptions_of(run).length > 0) ? 'Dashed lines: restarts. ' : ''}Smoothing is an exponential moving average over the points of a curve, which stay faintly visible. `
     + 'Point at a chart, or focus it and use the arrow keys, to read values.');
-  const charts = keys.map((key) => line_chart({
+  // The curves of a run's validation sets are in one chart; of several runs each set has its own.
+  const base_of = (key) => key.split('/')[0];
+  const of_sets = (key) => (runs.length > 1 ? [key] : keys.filter((each) => base_of(each) === base_of(key)));
+  const charts = keys.filter((key) => of_sets(key)[0] === key).map((key) => line_chart({
     ...common, title: () => (chosen_curves.perplexity && perplexity_title(key)) || curve_title(key),
     log: () => key === 'gradient_norm' || (chosen_curves.perplexity && Boolean(perplexity_title(key))),
-    series: () => runs.map((run) => ({...chosen_curve(run, axis(), key), name: run.name, colour: series_colour(page.runs.indexOf(run))})),
+    series: () => (runs.length > 1 ? runs.map((run) => ({...chosen_curve(run, axis(), key), name: run.name, colour: series_colour(page.runs.indexOf(run))}))
+      : of_sets(key).map((each) => ({...chosen_curve(runs[0], axis(), each), name: each.split('/').slice(1).join('/') || 'data.valid'}))),
   }));
   node.append(curve_controls(axes, keys.some((key) => perplexity_title(key))),
-    html('div', {class: 'grid'}, ...charts, ...runs.map((run) => entropy_chart(run, common))));
+    html('div', {class: 'grid'}, ...charts, ...runs.flatMap((run) => grouped_curves.map((group) => grouped_chart(run, common, group)))));
+  runs.forEach((run) => node.append(...[starts_text(run)].filter(Boolean).map(note)));
   runs.forEach((run) => node.append(...run.metrics.not_finite.map((text) => note(`${page.runs.length > 1 ? run.name + ': ' : ''}${text}.`))));
   const unreadable = runs.reduce((sum, run) => sum + run.metrics.unreadable, 0);
   if (unreadable > 0) {

@@ -2,8 +2,8 @@
 
 /**
  * options: {matrix, rows: labels, columns: labels, share_of, describe(row, column, value), title, max_cell, min_cell,
- * row_height (default: cells are square), max_label}. Labels are drawn as far as they have room. The map is no wider than
- * its largest cells make it.
+ * row_height (default: cells are square), max_label}. Labels are drawn as far as they have room; those of rows that have
+ * too little are set narrower. The map is no wider than its largest cells make it.
  */
 function heat_map(options) {
   const {matrix, max_cell = 26, min_cell = 3, row_height, max_label = 16} = options;
@@ -31,8 +31,8 @@ function heat_map(options) {
   const top = 12 + 5.2 * longest(options.columns);
 
   function draw(width) {
-    const left = Math.min(room, width * 0.4);
-    const cell = Math.max(Math.min((width - left - 14) / matrix.columns, max_cell), min_cell);
+    const left = Math.min(room, width * 0.5);
+    const cell = Math.max(Math.min((width - left - 14 - top * 0.6) / matrix.columns, max_cell), min_cell);
     const height = row_height || cell;
     const drawing = shape('svg', {width: Math.ceil(left + cell * matrix.columns + 14 + top * 0.6), height: Math.ceil(top + height * matrix.rows + 6)});
     const inside = (size) => Math.max(size - (size > 6 ? 1 : 0), 1);
@@ -49,12 +49,17 @@ function heat_map(options) {
     const labels = (texts, size, attributes) => texts.map((text, i) => [shortened(text, max_label), i])
       .filter(([, i]) => i % Math.max(1, Math.ceil(12.5 / size)) === 0).map(([text, i]) => shape('text', {class: 'strong', ...attributes(i)}, text));
     drawing.append(shape('g', {}, ...cells),
-      ...labels(options.rows, height, (row) => ({x: left - 6, y: top + (row + 0.5) * height + 4, 'text-anchor': 'end'})),
+      ...labels(options.rows, height, (row) => ({x: left - 6, y: top + (row + 0.5) * height + 4, 'text-anchor': 'end', 'data-label': row})),
       ...labels(options.columns, cell, (column) => {
         const [x, y] = [left + (column + 0.5) * cell + 3, top - 6];
         return {x, y, transform: `rotate(-55 ${x} ${y})`};
       }));
     holder.replaceChildren(drawing);
+    drawing.querySelectorAll('[data-label]').forEach((label) => {
+      if (label.getComputedTextLength() > left - 8) {
+        fill(label, {textLength: Math.floor(left - 8), lengthAdjust: 'spacingAndGlyphs'}, []);
+      }
+    });
     if (chosen) {
       choose(...chosen);
     }

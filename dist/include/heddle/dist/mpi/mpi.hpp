@@ -40,7 +40,8 @@ inline constexpr std::int64_t eager_elements = 15'000;
 class MpiSession {
  public:
   /// `elements_per_call` bounds the count of one MPI call, which is an int in MPI 3; larger tensors are sent in
-  /// pieces. Throws ConfigError if the launcher started several ranks of which MPI sees one, and Error if MPI fails.
+  /// pieces. Throws ConfigError if the launcher started several ranks of which MPI sees one, and if another job of this
+  /// host has the name of this rank's memory there; Error if MPI fails.
   /// `elements_while_computing` bounds it further for the reductions that progress while ranks compute.
   explicit MpiSession(std::int64_t elements_per_call = std::numeric_limits<int>::max(),
                       std::int64_t elements_while_computing = eager_elements);

@@ -81,6 +81,8 @@ class BatchPlanner {
   void seek(MixtureCursor const& cursor);
   /// The epochs before the cursor, the last one in part: 2.25; of a mixture the mean by weight.
   double epochs() const;
+  /// The same for each source of the mixture.
+  std::vector<double> corpus_epochs() const;
   /// The totals of the first epoch.
   SampleTotals const& totals() const { return totals_; }
 
