@@ -266,7 +266,8 @@ constexpr std::array generation_keys{"bad_words_ids",
                                      "temperature",
                                      "top_k",
                                      "top_p",
-                                     "typical_p"};
+                                     "typical_p",
+                                     "use_cache"};
 
 /// Whether a key of config.json is about the vocabulary or about generation, of which no key here says anything.
 bool is_kept(std::string_view key) {
