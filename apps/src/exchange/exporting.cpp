@@ -135,7 +135,7 @@ void write_huggingface(Execution& execution, Checkpoint const& checkpoint, Confi
   result.family = chosen.family.model_type;
   made["torch_dtype"] = options.dtype;
   auto files = vocabulary_files(chosen.family, checkpoint.contents().vocabulary(), checkpoint.contents().origin, made);
-  if (checkpoint.contents().origin.empty()) {
+  if (!checkpoint.contents().origin.contains("config.json")) {
     files["generation_config.json"] = generation_config(made, config.model);
   }
   for (auto const& [name, bytes] : files) {

@@ -148,7 +148,8 @@ Family fairseq(std::string_view model_type, std::string_view architecture, std::
     keys.push_back({"share_encoder_decoder_embeddings", "", "true", {{"true", ""}}});
     keys.push_back({"normalize_before", "", "false", {{"false", ""}}});
     keys.push_back({"add_final_layer_norm", "", "false", {{"false", ""}}});
-    keys.push_back({"normalize_embedding", "model.embedding_norm", "false"});
+    keys.push_back(
+        {"normalize_embedding", "model.embedding_norm", "false", {{"false", "false"}}});  // its class has none
     keys.push_back({"static_position_embeddings", "", "true", {{"true", ""}}});
   }
   return {.model_type = model_type,

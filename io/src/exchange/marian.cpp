@@ -288,6 +288,7 @@ std::map<std::string, std::string> marian_origin(MarianVocabulary const& source,
   bool const one = source.spm == target.spm;
   std::string const names[2] = {one ? "vocab.spm" : "source.spm", one ? "vocab.spm" : "target.spm"};
   json::object const model{{"dim-vocabs", {std::ssize(source.pieces) - 1, std::ssize(target.pieces) - 1}},
+                           {"transformer-guided-alignment-layer", "last"},  // CTranslate2's converter reads it
                            {"version", "v1.12.0"}};
   json::object const decoder{{"vocabs", {names[0], names[1]}}};
   return {{names[0], source.spm},

@@ -266,7 +266,8 @@ constexpr std::array generation_keys{"bad_words_ids",
                                      "temperature",
                                      "top_k",
                                      "top_p",
-                                     "typical_p"};
+                                     "typical_p",
+                                     "use_cache"};
 
 /// Whether a key of config.json is about the vocabulary or about generation, of which no key here says anything.
 bool is_kept(std::string_view key) {
@@ -391,11 +392,11 @@ std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabula
 std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabulary const& vocabulary,
                                                     std::map<std::string, std::string> const& origin,
                                                     json::object& config) {
-  std::map<std::string, std::string> files = origin;
-  files.erase(import_record);
-  if (auto const theirs = files.find("config.json"); theirs != files.end()) {
+  if (auto const theirs = origin.find("config.json"); theirs != origin.end()) {
     copy_kept_keys(json_object_of(theirs->second, "config.json"), config);
-    files.erase(theirs);
+    std::map<std::string, std::string> files = origin;
+    files.erase("config.json");
+    files.erase(import_record);
     return files;
   }
   SpecialIds const& ids = vocabulary.target.special_ids();
@@ -419,6 +420,7 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
             {"vocab.json", vocab_json(vocabulary.target)},
             {"tokenizer_config.json", json::serialize(tokenizer_config("MarianTokenizer", vocabulary)) + "\n"}};
   }
+  std::map<std::string, std::string> files;
   if (!is_json(model)) {
     files["tokenizer.model"] = model;
   }

@@ -291,5 +291,11 @@ TEST_F(Ctranslate2Test, AModelThatItCannotComputeIsRefusedByKey) {
               HasSubstr("model.decoder.self_attention.window"));
 }
 
+TEST_F(Ctranslate2Test, AByteLevelVocabularyIsATokenizerJson) {
+  exported("gpt2", "float32");
+  EXPECT_TRUE(fs::exists(directory_ / "gpt2.float32" / "tokenizer.json"));
+  EXPECT_FALSE(fs::exists(directory_ / "gpt2.float32" / "source.model"));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -394,6 +394,18 @@ TEST_F(ExchangeTest, PlainTensorsHaveOurNamesAndShapesInAsManyFilesAsAreAskedFor
   EXPECT_EQ(test::read_whole(directory_ / "plain" / "source.model"), checkpoint.contents().source_model);
 }
 
+TEST_F(ExchangeTest, KeysOfGenerationGoOutAsTheyCameIn) {
+  fs::path const theirs = changed("marian", "num_beams", 6);
+  fs::remove(theirs / "generation_config.json");
+  import_model(execution_, theirs, directory_ / "run");
+  ExportOptions options;
+  options.model.checkpoint = (directory_ / "run").string();
+  options.directory = directory_ / "back";
+  export_model(execution_, options);
+  EXPECT_EQ(json::parse(test::read_whole(directory_ / "back" / "config.json")).at("num_beams"), 6);
+  EXPECT_FALSE(fs::exists(directory_ / "back" / "generation_config.json"));
+}
+
 TEST_F(ExchangeTest, OptionsThatAFormatHasNotAreRefused) {
   ExportOptions options;
   options.directory = directory_ / "out";

@@ -228,6 +228,24 @@ TEST(Family, QueriesOfGemma2HaveTheUsualScale) {
   EXPECT_EQ(crossed.change.scale(stacks), 0.5);
 }
 
+TEST(Family, AnExportHasTheScaleOfQueriesThatCameIn) {
+  Family const& gemma = family_named("gemma2");
+  json::object const theirs{{"model_type", "gemma2"}, {"head_dim", 64}, {"query_pre_attn_scalar", 50}};
+  json::object made = config_json(gemma, config_of(gemma, theirs));
+  restore_keys(gemma, theirs, made);
+  EXPECT_EQ(made.at("query_pre_attn_scalar"), 50);
+}
+
+TEST(Family, TheBiasOfAnUntiedHeadHasTwoNames) {
+  ModelConfig model;
+  model.tie_embeddings = false;
+  TensorOrigin const bias = origin_of(family_named("xlm-roberta"), model, "output.bias");
+  EXPECT_EQ(bias.name, "lm_head.decoder.bias");
+  EXPECT_TRUE(bias.twice);
+  EXPECT_THAT(bias.older, testing::ElementsAre("lm_head.bias"));
+  EXPECT_FALSE(origin_of(family_named("xlm-roberta"), ModelConfig(), "output.bias").twice);
+}
+
 TEST(Family, StacksHaveWidthsOfTheirOwn) {
   Family const& t5gemma = family_named("t5gemma");
   json::object theirs{{"encoder", {{"hidden_size", 64}, {"head_dim", 16}}},
