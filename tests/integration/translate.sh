@@ -111,6 +111,24 @@ sed 's/ .*//;s/^/vier/' some.en > prefixes
 "$HEDDLE" translate --checkpoint run --prefix prefixes < some.en > prefixed.de
 paste -d'|' prefixes prefixed.de | awk -F'|' '$2 != "" && index($2, substr($1, 1, 4)) != 1 {bad = 1} END {exit bad || NR != 22}' || fail "prefixes"
 paste some.en prefixes | "$HEDDLE" translate --checkpoint run --prefix-column | cmp - prefixed.de || fail "a column of prefixes"
+printf 'one\tＶier № 漢字 vier\n' | "$HEDDLE" translate --checkpoint run --prefix-column > prefixed.de
+grep -q '^Ｖier № 漢字 vier' prefixed.de || { cat prefixed.de; fail "a prefix is not written as it was given"; }
+# NFKC makes U+00B4 a space and an accent: words are those of the given line.
+printf 'one\u00b4s two\n' > odd.en
+"$HEDDLE" translate --checkpoint run --align hard --align-words < odd.en > aligned
+grep -Eq ' \|\|\| [01]-0( [01]-[0-9]+)*$' aligned || { cat aligned; fail "words of a line"; }
+"$HEDDLE" score --checkpoint run --source odd.en --target odd.en --align hard --align-words > aligned
+grep -Eq ' \|\|\| [01]-[01]( [01]-[01])*$' aligned || { cat aligned; fail "words of a given translation"; }
+# Pieces are what was generated, and so is their score; nothing that stands for no text is drawn.
+"$HEDDLE" translate --checkpoint run --n-best 3 --pieces < some.en > best3.pieces
+cut -d' ' -f1 best3 | cmp - <(cut -d' ' -f1 best3.pieces) && ! cmp -s best3 best3.pieces || fail "pieces"
+"$HEDDLE" score --checkpoint run --n-best --pieces --source some.en --target best3.pieces |
+  awk -F' [|][|][|] ' '$2 != "" && ($3 - $4) ^ 2 > 1e-9 {bad = 1} END {exit bad || NR < 60}' || fail "the scores of pieces"
+expect 65 'target, line 1: the vocabulary has no piece' "$HEDDLE" score --checkpoint run --pieces --source odd.en --target odd.en
+"$HEDDLE" translate --checkpoint run --temperature 100 --max-length 30 --json < some.en > drawn
+grep -Eq '"<(pad|unk|s)>"' drawn && fail "a special token was drawn"
+"$HEDDLE" translate --checkpoint run --temperature 100 --max-length 30 --json --allow-unknown < some.en > drawn
+grep -q '"<unk>"' drawn || fail "an unknown token was not drawn"
 echo hundert > forbidden
 "$HEDDLE" translate --checkpoint run --beam 1 --forbid forbidden < some.en > other.de
 grep '^hundert' greedy.de > /dev/null && ! grep '^hundert' other.de || fail "a forbidden word"
@@ -134,6 +152,14 @@ for options in "--shortlist lex.s2t:2:1" "--coverage-penalty 2 --length-penalty 
   "$HEDDLE" evaluate --checkpoint run $options --source some.en --reference some.en --output evaluated.de > log
   "$HEDDLE" translate --checkpoint run $options < some.en | cmp - evaluated.de || fail "evaluate $options"
 done
+# Only the first of many messages about lines are shown, and a swapped test set is noticed.
+for line in {1..12}; do printf 'one two three %.0s' {1..30}; echo; done > longs.en
+"$HEDDLE" score --checkpoint run --source longs.en --target longs.en > log 2> stderr
+[ "$(grep -c 'no score' stderr)" = 10 ] && grep -q 'heddle: 2 more lines like these' stderr || { cat stderr; fail "a message for each line"; }
+"$HEDDLE" evaluate --checkpoint run --beam 1 --source demo/valid.de --reference demo/valid.en > log 2> stderr
+grep -q 'are --source and --reference swapped' stderr || { cat log stderr; fail "swapped texts"; }
+"$HEDDLE" evaluate --checkpoint run --beam 1 --source demo/valid.en --reference demo/valid.de --tokenize char > log 2> stderr
+! grep -q swapped stderr && grep -q 'tok:char' log || { cat log stderr; fail "texts in order"; }
 for command in translate evaluate generate; do
   expect 64 'between groups of the beam' "$HEDDLE" $command --checkpoint run --diversity 0.5
   expect 64 'with --temperature 0 nothing is drawn' "$HEDDLE" $command --checkpoint run --seed 3
@@ -251,7 +277,7 @@ expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source
 [ ! -e never ] || fail "texts of different lengths were translated"
 expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
 expect 64 'expected either --checkpoint with --source or --test, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
-expect 64 'expected 13a|none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize intl
+expect 64 'expected 13a|zh|char|intl|none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize ja-mecab
 
 # inspect
 "$HEDDLE" inspect data > shown

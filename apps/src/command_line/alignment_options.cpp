@@ -21,7 +21,7 @@ void add_alignment_options(OptionsDescription& description, AlignmentOptions& op
       ("align-head", without_default<std::int64_t>(options.attention.head, "N"),
        "the head that is read, counted from 1; default: the mean of all heads")  //
       ("align-words", po::bool_switch(&options.words),
-       "of hard alignments: align words between spaces in place of pieces");
+       "of hard alignments: align the words of the lines, between white space, in place of pieces");
 }
 
 ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOptions& model, bool json,
@@ -56,33 +56,29 @@ void prepare_for(CoverageOptions const& options, GenerationOptions& generation) 
   generation.n_best = options.wanted() ? generation.beam_size : generation.n_best;
 }
 
-std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
-                           ForcedTarget const& forced) {
-  Alignment const pieces = hard_alignment(forced.attention, given.source.size());
-  Vocabulary const& vocabulary = model.vocabulary();
-  return to_text(options.words ? between_words(pieces, words_of(vocabulary.source, given.source),
-                                               words_of(vocabulary.target, given.target))
-                               : pieces);
+std::string alignment_text(AlignmentOptions const& options, AlignedPair const& pair) {
+  Alignment const pieces = hard_alignment(pair.forced.attention, pair.given.source.size());
+  return to_text(options.words ? between_words(pieces, pair.source_words, pair.target_words) : pieces);
 }
 
 void add_alignment(boost::json::object& line, AlignmentOptions const& options, TrainedModel const& model,
-                   GivenTarget const& given, ForcedTarget const& forced) {
+                   AlignedPair const& pair) {
   Tokenizer const& tokenizer = model.vocabulary().source;
   boost::json::array pieces;
-  for (std::int32_t const token : given.source) {
+  for (std::int32_t const token : pair.given.source) {
     pieces.emplace_back(tokenizer.piece(token));
   }
   pieces.emplace_back(tokenizer.piece(tokenizer.special_ids().end));
   std::size_t const columns = pieces.size();
   line["source_tokens"] = std::move(pieces);
   if (options.kind == "hard") {
-    line["alignment"] = alignment_text(options, model, given, forced);
+    line["alignment"] = alignment_text(options, pair);
     return;
   }
   boost::json::array rows;
-  for (std::size_t at = 0; at < forced.attention.size(); at += columns) {
+  for (std::size_t at = 0; at < pair.forced.attention.size(); at += columns) {
     boost::json::array row;
-    for (double const weight : std::span(forced.attention).subspan(at, columns)) {
+    for (double const weight : std::span(pair.forced.attention).subspan(at, columns)) {
       row.emplace_back(std::round(weight * 1e4) / 1e4);
     }
     rows.push_back(std::move(row));

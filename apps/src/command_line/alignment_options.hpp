@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 #include <string>
+#include <vector>
 
 #include "command_line/options.hpp"
 #include "inference/forced_decoding.hpp"
@@ -34,12 +35,18 @@ void add_coverage_option(OptionsDescription& description, CoverageOptions& optio
 /// there is nothing to choose from.
 void prepare_for(CoverageOptions const& options, GenerationOptions& generation);
 
+/// A pair of texts, what forced decoding found, and, where words are aligned, the words of its tokens.
+struct AlignedPair {
+  GivenTarget const& given;
+  ForcedTarget const& forced;
+  std::vector<std::int64_t> source_words = {}, target_words = {};
+};
+
 /// A hard alignment in Pharaoh's format.
-std::string alignment_text(AlignmentOptions const& options, TrainedModel const& model, GivenTarget const& given,
-                           ForcedTarget const& forced);
+std::string alignment_text(AlignmentOptions const& options, AlignedPair const& pair);
 /// Adds `source_tokens`, the source's pieces and end, and `alignment`: a text, or for each piece of the target the
 /// weights of the source's.
 void add_alignment(boost::json::object& line, AlignmentOptions const& options, TrainedModel const& model,
-                   GivenTarget const& given, ForcedTarget const& forced);
+                   AlignedPair const& pair);
 
 }  // namespace heddle

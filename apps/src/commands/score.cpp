@@ -13,13 +13,16 @@
 #include "commands.hpp"
 #include "corpus/corpus_output.hpp"
 #include "corpus/text_conversion.hpp"
+#include "inference/alignment.hpp"
 #include "inference/forced_decoding.hpp"
+#include "inference/translation.hpp"
 #include "report/json_text.hpp"
 
 namespace heddle {
 namespace {
 
 namespace po = boost::program_options;
+using PieceIds = std::unordered_map<std::string, std::int32_t>;
 
 struct ScoringOptions {
   TrainedModelOptions model;
@@ -28,6 +31,7 @@ struct ScoringOptions {
   std::string output;
   bool n_best = false;
   bool tokens = false;
+  bool pieces = false;
   double length_penalty = 1;
   AlignmentOptions alignment;
   Languages languages;
@@ -51,6 +55,10 @@ is also the score of `heddle translate --n-best`. With --n-best the translations
       ("source", text(options.source.input), "the sources, plain or gzip")                                       //
       ("target", text(options.target), "their translations: line n belongs to line n")                           //
       ("n-best", po::bool_switch(&options.n_best), "--target is a list of several translations of each source")  //
+      ("pieces", po::bool_switch(&options.pieces),
+       "--target has pieces with spaces between them, as `heddle translate --pieces` writes them: the score is of "
+       "these "
+       "pieces, and not of those that the text is split into")  //
       ("tokens", po::bool_switch(&options.tokens),
        "write JSON lines with the pieces and the log-probability of each")  //
       ("length-penalty", with_default(options.length_penalty, "X"),
@@ -135,14 +143,18 @@ class ScoredLines {
 std::string format_score(ScoringOptions const& options, TrainedModel const& model, SourceLine const& line,
                          GivenTarget const& given, ForcedTarget const& forced) {
   std::vector<double> const& losses = forced.losses;
+  AlignedPair pair{given, forced};
+  if (options.alignment.words) {
+    pair.source_words = words_of(model.vocabulary().source, line.text);
+    pair.target_words = words_of(model.vocabulary().target, line.references.front());
+  }
   double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
   double const score = losses.empty()
                            ? std::numeric_limits<double>::quiet_NaN()
                            : log_probability / std::pow(static_cast<double>(losses.size()), options.length_penalty);
   if (!options.tokens) {
-    return fmt::format(
-        "{}{:.6f}{}\n", options.n_best ? line.references.back() + " ||| " : "", score,
-        options.alignment.wanted() ? " ||| " + alignment_text(options.alignment, model, given, forced) : "");
+    return fmt::format("{}{:.6f}{}\n", options.n_best ? line.references.back() + " ||| " : "", score,
+                       options.alignment.wanted() ? " ||| " + alignment_text(options.alignment, pair) : "");
   }
   if (losses.empty()) {
     return "null\n";
@@ -160,18 +172,29 @@ std::string format_score(ScoringOptions const& options, TrainedModel const& mode
                              {"tokens", std::move(pieces)},
                              {"log_probabilities", std::move(log_probabilities)}};
   if (options.alignment.wanted()) {
-    add_alignment(object, options.alignment, model, given, forced);
+    add_alignment(object, options.alignment, model, pair);
   }
   return json_text(object) + "\n";
 }
 
+/// Reads the tokens of a given translation: of its text or, by these ids, of its pieces.
+std::vector<std::int32_t> target_tokens(SourceLine const& line, Tokenizer const& tokenizer, PieceIds const& ids) {
+  if (ids.empty()) {
+    return tokenizer.encode(line.references.front());
+  }
+  try {
+    return parse_pieces(line.references.front(), ids);
+  } catch (DataError const& error) {
+    throw DataError(fmt::format("--target, line {}: {}", line.number, error.what()));
+  }
+}
+
 PieceResult score_piece(ScoringOptions const& options, ForcedDecoding const& forcing, TrainedModel& model,
-                        Piece const& piece) {
+                        PieceIds const& ids, Piece const& piece) {
   PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
   std::vector<GivenTarget> given;
   for (SourceLine const& line : piece.lines) {
-    given.push_back(
-        {model.vocabulary().source.encode(line.text), model.vocabulary().target.encode(line.references.front())});
+    given.push_back({model.vocabulary().source.encode(line.text), target_tokens(line, model.vocabulary().target, ids)});
     result.tokens += std::ssize(given.back().target) + 1;
   }
   std::vector<ForcedTarget> const forced = forcing.decode(model, given);
@@ -194,6 +217,9 @@ void check_options(ScoringOptions const& options) {
   }
   if (options.n_best && options.tokens) {
     throw UsageError("score: --n-best writes a list, and --tokens JSON lines: give only one of the two");
+  }
+  if (options.pieces && options.alignment.words) {
+    throw UsageError("score: --pieces gives pieces, of which --align-words does not know the words: leave one out");
   }
   if (!std::isfinite(options.length_penalty)) {
     throw UsageError(fmt::format("score: --length-penalty {}: expected a finite number", options.length_penalty));
@@ -221,9 +247,10 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   model->choose_languages(options.languages);
   CorpusOutput output(leads ? options.output : "", output_identity("score", options.arguments, model->digest()),
                       {lines.text().path(), options.target});
+  PieceIds const ids = options.pieces ? piece_ids(model->vocabulary().target) : PieceIds();
   auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
     pause();
-    return score_piece(options, forcing, *model, piece);
+    return score_piece(options, forcing, *model, ids, piece);
   };
   auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
   convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });

@@ -5,6 +5,7 @@
 #include "command_line/alignment_options.hpp"
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
+#include "inference/alignment.hpp"
 #include "inference/forced_translation.hpp"
 #include "report/json_text.hpp"
 
@@ -17,6 +18,7 @@ struct TranslateOptions : TextCommandOptions {
   AlignmentOptions alignment;
   bool json = false;
   bool n_best = false;
+  bool pieces = false;
   CoverageOptions coverage;
 };
 
@@ -35,6 +37,9 @@ line in, "INDEX ||| TRANSLATION ||| SCORE" with INDEX counting from 0. With --al
        "number of translations of each line, with their scores")  //
       ("json", po::bool_switch(&options.json),
        "write a JSON object for each translation: line, text, score, log_probability and tokens")  //
+      ("pieces", po::bool_switch(&options.pieces),
+       "write the pieces of translations, with spaces between them, in place of text; `heddle score --pieces` reads "
+       "them")  //
       ("prefix", po::value(&options.text.prefix)->value_name("TEXT"),
        "what translations start with: line n of this text belongs to the input's line n")  //
       ("prefix-column", po::bool_switch(&options.text.prefix_column),
@@ -53,28 +58,46 @@ ForcedDecoding forced_decoding(TranslateOptions& options) {
 }
 
 std::string to_text(TranslateOptions const& options, TrainedModel const& model, ForcedTranslation const& output) {
-  auto const& [text, score, log_probability, tokens] = output.translation;
+  auto const& [source, target] = model.vocabulary();
+  Translation const& translation = output.translation;
   std::int64_t const index = output.line->number - 1;
+  AlignedPair pair{output.given, output.forced};
+  if (options.alignment.words) {
+    pair.source_words = words_of(source, output.line->text);
+    pair.target_words = words_of(target, translation);
+  }
   if (!options.json) {
-    std::string line = options.n_best ? fmt::format("{} ||| {} ||| {:.6f}", index, text, score) : text;
+    std::string line = options.pieces ? join_pieces(target, translation.tokens) : translation.text;
+    if (options.n_best) {
+      line = fmt::format("{} ||| {} ||| {:.6f}", index, line, translation.score);
+    }
     if (options.alignment.wanted()) {
-      line += " ||| " + alignment_text(options.alignment, model, output.given, output.forced);
+      line += " ||| " + alignment_text(options.alignment, pair);
     }
     return line + "\n";
   }
   boost::json::array pieces;
-  for (std::int32_t const token : tokens) {
-    pieces.emplace_back(model.vocabulary().target.piece(token));
+  for (std::int32_t const token : translation.tokens) {
+    pieces.emplace_back(target.piece(token));
   }
   boost::json::object object{{"line", index},
-                             {"text", text},
-                             {"score", score},
-                             {"log_probability", log_probability},
+                             {"text", translation.text},
+                             {"score", translation.score},
+                             {"log_probability", translation.log_probability},
                              {"tokens", std::move(pieces)}};
   if (options.alignment.wanted()) {
-    add_alignment(object, options.alignment, model, output.given, output.forced);
+    add_alignment(object, options.alignment, model, pair);
   }
   return json_text(object) + "\n";
+}
+
+/// Throws UsageError for options that do not go with pieces.
+void check_pieces(TranslateOptions const& options) {
+  if (options.pieces && (options.json || options.alignment.words)) {
+    throw UsageError(
+        "--pieces writes pieces in place of text, which --json has beside it, and words are not aligned: leave out "
+        "--json and --align-words");
+  }
 }
 
 }  // namespace
@@ -86,6 +109,7 @@ ExitCode run_translate(Arguments const& arguments) {
   auto const values = parse_options(translate_syntax(options), arguments);
   options.n_best = values.count("n-best") > 0;
   settle_generation(values, options.generation);
+  check_pieces(options);
   std::int64_t const n_best = options.generation.n_best;
   prepare_for(options.coverage, options.generation);
   ForcedDecoding const forcing = forced_decoding(options);

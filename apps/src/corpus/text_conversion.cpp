@@ -69,6 +69,32 @@ class ProgressLine {
   Clock::time_point shown_ = began_;
 };
 
+/// Writes the first messages about lines to standard error, and in the end the number of the others.
+class LimitedMessages {
+ public:
+  explicit LimitedMessages(ProgressLine& progress) : progress_(progress) {}
+
+  void write(std::vector<std::string> const& messages) {
+    for (std::string const& message : messages) {
+      if (count_++ < max_messages) {
+        progress_.clear();
+        report_on_stderr(message);
+      }
+    }
+  }
+  void finish() {
+    progress_.clear();
+    if (count_ > max_messages) {
+      report_on_stderr(fmt::format("{} more lines like these", readable_count(count_ - max_messages)));
+    }
+  }
+
+ private:
+  static constexpr std::int64_t max_messages = 10;
+  ProgressLine& progress_;
+  std::int64_t count_ = 0;
+};
+
 /// The number of processes that share the work of this one: one also where MPI must not be copied, and where a line is
 /// answered before the next is read.
 int own_processes(Processes const& processes, LineSource const& text) {
@@ -144,11 +170,9 @@ void convert_pieces(Processes const& processes, LineSource const& text,
     return;
   }
   ProgressLine progress(text, processes.writes_stdout);
+  LimitedMessages messages(progress);
   auto const report = [&](PieceResult result) {
-    if (!result.messages.empty()) {
-      progress.clear();
-    }
-    std::ranges::for_each(result.messages, report_on_stderr);
+    messages.write(result.messages);
     std::int64_t const lines = result.lines;
     std::int64_t const tokens = result.tokens;
     finish(std::move(result));
@@ -158,6 +182,7 @@ void convert_pieces(Processes const& processes, LineSource const& text,
     RankWorkers workers(ranks, compute);
     process_pieces(next, workers, report);
     workers.finish();
+    messages.finish();
     return;
   }
   int count = own_processes(processes, text);
@@ -177,6 +202,7 @@ void convert_pieces(Processes const& processes, LineSource const& text,
   std::size_t taken = 0;
   process_pieces([&] { return taken < first.size() ? std::optional(std::move(first[taken++])) : next(); }, *workers,
                  report);
+  messages.finish();
 }
 
 }  // namespace heddle

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <functional>
+#include <heddle/io/text/text.hpp>
 #include <numeric>
 #include <set>
 
@@ -33,16 +33,25 @@ Alignment between_words(Alignment const& alignment, std::span<std::int64_t const
   return words;
 }
 
-std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::int32_t const> tokens) {
-  std::vector<std::int64_t> words;
-  for (std::size_t at = 0; at < tokens.size(); ++at) {
-    // A word begins where white space comes between this token's text and that of the token before it.
-    std::string const before = at == 0 ? "" : tokenizer.decode(tokens.subspan(at - 1, 1));
-    std::string const both = at == 0 ? "" : tokenizer.decode(tokens.subspan(at - 1, 2));
-    bool const begins = both.size() > before.size() && both.starts_with(before) &&
-                        std::isspace(static_cast<unsigned char>(both[before.size()])) != 0;
-    words.push_back(at == 0 ? 0 : words.back() + (begins ? 1 : 0));
+std::vector<std::size_t> word_ends(std::string_view text) {
+  std::vector<std::size_t> ends;
+  for (std::string_view const word : split_words(text)) {
+    ends.push_back(static_cast<std::size_t>(word.data() - text.data()) + word.size());
   }
+  return ends;
+}
+
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::string_view text) {
+  std::vector<std::size_t> const ends = word_ends(text);
+  std::vector<std::int64_t> words;
+  std::size_t const all = tokenizer.encode(text).size();
+  // Tokenizers split at white space: the tokens up to the end of a word are those of the text up to there, whatever
+  // becomes of that text in between.
+  for (std::size_t word = 0; word + 1 < ends.size(); ++word) {
+    std::size_t const tokens = tokenizer.encode(text.substr(0, ends[word])).size();
+    words.resize(std::clamp(tokens, words.size(), all), static_cast<std::int64_t>(word));
+  }
+  words.resize(all, std::max<std::int64_t>(std::ssize(ends) - 1, 0));
   return words;
 }
 

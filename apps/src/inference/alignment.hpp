@@ -4,6 +4,7 @@
 #include <heddle/io/text/tokenizer.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,8 +19,11 @@ Alignment hard_alignment(std::span<double const> attention, std::size_t source_t
 /// The alignment of the words that the tokens are parts of, each pair once.
 Alignment between_words(Alignment const& alignment, std::span<std::int64_t const> source_words,
                         std::span<std::int64_t const> target_words);
-/// The number, from 0, of the word between white space that each token is a part of.
-std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::span<std::int32_t const> tokens);
+/// The bytes of a text where its words (see split_words) end.
+std::vector<std::size_t> word_ends(std::string_view text);
+/// The number, from 0, of the word of a text, as it is given, that each of its tokens is a part of. White space belongs
+/// to the word after it.
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::string_view text);
 /// The sum over the source's tokens of log(min(1, attention of all target tokens to it)), at most 0: the coverage of Wu
 /// et al. 2016, equation 14, without its factor.
 double coverage(std::span<double const> attention, std::size_t source_tokens);

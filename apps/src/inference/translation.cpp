@@ -1,6 +1,13 @@
 #include "translation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <span>
+#include <string_view>
+
+#include "inference/alignment.hpp"
 
 namespace heddle {
 
@@ -54,30 +61,91 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+Tokens joined(Tokens tokens, Tokens const& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  return tokens;
+}
+
+/// The text that tokens add to that of tokens before them; it starts with a space where a new word starts.
+std::string text_after(Tokenizer const& tokenizer, Tokens const& before, Tokens const& tokens) {
+  std::string const start = tokenizer.decode(before);
+  std::string const text = tokenizer.decode(joined(before, tokens));
+  return text.starts_with(start) ? text.substr(start.size()) : tokenizer.decode(tokens);
+}
+
 }  // namespace
 
 std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLine const& line) {
   if (!line.encoded.tokens) {
     return {{}};
   }
+  Tokenizer const& tokenizer = model.vocabulary().target;
+  Tokens const& prefix = line.encoded.prefix;
+  bool const given = !prefix.empty() && line.encoded.prefix_cut_from == 0;
   std::vector<Translation> translations;
   for (Hypothesis const& hypothesis : line.hypotheses) {
-    Tokens tokens = line.encoded.prefix;
-    tokens.insert(tokens.end(), hypothesis.tokens.begin(), hypothesis.tokens.end());
-    std::string text = on_one_line(model.vocabulary().target.decode(tokens));
-    translations.push_back({std::move(text), hypothesis.score, hypothesis.log_probability, std::move(tokens)});
+    Translation translation{.score = hypothesis.score,
+                            .log_probability = hypothesis.log_probability,
+                            .tokens = joined(prefix, hypothesis.tokens)};
+    if (given) {
+      std::string const rest = text_after(tokenizer, prefix, hypothesis.tokens);
+      bool const spaced = line.line.prefix.ends_with(' ') && rest.starts_with(' ');
+      translation.text = line.line.prefix + rest.substr(spaced ? 1 : 0);
+      translation.prefix_bytes = line.line.prefix.size();
+      translation.prefix_tokens = prefix.size();
+    } else {
+      translation.text = tokenizer.decode(translation.tokens);
+    }
+    translation.text = on_one_line(std::move(translation.text));
+    translations.push_back(std::move(translation));
   }
   return translations;
 }
 
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, Translation const& translation) {
+  auto const& [text, score, log_probability, tokens, prefix_bytes, prefix_tokens] = translation;
+  std::vector<std::int64_t> words = words_of(tokenizer, std::string_view(text).substr(0, prefix_bytes));
+  words.resize(prefix_tokens);
+  std::vector<std::size_t> const ends = word_ends(text);
+  std::string const whole = tokenizer.decode(tokens);
+  for (std::size_t at = prefix_tokens; at < tokens.size(); ++at) {
+    std::string const before = tokenizer.decode(std::span(tokens).first(at));
+    // A part of a character, or a space at the end, may be written otherwise with the tokens after it.
+    auto const same = std::ranges::mismatch(before, whole).in2 - whole.begin();
+    std::size_t const begin = text.size() - std::min(text.size(), whole.size() - static_cast<std::size_t>(same));
+    std::int64_t const ended = std::ranges::upper_bound(ends, begin) - ends.begin();
+    words.push_back(std::min(ended, std::max<std::int64_t>(std::ssize(ends) - 1, 0)));
+  }
+  return words;
+}
+
+std::string join_pieces(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
+  std::string text;
+  for (std::int32_t const token : tokens) {
+    text += (text.empty() ? "" : " ") + tokenizer.piece(token);
+  }
+  return text;
+}
+
+std::vector<std::int32_t> parse_pieces(std::string_view text,
+                                       std::unordered_map<std::string, std::int32_t> const& ids) {
+  Tokens tokens;
+  while (!text.empty()) {
+    std::string const piece(text.substr(0, text.find(' ')));
+    text.remove_prefix(std::min(text.size(), piece.size() + 1));
+    auto const id = ids.find(piece);
+    if (id == ids.end()) {
+      throw DataError(
+          fmt::format("the vocabulary has no piece \"{}\"; expected pieces with one space between them", piece));
+    }
+    tokens.push_back(id->second);
+  }
+  return tokens;
+}
+
 std::string continuation_of(TrainedModel const& model, GeneratedLine const& line, bool end) {
-  Tokenizer const& tokenizer = model.vocabulary().target;
-  Tokens const& continuation = line.hypotheses.front().tokens;
-  Tokens all = end ? Tokens() : *line.encoded.tokens;
-  std::string const before = tokenizer.decode(all);
-  all.insert(all.end(), continuation.begin(), continuation.end());
-  std::string const text = tokenizer.decode(all);
-  return on_one_line(text.starts_with(before) ? text.substr(before.size()) : tokenizer.decode(continuation));
+  Tokens const before = end ? Tokens() : *line.encoded.tokens;
+  return on_one_line(text_after(model.vocabulary().target, before, line.hypotheses.front().tokens));
 }
 
 }  // namespace heddle

@@ -1,11 +1,16 @@
 #include "inference/forced_decoding.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/io/text/text.hpp>
+#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <numeric>
+#include <sstream>
 
 #include "exchange/importing.hpp"
 #include "inference/alignment.hpp"
@@ -139,7 +144,8 @@ TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong)
   EXPECT_EQ(line.prefix, target.encode(prefix));
   EXPECT_TRUE(std::equal(line.prefix.rbegin(), line.prefix.rend(), line.start.rbegin()));
   EXPECT_GT(line.start.size(), line.prefix.size());
-  Translation const translation = translations_of(*model, {{}, line, {{{7, 4}, -2, -1}}}).front();
+  Translation const translation =
+      translations_of(*model, {{.text = prefix, .prefix = prefix}, line, {{{7, 4}, -2, -1}}}).front();
   Tokens expected = line.prefix;
   expected.insert(expected.end(), {7, 4});
   EXPECT_EQ(translation.tokens, expected);
@@ -151,7 +157,30 @@ TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong)
   EncodedLine const cut = encode_source(*model, prefix, many);
   EXPECT_EQ(std::ssize(cut.start), model->longest_source());
   EXPECT_GT(cut.prefix_cut_from, cut.prefix.size());
+  EXPECT_EQ(translations_of(*model, {{.text = prefix, .prefix = many}, cut, {{{}, -2, -1}}}).front().text,
+            target.decode(cut.prefix));
   EXPECT_EQ(model->generate(std::span(&*cut.tokens, 1), {}, std::span(&cut.start, 1)).front().size(), 1U);
+}
+
+TEST_P(ForcedDecodingTest, APrefixIsWrittenAsItWasGivenAndItsWordsAreCountedThere) {
+  auto const model = open(options_);
+  Tokenizer const& target = model->vocabulary().target;
+  std::string const word = "house";
+  Tokens const next = target.encode(word);
+  for (std::string const prefix : {"a \uff48ouse, \u2116 \u6f22\u5b57", "a house ", " a  house\u00b4s"}) {
+    EncodedLine const line = encode_source(*model, word, prefix);
+    Translation const translation =
+        translations_of(*model, {{.text = word, .prefix = prefix}, line, {{next, -2, -1}}}).front();
+    bool const spaced = prefix.ends_with(' ');
+    EXPECT_EQ(translation.text, prefix + (spaced ? "" : " ") + word);
+    auto const words = words_of(target, translation);
+    ASSERT_EQ(words.size(), line.prefix.size() + next.size());
+    auto const count = static_cast<std::int64_t>(split_words(translation.text).size());
+    EXPECT_EQ(words.front(), 0);
+    EXPECT_EQ(words[line.prefix.size() - 1], count - 2);
+    EXPECT_EQ(words[line.prefix.size()], count - 1);
+    EXPECT_EQ(words.back(), count - 1);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ForcedDecodingTest, testing::Values("marian", "nllb"));
@@ -175,20 +204,95 @@ TEST(Alignment, CoverageIsTheLogOfTheAttentionThatEachSourceTokenGot) {
   EXPECT_EQ(coverage({}, 0), 0);
 }
 
-TEST(Alignment, WordsAreWhatWhiteSpaceSeparates) {
+/// Expects that the tokens of each word of a line are written as those of the word alone, without unknown ones: white
+/// space may be one of these.
+void expect_words(Tokenizer const& tokenizer, std::string const& line) {
+  auto const written = [&](Tokens tokens) {
+    std::erase(tokens, tokenizer.special_ids().unknown);
+    std::string text = tokenizer.decode(tokens);
+    text.erase(0, text.starts_with("##") ? 2 : 0);  // a control character is white space here, and nothing to WordPiece
+    return fmt::format("{}", fmt::join(split_words(text), ""));
+  };
+  Tokens const tokens = tokenizer.encode(line);
+  auto const numbers = words_of(tokenizer, line);
+  auto const words = split_words(line);
+  ASSERT_EQ(numbers.size(), tokens.size()) << line;
+  std::vector<Tokens> of_word(std::max<std::size_t>(words.size(), 1));
+  for (std::size_t at = 0; at < tokens.size(); ++at) {
+    of_word.at(static_cast<std::size_t>(numbers[at])).push_back(tokens[at]);
+  }
+  for (std::size_t word = 0; word < words.size(); ++word) {
+    EXPECT_EQ(written(of_word[word]), written(tokenizer.encode(words[word]))) << line << ", word " << word;
+  }
+}
+
+std::string exchange_file(std::string const& name) {
+  return test::read_whole(fs::path(HEDDLE_TEST_DATA) / "exchange" / name);
+}
+
+Tokenizer tokenizer_of(std::string const& name) {
+  std::string const bytes = exchange_file(name);
+  boost::json::object const config{{"vocab_size", 700}, {"decoder_start_token_id", 2}, {"eos_token_id", 2}};
+  return Tokenizer::from_model(name.ends_with(".json") ? read_byte_level_vocabulary({{"tokenizer.json", bytes}}, config)
+                                                       : bytes);
+}
+
+TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
+  for (auto const& [name, lines] : {std::pair("sentencepiece_bpe.model", "sentencepiece_lines.txt"),
+                                    {"sentencepiece_bytes.model", "sentencepiece_lines.txt"},
+                                    {"byte_level_bart.json", "byte_level_lines.txt"},
+                                    {"byte_level_llama3.json", "byte_level_lines.txt"},
+                                    {"byte_level_qwen2.json", "byte_level_lines.txt"},
+                                    {"word_piece_cased.json", "word_piece_lines.txt"},
+                                    {"word_piece_uncased.json", "word_piece_lines.txt"}}) {
+    Tokenizer const tokenizer = tokenizer_of(name);
+    SCOPED_TRACE(name);
+    std::istringstream file(exchange_file(lines));
+    for (std::string line; std::getline(file, line);) {
+      expect_words(tokenizer, line);
+    }
+  }
+}
+
+// NFKC makes U+00B4 and U+00A8 a space and an accent, U+200B and U+3000 a space, and U+FEFF vanishes.
+TEST(Alignment, NormalizationMakesNoWords) {
+  test::TemporaryDirectory const directory;
+  TokenizerTraining training;
+  training.texts = {TextPart(directory.write("text", "it is one house and it has a dog\na house has one dog\n"))};
+  training.vocabulary_size = 40;
+  Tokenizer const tokenizer = Tokenizer::train(training);
+  EXPECT_GT(split_words(tokenizer.decode(tokenizer.encode("a\u200bhouse one"))).size(), 2U) << "normalized";
+  for (std::string const line :
+       {"it\u00b4s one", "\u00a8it one", "a\u200bhouse one", "a \ufeff house", " a  house ", "a\u3000house", "a"}) {
+    expect_words(tokenizer, line);
+    EXPECT_EQ(words_of(tokenizer, line).back() + 1, std::ssize(split_words(line))) << line;
+  }
+  EXPECT_TRUE(words_of(tokenizer, " ").empty());
+}
+
+TEST(Alignment, WordsOfATranslationAreThoseOfItsText) {
+  Tokenizer const tokenizer = tokenizer_of("sentencepiece_bpe.model");
+  for (std::string const text : {"a house, and another one.", "x", "it's  twenty-three"}) {
+    Tokens const tokens = tokenizer.encode(text);
+    EXPECT_EQ(words_of(tokenizer, Translation{.text = tokenizer.decode(tokens), .tokens = tokens}),
+              words_of(tokenizer, text));
+  }
+  // An unknown token is written as a word of its own.
+  Tokens const tokens{tokenizer.encode("a").at(0), tokenizer.special_ids().unknown, tokenizer.encode("a").at(0)};
+  EXPECT_THAT(words_of(tokenizer, Translation{.text = tokenizer.decode(tokens), .tokens = tokens}),
+              testing::ElementsAre(0, 1, 2));
+}
+
+TEST(Pieces, AreReadAsTheyWereWritten) {
   fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
   Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(model));
-  for (std::string const text : {"a house, and another one.", "x", "it's  twenty-three"}) {
-    auto const tokens = tokenizer.encode(text);
-    auto const words = words_of(tokenizer, tokens);
-    std::vector<std::string> found(static_cast<std::size_t>(words.back()) + 1);
-    for (std::size_t at = 0; at < tokens.size(); ++at) {
-      auto const word = static_cast<std::size_t>(words[at]);
-      found[word] += tokenizer.piece(tokens[at]);
-    }
-    std::size_t const spaces = static_cast<std::size_t>(std::ranges::count(tokenizer.decode(tokens), ' '));
-    EXPECT_EQ(found.size(), spaces + 1) << text;
-  }
+  auto const ids = piece_ids(tokenizer);
+  Tokens all(static_cast<std::size_t>(tokenizer.size()));
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(parse_pieces(join_pieces(tokenizer, all), ids), all);
+  EXPECT_TRUE(parse_pieces("", ids).empty());
+  auto const wrong = [&] { parse_pieces(tokenizer.piece(7) + "  " + tokenizer.piece(8), ids); };
+  EXPECT_THAT(wrong, ThrowsMessage<DataError>(HasSubstr("no piece \"\"; expected pieces with one space")));
 }
 
 TEST(ForbiddenWords, AreAllWaysToWriteThem) {

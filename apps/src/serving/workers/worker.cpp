@@ -56,11 +56,11 @@ std::vector<json::array> alignments_of(ServedModel const& served, ComputedText c
     given.push_back({source, translation.tokens});
   }
   std::vector<ForcedTarget> const forced = served.forcing->decode(model, given);
-  std::vector<std::int64_t> const source_words = words_of(model.vocabulary().source, source);
+  std::vector<std::int64_t> const source_words = words_of(model.vocabulary().source, text.line.line.text);
   std::vector<json::array> lists(translations.size());
   for (std::size_t index = 0; index < lists.size(); ++index) {
     Alignment const words = between_words(hard_alignment(forced[index].attention, source.size()), source_words,
-                                          words_of(model.vocabulary().target, given[index].target));
+                                          words_of(model.vocabulary().target, translations[index]));
     std::ranges::transform(words, std::back_inserter(lists[index]), [](auto const& pair) {
       return json::array{pair.first, pair.second};
     });
@@ -233,6 +233,7 @@ class Worker {
                                 .length_penalty = search.length_penalty,
                                 .batch_tokens = options_.batch_tokens,
                                 .forbidden = served.choices->forbidden,
+                                .allow_unknown = served.choices->allow_unknown,
                                 .shortlist = served.choices->shortlist};
       if (search.stream) {
         auto const grow = [this, model = served.model](std::int64_t number, GrowingTexts::Tokens const& tokens) {
