@@ -103,12 +103,16 @@ bool is_language(std::string const& text) {
 }
 
 std::string to_json(TextForm const& form) {
-  return json::serialize(json::object{{"source", to_value(form.source)},
-                                      {"target", to_value(form.target)},
-                                      {"languages", json::value_from(form.languages)},
-                                      {"forced", json::value_from(form.forced)},
-                                      {"suppressed", json::value_from(form.suppressed)},
-                                      {"suppressed_first", json::value_from(form.suppressed_first)}});
+  json::object value{{"source", to_value(form.source)},
+                     {"target", to_value(form.target)},
+                     {"languages", json::value_from(form.languages)},
+                     {"forced", json::value_from(form.forced)},
+                     {"suppressed", json::value_from(form.suppressed)},
+                     {"suppressed_first", json::value_from(form.suppressed_first)}};
+  if (form.start != SpecialIds::absent) {
+    value["start"] = form.start;
+  }
+  return json::serialize(value);
 }
 
 TextForm parse_text_form(std::string_view text, std::int32_t size) {
@@ -124,6 +128,9 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
       form.suppressed.push_back(reader.ids(sequence));
     }
     form.suppressed_first = reader.ids(value.at("suppressed_first"));
+    if (json::value const* const start = value.as_object().if_contains("start")) {
+      form.start = reader.id(*start);
+    }
     if (form.suppressed.size() + form.suppressed_first.size() > max_suppressed) {
       throw DataError(fmt::format("it suppresses more than {} sequences of tokens", max_suppressed));
     }

@@ -31,15 +31,36 @@ constexpr std::array class_places{ClassPlaces{"MBart50", LanguagePlace::first, L
                                   ClassPlaces{"M2M100", LanguagePlace::first, LanguagePlace::first},
                                   ClassPlaces{"Marian", LanguagePlace::of_target, LanguagePlace::none}};
 
-/// A language among the control pieces of a vocabulary.
+std::string text_at(json::object const& object, char const* key) {
+  json::value const* const found = find_key(object, key);
+  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
+}
+
+/// A language among the special pieces of a vocabulary.
 struct Language {
   std::string name;
   std::int32_t id;
 };
 
+/// The special added tokens of a tokenizer.json, in the order of their ids.
+std::vector<Language> special_tokens(std::string const& model) {
+  std::vector<Language> tokens;
+  json::object const document = json_object_of(model, "the vocabulary");
+  json::value const* const added = find_key(document, "added_tokens");
+  for (json::value const& token : added == nullptr ? json::array() : added->as_array()) {
+    json::value const* const special = token.as_object().if_contains("special");
+    if (special != nullptr && *special == true) {
+      tokens.push_back({text_at(token.as_object(), "content"), json::value_to<std::int32_t>(token.at("id"))});
+    }
+  }
+  std::ranges::sort(tokens, {}, &Language::id);
+  return tokens;
+}
+
 std::vector<Language> languages_of(std::string const& model) {
   std::vector<Language> languages;
   if (is_json(model)) {
+    std::ranges::copy_if(special_tokens(model), std::back_inserter(languages), is_language, &Language::name);
     return languages;
   }
   std::int32_t id = 0;
@@ -54,11 +75,6 @@ std::vector<Language> languages_of(std::string const& model) {
     ++id;
   }
   return languages;
-}
-
-std::string text_at(json::object const& object, char const* key) {
-  json::value const* const found = find_key(object, key);
-  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
 }
 
 /// The tokenizer's class, or the one that is usual for the models where the files name none.
@@ -151,6 +167,19 @@ void set_default_languages(TextForm& form, std::vector<Language> const& language
   }
 }
 
+/// The token that a decoder starts from where a SentencePiece model cannot name it: MADLAD-400 has <unk>.
+std::int32_t plain_start(json::object const& config, std::string const& model) {
+  json::value const* const start = find_key(config, "decoder_start_token_id");
+  if (start == nullptr || !start->is_int64() || is_json(model)) {
+    return SpecialIds::absent;
+  }
+  std::vector<SentencePiece> const pieces = SentencePieceModel::parse(model).pieces;
+  auto const id = start->get_int64();
+  bool const plain =
+      id >= 0 && id < std::ssize(pieces) && pieces[static_cast<std::size_t>(id)].type != SentencePiece::Type::control;
+  return plain ? static_cast<std::int32_t>(id) : SpecialIds::absent;
+}
+
 /// Sets the tokens that `generate` of transformers forces and leaves out.
 void set_generation(TextForm& form, json::object const& generation) {
   if (json::value const* const forced = find_key(generation, "forced_bos_token_id")) {
@@ -208,6 +237,7 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
       }
     }
   }
+  form.start = plain_start(config, model);
   set_generation(form, generation.empty() ? config : generation);
   json::value const* const padding = find_key(config, "pad_token_id");
   if (family.model_type == "marian" && padding != nullptr && form.suppressed.empty()) {
