@@ -76,11 +76,14 @@ void AddedTokens::split(std::string_view text, std::vector<std::int32_t>& ids,
     while (found->lstrip && left > done && is_space(last_character(text.substr(0, left)))) {
       left -= last_character(text.substr(0, left)).size();
     }
+    left = found->lstrip ? std::max(left, done) : left;
     while (found->rstrip && is_space(first_character(text.substr(right)))) {
       right += first_character(text.substr(right)).size();
     }
     pass(left);
-    ids.push_back(found->id);
+    if (left < right) {  // not white space that the token before took
+      ids.push_back(found->id);
+    }
     done = right;
   }
   pass(text.size());
@@ -115,10 +118,14 @@ void JsonVocabulary::read_added_tokens(json::object const& document, json::objec
     json::object const& token = value.as_object();
     bool const normalized = normalize && json_flag(token, "normalized");
     std::string text = json_string(token.at("content"));
+    Piece& piece = set_piece(token.at("id"), text);
     if (normalized) {
       text = normalize(text);
+      piece = piece_of_(text);
+      if (text.empty()) {
+        refuse_option("added_tokens", value);
+      }
     }
-    Piece& piece = set_piece(token.at("id"), text);
     piece.special = json_flag(token, "special");
     (normalized ? normal : given)
         .push_back({.text = std::move(text),

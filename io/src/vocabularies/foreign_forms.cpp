@@ -77,21 +77,6 @@ std::vector<Language> languages_of(std::string const& model) {
   return languages;
 }
 
-/// The tokenizer's class, or the one that is usual for the models where the files name none.
-std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
-  for (json::object const& each : {json_object_in(files, "tokenizer_config.json"), config}) {
-    if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
-      return name;
-    }
-  }
-  std::string_view const type = family.model_type;
-  return type == "mbart"     ? "MBart"
-         : type == "marian"  ? "Marian"
-         : type == "bart"    ? "Bart"
-         : type != "m2m_100" ? ""
-                             : (files.contains("vocab.json") ? "M2M100" : "Nllb");
-}
-
 /// The special tokens that a post-processor of tokenizer.json prepends to a text.
 Ids prefix_of(json::value const& processor) {
   std::string const type = json::value_to<std::string>(processor.at("type"));
@@ -117,6 +102,30 @@ Ids prefix_of(json::value const& processor) {
   return prefix;
 }
 
+/// The tokens that tokenizer.json prepends to a text.
+Ids prefix_of(Files const& files) {
+  json::object const whole = json_object_in(files, "tokenizer.json");
+  json::value const* const processor = find_key(whole, "post_processor");
+  return processor == nullptr ? Ids() : prefix_of(*processor);
+}
+
+/// The tokenizer's class, or the one that is usual for the models where the files name none or one of no family.
+std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
+  constexpr std::array of_no_family{"", "PreTrainedTokenizerFast", "TokenizersBackend"};
+  for (json::object const& each : {json_object_in(files, "tokenizer_config.json"), config}) {
+    std::string const name = text_at(each, "tokenizer_class");
+    if (std::ranges::find(of_no_family, name) == of_no_family.end()) {
+      return name;
+    }
+  }
+  std::string_view const type = family.model_type;
+  return type == "mbart"     ? (prefix_of(files).empty() ? "MBart" : "MBart50")
+         : type == "marian"  ? "Marian"
+         : type == "bart"    ? "Bart"
+         : type != "m2m_100" ? ""
+                             : (files.contains("vocab.json") ? "M2M100" : "Nllb");
+}
+
 /// Whether the class prepends the begin token to a text, if tokenizer_config.json says so (Gemma).
 std::optional<bool> adds_begin(std::string const& tokenizer, Files const& files) {
   json::object const settings = json_object_in(files, "tokenizer_config.json");
@@ -131,9 +140,7 @@ Ids prefix_of(std::string const& tokenizer, json::object const& config, Files co
     return *adds && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
   }
   if (files.contains("tokenizer.json")) {
-    json::object const whole = json_object_in(files, "tokenizer.json");
-    json::value const* const processor = find_key(whole, "post_processor");
-    return processor == nullptr ? Ids() : prefix_of(*processor);
+    return prefix_of(files);
   }
   bool const puts_begin = tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta");
   return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();

@@ -109,6 +109,22 @@ TEST(PieceVocabulary, MayTakeWordsWhole) {
   EXPECT_EQ(whole.encode(word).size(), 1U);
 }
 
+TEST(PieceVocabulary, AddedTokensMayTakeTheSpaceAroundThem) {
+  json::value document = pieces_file("llama");
+  json::array& added = document.at("added_tokens").as_array();
+  auto const add = [&](std::int64_t id, char const* content, char const* option) {
+    added.push_back({{"id", id}, {"content", content}, {"special", false}, {"normalized", false}, {option, true}});
+  };
+  add(500, "  ", "rstrip");
+  add(501, "<l>", "lstrip");
+  add(502, "<w>", "single_word");
+  Tokenizer const tokenizer = piece_tokenizer(document);
+  EXPECT_THAT(tokenizer.encode("  \t "), ElementsAre(500));
+  EXPECT_THAT(tokenizer.encode("\u3000 <l>"), ElementsAre(501));
+  EXPECT_THAT(tokenizer.encode("<w>"), ElementsAre(502));
+  EXPECT_THAT(tokenizer.encode("<w>-<w>1 é<w>"), ::testing::AllOf(Contains(502).Times(1)));
+}
+
 TEST(PieceVocabulary, GrowsByPiecesAndLanguages) {
   json::value document = pieces_file("nllb");
   json::object form{{"source", {{"language", "first"}, {"default_language", -1}, {"prefix", json::array()}}},
@@ -141,6 +157,13 @@ TEST(PieceVocabulary, RefusesTokenizersThatDoMore) {
               HasSubstr("base 64"));
   EXPECT_THAT(refusal("t5", set("normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AAAAAA=="})")),
               HasSubstr("empty"));
+  EXPECT_THAT(refusal("steps",
+                      [](json::object& document) {
+                        document.at("added_tokens")
+                            .as_array()
+                            .push_back({{"id", 590}, {"content", "\u0301"}, {"normalized", true}});
+                      }),
+              HasSubstr("added_tokens = "));
   auto const in_model = [](char const* member, json::value const& value) {
     return [=](json::object& document) { document.at("model").as_object()[member] = value; };
   };
