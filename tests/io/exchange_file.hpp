@@ -1,7 +1,7 @@
 #pragma once
 
 #include <boost/json.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <string>
 
 #include "temporary_directory.hpp"
@@ -27,7 +27,7 @@ inline std::string byte_level_vocabulary(std::string const& tokenizer_json, Spec
   add(config, "pad_token_id", ids.padding, ids.padding);
   add(tokens, "unk_token", ids.unknown, "<unk>");
   add(tokens, "mask_token", ids.mask, "<mask>");
-  return read_byte_level_vocabulary(
+  return read_json_vocabulary(
       {{"tokenizer.json", tokenizer_json}, {"special_tokens_map.json", boost::json::serialize(tokens)}}, config);
 }
 

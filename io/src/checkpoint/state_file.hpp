@@ -16,7 +16,7 @@ inline constexpr char const* state_file_name = "state.h5";
 std::string state_file_bytes(CheckpointIndex const& index);
 
 /// The largest state file that is read: the limits of its parts, of which reading it needs a few copies.
-inline constexpr std::int64_t max_state_bytes = std::int64_t{256} << 20;
+inline constexpr std::int64_t max_state_bytes = std::int64_t{320} << 20;
 
 /// Reads the file from memory. Throws DataError, which names `path`, if it is not of this format, holds numbers that no
 /// training leaves, or has a part that is larger than any model's. The places of tensors are checked against the files'

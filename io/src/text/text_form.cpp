@@ -112,6 +112,9 @@ std::string to_json(TextForm const& form) {
   if (!form.ends.empty()) {
     object["ends"] = json::value_from(form.ends);
   }
+  if (form.start != SpecialIds::absent) {
+    object["start"] = form.start;
+  }
   return json::serialize(object);
 }
 
@@ -130,6 +133,9 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
     form.suppressed_first = reader.ids(value.at("suppressed_first"));
     if (json::value const* const ends = value.as_object().if_contains("ends")) {
       form.ends = reader.ids(*ends);
+    }
+    if (json::value const* const start = value.as_object().if_contains("start")) {
+      form.start = reader.id(*start);
     }
     if (form.suppressed.size() + form.suppressed_first.size() > max_suppressed) {
       throw DataError(fmt::format("it suppresses more than {} sequences of tokens", max_suppressed));

@@ -170,8 +170,9 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
     }
     return id;
   };
-  ids = {.begin = require(processor_.bos_id(), "begin-of-sentence", "bos"),
-         .end = require(processor_.eos_id(), "end-of-sentence", "eos"),
+  int32_t const end = require(processor_.eos_id(), "end-of-sentence", "eos");
+  ids = {.begin = processor_.bos_id() < 0 ? end : require(processor_.bos_id(), "begin-of-sentence", "bos"),
+         .end = end,
          .unknown = require(processor_.unk_id(), "unknown", "unk"),
          .padding = processor_.pad_id()};
   int32_t const mask = processor_.PieceToId(mask_piece);
@@ -180,6 +181,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
   }
   if (auto const stored = text_form_of_model(bytes); !stored.empty()) {
     text_form = parse_text_form(stored, size);
+    ids.begin = text_form.start == SpecialIds::absent ? ids.begin : text_form.start;
   }
   for (int32_t id = 0; (id = processor_.PieceToId(sentinel_piece(std::ssize(sentinels)))) != ids.unknown;) {
     sentinels.push_back(id);

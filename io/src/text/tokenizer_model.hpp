@@ -36,8 +36,8 @@ inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;
 /// Whether a vocabulary's bytes are those of `load_json_vocabulary`; else they are a SentencePiece model.
 bool is_json(std::string_view bytes) noexcept;
 
-/// A vocabulary of byte-level BPE or WordPiece: Hugging Face's tokenizer.json and its member "heddle" (see
-/// byte_level_vocabularies.hpp). Throws DataError for a document that is not such a vocabulary, and for a tokenizer
+/// A vocabulary of Hugging Face's tokenizer.json, with its member "heddle" (see
+/// tokenizer_json.hpp). Throws DataError for a document that is not such a vocabulary, and for a tokenizer
 /// that does more than these do.
 std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes);
 

@@ -7,10 +7,12 @@
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
+#include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <set>
 
 #include "text/tokenizer_model.hpp"
+#include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {
 namespace {
@@ -19,7 +21,6 @@ namespace json = boost::json;
 using Type = SentencePiece::Type;
 
 constexpr std::string_view space_symbol = "▁";
-constexpr std::string_view filler = "<madeupword";
 
 /// A piece of SentencePiece that is always found as a whole. BPE never merges a user-defined symbol with its
 /// neighbours. Unigram models take such a symbol only where no other pieces have a better score (they are meant for
@@ -46,12 +47,12 @@ json::object added_token(std::string const& text, bool special) {
           {"rstrip", false}, {"single_word", false}, {"special", special}};
 }
 
-std::string byte_level_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
+std::string json_with(Tokenizer const& vocabulary, std::vector<std::string> const& pieces, bool special) {
   json::object tokenizer = json_object_of(vocabulary.model(), "the vocabulary");
   json::value& tokens = tokenizer["added_tokens"];
   std::int64_t id = vocabulary.size();
   for (std::string const& piece : pieces) {
-    json::object token = added_token(piece, false);
+    json::object token = added_token(piece, special);
     token["id"] = id++;
     (tokens.is_array() ? tokens.get_array() : tokens.emplace_array()).emplace_back(std::move(token));
   }
@@ -94,7 +95,7 @@ void add_to_decoder(json::object& settings, std::map<std::string, std::string>& 
     std::string const piece = vocabulary.piece(id);
     std::string const key = std::to_string(id);
     bool const language = std::ranges::find(languages, id) != languages.end();
-    bool const unnamed = piece.starts_with(filler) || (fairseq && (language || piece == "<mask>"));
+    bool const unnamed = piece.starts_with(unused_piece) || (fairseq && (language || piece == "<mask>"));
     if (id >= first || (unnamed && !decoder.get_object().contains(key))) {
       decoder.get_object()[key] = added_token(piece, id < first || language);
     }
@@ -110,13 +111,13 @@ void add_to_decoder(json::object& settings, std::map<std::string, std::string>& 
 }  // namespace
 
 Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces) {
-  bool const byte_level = is_json(vocabulary.model());
+  bool const in_json = is_json(vocabulary.model());
   std::map<std::string, std::int32_t> known;
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
     known.emplace(vocabulary.piece(id), id);
   }
   for (std::string const& piece : pieces) {
-    std::string const text = byte_level ? piece : boost::replace_all_copy(piece, " ", space_symbol);
+    std::string const text = in_json ? piece : boost::replace_all_copy(piece, " ", space_symbol);
     auto const [place, added] = known.emplace(text, vocabulary.size());
     if (piece.empty() || text == space_symbol || !added) {
       throw DataError(added || place->second == vocabulary.size()
@@ -125,7 +126,7 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     }
   }
   Tokenizer grown =
-      Tokenizer::from_model(byte_level ? byte_level_with(vocabulary, pieces) : sentencepiece_with(vocabulary, pieces));
+      Tokenizer::from_model(in_json ? json_with(vocabulary, pieces, false) : sentencepiece_with(vocabulary, pieces));
   for (std::size_t index = 0; index < pieces.size(); ++index) {
     auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
     auto const found = grown.encode(boost::replace_all_copy(pieces[index], space_symbol, " "));
@@ -148,12 +149,11 @@ Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> c
     throw DataError("the vocabulary has no languages, so that none can be added; a tag in texts is a piece (--piece)");
   }
   std::string const example = vocabulary.piece(form.languages.front());
+  auto const known_languages = static_cast<std::int32_t>(form.languages.size());
   std::set<std::string> known;
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
     known.insert(vocabulary.piece(id));
   }
-  SentencePieceModel model = SentencePieceModel::parse(vocabulary.model());
-  std::vector<SentencePiece> added;
   for (std::string const& language : languages) {
     bool const alike = is_language(language) && language.starts_with("__") == example.starts_with("__") &&
                        language.starts_with(">>") == example.starts_with(">>");
@@ -162,9 +162,16 @@ Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> c
                                   alike ? "is a token of the vocabulary already, or given twice"
                                         : fmt::format("is not named as the vocabulary's languages are: {}", example)));
     }
-    form.languages.push_back(vocabulary.size() + static_cast<std::int32_t>(added.size()));
-    added.push_back({language, 0, Type::control, {}});
+    form.languages.push_back(vocabulary.size() + static_cast<std::int32_t>(form.languages.size()) - known_languages);
   }
+  if (is_json(vocabulary.model())) {
+    return Tokenizer::from_model(with_text_form(json_with(vocabulary, languages, true), form));
+  }
+  SentencePieceModel model = SentencePieceModel::parse(vocabulary.model());
+  std::vector<SentencePiece> added;
+  std::ranges::transform(languages, std::back_inserter(added), [](std::string const& language) {
+    return SentencePiece{language, 0, Type::control, {}};
+  });
   model.pieces.insert(model.pieces.begin() + vocabulary.size(), added.begin(), added.end());
   model.text_form = to_json(form);
   return Tokenizer::from_model(model.serialize());
@@ -195,7 +202,7 @@ void add_pieces(std::map<std::string, std::string>& origin, Tokenizer const& voc
     json::object tokenizer = json_object_of(whole->second, "tokenizer.json");
     json::value tokens = json_object_of(vocabulary.model(), "the vocabulary").at("added_tokens");
     for (std::int32_t id = 0; id < first; ++id) {
-      if (std::string const piece = vocabulary.piece(id); piece.starts_with(filler)) {
+      if (std::string const piece = vocabulary.piece(id); piece.starts_with(unused_piece)) {
         json::object token = added_token(piece, true);
         token["id"] = id;
         tokens.as_array().emplace_back(std::move(token));

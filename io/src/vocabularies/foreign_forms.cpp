@@ -31,15 +31,36 @@ constexpr std::array class_places{ClassPlaces{"MBart50", LanguagePlace::first, L
                                   ClassPlaces{"M2M100", LanguagePlace::first, LanguagePlace::first},
                                   ClassPlaces{"Marian", LanguagePlace::of_target, LanguagePlace::none}};
 
-/// A language among the control pieces of a vocabulary.
+std::string text_at(json::object const& object, char const* key) {
+  json::value const* const found = find_key(object, key);
+  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
+}
+
+/// A language among the special pieces of a vocabulary.
 struct Language {
   std::string name;
   std::int32_t id;
 };
 
+/// The special added tokens of a tokenizer.json, in the order of their ids.
+std::vector<Language> special_tokens(std::string const& model) {
+  std::vector<Language> tokens;
+  json::object const document = json_object_of(model, "the vocabulary");
+  json::value const* const added = find_key(document, "added_tokens");
+  for (json::value const& token : added == nullptr ? json::array() : added->as_array()) {
+    json::value const* const special = token.as_object().if_contains("special");
+    if (special != nullptr && *special == true) {
+      tokens.push_back({text_at(token.as_object(), "content"), json::value_to<std::int32_t>(token.at("id"))});
+    }
+  }
+  std::ranges::sort(tokens, {}, &Language::id);
+  return tokens;
+}
+
 std::vector<Language> languages_of(std::string const& model) {
   std::vector<Language> languages;
   if (is_json(model)) {
+    std::ranges::copy_if(special_tokens(model), std::back_inserter(languages), is_language, &Language::name);
     return languages;
   }
   std::int32_t id = 0;
@@ -54,26 +75,6 @@ std::vector<Language> languages_of(std::string const& model) {
     ++id;
   }
   return languages;
-}
-
-std::string text_at(json::object const& object, char const* key) {
-  json::value const* const found = find_key(object, key);
-  return found != nullptr && found->is_string() ? json::value_to<std::string>(*found) : "";
-}
-
-/// The tokenizer's class, or the one that is usual for the models where the files name none.
-std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
-  for (json::object const& each : {json_object_in(files, "tokenizer_config.json"), config}) {
-    if (std::string const name = text_at(each, "tokenizer_class"); !name.empty()) {
-      return name;
-    }
-  }
-  std::string_view const type = family.model_type;
-  return type == "mbart"     ? "MBart"
-         : type == "marian"  ? "Marian"
-         : type == "bart"    ? "Bart"
-         : type != "m2m_100" ? ""
-                             : (files.contains("vocab.json") ? "M2M100" : "Nllb");
 }
 
 /// The special tokens that a post-processor of tokenizer.json prepends to a text.
@@ -101,6 +102,30 @@ Ids prefix_of(json::value const& processor) {
   return prefix;
 }
 
+/// The tokens that tokenizer.json prepends to a text.
+Ids prefix_of(Files const& files) {
+  json::object const whole = json_object_in(files, "tokenizer.json");
+  json::value const* const processor = find_key(whole, "post_processor");
+  return processor == nullptr ? Ids() : prefix_of(*processor);
+}
+
+/// The tokenizer's class, or the one that is usual for the models where the files name none or one of no family.
+std::string tokenizer_class(Family const& family, json::object const& config, Files const& files) {
+  constexpr std::array of_no_family{"", "PreTrainedTokenizerFast", "TokenizersBackend"};
+  for (json::object const& each : {json_object_in(files, "tokenizer_config.json"), config}) {
+    std::string const name = text_at(each, "tokenizer_class");
+    if (std::ranges::find(of_no_family, name) == of_no_family.end()) {
+      return name;
+    }
+  }
+  std::string_view const type = family.model_type;
+  return type == "mbart"     ? (prefix_of(files).empty() ? "MBart" : "MBart50")
+         : type == "marian"  ? "Marian"
+         : type == "bart"    ? "Bart"
+         : type != "m2m_100" ? ""
+                             : (files.contains("vocab.json") ? "M2M100" : "Nllb");
+}
+
 /// Whether the class prepends the begin token to a text, if tokenizer_config.json says so (Gemma).
 std::optional<bool> adds_begin(std::string const& tokenizer, Files const& files) {
   json::object const settings = json_object_in(files, "tokenizer_config.json");
@@ -115,9 +140,7 @@ Ids prefix_of(std::string const& tokenizer, json::object const& config, Files co
     return *adds && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
   }
   if (files.contains("tokenizer.json")) {
-    json::object const whole = json_object_in(files, "tokenizer.json");
-    json::value const* const processor = find_key(whole, "post_processor");
-    return processor == nullptr ? Ids() : prefix_of(*processor);
+    return prefix_of(files);
   }
   bool const puts_begin = tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta");
   return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
@@ -149,6 +172,19 @@ void set_default_languages(TextForm& form, std::vector<Language> const& language
     form.target.default_language =
         std::ranges::find(form.languages, id) != form.languages.end() ? id : form.target.default_language;
   }
+}
+
+/// The token that a decoder starts from where a SentencePiece model cannot name it: MADLAD-400 has <unk>.
+std::int32_t plain_start(json::object const& config, std::string const& model) {
+  json::value const* const start = find_key(config, "decoder_start_token_id");
+  if (start == nullptr || !start->is_int64() || is_json(model)) {
+    return SpecialIds::absent;
+  }
+  std::vector<SentencePiece> const pieces = SentencePieceModel::parse(model).pieces;
+  auto const id = start->get_int64();
+  bool const plain =
+      id >= 0 && id < std::ssize(pieces) && pieces[static_cast<std::size_t>(id)].type != SentencePiece::Type::control;
+  return plain ? static_cast<std::int32_t>(id) : SpecialIds::absent;
 }
 
 /// Sets the tokens that `generate` of transformers forces and leaves out.
@@ -222,6 +258,7 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
       }
     }
   }
+  form.start = plain_start(config, model);
   set_generation(form, generation.empty() ? config : generation);
   set_ends(form, generation.empty() ? config : generation, Tokenizer::from_model(model).special_ids().end);
   json::value const* const padding = find_key(config, "pad_token_id");

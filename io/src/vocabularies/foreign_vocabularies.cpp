@@ -24,7 +24,7 @@ std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
   }
   std::vector<std::string> texts;
   for (std::int64_t number = 0; size + number < rows; ++number) {
-    texts.push_back(fmt::format("<madeupword{}>", number));
+    texts.push_back(fmt::format("{}{}>", unused_piece, number));
   }
   return texts;
 }
@@ -95,7 +95,8 @@ std::string complete_start_and_end(std::string& model) {
   return note;
 }
 
-std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows) {
+std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::int64_t rows,
+                          std::optional<std::int64_t> padding) {
   auto model = SentencePieceModel::parse(bytes);
   if (extra_ids < 0 || extra_ids > max_foreign_ids) {
     throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
@@ -105,6 +106,9 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
     sentinels.push_back(fmt::format("<extra_id_{}>", --extra_ids));
   }
   auto special = model.special();
+  if (padding && *padding >= 0 && *padding < std::ssize(model.pieces)) {
+    special.padding = model.pieces[static_cast<std::size_t>(*padding)].text;
+  }
   special.begin = special.padding;
   return shifted(std::move(model), {}, 0, sentinels, rows, special);
 }
@@ -132,6 +136,16 @@ std::string fairseq_vocabulary(std::string_view bytes, FairseqTokens const& toke
   return shifted(SentencePieceModel::parse(bytes),
                  {control_piece("<s>"), control_piece("<pad>"), control_piece("</s>"), {"<unk>", 0, Type::unknown, {}}},
                  3, tail, rows, {tokens.start, "</s>", "<unk>", "<pad>"});
+}
+
+std::string camembert_vocabulary(std::string_view bytes, std::int64_t rows) {
+  return shifted(SentencePieceModel::parse(bytes),
+                 {control_piece("<s>NOTUSED"),
+                  control_piece("<pad>"),
+                  control_piece("</s>NOTUSED"),
+                  {"<unk>", 0, Type::unknown, {}},
+                  control_piece("<unk>NOTUSED")},
+                 1, {"<mask>"}, rows, {"<s>", "</s>", "<unk>", "<pad>"});
 }
 
 std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
@@ -180,16 +194,46 @@ std::string vocabulary_by_text(std::string_view bytes, std::vector<std::string> 
   return serialize_with_ids(std::move(model), std::move(pieces), special);
 }
 
+namespace {
+
+/// Throws DataError where most pieces of vocab.json are in no model, or most of a model are not in vocab.json: they
+/// were not made for each other. (Some may be: a vocabulary has only the pieces that its corpus has, and unknown
+/// words.)
+void require_same_pieces(std::vector<std::string> const& texts, std::string_view source, std::string_view target) {
+  std::unordered_set<std::string> const named(texts.begin(), texts.end());
+  std::unordered_set<std::string> known;
+  auto const require_half = [](std::int64_t count, std::int64_t all, char const* of, char const* in) {
+    if (2 * count < all) {
+      throw DataError(fmt::format("only {} of the {} pieces of {} are in {}: they are files of different tokenizers",
+                                  count, all, of, in));
+    }
+  };
+  for (auto const& [bytes, name] : {std::pair(source, "source.spm"), {target, "target.spm"}}) {
+    auto const pieces = SentencePieceModel::parse(bytes).pieces;
+    auto const count = std::ranges::count_if(pieces, [&](auto const& piece) { return named.contains(piece.text); });
+    require_half(count, std::ssize(pieces), name, "vocab.json");
+    std::ranges::transform(pieces, std::inserter(known, known.end()), &SentencePiece::text);
+  }
+  auto const count = std::ranges::count_if(texts, [&](std::string const& text) { return known.contains(text); });
+  require_half(count, std::ssize(texts), "vocab.json", "source.spm or target.spm");
+}
+
+}  // namespace
+
 std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
                                                       std::string_view vocab_json,
-                                                      std::map<std::int64_t, std::string> const& added) {
+                                                      std::map<std::int64_t, std::string> const& added,
+                                                      std::int64_t rows) {
   auto texts = pieces_of_vocab_json(vocab_json);
   for (auto next = added.find(std::ssize(texts)); next != added.end(); next = added.find(std::ssize(texts))) {
     texts.push_back(next->second);
   }
-  std::vector<std::string> languages;
-  std::ranges::copy_if(texts, std::back_inserter(languages),
-                       [](std::string const& text) { return text.starts_with(">>") && text.ends_with("<<"); });
+  require_same_pieces(texts, source, target);
+  std::ranges::move(fillers(std::ssize(texts), rows), std::back_inserter(texts));
+  std::vector<std::string> languages;  // and fillers
+  std::ranges::copy_if(texts, std::back_inserter(languages), [](std::string const& text) {
+    return (text.starts_with(">>") && text.ends_with("<<")) || text.starts_with(unused_piece);
+  });
   SpecialPieces const special{"<pad>", "</s>", "<unk>", "<pad>"};
   return {vocabulary_by_text(source, texts, languages, special), vocabulary_by_text(target, texts, languages, special)};
 }

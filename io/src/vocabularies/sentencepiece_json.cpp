@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <tuple>
 #include <unordered_map>
 

@@ -8,6 +8,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "tokenizer_steps/character_map.hpp"
+
 namespace heddle {
 namespace {
 
@@ -255,34 +257,6 @@ void require_same_segmentation(std::vector<SentencePiece> const& old, std::vecto
   }
 }
 
-std::uint32_t word_at(std::string_view bytes, std::size_t index) {
-  bytes.remove_prefix(index * 4);
-  return static_cast<std::uint32_t>(take_fixed(bytes, 4));
-}
-
-/// Throws DataError for a map of characters by which SentencePiece would read outside of it: the length of a double
-/// array (Aoe 1989; its units as in Darts-clone), the array, and the texts whose places it gives.
-void require_sound_map(std::string_view map) {
-  if (map.empty()) {
-    return;
-  }
-  std::uint64_t const bytes = take_fixed(map, 4);
-  std::string_view const trie = take(map, bytes);
-  std::size_t const units = trie.size() / 4;
-  for (std::size_t index = 0; index < units; ++index) {
-    std::uint32_t const unit = word_at(trie, index);
-    if (unit >> 31U != 0) {
-      continue;  // the place of a text: no character leads to it
-    }
-    std::size_t const next = index ^ (std::size_t{unit >> 10U} << ((unit & (1U << 9U)) >> 6U));
-    bool const good = (next | 0xffU) < units;  // a character is added to it
-    bool const ends = (unit >> 8U & 1U) != 0;
-    if (!good || (ends && (word_at(trie, next) & ~(1U << 31U)) >= map.size())) {
-      refuse(fmt::format("its character map points outside itself at unit {}", index));
-    }
-  }
-}
-
 }  // namespace
 
 void require_sound_normalizers(std::string_view bytes) {
@@ -290,7 +264,7 @@ void require_sound_normalizers(std::string_view bytes) {
     if (field.number == model_normalizer || field.number == model_denormalizer) {
       for_each_field(field.message(), [](Field const& part) {
         if (part.number == character_map) {
-          require_sound_map(part.message());
+          CharacterMap::require_sound(part.message());
         }
       });
     }

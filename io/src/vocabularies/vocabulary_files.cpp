@@ -8,8 +8,8 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <optional>
 #include <span>
@@ -37,18 +37,27 @@ constexpr std::array tokenizer_files{"config.json",
                                      "target.spm",
                                      "vocab.json"};
 /// Beside a SentencePiece model, tokenizer.json repeats it.
-constexpr std::array byte_level_files{"tokenizer.json", "merges.txt", "vocab.txt"};
+constexpr std::array json_files{"tokenizer.json", "merges.txt", "vocab.txt"};
 
-/// The kinds of vocabularies by the families that have them. A plain one is a SentencePiece model as it is, byte-level
-/// BPE, or WordPiece.
+/// The kinds of vocabularies by the families that have them: the ids of a SentencePiece model's pieces. A plain one has
+/// them as they are. Without SentencePiece's file, all but Marian's are read from tokenizer.json.
 enum class Kind : std::uint8_t { t5, pegasus, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
-  return type == "t5" || type == "mt5"                                   ? Kind::t5
-         : type == "pegasus"                                             ? Kind::pegasus
-         : type == "marian"                                              ? Kind::marian
-         : type == "mbart" || type == "m2m_100" || type == "xlm-roberta" ? Kind::fairseq
-                                                                         : Kind::plain;
+  constexpr std::array fairseq{"mbart", "m2m_100", "xlm-roberta", "camembert"};
+  return type == "t5" || type == "mt5" || type == "umt5"     ? Kind::t5
+         : type == "pegasus"                                 ? Kind::pegasus
+         : type == "marian"                                  ? Kind::marian
+         : std::ranges::find(fairseq, type) != fairseq.end() ? Kind::fairseq
+                                                             : Kind::plain;
+}
+
+/// The SentencePiece model of a kind; families of the kind Marian have one for each side.
+char const* sentencepiece_name(Kind kind) {
+  return kind == Kind::t5 || kind == Kind::pegasus ? "spiece.model"
+         : kind == Kind::fairseq                   ? "sentencepiece.bpe.model"
+         : kind == Kind::marian                    ? "source.spm"
+                                                   : "tokenizer.model";
 }
 
 /// The kind of vocabulary in these files: an export of a model that was trained here has its SentencePiece model as it
@@ -121,14 +130,19 @@ std::map<std::int64_t, std::string> added_tokens(std::map<std::string, std::stri
   return tokens;
 }
 
-/// The tokens of a tokenizer of fairseq after the `pieces` of its model. Files of earlier versions of transformers (as
-/// mBART-50 was published) have the languages without ids, in the order of the ids.
-FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t pieces) {
+/// The tokens of a tokenizer of fairseq from the id `first` on; an id without a token has a piece without a use.
+/// M2M100, which has vocab.json, numbers them in their order. Files of earlier versions of transformers (as mBART-50
+/// was published) have the languages without ids, in the order of the ids.
+FairseqTokens fairseq_tokens(std::map<std::string, std::string> const& files, std::int64_t first) {
   FairseqTokens tokens;
   for (auto const& [id, text] : added_tokens(files)) {
-    if (id >= pieces) {
-      tokens.languages.push_back(text);
+    if (id < first || id >= max_foreign_ids) {
+      continue;
     }
+    while (!files.contains("vocab.json") && first + std::ssize(tokens.languages) < id) {
+      tokens.languages.push_back(fmt::format("{}_{}>", unused_piece, first + std::ssize(tokens.languages)));
+    }
+    tokens.languages.push_back(text);
   }
   if (!tokens.languages.empty()) {  // also where tokens were added after the mask
     tokens.mask.clear();
@@ -173,16 +187,26 @@ std::int64_t integer(json::object const& config, char const* key) {
   return found->get_int64();
 }
 
+/// The id at a key; nothing where there is none.
+std::optional<std::int64_t> id_in(json::object const& config, char const* key) {
+  json::value const* const found = find_key(config, key);
+  return found == nullptr || !found->is_int64() ? std::nullopt : std::optional(found->get_int64());
+}
+
 std::string fairseq_model(std::map<std::string, std::string> const& files, json::object const& config,
                           fs::path const& directory) {
   std::int64_t const rows = integer(config, "vocab_size");
-  std::string const& bytes = sentencepiece_file(files, "sentencepiece.bpe.model", directory);
-  std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces) + 1;
-  FairseqTokens tokens = fairseq_tokens(files, pieces);
+  std::string const& bytes = sentencepiece_file(files, sentencepiece_name(Kind::fairseq), directory);
   json::value const* const type = find_key(config, "model_type");
+  if (type != nullptr && *type == "camembert") {
+    return camembert_vocabulary(bytes, rows);
+  }
+  FairseqTokens tokens = fairseq_tokens(files, std::ssize(SentencePieceModel::parse(bytes).pieces) + 1);
   if (type != nullptr && *type == "xlm-roberta") {
     tokens.start = "<s>";
-  } else if (std::ranges::all_of(tokens.languages, [](std::string const& text) { return text == "<mask>"; })) {
+  } else if (std::ranges::all_of(tokens.languages, [](std::string const& text) {
+               return text == "<mask>" || text.starts_with(unused_piece);
+             })) {
     throw DataError(fmt::format(
         "{}: no file names the languages of the vocabulary: tokenizer_config.json has them as added_tokens_decoder or "
         "additional_special_tokens; load the tokenizer with transformers, and save it there by save_pretrained",
@@ -192,23 +216,25 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
                                       : fairseq_vocabulary(bytes, tokens, rows);
 }
 
-/// The model of a family that has either kind; adds the files that only one of them has.
-std::string plain_model(std::map<std::string, std::string>& files, json::object const& config,
+/// The model of tokenizer.json, or of the files that older tokenizers without SentencePiece have; adds these files.
+std::string json_model(std::map<std::string, std::string>& files, json::object const& config,
+                       fs::path const& directory) {
+  if (!is_of_bytes(files) && !files.contains("tokenizer.json") &&
+      !(files.contains("vocab.json") && files.contains("merges.txt")) && !files.contains("vocab.txt")) {
+    throw DataError(fmt::format(
+        "{}: {}; save the tokenizer there by save_pretrained of transformers", directory.string(),
+        files.contains("vocab.json")
+            ? "vocab.json is there without merges.txt, and tokenizer.json is not"
+            : "there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt"));
+  }
+  return read_json_vocabulary(files, config);
+}
+
+/// The SentencePiece model of a family that has its pieces as ids.
+std::string plain_model(std::map<std::string, std::string> const& files, json::object const& config,
                         fs::path const& directory) {
   std::int64_t const rows = integer(config, "vocab_size");
-  if (!files.contains("tokenizer.model")) {
-    add_files(directory, byte_level_files, files);
-    if (!files.contains("tokenizer.json") && !(files.contains("vocab.json") && files.contains("merges.txt")) &&
-        !files.contains("vocab.txt")) {
-      throw DataError(fmt::format(
-          "{}: {}; save the tokenizer there by save_pretrained of transformers", directory.string(),
-          files.contains("vocab.json")
-              ? "vocab.json is there without merges.txt, and tokenizer.json is not"
-              : "there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt"));
-    }
-    return read_byte_level_vocabulary(files, config);
-  }
-  std::string const& bytes = sentencepiece_file(files, "tokenizer.model", directory);
+  std::string const& bytes = sentencepiece_file(files, sentencepiece_name(Kind::plain), directory);
   std::int64_t const pieces = std::ssize(SentencePieceModel::parse(bytes).pieces);
   std::vector<std::string> added;
   for (auto const& [id, text] : added_tokens(files)) {
@@ -219,8 +245,8 @@ std::string plain_model(std::map<std::string, std::string>& files, json::object 
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
-/// The SentencePiece model whose decoder starts from the token that config.json names, if it names one. (A byte-level
-/// vocabulary has it already.)
+/// The SentencePiece model whose decoder starts from the token that config.json names, if it names one and that is a
+/// control piece. (A vocabulary of tokenizer.json has it already; TextForm::start has other ones.)
 std::string with_start_token(std::string const& bytes, json::object const& config) {
   if (is_json(bytes) || find_key(config, "decoder_start_token_id") == nullptr) {
     return bytes;
@@ -232,11 +258,11 @@ std::string with_start_token(std::string const& bytes, json::object const& confi
                                 std::ssize(model.pieces) - 1));
   }
   SpecialPieces special = model.special();
-  std::string const& start = model.pieces[static_cast<std::size_t>(id)].text;
-  if (special.begin == start) {
+  SentencePiece const& start = model.pieces[static_cast<std::size_t>(id)];
+  if (special.begin == start.text || start.type != SentencePiece::Type::control) {
     return bytes;
   }
-  special.begin = start;
+  special.begin = start.text;
   std::vector<SentencePiece> pieces = model.pieces;
   return serialize_with_ids(std::move(model), std::move(pieces), special);
 }
@@ -324,6 +350,24 @@ std::string vocab_json(Tokenizer const& tokenizer) {
   return json::serialize(ids);
 }
 
+/// The model of a kind with one SentencePiece model for both sides.
+std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::string> const& files,
+                                     json::object const& config, fs::path const& directory) {
+  std::int64_t const rows = integer(config, "vocab_size");
+  switch (kind) {
+    case Kind::t5:
+      return t5_vocabulary(sentencepiece_file(files, sentencepiece_name(kind), directory), sentinels_of_t5(files), rows,
+                           id_in(config, "pad_token_id"));
+    case Kind::pegasus:
+      return pegasus_vocabulary(sentencepiece_file(files, sentencepiece_name(kind), directory),
+                                offset_of_pegasus(files), rows);
+    case Kind::fairseq:
+      return fairseq_model(files, config, directory);
+    default:
+      return plain_model(files, config, directory);
+  }
+}
+
 }  // namespace
 
 ForeignVocabulary read_vocabulary(Family const& family, json::object const& config, fs::path const& directory) {
@@ -331,28 +375,20 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
   add_files(directory, tokenizer_files, read.files);
   std::int64_t const rows = integer(config, "vocab_size");
   try {
-    switch (kind_of(family, read.files)) {
-      case Kind::t5: {
-        std::string const& model = sentencepiece_file(read.files, "spiece.model", directory);
-        read.source_model = read.target_model = t5_vocabulary(model, sentinels_of_t5(read.files), rows);
-        break;
-      }
-      case Kind::pegasus:
-        read.source_model = read.target_model = pegasus_vocabulary(
-            sentencepiece_file(read.files, "spiece.model", directory), offset_of_pegasus(read.files), rows);
-        break;
-      case Kind::marian:
-        std::tie(read.source_model, read.target_model) =
-            marian_vocabulary(sentencepiece_file(read.files, "source.spm", directory),
-                              sentencepiece_file(read.files, "target.spm", directory),
-                              file(read.files, "vocab.json", directory), added_tokens(read.files));
-        break;
-      case Kind::fairseq:
-        read.source_model = read.target_model = fairseq_model(read.files, config, directory);
-        break;
-      case Kind::plain:
-        read.source_model = read.target_model = plain_model(read.files, config, directory);
-        break;
+    Kind const kind = kind_of(family, read.files);
+    if (kind != Kind::marian && !read.files.contains(sentencepiece_name(kind))) {
+      add_files(directory, json_files, read.files);
+    }
+    bool const by_pieces = read.files.contains(sentencepiece_name(kind));
+    if (is_of_bytes(read.files) || read.files.contains("tokenizer.json") || (kind == Kind::plain && !by_pieces)) {
+      read.source_model = read.target_model = json_model(read.files, config, directory);
+    } else if (kind == Kind::marian) {
+      std::tie(read.source_model, read.target_model) =
+          marian_vocabulary(sentencepiece_file(read.files, "source.spm", directory),
+                            sentencepiece_file(read.files, "target.spm", directory),
+                            file(read.files, "vocab.json", directory), added_tokens(read.files), rows);
+    } else {
+      read.source_model = read.target_model = sentencepiece_vocabulary(kind, read.files, config, directory);
     }
     for (std::string* const model : {&read.source_model, &read.target_model}) {
       *model = is_json(*model) ? *model : with_added_tokens(*model, added_tokens(read.files, false));

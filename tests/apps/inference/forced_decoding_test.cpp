@@ -8,7 +8,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <numeric>
 #include <sstream>
 
@@ -233,7 +233,7 @@ std::string exchange_file(std::string const& name) {
 Tokenizer tokenizer_of(std::string const& name) {
   std::string const bytes = exchange_file(name);
   boost::json::object const config{{"vocab_size", 700}, {"decoder_start_token_id", 2}, {"eos_token_id", 2}};
-  return Tokenizer::from_model(name.ends_with(".json") ? read_byte_level_vocabulary({{"tokenizer.json", bytes}}, config)
+  return Tokenizer::from_model(name.ends_with(".json") ? read_json_vocabulary({{"tokenizer.json", bytes}}, config)
                                                        : bytes);
 }
 

@@ -190,6 +190,19 @@ TEST(Tokenizer, RefusesModelsThatItCannotUse) {
               AllOf(HasSubstr("end-of-sentence"), HasSubstr("--eos_id")));
 }
 
+TEST(Tokenizer, AModelWithoutABeginPieceBeginsWithTheEndPiece) {  // as Marian trains its models
+  TemporaryDirectory const directory;
+  auto const text = directory.write("text", numbers_in_words(200));
+  std::string const prefix = (directory / "marian").string();
+  auto const status =
+      sentencepiece::SentencePieceTrainer::Train("--input=" + text.string() + " --model_prefix=" + prefix +
+                                                 " --vocab_size=50 --bos_id=-1 --eos_id=0 --unk_id=1"
+                                                 " --minloglevel=2");
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  SpecialIds const expected{.begin = 0, .end = 0, .unknown = 1};
+  EXPECT_EQ(Tokenizer::from_model(test::read_whole(prefix + ".model")).special_ids(), expected);
+}
+
 TEST(Vocabulary, DigestTellsModelsAndSidesApart) {
   TemporaryDirectory const directory;
   auto const text = directory.write("text", numbers_in_words(200));

@@ -6,8 +6,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <sstream>
 
 #include "exchange_file.hpp"

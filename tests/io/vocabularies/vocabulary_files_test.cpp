@@ -86,7 +86,7 @@ TEST(VocabularyFiles, ThatCannotBeReadAreNamedWithARemedy) {
   EXPECT_THAT(refusal("gpt2"), testing::HasSubstr("vocab.json is there without merges.txt"));
   directory.write("tokenizer.json", "{}");
   directory.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
-  EXPECT_THAT(refusal("llama"), testing::HasSubstr("a member of tokenizer.json or of another JSON file"));
+  EXPECT_THAT(refusal("llama"), testing::HasSubstr("it has no member model.vocab"));
   directory.write("spiece.model", "version https://git-lfs.github.com/spec/v1");
   EXPECT_THAT(refusal("t5"), testing::AllOf(testing::StartsWith((directory / "spiece.model").string()),
                                             testing::HasSubstr("git lfs pull")));
@@ -105,6 +105,119 @@ TEST(VocabularyFiles, PegasusHasItsOwnIdsBeforeThoseOfTheModel) {
   EXPECT_EQ(read.special_ids().begin, 0);
   EXPECT_EQ(read.special_ids().end, 1);
   EXPECT_EQ(read.piece(103 + 7), model.pieces[7].text);
+}
+
+/// A directory as transformers 5 saves a tokenizer: tokenizer.json, and no SentencePiece model.
+Tokenizer read_saved(test::TemporaryDirectory const& directory, std::string const& name, char const* family,
+                     json::object config, std::string const& settings) {
+  fs::copy(golden_model("pieces_" + name + ".json"), directory / "tokenizer.json",
+           fs::copy_options::overwrite_existing);
+  directory.write("tokenizer_config.json", settings);
+  config["model_type"] = family;
+  return Tokenizer::from_model(read_vocabulary(family_named(family), config, directory.path()).source_model);
+}
+
+TEST(VocabularyFiles, OfTransformers5AreReadFromTokenizerJson) {
+  test::TemporaryDirectory directory;
+  Tokenizer const t5 = read_saved(directory, "t5", "t5", {{"vocab_size", 300}, {"pad_token_id", 0}},
+                                  R"({"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>"})");
+  EXPECT_EQ(t5.special_ids(), (SpecialIds{.begin = 0, .end = 1, .unknown = 2, .padding = 0}));
+  EXPECT_EQ(t5.size(), 300);
+  EXPECT_EQ(t5.sentinels().size(), 3U);
+
+  Tokenizer const nllb = read_saved(
+      directory, "nllb", "m2m_100",
+      {{"vocab_size", 288},
+       {"pad_token_id", 1},
+       {"eos_token_id", 2},
+       {"bos_token_id", 0},
+       {"is_encoder_decoder", true}},
+      R"({"tokenizer_class": "NllbTokenizer", "mask_token": "<mask>", "unk_token": "<unk>", "src_lang": "deu_Latn"})");
+  EXPECT_EQ(nllb.special_ids().begin, 2);
+  EXPECT_EQ(nllb.special_ids().unknown, 3);
+  ASSERT_EQ(nllb.form().languages.size(), 2U);
+  EXPECT_EQ(nllb.piece(nllb.form().languages[0]), "eng_Latn");
+  EXPECT_EQ(nllb.piece(nllb.form().source.default_language), "deu_Latn");
+  EXPECT_EQ(nllb.form().source.language, LanguagePlace::first);
+  Tokenizer const of_no_class =
+      read_saved(directory, "nllb", "m2m_100",
+                 {{"vocab_size", 288}, {"pad_token_id", 1}, {"eos_token_id", 2}, {"is_encoder_decoder", true}},
+                 R"({"tokenizer_class": "TokenizersBackend"})");
+  EXPECT_EQ(of_no_class.form().source.language, LanguagePlace::first);
+  EXPECT_TRUE(of_no_class.form().source.prefix.empty());
+
+  directory.write("generation_config.json", R"({"decoder_start_token_id": 3})");
+  EXPECT_EQ(
+      read_saved(directory, "gemma", "llama", {{"vocab_size", 450}, {"eos_token_id", 1}}, "{}").special_ids().begin, 3);
+}
+
+TEST(VocabularyFiles, AnIdWithoutATokenKeepsItsPlace) {
+  test::TemporaryDirectory directory;
+  fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "sentencepiece.bpe.model");
+  json::object config = object_in(golden_model("nllb") / "config.json");
+  config["vocab_size"] = 96;
+  directory.write("tokenizer_config.json",
+                  R"({"tokenizer_class": "NllbTokenizer", "added_tokens_decoder": {"91": {"content": "eng_Latn"},
+                      "93": {"content": "deu_Latn"}, "94": {"content": "<mask>"}}})");
+  auto const read =
+      Tokenizer::from_model(read_vocabulary(family_named("m2m_100"), config, directory.path()).source_model);
+  EXPECT_EQ(read.piece(93), "deu_Latn");
+  EXPECT_EQ(read.special_ids().mask, 94);
+  EXPECT_EQ(read.form().languages, (std::vector<std::int32_t>{91, 93}));
+}
+
+TEST(VocabularyFiles, ADecoderMayStartFromTheUnknownPiece) {  // as MADLAD-400's do
+  test::TemporaryDirectory directory;
+  fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "spiece.model");
+  json::object const config{{"vocab_size", 96},   {"pad_token_id", 1},           {"eos_token_id", 2},
+                            {"model_type", "t5"}, {"decoder_start_token_id", 0}, {"is_encoder_decoder", true}};
+  directory.write("tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer", "extra_ids": 0})");
+  auto const read = Tokenizer::from_model(read_vocabulary(family_named("t5"), config, directory.path()).source_model);
+  EXPECT_EQ(read.special_ids().begin, 0);
+  EXPECT_EQ(read.special_ids().unknown, 0);
+  EXPECT_EQ(read.special_ids().padding, 1);
+  EXPECT_EQ(read.special_ids().end, 2);
+}
+
+TEST(VocabularyFiles, OfByT5FollowFromBytes) {
+  test::TemporaryDirectory directory;
+  json::object const config{{"vocab_size", 384}, {"pad_token_id", 0}, {"eos_token_id", 1}, {"model_type", "t5"}};
+  directory.write("tokenizer_config.json", R"({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 0})");
+  auto const read = Tokenizer::from_model(read_vocabulary(family_named("t5"), config, directory.path()).source_model);
+  EXPECT_EQ(read.size(), 384);
+  EXPECT_EQ(read.encode("aé </s>"), (std::vector<std::int32_t>{100, 198, 172, 35, 63, 50, 118, 65}));
+  EXPECT_EQ(read.decode(read.encode(" aé\x01\t日")), " aé\x01\t日");
+  EXPECT_EQ(read.special_ids(), (SpecialIds{.begin = 0, .end = 1, .unknown = 2, .padding = 0}));
+  EXPECT_EQ(read.sentinels().at(0), 259);
+  EXPECT_EQ(read.sentinels().size(), 125U);
+}
+
+TEST(VocabularyFiles, WordsOfAnotherTokenizerAreRefused) {
+  test::TemporaryDirectory directory;
+  directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
+  json::object const config{{"vocab_size", 6}};
+  auto const read = [&](std::string const& type) {
+    directory.write("tokenizer_config.json", json::serialize(json::object{{"tokenizer_class", type}}));
+    read_vocabulary(family_named("bert"), config, directory.path());
+  };
+  EXPECT_THAT(test::message_of<DataError>([&] { read("BertJapaneseTokenizer"); }),
+              testing::HasSubstr("vocab.txt of BertJapaneseTokenizer"));
+  EXPECT_NO_THROW(read("BertTokenizerFast"));
+}
+
+TEST(VocabularyFiles, OfMarianAreOfOneTokenizer) {
+  test::TemporaryDirectory directory;
+  fs::copy(golden_model("marian"), directory.path());
+  json::object config = object_in(directory / "config.json");
+  auto const refusal = [&] {
+    return test::message_of<DataError>([&] { read_vocabulary(family_named("marian"), config, directory.path()); });
+  };
+  EXPECT_NO_THROW(read_vocabulary(family_named("marian"), config, directory.path()));
+  config["vocab_size"] = config.at("vocab_size").as_int64() - 1;
+  EXPECT_THAT(refusal(), testing::HasSubstr("rows, but the vocabulary has"));
+  config["vocab_size"] = config.at("vocab_size").as_int64() + 1;
+  fs::copy(golden_model("sentencepiece_bytes.model"), directory / "source.spm", fs::copy_options::overwrite_existing);
+  EXPECT_THAT(refusal(), testing::HasSubstr("pieces of source.spm are in vocab.json: they are files of different"));
 }
 
 }  // namespace

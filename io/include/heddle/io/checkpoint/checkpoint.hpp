@@ -43,7 +43,7 @@ struct LossHistory {
 };
 
 /// The bytes of all files of CheckpointContents::origin.
-inline constexpr std::int64_t max_origin_bytes = std::int64_t{32} << 20;
+inline constexpr std::int64_t max_origin_bytes = std::int64_t{64} << 20;
 
 /// The name in CheckpointContents::origin of a record of where the model came from (JSON): no file of the other system.
 inline constexpr char const* import_record = "heddle_import.json";

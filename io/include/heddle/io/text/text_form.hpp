@@ -34,7 +34,8 @@ struct TextForm {
   };
   Side source = {}, target = {};
   std::vector<std::int32_t> languages = {};
-  std::vector<std::int32_t> forced = {};  ///< a target that is generated has them after its start token
+  std::int32_t start = SpecialIds::absent;  ///< the begin token, where the vocabulary's own one is another
+  std::vector<std::int32_t> forced = {};    ///< a target that is generated has them after its start token
   std::vector<std::vector<std::int32_t>> suppressed = {};  ///< as in GenerationLimits
   std::vector<std::int32_t> suppressed_first = {};
   std::vector<std::int32_t> ends = {};  ///< as in GenerationLimits

@@ -42,12 +42,13 @@ inline constexpr char const* word_prefix = "<word>";
 struct TokenizerModel;
 
 /// Converts text to token ids and back: a vocabulary as a value (copies share it; it never changes). It is a
-/// SentencePiece model, or byte-level BPE or WordPiece as Hugging Face's tokenizer.json describes it (GPT-2, BART,
-/// Llama 3, Qwen; BERT).
+/// SentencePiece model, or a vocabulary of Hugging Face's tokenizer.json: a unigram model, BPE of characters or of
+/// bytes, or WordPiece.
 class Tokenizer {
  public:
-  /// The bytes are a SentencePiece model, or one that `read_byte_level_vocabulary` returns. Throws DataError
-  /// for others, and for a vocabulary without begin or end piece; a SentencePiece model has an unknown one, too.
+  /// The bytes are a SentencePiece model, or one that `read_json_vocabulary` returns. Throws DataError
+  /// for others, and for a vocabulary without end piece; a SentencePiece model has an unknown one, too. Where there is
+  /// no begin piece (Marian), the end piece is the begin piece, too.
   static Tokenizer from_model(std::string model_bytes);
 
   /// Learns a model, the same for the same texts on every run. Special ids: padding 0, unknown 1, begin 2, end 3.

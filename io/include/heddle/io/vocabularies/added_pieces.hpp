@@ -11,14 +11,15 @@
 namespace heddle {
 
 /// Returns the vocabulary with new pieces appended after the last id. Each occurrence of a new piece becomes one token;
-/// text without new pieces keeps its ids. In a SentencePiece model a space in a piece is its "▁"; in byte-level BPE
-/// the pieces are added tokens. Throws DataError for a piece that the vocabulary has, that is empty, or that cannot
-/// occur because text is normalized.
+/// text without new pieces keeps its ids. In a SentencePiece model a space in a piece is its "▁"; in a vocabulary of
+/// tokenizer.json the pieces are added tokens. Throws DataError for a piece that the vocabulary has, that is empty, or
+/// that cannot occur because text is normalized.
 Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> const& pieces);
 
 /// Returns the vocabulary with new languages after the last id, for `--source-language` and `--target-language`:
-/// control pieces, which no text is read as. Throws DataError where the vocabulary has no languages, and for a name
-/// that it has or that has another form than the names of its languages ("eng_Latn", "__en__", ">>eng<<").
+/// control pieces or special added tokens, which no text is read as. Throws DataError where the vocabulary has no
+/// languages, and for a name that it has or that has another form than the names of its languages ("eng_Latn",
+/// "__en__", ">>eng<<").
 Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> const& languages);
 
 /// The ids that the vocabulary has for a new piece. A space before it that is a piece of its own, and not a

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,9 @@
 // function takes the bytes of SentencePiece models, and throws DataError for what `serialize_with_ids` refuses.
 
 namespace heddle {
+
+/// The start of the text of pieces that stand for ids without a use.
+inline constexpr std::string_view unused_piece = "<madeupword";
 
 /// Llama, Mistral, Gemma: the model as it is, then added tokens as control pieces, which no text is read as. `rows` is
 /// the number of rows of the checkpoint's tables: control pieces <madeupword0>, … fill the vocabulary up to it, here
@@ -23,8 +27,10 @@ std::string extended_vocabulary(std::string_view model, std::vector<std::string>
 /// start is also the padding; a padding piece that is there is the start (T5).
 std::string complete_start_and_end(std::string& model);
 
-/// T5: the model's pieces, then <extra_id_COUNT-1> … <extra_id_0>; a decoder starts from the padding piece.
-std::string t5_vocabulary(std::string_view model, std::int64_t extra_ids, std::int64_t rows = 0);
+/// T5: the model's pieces, then <extra_id_COUNT-1> … <extra_id_0>; a decoder starts from the padding piece: the one
+/// with the id `padding`, if there is one.
+std::string t5_vocabulary(std::string_view model, std::int64_t extra_ids, std::int64_t rows = 0,
+                          std::optional<std::int64_t> padding = std::nullopt);
 
 /// Pegasus: the model's padding and end piece, <mask_1>, <mask_2>, <unk_2> … <unk_(offset-1)>, the model's pieces from
 /// its index 2 on; a decoder starts from the padding piece.
@@ -40,6 +46,9 @@ struct FairseqTokens {
 /// NLLB, mBART, XLM-R: <s>, <pad>, </s>, <unk>, the model's pieces from its index 3 on, languages, mask.
 std::string fairseq_vocabulary(std::string_view model, FairseqTokens const& tokens, std::int64_t rows = 0);
 
+/// CamemBERT: <s>NOTUSED, <pad>, </s>NOTUSED, <unk>, <unk>NOTUSED, the model's pieces from its index 1 on, <mask>.
+std::string camembert_vocabulary(std::string_view model, std::int64_t rows = 0);
+
 /// The pieces of a vocab.json ({"piece": id}) in the order of their ids. Throws DataError unless these are 0 to N-1.
 std::vector<std::string> pieces_of_vocab_json(std::string_view json);
 
@@ -52,10 +61,12 @@ std::string vocabulary_by_text(std::string_view model, std::vector<std::string> 
 
 /// Marian and OPUS-MT in Hugging Face's form: source.spm, target.spm and one vocab.json for both. The source's and the
 /// target's model have equal ids. Language codes (">>fra<<") are control pieces; a decoder starts from <pad>. `added`
-/// are tokens by their ids, of which those that follow the ids of vocab.json count.
+/// are tokens by their ids, of which those that follow the ids of vocab.json count. Throws DataError where most pieces
+/// of a model are not in vocab.json, or the other way round.
 std::pair<std::string, std::string> marian_vocabulary(std::string_view source, std::string_view target,
                                                       std::string_view vocab_json,
-                                                      std::map<std::int64_t, std::string> const& added = {});
+                                                      std::map<std::int64_t, std::string> const& added = {},
+                                                      std::int64_t rows = 0);
 
 /// M2M100: vocab.json by text, then the languages ("en" or "__en__", as __en__).
 std::string m2m100_vocabulary(std::string_view model, std::string_view vocab_json,

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tokenizers/pair_merges.hpp"
+
 namespace heddle {
 
 /// GPT-2's alphabet, a printable character for each byte: the text of its pieces for bytes.
@@ -15,8 +17,7 @@ std::string in_byte_alphabet(std::string_view bytes);
 /// The way back; nothing if a character is not of the alphabet.
 std::optional<std::string> from_byte_alphabet(std::string_view text);
 
-/// Byte-pair encoding (Sennrich et al. 2016) of the bytes of words: the pair of neighbours whose merge is first in the
-/// list of merges is merged, of equal ones the leftmost, until no pair of the list is left.
+/// Byte-pair encoding of the bytes of words.
 class BytePairs {
  public:
   /// `ids` are the pieces' ids by their bytes; each byte is a piece. Throws DataError for a byte that is none.
@@ -32,17 +33,11 @@ class BytePairs {
   void encode(std::string_view word, std::vector<std::int32_t>& ids) const;
 
  private:
-  struct Merge {
-    std::uint32_t rank;
-    std::int32_t id;
-  };
   std::int32_t require(std::string const& bytes) const;
-  Merge const* merge_of(std::int32_t left, std::int32_t right) const;
 
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> bytes_{};
-  std::unordered_map<std::uint64_t, Merge> merges_;  // by both ids
-  std::uint32_t rank_ = 0;                           // of the next one
+  PairMerges merges_;
 };
 
 }  // namespace heddle

@@ -31,6 +31,14 @@ class TextSplitter {
   /// much time or memory with this text.
   void split(std::string_view text, std::function<void(std::string_view)> const& take) const;
 
+  /// A match, which may be empty, or the text between two matches.
+  struct Part {
+    std::string text;
+    bool match;
+  };
+  /// The parts of a text by the first pattern, in order. Throws DataError as `split` does.
+  std::vector<Part> parts(std::string_view text) const;
+
  private:
   struct State;
   std::unique_ptr<State const> state_;

@@ -6,10 +6,11 @@
 #include <heddle/io/exchange/family.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <optional>
 
 #include "text/tokenizer_model.hpp"
+#include "tokenizers/byte_pairs.hpp"
 #include "vocabularies/sentencepiece_json.hpp"
 
 namespace heddle {
@@ -55,7 +56,17 @@ class SpecialTokens {
         }
       }
     }
-    return wanted.empty() ? std::nullopt : id_of(tokenizer.at("model").at("vocab").as_object().if_contains(wanted));
+    json::value const* const vocabulary = find_key(tokenizer, "model.vocab");
+    if (vocabulary == nullptr) {
+      throw DataError("this is not a tokenizer.json that can be used: it has no member model.vocab");
+    }
+    if (vocabulary->is_object()) {
+      return wanted.empty() ? std::nullopt : id_of(vocabulary->get_object().if_contains(wanted));
+    }
+    json::array const& pieces = vocabulary->as_array();
+    auto const found =
+        std::ranges::find_if(pieces, [&](json::value const& piece) { return piece.at(0) == json::value(wanted); });
+    return found == pieces.end() ? std::nullopt : std::optional(static_cast<std::int32_t>(found - pieces.begin()));
   }
 
   json::object const& config() const noexcept { return settings_.front(); }
@@ -79,11 +90,31 @@ SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& token
           .mask = first({tokens.id("mask_token", tokenizer, "[MASK]")})};
 }
 
-SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
+std::optional<std::int32_t> first_id(char const* key, std::initializer_list<json::object> objects) {
+  for (json::object const& object : objects) {
+    if (auto const id = id_of(find_key(object, key))) {
+      return id;
+    }
+  }
+  return std::nullopt;
+}
+
+/// The token that the decoders of a family start from, if its files name none.
+std::optional<std::int32_t> usual_start(json::object const& config, SpecialIds const& ids) {
+  json::value const* const found = find_key(config, "model_type");
+  std::string const type = found == nullptr ? "" : json::value_to<std::string>(*found);
+  bool const padding = type == "t5" || type == "mt5" || type == "umt5" || type == "pegasus";
+  std::int32_t const id = padding ? ids.padding : type == "mbart" || type == "m2m_100" ? ids.end : SpecialIds::absent;
+  return id == SpecialIds::absent ? std::nullopt : std::optional(id);
+}
+
+SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config,
+                  Files const& files) {
   if (json::value const* const type = find_key(tokenizer, "model.type"); type != nullptr && *type == "WordPiece") {
     return ids_of_bert(tokenizer, tokens);
   }
   SpecialIds ids;
+  auto const start = first_id("decoder_start_token_id", {config, json_object_in(files, "generation_config.json")});
   auto end = id_of(find_key(config, "eos_token_id"));
   auto const named_end = tokens.id("eos_token", tokenizer);
   json::value const* const ends = find_key(config, "eos_token_id");
@@ -93,12 +124,12 @@ SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, js
     end = named ? named_end : id_of(&ends->get_array().front());
   }
   ids.end = first({end, named_end});
-  ids.begin =
-      first({id_of(find_key(config, "decoder_start_token_id")), id_of(find_key(config, "bos_token_id")),
-             tokens.id("bos_token", tokenizer), ids.end == SpecialIds::absent ? std::nullopt : std::optional(ids.end)});
   ids.padding = first({id_of(find_key(config, "pad_token_id")), tokens.id("pad_token", tokenizer)});
+  ids.begin =
+      first({start, usual_start(config, ids), id_of(find_key(config, "bos_token_id")),
+             tokens.id("bos_token", tokenizer), ids.end == SpecialIds::absent ? std::nullopt : std::optional(ids.end)});
   ids.mask = first({tokens.id("mask_token", tokenizer)});
-  std::int32_t const unknown = first({tokens.id("unk_token", tokenizer)});
+  std::int32_t const unknown = first({tokens.id("unk_token", tokenizer, "<unk>")});
   if (unknown != ids.begin && unknown != ids.end && unknown != ids.padding) {  // no text needs one
     ids.unknown = unknown;
   }
@@ -190,8 +221,55 @@ json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens
       {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(files.at("merges.txt"))}}}};
 }
 
+/// Throws DataError for a class of tokenizers that splits words otherwise than BERT's, as BertJapaneseTokenizer does.
+void require_words_of_bert(SpecialTokens const& tokens) {
+  constexpr std::array known{"", "Bert", "DistilBert", "Electra", "MobileBert"};
+  json::value const* const named = find_key(tokens.config(), "tokenizer_class");
+  std::string type = named == nullptr ? "" : json::value_to<std::string>(*named);
+  for (std::string_view const end : {"Fast", "Tokenizer"}) {
+    type.erase(type.size() - (type.ends_with(end) ? end.size() : 0));
+  }
+  if (std::ranges::find(known, type) == known.end()) {
+    throw DataError(fmt::format("vocab.txt of {}: only that of BERT is read without a tokenizer.json",
+                                json::value_to<std::string>(*named)));
+  }
+}
+
+/// ByT5 (Xue et al. 2022), whose ids are those of bytes after three special tokens; a tokenizer.json that transformers
+/// does not write.
+json::object tokenizer_of_bytes(Files const& files, SpecialTokens const& tokens) {
+  constexpr int offset = 3;
+  constexpr int sentinels = 125;
+  json::object vocabulary;
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary[in_byte_alphabet(std::string(1, static_cast<char>(byte)))] = offset + byte;
+  }
+  json::object special{{tokens.text("pad_token", "<pad>"), 0},
+                       {tokens.text("eos_token", "</s>"), 1},
+                       {tokens.text("unk_token", "<unk>"), 2}};
+  if (find_key(tokens.config(), "added_tokens_decoder") == nullptr) {
+    for (int number = 0; number < sentinels; ++number) {
+      special[fmt::format("<extra_id_{}>", number)] = offset + 256 + number;
+    }
+  }
+  json::object const bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  json::array added = added_tokens(files, tokens, special);
+  for (auto const& [text, id] : special) {
+    if (std::ranges::none_of(added,
+                             [&](json::value const& token) { return token.at("content") == json::value(text); })) {
+      added.push_back({{"id", id}, {"content", text}, {"special", true}});
+    }
+  }
+  return {{"version", "1.0"},
+          {"added_tokens", std::move(added)},
+          {"pre_tokenizer", bytes},
+          {"decoder", bytes},
+          {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", json::array()}}}};
+}
+
 /// The tokenizer.json that transformers makes of BERT's vocab.txt, which has the piece of id i in its line i.
 json::object tokenizer_of_word_pieces(Files const& files, SpecialTokens const& tokens) {
+  require_words_of_bert(tokens);
   json::object vocabulary;
   std::string const text = replace_invalid_utf8(files.at("vocab.txt"));
   std::string_view rest = text;
@@ -262,13 +340,19 @@ std::string tokenizer_json_of(Tokenizer const& vocabulary, bool encoder) {
   return json::serialize(tokenizer);
 }
 
-std::string read_byte_level_vocabulary(Files const& files, json::object const& config) {
+bool is_of_bytes(Files const& files) {
+  json::object const config = json_object_in(files, "tokenizer_config.json");
+  json::value const* const type = find_key(config, "tokenizer_class");
+  return type != nullptr && *type == "ByT5Tokenizer";
+}
+
+std::string read_json_vocabulary(Files const& files, json::object const& config) {
   SpecialTokens const tokens(files);
-  bool const whole = files.contains("tokenizer.json");
-  json::object tokenizer = whole                          ? json_object_in(files, "tokenizer.json")
-                           : files.contains("merges.txt") ? tokenizer_of_merges(files, tokens, config)
-                                                          : tokenizer_of_word_pieces(files, tokens);
-  SpecialIds const ids = ids_of(tokenizer, tokens, config);
+  json::object tokenizer = is_of_bytes(files)                 ? tokenizer_of_bytes(files, tokens)
+                           : files.contains("tokenizer.json") ? json_object_in(files, "tokenizer.json")
+                           : files.contains("merges.txt")     ? tokenizer_of_merges(files, tokens, config)
+                                                              : tokenizer_of_word_pieces(files, tokens);
+  SpecialIds const ids = ids_of(tokenizer, tokens, config, files);
   json::value const* const rows = find_key(config, "vocab_size");
   return model_of(std::move(tokenizer), ids, rows == nullptr || !rows->is_int64() ? 0 : rows->get_int64());
 }

@@ -11,9 +11,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/byte_pairs.hpp"
-#include "text/json_vocabulary.hpp"
-#include "text/text_splitter.hpp"
+#include "tokenizer_steps/characters.hpp"
+#include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/text_splitter.hpp"
+#include "tokenizers/byte_pairs.hpp"
+#include "tokenizers/json_vocabulary.hpp"
 
 namespace heddle {
 namespace {
@@ -82,7 +84,7 @@ class ByteLevelBpe final : public JsonVocabulary {
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> found;
     cut_out_added(text, normalizes_ ? normalizer() : Normalizer(), found,
-                  [&](std::string_view words) { encode_words(words, found); });
+                  [&](std::string_view words, bool) { encode_words(words, found); });
     return found;
   }
 
@@ -120,15 +122,9 @@ class ByteLevelBpe final : public JsonVocabulary {
   }
 
   void require_plain_bpe(json::object const& document, json::object const& model) {
-    for (auto const& [key, plain] :
-         std::initializer_list<std::pair<char const*, json::value>>{{"type", "BPE"},
-                                                                    {"dropout", 0.0},
-                                                                    {"byte_fallback", false},
-                                                                    {"continuing_subword_prefix", ""},
-                                                                    {"end_of_word_suffix", ""}}) {
-      if (json::value const* const value = json_member(model, key); value != nullptr && *value != plain) {
-        refuse_option(fmt::format("model.{}", key), *value);
-      }
+    require_plain_pairs(model);
+    if (json_flag(model, "byte_fallback")) {
+      refuse_option("model.byte_fallback", true);
     }
     Words words;
     if (json::value const* const steps = json_member(document, "pre_tokenizer")) {
@@ -160,17 +156,7 @@ class ByteLevelBpe final : public JsonVocabulary {
 
   void read_merges(json::array const& merges) {
     for (json::value const& merge : merges) {
-      std::string left;
-      std::string right;
-      if (json::array const* const pair = merge.if_array()) {
-        left = json_string(pair->at(0));
-        right = json_string(pair->at(1));
-      } else {
-        std::string const both = json_string(merge);
-        std::size_t const space = std::min(both.find(' '), both.size());
-        left = both.substr(0, space);
-        right = both.substr(std::min(space + 1, both.size()));
-      }
+      auto const [left, right] = merge_of(merge);
       auto const left_bytes = from_byte_alphabet(left);
       auto const right_bytes = from_byte_alphabet(right);
       if (!left_bytes || !right_bytes) {

@@ -1,12 +1,9 @@
-#include "text/byte_pairs.hpp"
+#include "tokenizers/byte_pairs.hpp"
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
-#include <queue>
-#include <tuple>
 
 namespace heddle {
 namespace {
@@ -38,10 +35,6 @@ ByteAlphabet make_alphabet() {
 ByteAlphabet const& alphabet() {
   static ByteAlphabet const made = make_alphabet();
   return made;
-}
-
-std::uint64_t key(std::int32_t left, std::int32_t right) noexcept {
-  return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32U) | static_cast<std::uint32_t>(right);
 }
 
 }  // namespace
@@ -86,66 +79,17 @@ std::int32_t BytePairs::require(std::string const& bytes) const {
 }
 
 void BytePairs::add_merge(std::string const& left, std::string const& right) {
-  std::int32_t const id = require(left + right);
-  merges_[key(require(left), require(right))] = {rank_++, id};
-}
-
-BytePairs::Merge const* BytePairs::merge_of(std::int32_t left, std::int32_t right) const {
-  auto const found = merges_.find(key(left, right));
-  return found == merges_.end() ? nullptr : &found->second;
+  merges_.add(require(left), require(right), require(left + right));
 }
 
 void BytePairs::encode(std::string_view word, std::vector<std::int32_t>& ids) const {
-  struct Symbol {
-    std::int32_t id;
-    std::uint32_t before;
-    std::uint32_t after;
-  };
-  constexpr std::int32_t merged = -1;  // into the symbol before
-  std::vector<Symbol> symbols;
+  std::vector<std::int32_t> symbols;
   symbols.reserve(word.size());
   for (char const byte : word) {
-    auto const at = static_cast<std::uint32_t>(symbols.size());
-    symbols.push_back({bytes_.at(static_cast<unsigned char>(byte)), at - (at == 0 ? 0 : 1), at + 1});
+    symbols.push_back(bytes_.at(static_cast<unsigned char>(byte)));
   }
-  using Candidate = std::tuple<std::uint32_t, std::uint32_t, std::int32_t>;  // rank, place of the left one, id
-  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> candidates;
-  auto const merge_at = [&](std::uint32_t at) {
-    std::uint32_t const next = symbols[at].after;
-    return next < symbols.size() ? merge_of(symbols[at].id, symbols[next].id) : nullptr;
-  };
-  auto const add = [&](std::uint32_t at) {
-    if (Merge const* const merge = merge_at(at)) {
-      candidates.emplace(merge->rank, at, merge->id);
-    }
-  };
-  for (std::uint32_t at = 0; at < symbols.size(); ++at) {
-    add(at);
-  }
-  while (!candidates.empty()) {
-    auto const [rank, at, id] = candidates.top();
-    candidates.pop();
-    Merge const* const merge = symbols[at].id == merged ? nullptr : merge_at(at);
-    if (merge == nullptr || merge->rank != rank) {
-      continue;  // one of the two was merged with another
-    }
-    std::uint32_t const right = symbols[at].after;
-    symbols[at].id = id;
-    symbols[at].after = symbols[right].after;
-    symbols[right].id = merged;
-    if (symbols[at].after < symbols.size()) {
-      symbols[symbols[at].after].before = at;
-    }
-    add(at);
-    if (at > 0) {
-      add(symbols[at].before);
-    }
-  }
-  for (Symbol const& symbol : symbols) {
-    if (symbol.id != merged) {
-      ids.push_back(symbol.id);
-    }
-  }
+  merges_.apply(symbols);
+  ids.insert(ids.end(), symbols.begin(), symbols.end());
 }
 
 }  // namespace heddle

@@ -1,4 +1,4 @@
-#include "text/text_splitter.hpp"
+#include "tokenizer_steps/text_splitter.hpp"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -60,7 +60,7 @@ std::string to_utf8(std::u16string_view wide) {
 
 /// \w and \b, \h, \R, … differ between ICU and Oniguruma.
 void require_known_escapes(std::string const& pattern) {
-  constexpr std::string_view same = "pPsSdDrntx";
+  constexpr std::string_view same = "pPsSdDrntxAz";
   for (std::size_t at = pattern.find('\\'); at != std::string::npos; at = pattern.find('\\', at + 2)) {
     char const escaped = at + 1 < pattern.size() ? pattern[at + 1] : 'z';
     bool const alphanumeric =
@@ -114,14 +114,20 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
+/// A part of a text: a match, or what lies between two.
+struct WidePart {
+  std::u16string_view text;
+  bool match;
+};
+
 /// Throws DataError where this thread computes after `deadline`: matches that are all short of their own limit.
-std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16string_view text, double deadline) {
-  std::vector<std::u16string_view> parts;
+std::vector<WidePart> parts_of(URegularExpression* regex, std::u16string_view text, double deadline) {
+  std::vector<WidePart> parts;
   UErrorCode code = U_ZERO_ERROR;
   std::size_t done = 0;
-  auto const add = [&](std::size_t end) {
-    if (end > done) {
-      parts.push_back(text.substr(done, end - done));
+  auto const add = [&](std::size_t end, bool match) {
+    if (end > done || match) {
+      parts.push_back({text.substr(done, end - done), match});
       done = end;
     }
   };
@@ -135,15 +141,35 @@ std::vector<std::u16string_view> parts_of(URegularExpression* regex, std::u16str
     }
     std::int32_t const begin = uregex_start(regex, 0, &code);
     at = uregex_end(regex, 0, &code);
-    add(static_cast<std::size_t>(begin));
-    add(static_cast<std::size_t>(at));
-    if (at == begin && at < length) {  // an empty match
+    bool const after_match = !parts.empty() && parts.back().match && static_cast<std::size_t>(begin) == done;
+    add(static_cast<std::size_t>(begin), false);
+    if (at > begin || !after_match) {  // an empty match does not follow another
+      add(static_cast<std::size_t>(at), true);
+    }
+    if (at == begin && at < length) {
       U16_FWD_1(text.data(), at, length);
     }
   }
   check(code, "a text cannot be split into words by the vocabulary's regular expression");
-  add(text.size());
+  add(text.size(), false);
   return parts;
+}
+
+/// The time until which a text of this length may be matched.
+double deadline_of(std::string_view text) {
+  constexpr double bytes_per_second = 1e5;  // much less than honest expressions need
+  return thread_seconds() + 0.5 + static_cast<double>(text.size()) / bytes_per_second;
+}
+
+/// An expression for one call: a match is state.
+Regex limited_clone(Regex const& pattern) {
+  UErrorCode code = U_ZERO_ERROR;
+  Regex regex(uregex_clone(pattern.get(), &code), uregex_close);
+  check(code, "a regular expression cannot be used");
+  uregex_setTimeLimit(regex.get(), regex_time, &code);
+  uregex_setStackLimit(regex.get(), regex_bytes, &code);
+  check(code, "a regular expression has no limits");
+  return regex;
 }
 
 }  // namespace
@@ -197,25 +223,31 @@ std::string TextSplitter::normalize(std::string_view text) const {
 void TextSplitter::split(std::string_view text, std::function<void(std::string_view)> const& take) const {
   std::u16string const wide = to_utf16(text);
   std::vector<std::u16string_view> words(wide.empty() ? 0 : 1, wide);
-  constexpr double bytes_per_second = 1e5;  // much less than honest expressions need
-  double const deadline = thread_seconds() + 0.5 + static_cast<double>(text.size()) / bytes_per_second;
+  double const deadline = deadline_of(text);
   for (Regex const& pattern : state_->patterns) {
-    UErrorCode code = U_ZERO_ERROR;
-    Regex const regex(uregex_clone(pattern.get(), &code), uregex_close);  // a match is state: each call has its own
-    check(code, "a regular expression cannot be used");
-    uregex_setTimeLimit(regex.get(), regex_time, &code);
-    uregex_setStackLimit(regex.get(), regex_bytes, &code);
-    check(code, "a regular expression has no limits");
-    std::vector<std::u16string_view> parts;
+    Regex const regex = limited_clone(pattern);
+    std::vector<std::u16string_view> finer;
     for (std::u16string_view const word : words) {
-      auto const finer = parts_of(regex.get(), word, deadline);
-      parts.insert(parts.end(), finer.begin(), finer.end());
+      for (WidePart const& part : parts_of(regex.get(), word, deadline)) {
+        if (!part.text.empty()) {
+          finer.push_back(part.text);
+        }
+      }
     }
-    words = std::move(parts);
+    words = std::move(finer);
   }
   for (std::u16string_view const word : words) {
     take(to_utf8(word));
   }
+}
+
+std::vector<TextSplitter::Part> TextSplitter::parts(std::string_view text) const {
+  std::u16string const wide = to_utf16(text);
+  std::vector<Part> parts;
+  for (WidePart const& part : parts_of(limited_clone(state_->patterns.at(0)).get(), wide, deadline_of(text))) {
+    parts.push_back({to_utf8(part.text), part.match});
+  }
+  return parts;
 }
 
 }  // namespace heddle

@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/tokenizer.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>
 
@@ -45,8 +45,8 @@ Tokenizer word_pieces(std::string const& name, std::string const& from = "", std
   std::string file = word_piece_file(name + ".json");
   std::size_t const at = file.find(from);
   EXPECT_NE(at, std::string::npos) << from;
-  return Tokenizer::from_model(read_byte_level_vocabulary({{"tokenizer.json", file.replace(at, from.size(), to)}},
-                                                          json::object{{"vocab_size", bert_rows}}));
+  return Tokenizer::from_model(read_json_vocabulary({{"tokenizer.json", file.replace(at, from.size(), to)}},
+                                                    json::object{{"vocab_size", bert_rows}}));
 }
 
 std::vector<std::string> pieces_of(Tokenizer const& tokenizer, std::string const& text) {

@@ -11,8 +11,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "text/json_vocabulary.hpp"
-#include "text/text_splitter.hpp"
+#include "tokenizer_steps/characters.hpp"
+#include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/text_splitter.hpp"
+#include "tokenizers/json_vocabulary.hpp"
 
 namespace heddle {
 namespace {
@@ -42,10 +44,6 @@ int category_of(char32_t letter) {
   return age[0] > newest ? int{U_UNASSIGNED} : u_charType(static_cast<UChar32>(letter));
 }
 
-bool is_white_space(char32_t letter) {
-  return u_isUWhiteSpace(static_cast<UChar32>(letter)) != 0;
-}
-
 bool is_control(char32_t letter) {
   if (letter == U'\t' || letter == U'\n' || letter == U'\r') {
     return false;
@@ -70,17 +68,10 @@ bool is_chinese(char32_t letter) {
   return std::ranges::any_of(blocks, [&](Block const& block) { return letter >= block.first && letter <= block.last; });
 }
 
-void append(std::string& text, char32_t letter) {
-  std::array<char, U8_MAX_LENGTH> bytes;
-  std::int32_t used = 0;
-  U8_APPEND_UNSAFE(bytes.data(), used, static_cast<UChar32>(letter));
-  text.append(bytes.data(), static_cast<std::size_t>(used));
-}
-
 std::string to_text(std::u32string_view letters) {
   std::string text;
   for (char32_t const letter : letters) {
-    append(text, letter);
+    append_utf8(text, letter);
   }
   return text;
 }
@@ -130,16 +121,10 @@ class BertNormalizer {
     }
   }
 
-  /// Letter by letter: Σ becomes σ also at the end of a word.
   static std::string lowered(std::u32string_view letters) {
-    constexpr char32_t dotted_capital_i = U'\u0130';
     std::string text;
     for (char32_t const letter : letters) {
-      if (letter == dotted_capital_i) {
-        text += "i\u0307";
-      } else {
-        append(text, static_cast<char32_t>(u_tolower(static_cast<UChar32>(letter))));
-      }
+      text += to_text(lowercase(letter));
     }
     return text;
   }
@@ -164,7 +149,7 @@ class WordPiece final : public JsonVocabulary {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> found;
-    cut_out_added(text, normalizer_, found, [&](std::string_view part) { encode_part(part, found); });
+    cut_out_added(text, normalizer_, found, [&](std::string_view part, bool) { encode_part(part, found); });
     return found;
   }
 
@@ -262,7 +247,7 @@ class WordPiece final : public JsonVocabulary {
         end_word();
       }
       if (!is_white_space(letter)) {
-        append(word, letter);
+        append_utf8(word, letter);
         ++letters;
       }
       if (alone) {

@@ -1,0 +1,128 @@
+#include "tokenizer_steps/piece_decoder.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
+#include <boost/json.hpp>
+#include <charconv>
+#include <heddle/core/base/error.hpp>
+#include <heddle/io/text/text.hpp>
+#include <utility>
+
+#include "tokenizer_steps/json_members.hpp"
+
+namespace heddle {
+namespace {
+
+namespace json = boost::json;
+using Pieces = std::vector<std::string>;
+
+/// Joins the bytes of neighbours to characters; U+FFFD stands for each byte of a run that is not UTF-8.
+void join_bytes(Pieces& pieces) {
+  Pieces joined;
+  std::string run;
+  auto const end_run = [&] {
+    if (find_invalid_utf8(run) == std::string::npos) {
+      joined.push_back(run);
+    } else {
+      joined.insert(joined.end(), run.size(), "\ufffd");
+    }
+    run.clear();
+  };
+  for (std::string& piece : pieces) {
+    if (int const byte = byte_of_piece(piece); byte >= 0) {
+      run += static_cast<char>(byte);
+      continue;
+    }
+    if (!run.empty()) {
+      end_run();
+    }
+    joined.push_back(std::move(piece));
+  }
+  if (!run.empty()) {
+    end_run();
+  }
+  pieces = std::move(joined);
+}
+
+/// Removes at most `start` and `stop` times a character from the ends of each piece.
+auto strip_decoding(json::object const& options) {
+  std::string const content = json_string(options.at("content"));
+  return [content, start = options.at("start").as_int64(), stop = options.at("stop").as_int64()](Pieces& pieces) {
+    for (std::string& piece : pieces) {
+      for (std::int64_t count = 0; count < start && piece.starts_with(content); ++count) {
+        piece.erase(0, content.size());
+      }
+      for (std::int64_t count = 0; count < stop && piece.ends_with(content); ++count) {
+        piece.erase(piece.size() - content.size());
+      }
+    }
+  };
+}
+
+/// The spaces of SentencePiece's pieces, without the one before the first word.
+auto metaspace_decoding(json::object const& options) {
+  json::value const* const scheme = json_member(options, "prepend_scheme");
+  bool const prefix = scheme == nullptr ? json_flag(options, "add_prefix_space", true) : *scheme != "never";
+  return [prefix, symbol = json_string(options.at("replacement"))](Pieces& pieces) {
+    bool first = true;
+    for (std::string& piece : pieces) {
+      boost::replace_all(piece, symbol, std::exchange(first, false) && prefix ? "" : " ");
+    }
+  };
+}
+
+}  // namespace
+
+int byte_of_piece(std::string_view piece) {
+  int byte = -1;
+  if (piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>')) {
+    auto const [end, problem] = std::from_chars(piece.data() + 3, piece.data() + 5, byte, 16);
+    byte = problem == std::errc() && end == piece.data() + 5 ? byte : -1;
+  }
+  return byte;
+}
+
+PieceDecoder::PieceDecoder(json::value const* options) {
+  if (options == nullptr) {
+    steps_.emplace_back([](Pieces& pieces) { pieces = {fmt::format("{}", fmt::join(pieces, " "))}; });
+  } else {
+    add(*options);
+  }
+}
+
+void PieceDecoder::add(json::value const& options) {
+  json::object const& given = options.as_object();
+  std::string const type = json_string(given.at("type"));
+  if (type == "Sequence") {
+    for (json::value const& step : given.at("decoders").as_array()) {
+      add(step);
+    }
+  } else if (type == "Metaspace") {
+    steps_.emplace_back(metaspace_decoding(given));
+  } else if (type == "Replace" && given.at("pattern").as_object().contains("String")) {
+    steps_.emplace_back(
+        [from = json_string(given.at("pattern").at("String")), to = json_string(given.at("content"))](Pieces& pieces) {
+          std::ranges::for_each(pieces, [&](std::string& piece) { boost::replace_all(piece, from, to); });
+        });
+  } else if (type == "ByteFallback") {
+    steps_.emplace_back(join_bytes);
+  } else if (type == "Fuse") {
+    steps_.emplace_back([](Pieces& pieces) { pieces = {fmt::format("{}", fmt::join(pieces, ""))}; });
+  } else if (type == "Strip") {
+    steps_.emplace_back(strip_decoding(given));
+  } else {
+    refuse_option("decoder", options);
+  }
+}
+
+std::string PieceDecoder::operator()(std::vector<std::string> pieces) const {
+  for (Step const& step : steps_) {
+    step(pieces);
+  }
+  return fmt::format("{}", fmt::join(pieces, ""));
+}
+
+}  // namespace heddle
