@@ -15,8 +15,8 @@ namespace heddle {
 
 namespace {
 
-/// More micro-batches for each stage than this need no more memory.
-constexpr std::int64_t max_micro_batches_per_stage = 4;
+/// Micro-batches for each stage of a rehearsed step, after which every arena has been used again.
+constexpr std::int64_t rehearsed_per_stage = 4;
 constexpr std::int64_t min_margin = std::int64_t{32} << 20;
 constexpr std::int64_t margin_share = 20;
 
@@ -32,6 +32,29 @@ class PackList final : public MicroBatchSource {
  private:
   std::vector<Pack> const& packs_;
 };
+
+/// The maximum of a step's passes in flight, and its micro-batches.
+struct Demand {
+  std::int64_t in_flight = 1;
+  std::int64_t micro_batches = 1;
+
+  auto operator<=>(Demand const&) const = default;
+};
+
+Demand demand_of(PipelinePlace const& place, std::int64_t micro_batches) {
+  return {max_in_flight(training_actions(place, micro_batches)), micro_batches};
+}
+
+/// The demand of the shortest step that needs as much memory as one with `number` micro-batches. How many of an
+/// interleaved schedule are in flight depends on the remainder of their number by the stages, too.
+Demand shortest_demand(PipelinePlace const& place, std::int64_t number) {
+  std::int64_t const in_flight = demand_of(place, number).in_flight;
+  Demand demand = demand_of(place, std::min(number, rehearsed_per_stage * place.stages));
+  while (demand.in_flight < in_flight) {
+    demand = demand_of(place, demand.micro_batches + 1);
+  }
+  return demand;
+}
 
 std::int64_t scaled(std::int64_t bytes, double scale) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) * scale);
@@ -119,16 +142,19 @@ class Rehearsal {
     std::int64_t max = 1;
     for (std::vector<Pack> const& list : packs.steps) {
       rank_.pipeline.train(PackList(list), step({0, std::ssize(list)}));
-      max = std::max(max, max_demand({std::ssize(list)}).second);
+      max = std::max(max, demand_of(place(), std::ssize(list)).in_flight);
     }
     if (packs.training.empty()) {
       return max;
     }
-    auto const [micro_batches, in_flight] = max_demand(packs.micro_batches);
-    for (Pack const& pack : packs.training) {
-      rank_.pipeline.train(RepeatedPack(pack, micro_batches), step({0, micro_batches}));
+    Demand demand;
+    for (std::int64_t const number : packs.micro_batches) {
+      demand = std::max(demand, shortest_demand(place(), number));
     }
-    return in_flight;
+    for (Pack const& pack : packs.training) {
+      rank_.pipeline.train(RepeatedPack(pack, demand.micro_batches), step({0, demand.micro_batches}));
+    }
+    return demand.in_flight;
   }
 
   std::int64_t rehearse_validation(PlannedPacks const& packs) {
@@ -143,19 +169,9 @@ class Rehearsal {
     return ahead;
   }
 
-  /// The number of micro-batches in a step, out of `numbers`, that has the most in flight, and their count.
-  std::pair<std::int64_t, std::int64_t> max_demand(std::vector<std::int64_t> const& numbers) {
-    int const stages = rank_.parallel.pipeline.size();
-    PipelinePlace const place{rank_.parallel.pipeline.rank(), stages, static_cast<int>(rank_.model.parts().size())};
-    std::pair<std::int64_t, std::int64_t> max{1, 1};
-    for (std::int64_t const number : numbers) {
-      std::int64_t const count = std::min(number, max_micro_batches_per_stage * stages);
-      max =
-          std::max(max, {count, max_in_flight(training_actions(place, count))}, [](auto const& one, auto const& other) {
-            return std::pair(one.second, one.first) < std::pair(other.second, other.first);
-          });
-    }
-    return max;
+  PipelinePlace place() const {
+    return {rank_.parallel.pipeline.rank(), rank_.parallel.pipeline.size(),
+            static_cast<int>(rank_.model.parts().size())};
   }
 
   /// The arenas' bytes. In a pipeline messages decide which arena is free first, and so which micro-batches it meets,

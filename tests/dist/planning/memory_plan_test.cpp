@@ -145,6 +145,26 @@ TEST_F(MemoryPlanTest, TrainingFitsIntoThePlannedArenas) {
   }
 }
 
+// Steps whose number of micro-batches is not a multiple of the stages have more in flight in an interleaved schedule.
+TEST_F(MemoryPlanTest, AStepOfAnyNumberOfMicroBatchesIsPlannedAsItRuns) {
+  TestBench bench(config_of({}).model, DType::float32, KernelChoices());
+  for (int const stages : {2, 4}) {
+    Layout const layout{.shape = {stages, 1, 1, 1}, .pipeline_schedule = PipelineSchedule::interleaved};
+    Config const config = config_of(layout);
+    Mesh const mesh(layout.shape, 0, layout.ranks());
+    Pack const full = full_pack(config.train.micro_batch_tokens, config.model.max_length);
+    auto const activations = [&](PlannedPacks const& packs) {
+      return plan_memory(config, mesh, vocabulary, bench.registries(), packs).use.activations;
+    };
+    for (std::int64_t number = 1; number <= 6 * stages + 1; ++number) {
+      PlannedPacks run;
+      run.steps.emplace_back(static_cast<std::size_t>(number), full);
+      EXPECT_EQ(activations({.training = {full}, .micro_batches = {number}}), activations(run))
+          << stages << " stages, " << number << " micro-batches";
+    }
+  }
+}
+
 TEST_F(MemoryPlanTest, FrozenWeightsInBfloat16TakeLittle) {
   Layout const layout{.shape = {1, 1, 1, world_.size()}};
   Config config = config_of(layout);
