@@ -296,8 +296,10 @@ std::pair<Family const*, json::object> choose_family(std::string wanted, Checkpo
   return {family, config_json(*family, config)};
 }
 
-ExportedModel export_model(Execution& execution, ExportOptions const& options) {
-  check_format(options);
+namespace {
+
+/// Exports once; `chosen` is the checkpoint, as soon as there is one. It is read by its name again for the comparison.
+ExportedModel export_once(Execution& execution, ExportOptions const& options, fs::path& chosen) {
   UnfinishedDirectory directory(place_beside(options.directory));
   auto opened = open_checkpoints(options.model);
   Checkpoint& trained = opened.checkpoints.front();
@@ -309,7 +311,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   }
   Checkpoint& checkpoint = merged ? *merged : trained;
   Config const config = stored_config(checkpoint, options.model.overrides);
-  ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
+  ExportedModel result{.checkpoint = chosen = trained.directory(), .family = options.format};
   if (options.format == "ctranslate2") {
     result.tensors = write_ctranslate2(checkpoint, config, options.dtype, directory.path());
     write_vocabulary_models(checkpoint, directory.path());
@@ -334,6 +336,23 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   }
   publish(directory, options.directory);
   return result;
+}
+
+}  // namespace
+
+ExportedModel export_model(Execution& execution, ExportOptions const& options) {
+  check_format(options);
+  fs::path checkpoint;
+  while (true) {
+    try {
+      return export_once(execution, options, checkpoint);
+    } catch (Error const&) {
+      if (checkpoint.empty() || fs::exists(checkpoint)) {
+        throw;
+      }
+      checkpoint.clear();  // it was pruned meanwhile: the run has another one to export
+    }
+  }
 }
 
 }  // namespace heddle
