@@ -66,6 +66,17 @@ grep -Eq "another process is training in shared: process $victim on $(hostname) 
 kill -USR1 "$victim"
 wait "$victim" || true
 
+# Without locks the second one waits to see whether the first, which has a lease, is alive. It does not hang.
+without_locks=(env LD_PRELOAD="$HEDDLE_BUILD/tests/integration/libno_locks.so:${LD_PRELOAD:-}" "${train[@]}")
+"${without_locks[@]}" --set run.directory=leased --set train.steps=100000 > first.log 2>&1 &
+victim=$!
+wait_for_step leased 2
+ends 78 "${without_locks[@]}" --set run.directory=leased --set train.hang_seconds=2
+grep -q "leased is on a file system without locks: waiting to see" log && grep -q "another process is training in leased: process $victim on" log ||
+  fail "the process with the lease is not named"
+kill -USR1 "$victim"
+wait "$victim" || true
+
 # A copy that followed the link `best` is a directory: it is kept beside, and the next best is marked.
 ends 0 "${train[@]}" --set run.directory=original --set train.steps=20
 [ -L original/checkpoints/best ] || fail "no best checkpoint"

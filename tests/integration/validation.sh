@@ -45,6 +45,9 @@ grep -q "^1.* x .*/step-000000${lowest#* }" log || fail "average --by loss takes
 ends 0 "$HEDDLE" average alone --best 1 --by perplexity --out mean.perplexity
 grep -q "^1.* x .*/step-000000${lowest#* }" log || fail "average --by perplexity takes another checkpoint"
 ends 64 "$HEDDLE" average alone --best 2 --by newest --out mean.newest
+"$HEDDLE" translate --checkpoint alone --average 1 --average-by loss < text/test.en > by.loss 2> log || fail "--average-by loss"
+"$HEDDLE" translate --checkpoint mean.loss < text/test.en > by.average 2> log || fail "the mean of one"
+cmp by.loss by.average || fail "--average-by takes another checkpoint than average --by"
 "$HEDDLE" checkpoint list alone > log 2>&1 || fail "checkpoint list"
 grep -q "^$best .* validation [0-9.]*  chrF2 [0-9.]*  (best)$" log || fail "checkpoint list does not show the metric that decides"
 
@@ -66,6 +69,31 @@ ends 0 "$HEDDLE" "${train[@]}" --set train.steps=10 --set train.validate_bleu=fa
 ends 0 "$HEDDLE" "${train[@]}" --set train.steps=20 "${metrics[@]}"
 grep -q 'note: train.best_metric = "chrf" decides now: the best validation loss so far, [0-9.]* at step 10, does not count' log || fail "no note about a metric without values"
 [ "$(readlink changed/checkpoints/best)" = step-00000020 ] || fail "the best checkpoint by a new metric"
+
+# A stop signal does not wait for a validation: the checkpoint comes first, and the start that resumes validates.
+train=(train run.toml --set train.validate_every=1 --set train.steps=4 --set data.valid=data/train.h5 --set checkpoint.keep=10)
+ends 0 "$HEDDLE" "${train[@]}" --set run.directory=undisturbed
+for try in 1 2 3 4 5; do
+  rm -rf stopped
+  "$HEDDLE" "${train[@]}" --set run.directory=stopped > log 2>&1 &
+  wait_for_step stopped 1
+  sleep 0.1$try
+  kill -TERM $!
+  code=0
+  wait $! || code=$?
+  [ "$code" -eq 75 ] || fail "a run that was stopped ended with $code"
+  ! grep -q "is left to the start that resumes" log || break
+done
+grep -q "is left to the start that resumes" log || fail "no signal came in a validation"
+newest=$(ls stopped/checkpoints | tail -n 1)
+"$HEDDLE" inspect stopped --which last > log 2>&1 && grep -q "^validation: a stop signal came first" log || fail "inspect"
+ends 0 "$HEDDLE" "${train[@]}" --set run.directory=stopped
+grep -q "^step $((10#${newest#step-})): validation loss" log || fail "the start that resumed did not validate first"
+for step in 1 2 3 4; do
+  [ "$(field stopped valid_loss $step)" = "$(field undisturbed valid_loss $step)" ] || fail "the validation of step $step"
+done
+h5diff {undisturbed,stopped}/checkpoints/step-00000004/tensors-00000.h5 || fail "a validation changed the training"
+[ "$(readlink stopped/checkpoints/best)" = "$(readlink undisturbed/checkpoints/best)" ] || fail "another checkpoint is the best"
 
 ends 78 "$HEDDLE" "${train[@]}" --set run.directory=refused --set train.best_metric=chrf
 grep -q 'train.best_metric = "chrf" is not measured in validation' log || fail "a metric that is not measured decides"

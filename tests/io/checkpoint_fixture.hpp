@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -60,7 +61,7 @@ class SampleState {
                        .seed = ~std::uint64_t{5},
                        .seconds = 12.25,
                        .best_value = -0.0,
-                       .best_step = step / 2,
+                       .best_step = 0,
                        .validations_without_improvement = 1};
     contents_.config = "[train]\nseed = 1\n# step " + std::to_string(step) + "\n";
     contents_.source_model = std::string("spm\0source", 10);
@@ -121,6 +122,19 @@ class CheckpointTest : public ::testing::Test {
   CommitResult commit(std::int64_t step, std::int64_t keep = 3) const {
     return SampleState(step).commit_to(store(keep));
   }
+  /// Commits a checkpoint in whose record another step is the best one.
+  CommitResult commit_with_best(std::int64_t step, std::int64_t best, std::int64_t keep = 3) const {
+    SampleState sample(step);
+    sample.contents().state.best_step = best;
+    return sample.commit_to(store(keep));
+  }
+  /// The step of the best checkpoint, 0 if there is none.
+  std::int64_t best() const { return best_of(store().list(CheckpointStore::Check::sizes)).step.value_or(0); }
+  /// The target of the link `best`, "" if there is none.
+  std::string link() const {
+    std::error_code none;
+    return std::filesystem::read_symlink(run_ / "checkpoints/best", none).string();
+  }
 
   /// The names in the checkpoints directory, except the writers' lock, sorted.
   std::vector<std::string> names() const {
@@ -151,7 +165,7 @@ class CheckpointTest : public ::testing::Test {
   static void expect_whole(Checkpoint const& checkpoint, std::int64_t step) {
     SampleState const expected(step);
     CheckpointContents const& contents = expected.contents();
-    EXPECT_EQ(std::memcmp(&checkpoint.state(), &contents.state, sizeof(TrainingState)), 0);
+    expect_same_state(checkpoint.state(), contents.state);
     EXPECT_EQ(checkpoint.contents().config, contents.config);
     EXPECT_EQ(checkpoint.contents().source_model, contents.source_model);
     EXPECT_EQ(checkpoint.contents().target_model, contents.target_model);
@@ -169,6 +183,10 @@ class CheckpointTest : public ::testing::Test {
         expect_same_bits(checkpoint.read(tensors[index].name, adam_keys[key]), expected.tensors().parts(index)[key]);
       }
     }
+  }
+  static void expect_same_state(TrainingState const& found, TrainingState const& expected) {
+    EXPECT_EQ(std::memcmp(&found, &expected, offsetof(TrainingState, validation_pending)), 0);
+    EXPECT_EQ(found.validation_pending, expected.validation_pending);
   }
   static void expect_same_bits(std::vector<float> const& found, std::span<float const> expected) {
     ASSERT_EQ(found.size(), expected.size());

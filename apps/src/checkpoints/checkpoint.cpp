@@ -45,8 +45,13 @@ std::vector<std::string> keys_without(std::vector<std::string> const& names, std
   return keys;
 }
 
-/// Messages about corpora whose names the checkpoint or the configuration lacks: a place in the data belongs to a name.
-std::vector<std::string> changed_corpora(Checkpoint const& checkpoint, Config const& config) {
+/// The configuration's keys of corpora whose names the checkpoint or the configuration lacks.
+struct ChangedCorpora {
+  std::vector<std::string> added;
+  std::vector<std::string> removed;
+};
+
+ChangedCorpora corpora_since(Checkpoint const& checkpoint, Config const& config) {
   std::vector<std::string> before;
   for (SampleCursor const& own : data_cursor(checkpoint.contents(), checkpoint.directory().string())) {
     before.push_back(own.corpus);
@@ -58,11 +63,16 @@ std::vector<std::string> changed_corpora(Checkpoint const& checkpoint, Config co
   if (now.empty()) {
     now.emplace_back();
   }
+  return {keys_without(now, before), keys_without(before, now)};
+}
+
+/// Messages about such corpora: a place in the data belongs to a name.
+std::vector<std::string> describe_corpora(ChangedCorpora const& changed) {
   std::vector<std::string> messages;
-  for (std::string const& key : keys_without(now, before)) {
+  for (std::string const& key : changed.added) {
     messages.push_back(fmt::format("note: {} is not in the checkpoint and starts from its first sample", key));
   }
-  for (std::string const& key : keys_without(before, now)) {
+  for (std::string const& key : changed.removed) {
     messages.push_back(fmt::format(
         "note: the checkpoint has a place in {}, which is not in the configuration; a corpus continues under its name",
         key));
@@ -300,11 +310,23 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
         where, data.name()));
   }
   if (has_new_data(checkpoint, data) && !new_data) {
+    ChangedCorpora const changed_corpora = corpora_since(checkpoint, config);
+    std::vector<std::string> difference;
+    for (std::string const& key : changed_corpora.added) {
+      difference.push_back(key + " was not among its data");
+    }
+    for (std::string const& key : changed_corpora.removed) {
+      difference.push_back(key + " was, and is not in the configuration");
+    }
+    if (difference.empty()) {
+      difference.push_back(
+          fmt::format("its data have the digest {}, {} {}", checkpoint.contents().dataset, data.name(), data.digest()));
+    }
     throw ConfigError(fmt::format(
-        "{} was trained on the dataset with digest {}, but {} has {}: resuming would mix their orders; name "
-        "the dataset that the run started with, resume with this one from its start by --new-data, start over with "
-        "--fresh, or fine-tune in another run.directory with train.initialize_from",
-        where, checkpoint.contents().dataset, data.name(), data.digest()));
+        "{} was trained on other data: {}: resuming would mix their orders; name the data that the run started with, "
+        "resume with these from their start by --new-data, start over with --fresh, or fine-tune in another "
+        "run.directory with train.initialize_from",
+        where, fmt::join(difference, "; ")));
   }
 }
 
@@ -333,7 +355,7 @@ std::vector<ConfigDifference> differences(Checkpoint const& checkpoint, Config c
 std::vector<std::string> changes_since(Checkpoint const& checkpoint, Config const& config) {
   std::string const& schedule = config.optimizer.schedule;
   bool const only_longer = schedule == "inverse_sqrt" || schedule == "constant";
-  std::vector<std::string> messages = changed_corpora(checkpoint, config);
+  std::vector<std::string> messages = describe_corpora(corpora_since(checkpoint, config));
   bool another_run = !messages.empty();
   for (ConfigDifference const& difference : differences(checkpoint, config, ResumeRule::trajectory)) {
     messages.push_back(fmt::format("changed since the checkpoint: {} = {}, before {}", difference.key, difference.after,

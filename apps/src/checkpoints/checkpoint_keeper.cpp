@@ -101,7 +101,7 @@ Checkpoint CheckpointKeeper::go_back(std::int64_t step, CheckpointStore::Report 
 
 CheckpointKeeper::Request CheckpointKeeper::remaining(Request const& asked, std::int64_t step) const {
   bool const memory = asked.memory && checkpoint().memory_every_steps > 0;
-  return {asked.disk && committed_step_ != step, asked.best, memory, asked.wait};
+  return {asked.disk && (asked.again || committed_step_ != step), asked.again, memory, asked.wait};
 }
 
 CheckpointKeeper::Results CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
@@ -110,9 +110,6 @@ CheckpointKeeper::Results CheckpointKeeper::keep(CheckpointContents const& conte
     Results results;
     if (request.memory) {
       keep_in_memory(contents, tensors, results);
-    }
-    if (request.best) {
-      mark_best(contents.state.step);
     }
     return results;
   }
@@ -128,14 +125,10 @@ void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorSt
   auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors, results) : std::nullopt;
   if (background && snapshot) {
     in_flight_ = disk_.begin(setup_.world, *snapshot);
-    best_in_flight_ = request.best;
     return;
   }
   results.push_back(disk_.commit(setup_.world, contents, tensors, checkpoint().writers));
   committed_step_ = step;
-  if (request.best) {
-    mark_best(step);
-  }
 }
 
 CheckpointKeeper::Results CheckpointKeeper::finish() {
@@ -145,22 +138,11 @@ CheckpointKeeper::Results CheckpointKeeper::finish() {
   std::int64_t const step = in_flight_->step();
   CommitResult const result = disk_.finish(setup_.world, std::move(in_flight_));
   committed_step_ = step;
-  if (best_in_flight_) {
-    mark_best(step);
-  }
   return {result};
 }
 
-void CheckpointKeeper::mark_best(std::int64_t step) {
-  if (setup_.world.rank() == 0) {
-    disk_.mark_best(step);
-  }
-}
-
-void CheckpointKeeper::settle_best(TrainingState const& state) {
-  if (setup_.world.rank() == 0 && (state.best_step > 0 || disk_.best_step() > state.step)) {
-    disk_.settle_best(state.best_step);
-  }
+std::string CheckpointKeeper::link_best(std::int64_t step) const {
+  return setup_.world.rank() == 0 ? disk_.link_best(step) : "";
 }
 
 std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointContents const& contents,

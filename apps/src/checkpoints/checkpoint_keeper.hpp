@@ -44,7 +44,7 @@ class CheckpointKeeper {
 
   struct Request {
     bool disk = false;
-    bool best = false;  ///< mark the one on disk as the best
+    bool again = false;  ///< also if the disk has this step, without the validation after it
     bool memory = false;
     bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
@@ -60,9 +60,8 @@ class CheckpointKeeper {
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
-  /// Points `best` at the best step in the run's state: see CheckpointStore::settle_best. Where the state has none, a
-  /// mark of an earlier step stays: it is the best by another metric or validation set.
-  void settle_best(TrainingState const& state);
+  /// Points the link `best` at the best checkpoint of a run at this step: see CheckpointStore::link_best.
+  std::string link_best(std::int64_t step) const;
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
   Results finish();
 
@@ -87,7 +86,6 @@ class CheckpointKeeper {
                                                  Results& results);
   void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
                     Results& results);
-  void mark_best(std::int64_t step);
 
   Setup setup_;
   CheckpointStore disk_;
@@ -96,7 +94,6 @@ class CheckpointKeeper {
   std::int64_t committed_step_ = -1;
   std::int64_t memory_step_ = -1;
   std::unique_ptr<BackgroundCommit> in_flight_;
-  bool best_in_flight_ = false;
 };
 
 }  // namespace heddle

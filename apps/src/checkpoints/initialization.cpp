@@ -7,7 +7,6 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -186,8 +185,8 @@ void Initialization::apply(ParameterSet& parameters) const {
 }
 
 CheckpointBase Initialization::base() const {
-  std::filesystem::path const directory = std::filesystem::canonical(checkpoint_.directory());
-  return {directory.string(), manifest_digest(directory), base_.names, base_.rounded};
+  std::filesystem::path const directory = std::filesystem::weakly_canonical(checkpoint_.directory());
+  return {directory.string(), checkpoint_.digest(), base_.names, base_.rounded};
 }
 
 std::vector<std::string> Initialization::describe() const {

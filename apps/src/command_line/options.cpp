@@ -74,13 +74,18 @@ void print_help(CommandSyntax const& syntax, po::options_description const& opti
   named.print(std::cout, named.get_option_column_width() + 1);  // help2man knows an option by two spaces after it
 }
 
+/// Whether a name of a value, "best|METRIC", has a part in capitals, which stands for any word.
+bool is_open(std::string const& choices) {
+  return std::ranges::any_of(choices, [](char letter) { return letter >= 'A' && letter <= 'Z'; });
+}
+
 /// Throws UsageError where a value of an option "best|last" is another word.
 void require_choices(CommandSyntax const& syntax, po::variables_map const& values) {
   for (auto const& option : syntax.options.options()) {
     std::string const& name = option->long_name();
     std::string choices = option->semantic()->name();  // "best|last (=last)"
     choices.erase(std::min(choices.find(' '), choices.size()));
-    if (choices.find('|') == std::string::npos || values.count(name) == 0) {
+    if (choices.find('|') == std::string::npos || is_open(choices) || values.count(name) == 0) {
       continue;
     }
     auto const* const several = boost::any_cast<std::vector<std::string>>(&values[name].value());

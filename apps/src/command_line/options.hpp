@@ -30,7 +30,7 @@ struct HelpPrinted : std::exception {};
 /// Parses `arguments` (without the subcommand's name). `--help` prints every option with its default and throws
 /// HelpPrinted. Throws UsageError, which says what would be right, for any error: an unknown option (with the nearest
 /// known one), a missing value, a missing required option, a value of another type, or for an option whose value is
-/// called "best|last" another word.
+/// called "best|last" another word ("newest|METRIC" takes any).
 boost::program_options::variables_map parse_options(CommandSyntax const& syntax,
                                                     std::vector<std::string> const& arguments);
 

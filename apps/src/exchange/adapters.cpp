@@ -349,8 +349,8 @@ class AdaptedTensors final : public OneRankTensors {
 
 /// The checkpoint as the base of a run with these parameters.
 CheckpointBase base_of(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& parameters) {
-  fs::path const directory = fs::canonical(checkpoint.directory());
-  CheckpointBase base{directory.string(), manifest_digest(directory), {}};
+  fs::path const directory = fs::weakly_canonical(checkpoint.directory());
+  CheckpointBase base{directory.string(), checkpoint.digest(), {}};
   for (StreamedTensor const& parameter : parameters) {
     if (checkpoint.contains(parameter.name) && !is_of_adapter(parameter.name)) {
       base.names[parameter.name] = parameter.name;
@@ -423,7 +423,7 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   PeftNames const names = names_of(files, base, {chosen.family, before.model, chosen.config_json});
   require_rank(files, adapter);
   settings.push_back("adapter.targets=" + to_toml(OptionValue(names.targets)));
-  settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::canonical(base.directory()).string())));
+  settings.push_back("train.initialize_from=" + to_toml(OptionValue(fs::weakly_canonical(base.directory()).string())));
   settings.push_back("run.directory=" + to_toml(OptionValue(run.string())));
   settings.insert(settings.end(), options.overrides.begin(), options.overrides.end());
   Config const config = stored_config(base, settings);

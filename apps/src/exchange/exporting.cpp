@@ -414,8 +414,10 @@ void require_same_form(FamilyForm const& chosen, Config const& config) {
   }
 }
 
-ExportedModel export_model(Execution& execution, ExportOptions const& options) {
-  check_format(options);
+namespace {
+
+/// Exports once; `chosen` is the checkpoint, as soon as there is one. It is read by its name again for the comparison.
+ExportedModel export_once(Execution& execution, ExportOptions const& options, fs::path& chosen) {
   PendingDirectory directory(options.directory);
   auto opened = open_checkpoints(options.model);
   Checkpoint& trained = opened.checkpoints.front();
@@ -427,7 +429,7 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   }
   Checkpoint& checkpoint = merged ? *merged : trained;
   Config const config = stored_config(checkpoint, options.model.overrides);
-  ExportedModel result{.checkpoint = trained.directory(), .family = options.format};
+  ExportedModel result{.checkpoint = chosen = trained.directory(), .family = options.format};
   Reference reference{.model = options.model};
   reference.model.checkpoint = result.checkpoint.string();
   if (options.format == "ctranslate2") {
@@ -454,6 +456,23 @@ ExportedModel export_model(Execution& execution, ExportOptions const& options) {
   }
   directory.commit();
   return result;
+}
+
+}  // namespace
+
+ExportedModel export_model(Execution& execution, ExportOptions const& options) {
+  check_format(options);
+  fs::path checkpoint;
+  while (true) {
+    try {
+      return export_once(execution, options, checkpoint);
+    } catch (Error const&) {
+      if (checkpoint.empty() || fs::exists(checkpoint)) {
+        throw;
+      }
+      checkpoint.clear();  // it was pruned meanwhile: the run has another one to export
+    }
+  }
 }
 
 }  // namespace heddle

@@ -7,78 +7,16 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <map>
 #include <numeric>
 
 #include "checkpoints/averaging.hpp"
-#include "checkpoints/base.hpp"
-#include "checkpoints/best_checkpoints.hpp"
 #include "checkpoints/checkpoint.hpp"
 #include "registration.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-
-void check_options(TrainedModelOptions const& options) {
-  if (options.average < 1) {
-    throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
-  }
-  if ((options.average > 1 && options.which == "best") || (options.average_by != "newest" && options.which != "auto")) {
-    throw UsageError("--average and --average-by choose checkpoints of a run, and --which one: give only one of them");
-  }
-  if (!options.quantize.empty() && options.quantize != "int8") {
-    throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
-  }
-}
-
-/// The checkpoints to try, in this order.
-std::vector<CheckpointEntry> candidates(TrainedModelOptions const& options) {
-  auto entries = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
-  if (entries.empty()) {
-    throw DataError(
-        fmt::format("{}: holds no checkpoints; expected a run's directory, its checkpoints directory or one "
-                    "of the step-… directories in it",
-                    options.checkpoint));
-  }
-  bool const one_named = fs::equivalent(entries.back().directory, options.checkpoint);
-  entries = ordered(std::move(entries), options.average_by);
-  if (options.average_by != "newest" || options.which == "last" || options.average > 1 || one_named) {
-    return entries;
-  }
-  auto const best = std::find_if(entries.begin(), entries.end(), [](auto const& entry) { return entry.best; });
-  if (best != entries.end()) {
-    std::rotate(entries.begin(), best, best + 1);
-  }
-  if (options.which == "best") {
-    if (best == entries.end()) {
-      throw DataError(
-          fmt::format("{}: no checkpoint is marked as the best one (a validation does that); use --which last",
-                      options.checkpoint));
-    }
-    entries.resize(1);
-  }
-  return entries;
-}
-
-/// The directories of the checkpoints to try; the same on every rank.
-std::vector<std::string> directories(TrainedModelOptions const& options, Communicator const& world) {
-  std::string ended;
-  if (world.rank() == 0) {
-    for (CheckpointEntry const& entry : candidates(options)) {
-      ended += entry.directory.string() + '\0';
-    }
-  }
-  ended = broadcast_text(world, ended);
-  std::vector<std::string> names;
-  for (std::size_t begin = 0; begin < ended.size(); begin += names.back().size() + 1) {
-    names.emplace_back(ended.c_str() + begin);
-  }
-  return names;
-}
 
 /// Throws ConfigError where an override changes the model in which the checkpoint's parameters were trained. Longer
 /// sentences do not.
@@ -125,52 +63,6 @@ bool names_plugins(std::string const& override_text) {
 
 }  // namespace
 
-OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys const& keys, Communicator const& world,
-                                   Verification verification) {
-  TrainedModelOptions options = chosen;
-  std::string const base = options.adapter.empty() ? "" : options.checkpoint;
-  if (!options.adapter.empty()) {
-    options.checkpoint = options.adapter;
-  }
-  check_options(options);
-  auto const wanted = static_cast<std::size_t>(options.average);
-  OpenedCheckpoints opened;
-  auto& [checkpoints, skipped] = opened;
-  std::vector<std::string> const places = directories(options, world);
-  for (std::string const& directory : places) {
-    if (checkpoints.size() == wanted) {
-      break;
-    }
-    try {
-      checkpoints.push_back(
-          Checkpoint::open(directory, world, keys, places.size() == 1 ? verification : Verification::at_opening));
-    } catch (DataError const& error) {
-      skipped.emplace_back(error.what());
-    }
-  }
-  if (checkpoints.size() < wanted) {
-    if (wanted == 1 && skipped.size() == 1) {
-      throw DataError(skipped.front());
-    }
-    throw DataError(fmt::format("{}: {} of the checkpoints there verify{}, {} wanted{}{}", options.checkpoint,
-                                checkpoints.empty() ? "none" : std::to_string(checkpoints.size()),
-                                options.average_by == "newest" ? "" : " and have a validation", wanted,
-                                skipped.empty() ? "" : "\n  ", fmt::join(skipped, "\n  ")));
-  }
-  for (Checkpoint& checkpoint : checkpoints) {
-    if (!base.empty()) {
-      require_base(checkpoint, base);
-    }
-    if (options.attach_base) {
-      attach_base(checkpoint, base, world);
-    }
-  }
-  for (std::string& reason : skipped) {
-    reason = "skipped a checkpoint that does not verify: " + reason;
-  }
-  return opened;
-}
-
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
   if (!options.adapters.empty() && (!options.ensemble.empty() || !options.adapter.empty())) {
     throw UsageError("--adapter NAME=RUN beside another model or adapters without a name: expected one base");
@@ -188,7 +80,7 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, options.group, Verification::at_reading);
   std::string digests;
   for (Checkpoint const& checkpoint : checkpoints) {
-    digests += manifest_digest(checkpoint.directory()) + " ";
+    digests += checkpoint.digest() + " ";
   }
   AveragedModel const average(std::move(checkpoints));
   Checkpoint const& first = average.first();
@@ -337,7 +229,7 @@ void TrainedModel::build(ModelRequirement const& require) {
 
 void TrainedModel::share_values(AveragedModel const& model, TrainedModel const* base) {
   CheckpointBase const& of_base = model.first().contents().base;
-  digest_ = base == nullptr ? manifest_digest(model.first().directory()) : of_base.digest;
+  digest_ = base == nullptr ? model.first().digest() : of_base.digest;
   for (Parameter const& parameter : parameters_.all()) {
     std::string const& name = parameter.spec.name;
     if (base == nullptr) {

@@ -50,12 +50,12 @@ using ModelRequirement = std::function<void(ModelDescription const&)>;
 
 struct OpenedCheckpoints {
   std::vector<Checkpoint> checkpoints;
-  std::vector<std::string> skipped;  ///< messages about those that were passed over because they do not verify
+  std::vector<std::string> skipped;  ///< messages about those that do not verify, and about a best one that is missing
 };
 /// The checkpoints that `options` name, verified as far as these keys need it; the first one's configuration is used.
 /// Throws DataError if none is left, or fewer than are to be averaged; UsageError for an impossible choice. Rank 0
 /// chooses; collective over `world`. `verification` is for a place with one checkpoint: from several the first that
-/// verifies is taken, which shows at opening.
+/// verifies is taken, which shows at opening. One that is removed before it is open was not there.
 OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
                                    Communicator const& world = Communicator::self(),
                                    Verification verification = Verification::at_opening);

@@ -11,6 +11,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "checkpoints/checkpoint.hpp"
+#include "checkpoints/checkpoint_room.hpp"
 #include "checkpoints/initialization.hpp"
 #include "plan_session.hpp"
 #include "report/mesh.hpp"
@@ -54,19 +55,6 @@ std::vector<MemoryNeed> print_memory(PlanSession& session, LayoutPlan& plan, boo
   return largest;
 }
 
-/// Checks train.initialize_from as a start does, and prints what the run would take from there.
-void print_initialization(DryRun const& run, PlanSession const& session) {
-  WholeModel const model = whole_model(run.config, run.registries, session.data().vocabulary());
-  Vocabulary const& vocabulary = session.data().data()->vocabulary();
-  Initialization const planned({run.config, model, vocabulary.source.model(), vocabulary.target.model()},
-                               Communicator::self());
-  if (run.options.verbosity.verbosity() != Verbosity::quiet) {
-    for (std::string const& message : planned.describe()) {
-      fmt::print("{}\n", message);
-    }
-  }
-}
-
 /// The checkpoint from which the run would resume.
 std::optional<Checkpoint> checkpoint_of(DryRun const& run) {
   CheckpointStore store(run.directory / "checkpoints", run.config.checkpoint.keep);
@@ -74,17 +62,39 @@ std::optional<Checkpoint> checkpoint_of(DryRun const& run) {
   return run.options.resume_from ? store.of_step(*run.options.resume_from) : store.newest_verified(note);
 }
 
-void print_checkpoint(DryRun const& run, PlanSession const& session, std::optional<Checkpoint> const& found) {
+/// The start of the run.
+struct Start {
+  std::optional<Checkpoint> checkpoint;          ///< from which it resumes
+  std::vector<std::string> initialization = {};  ///< describes what it takes from train.initialize_from
+};
+
+/// Finds and checks both as a start does, before anything is planned: these checks take no time.
+Start find_start(DryRun const& run, PlannedData const& data, WholeModel const& model) {
+  Start start{checkpoint_of(run)};
+  if (start.checkpoint) {
+    check_same_run(*start.checkpoint, run.config, *data.data(), run.options.new_data);
+  } else if (!run.config.train.initialize_from.empty()) {
+    Vocabulary const& vocabulary = data.data()->vocabulary();
+    Initialization const planned({run.config, model, vocabulary.source.model(), vocabulary.target.model()},
+                                 Communicator::self());
+    start.initialization = planned.describe();
+  }
+  return start;
+}
+
+void print_start(DryRun const& run, Start const& start) {
+  std::optional<Checkpoint> const& found = start.checkpoint;
   if (!found) {
     std::string const& from = run.config.train.initialize_from;
-    if (!from.empty()) {
-      print_initialization(run, session);
+    if (run.options.verbosity.verbosity() != Verbosity::quiet) {
+      for (std::string const& message : start.initialization) {
+        fmt::print("{}\n", message);
+      }
     }
     fmt::print("It would start in {}{}\n", run.directory.string(),
                from.empty() ? "" : " with the parameters of " + from);
     return;
   }
-  check_same_run(*found, run.config, *session.data().data(), run.options.new_data);
   for (std::string const& message : changes_since(*found, run.config)) {
     fmt::print("{}\n", message);
   }
@@ -94,6 +104,16 @@ void print_checkpoint(DryRun const& run, PlanSession const& session, std::option
                readable_count(run.config.train.steps), run.directory.string());
   } else {
     fmt::print("{} is already at step {}: raise train.steps\n", run.directory.string(), readable_count(step));
+  }
+}
+
+/// Prints what checkpoints take on the disk. Throws as a start does where it has no room for one.
+void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, std::int64_t made) {
+  CheckpointRoom const room =
+      checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(), run.registries.kernels);
+  fmt::print("{}\n", room.describe());
+  if (made < run.config.train.steps) {
+    room.require_one();
   }
 }
 
@@ -130,8 +150,9 @@ ExitCode dry_run(DryRun const& run) {
     }
   }
   std::ranges::for_each(warnings_about(session.data().mixture(), config.model.max_length), warn);
-  auto const checkpoint = checkpoint_of(run);
-  std::int64_t const made = checkpoint ? checkpoint->state().step : 0;
+  WholeModel const whole = whole_model(config, run.registries, session.data().vocabulary());
+  Start const start = find_start(run, session.data(), whole);
+  std::int64_t const made = start.checkpoint ? start.checkpoint->state().step : 0;
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);
@@ -152,7 +173,8 @@ ExitCode dry_run(DryRun const& run) {
   if (config.train.reserve_memory) {
     require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
   }
-  print_checkpoint(run, session, checkpoint);
+  print_room(run, session.data(), whole, made);
+  print_start(run, start);
   fmt::print("Dry run: nothing was started.\n");
   return ExitCode::done;
 }

@@ -70,7 +70,7 @@ std::string first_line(std::string const& description) {
 RunDirectory::RunDirectory(std::filesystem::path directory, FileLock lock, std::optional<FileLease> lease)
     : directory_(std::move(directory)), lock_(std::move(lock)), lease_(std::move(lease)) {}
 
-RunDirectory RunDirectory::open(std::filesystem::path const& directory) {
+RunDirectory RunDirectory::open(std::filesystem::path const& directory, std::function<void()> const& waiting) {
   FileLock lock = open_lock(directory);
   FileLock::Result const result = take(lock, directory);
   if (result == FileLock::Result::busy) {
@@ -81,7 +81,7 @@ RunDirectory RunDirectory::open(std::filesystem::path const& directory) {
   if (result == FileLock::Result::not_supported) {
     std::string holder;
     try {
-      lease = FileLease::take(directory / lease_name, own, holder, {});
+      lease = FileLease::take(directory / lease_name, own, holder, {}, waiting);
     } catch (Error const& problem) {
       throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.what()));
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <heddle/io/files/file_lease.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <optional>
@@ -15,8 +16,9 @@ namespace heddle {
 class RunDirectory {
  public:
   /// Makes the directory if it does not exist, and locks it. Throws ConfigError if it cannot be made, another process
-  /// holds it (the message names that process), or the lock fails.
-  static RunDirectory open(std::filesystem::path const& directory);
+  /// holds it (the message names that process), or the lock fails. `waiting` is called while it waits to see whether
+  /// the holder of a lease is alive.
+  static RunDirectory open(std::filesystem::path const& directory, std::function<void()> const& waiting = {});
   /// Describes the process that holds the directory; nothing if none does. Changes nothing.
   static std::optional<std::string> holder(std::filesystem::path const& directory);
   /// Describes the process that has taken the directory's lock last, whether it still holds it or not; empty if none

@@ -226,12 +226,7 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   std::vector<Metric> metrics = step_metrics(report, now);
   print_progress(report, metrics, now);
   if (validation) {
-    auto const of_validation = validation_metrics(*validation);
-    print_validation(report.step, of_validation);
-    metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
-    for (auto const& [measure, value] : validation->values) {
-      take_better(best_values_, measure.key(), value, report.step);
-    }
+    add_validation(report.step, *validation, metrics);
   }
   TrafficByGroup const traffic = traffic_of(start_.parallel);
   if (auto communication = to_json(traffic - traffic_); !communication.empty()) {
@@ -244,6 +239,28 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
     metrics.push_back({"repeated", window_.repeated});
     metrics.push_back({"skipped", window_.skipped});
   }
+  write(report.step, metrics, validation);
+  window_ = {.began = now};
+  traffic_ = traffic;
+}
+
+void TrainingLog::validation(std::int64_t step, ValidationResult const& validation) {
+  std::vector<Metric> metrics{{"step", step}};
+  add_validation(step, validation, metrics);
+  write(step, metrics, validation);
+}
+
+void TrainingLog::add_validation(std::int64_t step, ValidationResult const& validation, std::vector<Metric>& metrics) {
+  auto const of_validation = validation_metrics(validation);
+  print_validation(step, of_validation);
+  metrics.insert(metrics.end(), of_validation.begin(), of_validation.end());
+  for (auto const& [measure, value] : validation.values) {
+    take_better(best_values_, measure.key(), value, step);
+  }
+}
+
+void TrainingLog::write(std::int64_t step, std::vector<Metric> const& metrics,
+                        std::optional<ValidationResult> const& validation) {
   boost::json::object line;
   for (Metric const& metric : metrics) {
     line[metric.key] = metric.value;
@@ -254,15 +271,13 @@ void TrainingLog::step(StepReport const& report, std::optional<ValidationResult>
   }
   if (events_work_) {
     try {
-      write_events(report.step, metrics, validation);
+      write_events(step, metrics, validation);
     } catch (std::exception const& problem) {  // a missing curve must not end a run
       events_work_ = false;
       events_.reset();
       log_.warn(fmt::format("no more event files for TensorBoard in this start: {}", problem.what()));
     }
   }
-  window_ = {.began = now};
-  traffic_ = traffic;
 }
 
 void TrainingLog::print_validation(std::int64_t step, std::vector<Metric> const& metrics) {
@@ -305,7 +320,9 @@ void TrainingLog::write_events(std::int64_t step, std::vector<Metric> const& met
       events_->text(step, "attention/tokens", validation->attention_tokens);
     }
     events_->histogram(step, "norms/parameters", validation->norms.parameters);
-    events_->histogram(step, "norms/gradients", validation->norms.gradients);
+    if (!validation->norms.gradients.empty()) {
+      events_->histogram(step, "norms/gradients", validation->norms.gradients);
+    }
   }
   events_->flush();
 }

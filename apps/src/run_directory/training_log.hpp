@@ -105,6 +105,8 @@ class TrainingLog {
   /// Writes a line every `every` steps and with each validation; train_loss is the mean since the previous
   /// line.
   void step(StepReport const& report, std::optional<ValidationResult> const& validation);
+  /// Writes a line with the validation after a step of an earlier start.
+  void validation(std::int64_t step, ValidationResult const& validation);
   /// Counts, for the next line, a step that was not finite at first (`repeated`) and, if it stayed so, its batch as
   /// `skipped`.
   void count_repeated(bool skipped);
@@ -124,6 +126,10 @@ class TrainingLog {
   /// The metrics of the steps since the previous line.
   std::vector<Metric> step_metrics(StepReport const& report, double now) const;
   std::vector<Metric> validation_metrics(ValidationResult const& validation) const;
+  /// Prints a validation, counts its values, and adds its metrics.
+  void add_validation(std::int64_t step, ValidationResult const& validation, std::vector<Metric>& metrics);
+  /// Writes a line of metrics.jsonl, and the events of its metrics.
+  void write(std::int64_t step, std::vector<Metric> const& metrics, std::optional<ValidationResult> const& validation);
   void print_progress(StepReport const& report, std::vector<Metric> const& metrics, double now);
   /// Prints a line for each validation set.
   void print_validation(std::int64_t step, std::vector<Metric> const& metrics);

@@ -24,9 +24,8 @@
 
 #include "checkpoints/base.hpp"
 #include "checkpoints/checkpoint.hpp"
+#include "checkpoints/checkpoint_room.hpp"
 #include "supervision/earlier_starts.hpp"
-#include "validation/attention_maps.hpp"
-#include "validation/validation.hpp"
 #include "watched_micro_batches.hpp"
 
 namespace heddle {
@@ -41,6 +40,7 @@ std::unique_ptr<Trainer> Trainer::create(TrainerSetup const& setup) {
   trainer->build_model();
   setup.watch.phase("reading checkpoints");
   trainer->plan_initialization();
+  trainer->require_room();
   trainer->take_directory();
   trainer->resume_or_start();
   trainer->open_log();
@@ -147,11 +147,38 @@ void Trainer::plan_initialization() {
       setup_.parallel.world);
 }
 
+void Trainer::require_room() {
+  auto const finished = [this] {
+    return CheckpointStore(checkpoints_.directory(), 2).newest_step().value_or(0) >= config_.train.steps;
+  };
+  if (!is_rank_zero() || finished()) {
+    return;
+  }
+  CheckpointRoom const room =
+      checkpoint_room(setup_.directory, config_, *whole_model_, data_->vocabulary(), setup_.registries.kernels);
+  room.require_one();
+  if (!room.suffices()) {
+    warn(room.describe());
+  }
+}
+
 void Trainer::take_directory() {
   if (is_rank_zero()) {
-    directory_.emplace(RunDirectory::open(setup_.directory));
+    open_directory();
     log_.open(*directory_);
   }
+}
+
+void Trainer::open_directory() {
+  bool noted = false;
+  directory_.emplace(RunDirectory::open(setup_.directory, [&] {
+    if (!std::exchange(noted, true)) {
+      log_.notice(
+          fmt::format("{} is on a file system without locks: waiting to see whether another process trains in it",
+                      setup_.directory.string()));
+    }
+    setup_.watch.heartbeat();
+  }));
 }
 
 void Trainer::resume_or_start() {
@@ -238,6 +265,7 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
+  state_.validation_pending = state_.validation_pending && !data_->valid.empty();
   origin_ = checkpoint.contents().origin;
   base_ = checkpoint.contents().base;
   std::erase_if(base_.names, [&](auto const& name) { return !checkpoint.in_base(name.first); });
@@ -253,23 +281,6 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   reader_->seek(cursor_);
 }
 
-void Trainer::restore_losses(Checkpoint const& checkpoint) {
-  Task const& task = setup_.registries.tasks.of(config_);
-  if (has_comparable_losses(checkpoint, config_, task, *data_)) {
-    loss_watch_.restore(checkpoint.contents().losses);
-  }
-  if (data_->valid.empty()) {
-    valid_digest_ = checkpoint.contents().valid_dataset;
-    best_measure_.metric = stored_config(checkpoint).train.best_metric;
-    return;
-  }
-  bool const new_data = has_new_validation(checkpoint, config_, task, data_->valid.front().dataset);
-  if (Measure const before{stored_config(checkpoint).train.best_metric};
-      new_data || before.metric != best_measure_.metric) {
-    restart_best(before, new_data);
-  }
-}
-
 ExitCode Trainer::run(StopSignal const& signal) {
   if (finished()) {
     end_finished();
@@ -277,15 +288,18 @@ ExitCode Trainer::run(StopSignal const& signal) {
   }
   begin_report();
   if (state_.step > 0 && state_.best_step == state_.step && checkpoints_.committed_step() != state_.step) {
-    save_checkpoint({.disk = true, .best = true, .wait = true});  // it was lost on its way from memory to the disk
+    save_checkpoint({.disk = true, .wait = true});  // it was lost on its way from memory to the disk
   }
-  checkpoints_.settle_best(state_);
+  link_best();
   checkpoints_.protect(loss_watch_.risen_since());
+  if (state_.validation_pending && !finish_validation(signal)) {
+    return stop(signal);
+  }
   while (!finished()) {
     if (is_rank_zero()) {
       signal.set_notice(stop_notice());
     }
-    after_step(traced_step());
+    after_step(traced_step(), signal);
     finish_trace(finished());
     setup_.watch.phase("ending step", state_.step);
     auto const [stop, restore, finish] = requests(signal);
@@ -294,18 +308,20 @@ ExitCode Trainer::run(StopSignal const& signal) {
     } else if (finish) {
       finish_checkpoint();
     }
-    if (stop) {
-      finish_trace(true);
-      save_final_checkpoint();
-      if (!finished()) {
-        print_end("stopped by " + signal.name());
-        return ExitCode::requeue;
-      }
+    if (stop && !finished()) {
+      return this->stop(signal);
     }
   }
   save_final_checkpoint();
   print_end(final_state());
   return ExitCode::done;
+}
+
+ExitCode Trainer::stop(StopSignal const& signal) {
+  finish_trace(true);
+  save_final_checkpoint();
+  print_end("stopped by " + signal.name());
+  return ExitCode::requeue;
 }
 
 StepReport Trainer::train_step() {
@@ -357,60 +373,33 @@ MicroBatchSource const& Trainer::next_batch() {
   return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
 }
 
-bool Trainer::validates_after(std::int64_t step) const {
-  return !data_->valid.empty() && (step % config_.train.validate_every == 0 || step == config_.train.steps);
-}
-
-void Trainer::after_step(StepReport const& report) {
+void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
   report_->count_step(report.step, report.tokens);
-  std::optional<ValidationResult> validation;
-  bool best = false;
-  if (validates_after(state_.step)) {
-    if (is_rank_zero()) {
-      training_log_->pause();
-    }
-    setup_.watch.phase("validating after step", state_.step);
-    validation = validate({config_, setup_.registries, data_->valid, *engine_, setup_.parallel, setup_.execution,
-                           setup_.watch, *whole_model_});
-    best = count_validation(state_, best_measure_, validation->value_of(best_measure_));
-    if (is_rank_zero()) {
-      training_log_->resume();
-    }
-  }
+  auto const validation = validates_after(state_.step) ? validate_unless(signal) : std::nullopt;
   if (is_rank_zero()) {
     training_log_->step(report, validation);
-    if (validation) {
-      std::ranges::for_each(validation->problems, [this](std::string const& problem) { log_.warn(problem); });
-    }
     if (auto const rise = loss_watch_.add(report.step, report.result.loss)) {
       log_.warn(*rise);
     }
-    bool const look = validation && !warned_of_attention_ && state_.step > config_.optimizer.warmup_steps;
-    if (auto const uniform = look ? uniform_attention(validation->entropies) : std::nullopt) {
-      warned_of_attention_ = true;
-      log_.warn(*uniform);
-    }
     checkpoints_.protect(loss_watch_.risen_since());
+  }
+  if (validation) {
+    report_validation(*validation);
   }
   std::int64_t const check_every = config_.train.check_every_steps;
   if (check_every > 0 && state_.step % check_every == 0) {
     check_replicas(setup_.parallel, engine_->parameters(), &engine_->optimizer());
   }
   auto const due = [&](std::int64_t steps) { return steps > 0 && state_.step % steps == 0; };
-  save_checkpoint({.disk = best || due(config_.checkpoint.every_steps),
-                   .best = best,
-                   .memory = due(config_.checkpoint.memory_every_steps)});
-  if (stopped_early()) {
-    log_.info(describe_early_stopping(state_, best_measure_));
+  if (!state_.validation_pending) {  // else the run stops now, with a checkpoint
+    bool const best = validation && state_.best_step == state_.step;
+    save_checkpoint(
+        {.disk = best || due(config_.checkpoint.every_steps), .memory = due(config_.checkpoint.memory_every_steps)});
   }
 }
 
 bool Trainer::finished() const {
-  return state_.step >= config_.train.steps || stopped_early();
-}
-
-bool Trainer::stopped_early() const {
-  return config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
+  return !state_.validation_pending && (state_.step >= config_.train.steps || stopped_early());
 }
 
 Trainer::Requests Trainer::requests(StopSignal const& signal) const {
@@ -427,7 +416,7 @@ void Trainer::restore_directory() {
                     "was in it is not",
                     setup_.directory.string(), readable_count(state_.step)));
     directory_.reset();  // its lock may still be the one on the directory's name
-    directory_.emplace(RunDirectory::open(setup_.directory));
+    open_directory();
     directory_->replace_file("config.toml", to_toml(config_));
     training_log_->reopen(*directory_);
     log_.open(*directory_);
@@ -436,14 +425,17 @@ void Trainer::restore_directory() {
   save_checkpoint({.disk = true, .wait = true});
 }
 
+std::set<std::string> Trainer::left_out() const {
+  return config_.model.adapter.save_base ? std::set<std::string>() : left_to_base(base_, *whole_model_);
+}
+
 ModelStream Trainer::stream() const {
-  auto const left_out = config_.model.adapter.save_base ? std::set<std::string>() : left_to_base(base_, *whole_model_);
-  return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer(), left_out};
+  return {setup_.parallel, *whole_model_, engine_->parameters(), engine_->optimizer(), left_out()};
 }
 
 void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   auto const request = checkpoints_.remaining(asked, state_.step);
-  if (!request.disk && !request.best && !request.memory) {
+  if (!request.disk && !request.memory) {
     return;
   }
   setup_.watch.phase("saving step", state_.step);
@@ -472,6 +464,12 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   log(checkpoints_.keep(contents, tensors, request));
   if (is_rank_zero()) {
     training_log_->resume();
+  }
+}
+
+void Trainer::link_best() {
+  if (std::string const problem = checkpoints_.link_best(state_.step); !problem.empty()) {
+    log_.notice("note: " + problem);
   }
 }
 

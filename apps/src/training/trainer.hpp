@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,8 +72,11 @@ class Trainer {
   void build_model();
   /// Finds what a run without a checkpoint takes from another one.
   void plan_initialization();
+  /// Throws ConfigError, on rank 0, where the disk has no room for a checkpoint; warns where it will be too small.
+  void require_room();
   /// Makes and locks the run's directory. Called on rank 0 only.
   void take_directory();
+  void open_directory();
   void resume_or_start();
   void open_log();
 
@@ -99,6 +103,8 @@ class Trainer {
   /// reports. Collective over the world.
   void end_finished();
   Ending outcome(std::string const& how) const;
+  /// Writes the report of a start that made no step.
+  void conclude_report(Ending const& ending);
   /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
   void finish_trace(bool last_step);
   /// For a signal during the next step: where the run is, and where the same command resumes.
@@ -112,7 +118,17 @@ class Trainer {
   /// Reports a step that was not finite; throws Error with loss_not_finite if there were too many in a row.
   void report_not_finite(FiniteSteps::Outcome const& outcome);
   /// Does the work after a step: validation, checkpoints.
-  void after_step(StepReport const& report);
+  void after_step(StepReport const& report, StopSignal const& signal);
+  /// Validates, and counts the result. Nothing if a signal comes before it is done: then the state says so, and the run
+  /// that resumes from it calls finish_validation.
+  std::optional<ValidationResult> validate_unless(StopSignal const& signal);
+  /// Warns of problems that a validation shows, and says when it ends the run.
+  void report_validation(ValidationResult const& validation);
+  /// Does what a signal has kept an earlier start from: validates, and writes the checkpoint of this step again. False
+  /// if a signal comes again. Collective over the world.
+  bool finish_validation(StopSignal const& signal);
+  /// Saves, and ends the run until it is started again. Collective over the world.
+  ExitCode stop(StopSignal const& signal);
   bool validates_after(std::int64_t step) const;
   bool finished() const;
   bool stopped_early() const;
@@ -130,12 +146,16 @@ class Trainer {
   void restore_directory();
   /// Compares the replicas, then writes; collective over the world.
   void save_checkpoint(CheckpointKeeper::Request const& asked);
+  /// Points the link at the best checkpoint.
+  void link_best();
   /// Commits a checkpoint that was begun, if there is one; collective over the world.
   void finish_checkpoint();
   /// Leaves a checkpoint of this step on the disk, and nothing in memory; collective over the world.
   void save_final_checkpoint();
   void log(CheckpointKeeper::Results const& results);
   ModelStream stream() const;
+  /// The parameters that are left to the base.
+  std::set<std::string> left_out() const;
   bool is_rank_zero() const { return setup_.parallel.world.rank() == 0; }
 
   TrainerSetup setup_;

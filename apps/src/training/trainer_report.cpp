@@ -221,6 +221,7 @@ void Trainer::restart_best(Measure const& before, bool new_data) {
                     "again; its checkpoint stays the best one until there is a new one",
                     reason, before.name(), before.number(state_.best_value), readable_count(state_.best_step)));
   }
+  state_.earlier_best = best.step > 0 ? 0 : state_.best_checkpoint();
   state_.best_value = best.value;
   state_.best_step = best.step;
   state_.validations_without_improvement = 0;
@@ -229,13 +230,11 @@ void Trainer::restart_best(Measure const& before, bool new_data) {
 void Trainer::end_finished() {
   setup_.watch.finish("reporting after step", state_.step);
   save_final_checkpoint();
-  checkpoints_.settle_best(state_);
+  link_best();
   Ending const ending = outcome(final_state());
   // `heddle run` reads the outcome in the report. A report that has it already has the figures of its steps, too.
   if (is_rank_zero() && reported_outcome(setup_.directory, {}) != ExitCode::done) {
-    report_->set_parameters(whole_model_->elements());
-    report_->conclude(ending);
-    write_report();
+    conclude_report(ending);
   }
   if (setup_.options.trace > 0) {
     log_.notice("note: no step was made, so there is nothing to trace");
@@ -243,8 +242,22 @@ void Trainer::end_finished() {
   log_.notice(describe_finished(ending, report_->model()));
 }
 
+void Trainer::conclude_report(Ending const& ending) {
+  if (is_rank_zero()) {
+    report_->set_parameters(whole_model_->elements());
+    report_->conclude(ending);
+    write_report();
+  }
+}
+
 void Trainer::print_end(std::string const& how) {
   setup_.watch.finish("reporting after step", state_.step);
+  if (setup_.times.seconds().steps == 0) {
+    Ending const ending = outcome(how);
+    conclude_report(ending);
+    log_.notice(describe_end(ending, report_->model(), nullptr));
+    return;
+  }
   auto const& totals = batches_->totals();
   double const typical_length = static_cast<double>(totals.tokens) / static_cast<double>(totals.usable);
   Ending const ending = outcome(how);

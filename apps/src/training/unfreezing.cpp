@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
+#include "checkpoints/checkpoint_room.hpp"
 #include "trainer.hpp"
 
 namespace heddle {
@@ -33,21 +33,7 @@ void Trainer::unfreeze(std::int64_t updates) {
 }
 
 std::vector<StreamedTensor> Trainer::largest_tensors() const {
-  std::vector<StreamedTensor> tensors = stream().tensors();
-  for (StreamedTensor& tensor : tensors) {
-    UpdateRule const rule = update_rule(config_.optimizer, tensor.name);
-    if (rule.unfreeze_at <= unfrozen_) {
-      continue;
-    }
-    std::string const place = config_.optimizer.places.of("name");
-    for (StateTensor const& state : rule_definition(setup_.registries.kernels, rule.name, place).state) {
-      tensor.keys.push_back(state.key);
-      if (state.shape != StateShape::parameter) {
-        tensor.other_shapes[state.key] = shape_of(state.shape, Shape(tensor.shape)).to_vector();
-      }
-    }
-  }
-  return tensors;
+  return heddle::largest_tensors(*whole_model_, config_, setup_.registries.kernels, left_out());
 }
 
 }  // namespace heddle

@@ -26,7 +26,23 @@ constexpr std::size_t max_samples = 8;
 LossSums validation_loss(ValidationSetup const& setup, ValidationSet const& set, GlobalBatch const& batch) {
   SampledMicroBatches const micro_batches(
       *set.samples, batch, validation_cut(batch, setup.config.train.micro_batch_tokens, setup.engine.context()));
-  return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch));
+  return setup.engine.evaluate(WatchedMicroBatches(micro_batches, setup.watch), setup.check);
+}
+
+/// Lets replicas generate, each what it has, until all are done.
+std::vector<std::vector<std::int32_t>> generate_all(ValidationSetup const& setup, Generation& generation,
+                                                    std::size_t count) {
+  constexpr int steps_between_checks = 8;
+  std::vector<std::vector<std::int32_t>> tokens(count);
+  do {
+    setup.check();
+    for (int step = 0; step < steps_between_checks && !generation.empty(); ++step) {
+      for (Generated& done : generation.step()) {
+        tokens[static_cast<std::size_t>(done.number)] = std::move(done.hypotheses.front().tokens);
+      }
+    }
+  } while (any_of(setup.parallel.world, !generation.empty()));
+  return tokens;
 }
 
 /// The model's translations of the set's pairs, in tokens: each one's number of tokens and those tokens, in lists that
@@ -39,19 +55,14 @@ std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& s
                               limits_of(vocabulary)};
   auto const count = static_cast<std::int64_t>(pairs.size());
   IndexRange const mine = share(count, replicas.rank(), replicas.size());
-  std::vector<std::vector<std::int32_t>> sources;
-  std::vector<std::vector<std::int32_t>> starts;
+  Arena arena;
+  Generation generation(setup.execution, arena, model, {.beam_size = setup.config.train.validate_beam_size});
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
     std::int64_t const pair = pairs[static_cast<std::size_t>(index)].index;
-    sources.push_back(dataset.source(pair));
-    starts.push_back(start_of(vocabulary, dataset.target(pair)));
+    generation.add(index - mine.begin, dataset.source(pair), start_of(vocabulary, dataset.target(pair)));
   }
-  Arena arena;
-  auto const generated =
-      generate(setup.execution, arena, model, sources, {.beam_size = setup.config.train.validate_beam_size}, starts);
   std::vector<std::int32_t> own;
-  for (auto const& hypotheses : generated) {
-    auto const& tokens = hypotheses.front().tokens;
+  for (auto const& tokens : generate_all(setup, generation, static_cast<std::size_t>(mine.count()))) {
     own.push_back(static_cast<std::int32_t>(tokens.size()));
     own.insert(own.end(), tokens.begin(), tokens.end());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/dist/watch/watch.hpp>
@@ -21,6 +22,9 @@ struct ValidationSetup {
   Execution& execution;
   Watch& watch;
   WholeModel const& whole_model;
+  /// Called by all ranks together, several times in a second if micro-batches are not long. It may throw on all of them
+  /// to end the validation.
+  std::function<void()> check;
 };
 
 /// Computes all that `measures` lists: the loss over each whole set, which has at least one usable sample, for a model

@@ -409,6 +409,11 @@ void require_supported(Config const& config) {
   require_given("data.train", config.data.has_training(), "data/demo/train.h5");
   if (config.train.validate_every > 0) {
     require_given("data.valid", !config.data.valid.empty(), "data/demo/valid.h5");
+  } else if (TrainConfig const& train = config.train; train.early_stopping > 0) {
+    throw ConfigError(
+        fmt::format("{} = {} beside train.validate_every = 0: without validations nothing stops the run early; set "
+                    "train.validate_every, or train.early_stopping = 0",
+                    train.places.of("early_stopping"), train.early_stopping));
   }
 }
 

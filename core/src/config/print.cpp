@@ -32,6 +32,33 @@ std::vector<KeyValue> values_of(Config config) {
   return values;
 }
 
+/// The key from which one of a stack's or of some layers' table has its value where it is not set there: "model.d_ff"
+/// of "model.decoder.d_ff", and that of "model.decoder.layer.4-6.d_ff"; "" for other keys.
+std::string inherited_from(std::string const& name) {
+  constexpr std::string_view of_layers = ".layer.";
+  if (std::size_t const at = name.find(of_layers); at != std::string::npos) {
+    std::size_t const key = name.find('.', at + of_layers.size());
+    return key == std::string::npos ? "" : name.substr(0, at) + name.substr(key);
+  }
+  for (StackKind const& kind : stack_kinds) {
+    std::string const table = fmt::format("model.{}.", kind.name);
+    if (name.starts_with(table)) {
+      return "model." + name.substr(table.size());
+    }
+  }
+  return "";
+}
+
+/// The value that a key has among these, its own or an inherited one.
+std::string effective_value(std::vector<KeyValue> const& values, std::string name) {
+  for (; !name.empty(); name = inherited_from(name)) {
+    if (auto const found = std::ranges::find(values, name, &KeyValue::name); found != values.end()) {
+      return to_toml(found->value);
+    }
+  }
+  return "(not set)";
+}
+
 std::string_view on_resuming(ResumeRule rule) {
   return rule == ResumeRule::identity     ? "keeps it"
          : rule == ResumeRule::trajectory ? "may change it, and is then another run"
@@ -154,20 +181,18 @@ std::map<std::string, std::string> key_values(Config const& config) {
 std::vector<ConfigDifference> differences(Config const& before, Config const& after) {
   std::vector<KeyValue> const old_values = values_of(before);
   std::vector<KeyValue> const new_values = values_of(after);
-  auto const value_in = [](std::vector<KeyValue> const& values, std::string const& name) {
-    auto const found = std::ranges::find(values, name, &KeyValue::name);
-    return found == values.end() ? "(not set)" : to_toml(found->value);
-  };
   std::vector<ConfigDifference> found;
   for (auto const& [name, value, resume] : new_values) {
-    std::string const old_value = value_in(old_values, name);
+    std::string const old_value = effective_value(old_values, name);
     if (old_value != to_toml(value)) {
       found.push_back({name, old_value, to_toml(value), resume});
     }
   }
   for (auto const& [name, value, resume] : old_values) {
-    if (value_in(new_values, name) == "(not set)") {
-      found.push_back({name, to_toml(value), "(not set)", resume});
+    std::string const new_value = effective_value(new_values, name);
+    bool const listed = std::ranges::find(new_values, name, &KeyValue::name) != new_values.end();
+    if (!listed && new_value != to_toml(value)) {
+      found.push_back({name, to_toml(value), new_value, resume});
     }
   }
   return found;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
@@ -111,12 +112,25 @@ void TrainingEngine::train(MicroBatchSource const& batch, PipelineStep const& st
   }
 }
 
-LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches) {
+LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches, std::function<void()> const& between) {
   Communicator const& data = setup_.parallel.data;
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
-  auto const losses = pipeline_->evaluate(
-      micro_batches, {.micro_batches = mine, .loss = {}, .row_split = row_split_, .observer = setup_.observer});
+  std::int64_t const largest_share = count / data.size() + 1;
+  int const stages = setup_.parallel.pipeline.size();
+  std::int64_t const round = !between ? largest_share : stages == 1 ? 1 : 4 * stages;  // which fill a pipeline
+  std::vector<LossSums> losses;
+  for (std::int64_t done = 0; done < largest_share; done += round) {
+    if (between) {
+      between();
+    }
+    IndexRange const next{mine.begin + done, std::min(mine.begin + done + round, mine.end)};
+    if (next.begin < next.end) {
+      auto const more = pipeline_->evaluate(
+          micro_batches, {.micro_batches = next, .loss = {}, .row_split = row_split_, .observer = setup_.observer});
+      losses.insert(losses.end(), more.begin(), more.end());
+    }
+  }
   // Each micro-batch has its own elements, and they are added in one order: the sum does not depend on which rank
   // computed it.
   constexpr std::size_t values = 4;

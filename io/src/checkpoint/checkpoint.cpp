@@ -6,6 +6,7 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <iterator>
 #include <span>
@@ -217,8 +218,12 @@ std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& k
   return slabs;
 }
 
-Checkpoint::Checkpoint(fs::path directory, CheckpointIndex index, Files files, WantedKeys keys)
-    : directory_(std::move(directory)), index_(std::move(index)), files_(std::move(files)), keys_(std::move(keys)) {
+Checkpoint::Checkpoint(fs::path directory, std::string digest, CheckpointIndex index, Files files, WantedKeys keys)
+    : directory_(std::move(directory)),
+      digest_(std::move(digest)),
+      index_(std::move(index)),
+      files_(std::move(files)),
+      keys_(std::move(keys)) {
   number_tensors();
 }
 
@@ -251,7 +256,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
       check_tensor_file(files[number], files[number]->path().string(), index.tensors, number);
     }
   });
-  return {directory, std::move(index), {files.begin(), files.end()}, keys};
+  return {directory, sha256(texts.manifest), std::move(index), {files.begin(), files.end()}, keys};
 }
 
 Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFiles> spread, Communicator const& world) {
@@ -269,7 +274,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFil
       }
     }
   });
-  Checkpoint opened(directory, std::move(index), std::move(files), {});
+  Checkpoint opened(directory, sha256(manifest_text(manifest)), std::move(index), std::move(files), {});
   opened.spread_ = std::move(spread);
   return opened;
 }

@@ -186,7 +186,7 @@ std::string manifest_digest(fs::path const& directory) {
   return sha256(manifest_text(read_manifest(directory)));
 }
 
-Manifest verify_file_sizes(fs::path const& directory) {
+Manifest verify_file_sizes(fs::path const& directory) try {
   Manifest manifest = read_manifest(directory);
   std::set<std::string> expected{manifest_file_name};
   for (FileDigest const& file : manifest.files) {
@@ -206,6 +206,8 @@ Manifest verify_file_sizes(fs::path const& directory) {
     }
   }
   return manifest;
+} catch (fs::filesystem_error const& error) {  // a file was removed meanwhile
+  reject(error.path1(), error.code().message());
 }
 
 }  // namespace heddle

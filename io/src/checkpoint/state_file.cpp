@@ -301,10 +301,33 @@ Field string_field(std::string const& name, std::string CheckpointContents::*mem
   return {name, 1, true, max_bytes == 0, write, read};
 }
 
+/// A number of the training state, at most the step, that is 0 in most files; then it is not there.
+template <class Member>
+Field state_field(std::string const& name, Member TrainingState::*member) {
+  auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
+    auto const number = static_cast<std::int64_t>(index.contents.state.*member);
+    if (number != 0) {
+      file.set_attribute(name, number);
+    }
+    return number != 0;
+  };
+  auto const read = [=](Reading const& from, CheckpointIndex& index) {
+    auto const number = from.file.attribute<std::int64_t>(name);
+    if (number < 0 || number > index.contents.state.step) {
+      throw DataError(fmt::format("{}: {} = {} is impossible at step {}", from.file.path(), name, number,
+                                  index.contents.state.step));
+    }
+    index.contents.state.*member = static_cast<Member>(number);
+  };
+  return {name, 1, true, true, write, read};
+}
+
 /// All fields, in the order in which they are read: the state's step comes first.
 std::vector<Field> const& known_fields() {
   static std::vector<Field> const fields{
       Field{"training", 1, false, false, write_training, read_training},
+      state_field("earlier_best", &TrainingState::earlier_best),
+      state_field("validation_pending", &TrainingState::validation_pending),
       Field{"losses", 1, true, true, write_losses, read_losses},
       Field{"config", 1, false, false, write_config, read_config},
       Field{"vocabulary", 1, false, false, write_vocabulary, read_vocabulary},

@@ -7,13 +7,14 @@
 #include <cstdio>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
-#include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <new>
 #include <ranges>
@@ -34,8 +35,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view temporary_prefix = ".tmp-";
 constexpr std::string_view rejected_prefix = "rejected-";
-constexpr char const* best_name = "best";
-constexpr char const* lock_name = ".lock";
 constexpr std::int64_t min_kept = 2;
 constexpr auto leftover_age = std::chrono::hours(24);
 
@@ -63,41 +62,22 @@ bool has_rejected(fs::path const& directory) {
                      [](auto const& entry) { return entry.path().filename().string().starts_with(rejected_prefix); });
 }
 
-/// The problem of a checkpoint, "" if it has none. Collective over `world`, which matters for all_bytes.
-std::string problem_of(fs::path const& directory, CheckpointStore::Check check,
-                       Communicator const& world = Communicator::self()) {
-  try {
-    on_rank_0(world, [&] {
-      if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
-        throw DataError(directory.string() + ": is not a directory");
-      }
-      verify_file_sizes(directory);
-    });
-    if (check == CheckpointStore::Check::all_bytes) {
-      Checkpoint::open(directory, world);
-    }
-    return "";
-  } catch (std::bad_alloc const&) {
-    throw;
-  } catch (std::exception const& error) {
-    return error.what();
-  }
-}
-
 /// True if a leftover has not changed for a day: then no process is still writing it, even without file locks.
 bool is_old(fs::path const& path) {
   return fs::last_write_time(path) + leftover_age < fs::file_time_type::clock::now();
 }
 
-/// Throws Error in advance if the file system has no room; quotas show only when writing.
-void check_free_space(fs::path const& directory, std::int64_t needed) {
+/// The free bytes of a file system, as it says; quotas show only when writing.
+std::int64_t free_at(fs::path const& directory) {
   struct statvfs status {};
-  if (::statvfs(directory.c_str(), &status) == 0) {
-    std::uint64_t const free = std::uint64_t{status.f_bavail} * status.f_frsize;
-    if (free < static_cast<std::uint64_t>(needed)) {
-      throw Error(fmt::format("{}: {} bytes are needed, {} are free", directory.string(), needed, free));
-    }
+  if (::statvfs(directory.c_str(), &status) != 0) {
+    return std::numeric_limits<std::int64_t>::max();
   }
+  return static_cast<std::int64_t>(std::uint64_t{status.f_bavail} * status.f_frsize);
+}
+
+bool is_unfinished(fs::path const& path) {
+  return path.filename().string().starts_with(temporary_prefix);
 }
 
 /// Notes how long a large checkpoint took.
@@ -131,6 +111,25 @@ std::int64_t bytes_of(CheckpointContents const& contents, TensorFiles const& pla
 
 }  // namespace
 
+std::string checkpoint_problem(fs::path const& directory, CheckpointStore::Check check, Communicator const& world) {
+  try {
+    on_rank_0(world, [&] {
+      if (fs::is_symlink(directory) || !fs::is_directory(directory)) {
+        throw DataError(directory.string() + ": is not a directory");
+      }
+      verify_file_sizes(directory);
+    });
+    if (check == CheckpointStore::Check::all_bytes) {
+      Checkpoint::open(directory, world);
+    }
+    return "";
+  } catch (std::bad_alloc const&) {
+    throw;
+  } catch (std::exception const& error) {
+    return error.what();
+  }
+}
+
 void write_manifest(fs::path const& directory, Manifest const& manifest, CheckpointStore::Observer const& reached) {
   fs::path const manifest_file = directory / manifest_file_name;
   std::string const text = manifest_text(manifest);
@@ -160,23 +159,6 @@ void write_state(fs::path const& directory, CheckpointIndex const& index, std::v
   write_manifest(directory, manifest, reached);
 }
 
-/// True if the user named one checkpoint and not a store of them.
-bool is_one_checkpoint(fs::path const& place) {
-  fs::path const name = place.has_filename() ? place.filename() : place.parent_path().filename();
-  std::error_code ignored;
-  return checkpoint_step(name.string()).has_value() || fs::exists(place / manifest_file_name, ignored);
-}
-
-CheckpointStore store_at(fs::path const& place) {
-  std::error_code ignored;
-  if (!fs::is_directory(place, ignored)) {
-    std::string const reason =
-        fs::exists(place, ignored) ? place.string() + ": is not a directory" : missing_file(place);
-    throw DataError(reason + "; expected the directory of a run, of its checkpoints, or of one checkpoint");
-  }
-  return {fs::is_directory(place / "checkpoints") ? place / "checkpoints" : place, min_kept};
-}
-
 }  // namespace
 
 std::string checkpoint_directory_name(std::int64_t step) {
@@ -196,6 +178,25 @@ std::optional<std::int64_t> checkpoint_step(std::string const& directory_name) {
 CheckpointStore::CheckpointStore(fs::path directory, std::int64_t keep)
     : directory_(std::move(directory)), keep_(std::max(keep, min_kept)) {}
 
+std::int64_t CheckpointStore::planned_bytes(std::vector<StreamedTensor> const& tensors) {
+  return plan_tensor_files(tensors, 1).files.front().image->size();
+}
+
+std::int64_t CheckpointStore::free_bytes() const {
+  fs::path place = fs::absolute(directory_);
+  while (!fs::exists(place) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  std::int64_t leftovers = 0;
+  if (place == fs::absolute(directory_)) {
+    for (auto const& entry : fs::directory_iterator(directory_)) {
+      leftovers += is_unfinished(entry.path()) ? bytes_below(entry.path()) : 0;
+    }
+  }
+  std::int64_t const free = free_at(place);
+  return free + std::min(leftovers, std::numeric_limits<std::int64_t>::max() - free);
+}
+
 std::string CheckpointStore::temporary_name(std::string const& what) const {
   return std::string(temporary_prefix) + what + "-" + host_name() + "-" + std::to_string(::getpid());
 }
@@ -205,14 +206,16 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
   writing.result.directory = path_of(writing.step);
   on_rank_0(world, [&] {
     make_directory(directory_);
-    writing.lock.emplace(directory_ / lock_name);
+    writing.lock.emplace(directory_ / store_lock_name);
   });
-  if (keep_existing(world, writing.step, writing.result)) {
+  if (keep_existing(world, writing)) {
     return false;
   }
   on_rank_0(world, [&] {
     remove_leftovers(*writing.lock, writing.result);
-    check_free_space(directory_, bytes);
+    if (std::int64_t const free = free_at(directory_); free < bytes) {
+      throw Error(fmt::format("{}: {} bytes are needed, {} are free", directory_.string(), bytes, free));
+    }
     writing.unfinished.emplace(directory_ / temporary_name(checkpoint_directory_name(writing.step)));
     reached("temporary_created");
   });
@@ -221,11 +224,29 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
 }
 
 void CheckpointStore::publish(Writing& writing, Observer const& reached) {
-  writing.unfinished->rename_to(writing.result.directory);
+  if (writing.replaces) {
+    writing.unfinished->exchange_with(writing.result.directory);
+  } else {
+    writing.unfinished->rename_to(writing.result.directory);
+  }
   reached("renamed");
   sync_to_disk(directory_);
   reached("parent_synced");
-  prune(writing.step, writing.result);
+  rejected_.erase(writing.step);  // written again
+  try {
+    // If its record cannot be read now, an older one must not say which is the best: nothing is removed.
+    std::int64_t const recorded = read_state(writing.result.directory).best_checkpoint();
+    auto entries = usable(writing.step);
+    if (!flag_best(entries, recorded) && recorded > 0) {
+      flag_best(entries, best_of(entries).step);
+    }
+    if (std::string const problem = link_best(entries); !problem.empty()) {
+      writing.result.notes.push_back(problem);
+    }
+    prune(entries);
+  } catch (std::exception const& error) {
+    writing.result.notes.push_back(std::string("old checkpoints could not be removed: ") + error.what());
+  }
   reached("pruned");
 }
 
@@ -234,6 +255,7 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
   Observer const reached = observe ? observe : [](std::string_view) {};
   Writing writing;
   writing.step = broadcast_value(world, contents.state.step);
+  writing.pending = contents.state.validation_pending;
   write_step(writing.step, [&] {
     std::vector<int> const ranks = Hosts::gather(world).writers(writers);
     TensorFiles const planned = plan_tensor_files(tensors.tensors(), std::ssize(ranks));
@@ -250,23 +272,26 @@ CommitResult CheckpointStore::commit(Communicator const& world, CheckpointConten
   return writing.result;
 }
 
-bool CheckpointStore::keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const {
-  fs::path const existing = path_of(step);
+bool CheckpointStore::keep_existing(Communicator const& world, Writing& writing) const {
+  fs::path const existing = path_of(writing.step);
   bool found = false;
   on_rank_0(world, [&] { found = fs::exists(fs::symlink_status(existing)); });
   if (!broadcast_value(world, found)) {
     return false;
   }
-  std::string const problem = problem_of(existing, Check::all_bytes, world);
-  if (problem.empty()) {
-    result.already_there = true;
-    result.notes.push_back(existing.string() + ": was there already and verifies; it was kept");
-    return true;
+  if (std::string const problem = checkpoint_problem(existing, Check::all_bytes, world); !problem.empty()) {
+    on_rank_0(world, [&] {
+      writing.result.notes.push_back("moved aside to " + move_aside(existing).filename().string() + ": " + problem);
+    });
+    return false;
   }
-  on_rank_0(world, [&] {
-    result.notes.push_back("moved aside to " + move_aside(existing).filename().string() + ": " + problem);
-  });
-  return false;
+  on_rank_0(world, [&] { writing.replaces = !writing.pending && read_state(existing).validation_pending; });
+  writing.replaces = broadcast_value(world, writing.replaces);
+  if (!writing.replaces) {
+    writing.result.already_there = true;
+    writing.result.notes.push_back(existing.string() + ": was there already and verifies; it was kept");
+  }
+  return !writing.replaces;
 }
 
 /// Renames a checkpoint and returns its new path. It is not deleted: a damaged checkpoint is evidence, and the rest of
@@ -287,7 +312,7 @@ fs::path CheckpointStore::move_aside(fs::path const& checkpoint) const {
 void CheckpointStore::remove_leftovers(FileLock& lock, CommitResult& result) const {
   bool const alone = lock.try_take(FileLock::Kind::exclusive) == FileLock::Result::taken;
   for (auto const& entry : fs::directory_iterator(directory_)) {
-    if (entry.path().filename().string().starts_with(temporary_prefix) && (alone || is_old(entry.path()))) {
+    if (is_unfinished(entry.path()) && (alone || is_old(entry.path()))) {
       std::error_code failure;
       fs::remove_all(entry.path(), failure);
       result.notes.push_back(entry.path().string() + (failure ? ": could not be removed: " + failure.message()
@@ -303,77 +328,48 @@ void CheckpointStore::remove(fs::path const& checkpoint) const {
   fs::remove_all(doomed);
 }
 
-void CheckpointStore::prune(std::int64_t committed_step, CommitResult& result) {
-  rejected_.erase(committed_step);  // written again
-  try {
-    auto const steps = find_steps(directory_);
-    std::optional<std::int64_t> const best = best_step();
-    std::optional<std::int64_t> protected_step;
-    for (auto const& [step, directory] : steps) {
-      protected_step = protected_ && step <= *protected_ ? step : protected_step;
+std::vector<CheckpointEntry> CheckpointStore::usable(std::int64_t newest) const {
+  std::vector<CheckpointEntry> entries;
+  for (auto const& [step, directory] : find_steps(directory_)) {
+    if (step <= newest && !rejected_.contains(step) && checkpoint_problem(directory, Check::sizes).empty()) {
+      entries.push_back({.step = step, .directory = directory, .problem = {}});
     }
-    std::int64_t kept = 0;
-    for (auto const& [step, directory] : std::views::reverse(steps)) {
-      // A visibly torn checkpoint neither counts as kept nor is deleted. The same holds for one that did not verify,
-      // and for one that is newer than the one just written: the run did not continue from it.
-      bool const rejected = rejected_.contains(step);
-      if (step > committed_step || rejected || !problem_of(directory, Check::sizes).empty()) {
-        continue;
-      }
-      if (++kept <= keep_ || step == committed_step || step == best || step == protected_step) {
-        continue;
-      }
-      remove(directory);
+  }
+  return entries;
+}
+
+/// Neither counts nor removes what is not usable: a checkpoint that is visibly torn, one that did not verify, and one
+/// that is newer than the one just written, because the run did not continue from it.
+void CheckpointStore::prune(std::vector<CheckpointEntry> const& usable) const {
+  std::optional<std::int64_t> protected_step;
+  for (CheckpointEntry const& entry : usable) {
+    protected_step = protected_ && entry.step <= *protected_ ? entry.step : protected_step;
+  }
+  std::int64_t kept = 0;
+  for (CheckpointEntry const& entry : std::views::reverse(usable)) {
+    if (++kept > keep_ && !entry.best && entry.step != protected_step) {
+      remove(entry.directory);
     }
-  } catch (std::exception const& error) {
-    result.notes.push_back(std::string("old checkpoints could not be removed: ") + error.what());
   }
 }
 
-void CheckpointStore::mark_best(std::int64_t step) {
-  if (!fs::is_directory(path_of(step))) {
-    throw Error(path_of(step).string() + ": there is no such checkpoint to mark as the best");
+std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
+  constexpr int max_looks = 100;
+  std::map<std::int64_t, CheckpointEntry> found;
+  bool removed = true;
+  for (int look = 0; removed && look < max_looks; ++look) {  // a run that removes some meanwhile has written others
+    for (auto const& [step, directory] : find_steps(directory_)) {
+      if (!found.contains(step)) {
+        found[step] = {step, directory, bytes_below(directory), false, checkpoint_problem(directory, check)};
+      }
+    }
+    removed = std::erase_if(
+                  found, [](auto const& each) { return !fs::exists(fs::symlink_status(each.second.directory)); }) > 0;
   }
-  fs::path const link = directory_ / temporary_name("best");
-  FileLock lock(directory_ / lock_name);
-  lock.take(FileLock::Kind::shared);
-  try {
-    fs::remove(link);
-    fs::create_directory_symlink(checkpoint_directory_name(step), link);
-    move_best_aside();
-    fs::rename(link, directory_ / best_name);
-  } catch (fs::filesystem_error const& error) {
-    throw Error((directory_ / best_name).string() + ": could not be pointed at step " + std::to_string(step) + ": " +
-                error.what());
-  }
-  sync_to_disk(directory_);
-}
-
-void CheckpointStore::settle_best(std::int64_t step) {
-  auto const marked = best_step();
-  if (marked != step && fs::is_directory(path_of(step))) {
-    mark_best(step);
-  } else if (marked > step) {
-    fs::remove(directory_ / best_name);
-    sync_to_disk(directory_);
-  }
-}
-
-/// A copied run may have a directory in the link's place, where its copying followed links: it is kept under another
-/// name.
-void CheckpointStore::move_best_aside() const {
-  fs::path const best = directory_ / best_name;
-  if (fs::is_symlink(best) || !fs::is_directory(best)) {
-    return;
-  }
-  for (int number = 1; !rename_without_replacing(best, best.string() + "-copied-" + std::to_string(number)); ++number) {
-  }
-}
-
-std::optional<std::int64_t> CheckpointStore::best_step() const {
-  std::error_code failure;
-  fs::path const target = fs::read_symlink(directory_ / best_name, failure);
-  return failure ? std::nullopt : checkpoint_step(target.string());
+  std::vector<CheckpointEntry> entries;
+  std::ranges::move(std::views::values(found), std::back_inserter(entries));
+  flag_best(entries, best_of(entries).step);
+  return entries;
 }
 
 std::optional<std::int64_t> CheckpointStore::newest_step() const {
@@ -443,27 +439,11 @@ Checkpoint CheckpointStore::go_back(std::int64_t step, Report const& report, Com
                std::to_string(step));
       }
     }
-    settle_best(chosen.state().best_step);
+    if (std::string const problem = link_best(step); !problem.empty()) {
+      report(problem);
+    }
   });
   return chosen;
-}
-
-std::vector<CheckpointEntry> CheckpointStore::list(Check check) const {
-  std::optional<std::int64_t> const best = best_step();
-  std::vector<CheckpointEntry> entries;
-  for (auto const& [step, directory] : find_steps(directory_)) {
-    entries.push_back({step, directory, bytes_below(directory), step == best, problem_of(directory, check)});
-  }
-  return entries;
-}
-
-std::vector<CheckpointEntry> list_checkpoints(fs::path const& place, CheckpointStore::Check check) {
-  if (!is_one_checkpoint(place) || !fs::exists(place)) {
-    return store_at(place).list(check);
-  }
-  fs::path const directory = fs::canonical(place);
-  auto const step = checkpoint_step(directory.filename().string());
-  return {{step.value_or(0), directory, bytes_below(directory), false, problem_of(directory, check)}};
 }
 
 }  // namespace heddle

@@ -8,10 +8,14 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "files/pending_file.hpp"
 
 namespace heddle {
+
+/// The file whose lock the writers to a store share.
+inline constexpr char const* store_lock_name = ".lock";
 
 /// A checkpoint that is being written.
 struct CheckpointStore::Writing {
@@ -20,7 +24,19 @@ struct CheckpointStore::Writing {
   std::optional<FileLock> lock;                   ///< rank 0's
   std::optional<UnfinishedDirectory> unfinished;  ///< rank 0's
   std::filesystem::path place;                    ///< of `unfinished`, on all ranks
+  bool pending = false;                           ///< rank 0's: its state has a validation that is not done
+  bool replaces = false;                          ///< the checkpoint of this step that is there has one, and this not
 };
+
+/// The state of training in a checkpoint, whose state file alone is read and verified. Throws DataError.
+TrainingState read_state(std::filesystem::path const& checkpoint);
+
+/// The problem of a checkpoint, "" if it has none. Collective over `world`, which matters for all_bytes.
+std::string checkpoint_problem(std::filesystem::path const& directory, CheckpointStore::Check check,
+                               Communicator const& world = Communicator::self());
+
+/// Sets CheckpointEntry::best of the entry of that step. Returns false if there is none.
+bool flag_best(std::vector<CheckpointEntry>& entries, std::optional<std::int64_t> step);
 
 /// Writes the manifest, the last file, and syncs its directory. Calls `reached` with the points of its progress.
 void write_manifest(std::filesystem::path const& directory, Manifest const& manifest,

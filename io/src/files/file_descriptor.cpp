@@ -139,4 +139,14 @@ bool rename_without_replacing(std::filesystem::path const& from, std::filesystem
   fail_with_errno(from, "rename to " + to.string());
 }
 
+bool exchange_names(std::filesystem::path const& one, std::filesystem::path const& other) {
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, other.c_str(), RENAME_EXCHANGE) == 0) {
+    return true;
+  }
+  if (errno == EINVAL || errno == ENOSYS) {
+    return false;
+  }
+  fail_with_errno(one, "exchange with " + other.string());
+}
+
 }  // namespace heddle

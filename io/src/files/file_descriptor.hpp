@@ -61,4 +61,8 @@ std::int64_t bytes_below(std::filesystem::path const& directory);
 /// Renames a file or a directory unless `to` exists. Returns true if it did. Throws Error on any other failure.
 bool rename_without_replacing(std::filesystem::path const& from, std::filesystem::path const& to);
 
+/// Gives two files or directories each other's name at once. Returns false if the file system cannot. Throws Error on
+/// any other failure.
+bool exchange_names(std::filesystem::path const& one, std::filesystem::path const& other);
+
 }  // namespace heddle

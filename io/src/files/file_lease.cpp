@@ -40,12 +40,23 @@ void write(std::filesystem::path const& path, Content const& content) {
   replace_file(path, fmt::format("{} {}\n{}\n", content.owner, content.count, content.description));
 }
 
+/// Sleeps for so many fiftieths of the time of renewal, and calls `waiting` after each.
+void pause(int fiftieths, FileLease::Times times, std::function<void()> const& waiting) {
+  for (int count = 0; count < fiftieths; ++count) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(times.renewal) / 50);
+    if (waiting) {
+      waiting();
+    }
+  }
+}
+
 /// The content if it changes within the time of expiry: its writer is alive.
-std::optional<Content> living(std::filesystem::path const& path, FileLease::Times times) {
+std::optional<Content> living(std::filesystem::path const& path, FileLease::Times times,
+                              std::function<void()> const& waiting = {}) {
   auto const before = read(path);
   auto const until = std::chrono::steady_clock::now() + times.expiry;
   while (before && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(times.renewal / 10);
+    pause(5, times, waiting);
     auto const now = read(path);
     if (now && *now != *before) {
       return now;
@@ -117,8 +128,8 @@ FileLease::FileLease(FileLease&&) noexcept = default;
 FileLease& FileLease::operator=(FileLease&&) noexcept = default;
 
 std::optional<FileLease> FileLease::take(std::filesystem::path const& path, std::string const& description,
-                                         std::string& holder, Times times) {
-  if (auto const alive = living(path, times)) {
+                                         std::string& holder, Times times, std::function<void()> const& waiting) {
+  if (auto const alive = living(path, times, waiting)) {
     holder = alive->description;
     return std::nullopt;
   }
@@ -126,7 +137,7 @@ std::optional<FileLease> FileLease::take(std::filesystem::path const& path, std:
   auto state =
       std::make_unique<State>(path, Content{fmt::format("{:08x}{:08x}", random(), random()), 0, description}, times);
   // If several processes take it at once, the last writer has it, and the others see that now.
-  std::this_thread::sleep_for(times.renewal / 5);
+  pause(10, times, waiting);
   if (!state->ours()) {
     auto const other = read(path);
     holder = other ? other->description : "another process";

@@ -163,4 +163,13 @@ void UnfinishedDirectory::rename_to(std::filesystem::path const& target) {
   renamed_ = true;
 }
 
+void UnfinishedDirectory::exchange_with(std::filesystem::path const& target) {
+  if (exchange_names(path_, target)) {
+    return;
+  }
+  UnfinishedDirectory const old(path_.string() + "-old");
+  std::filesystem::rename(target, old.path());
+  rename_to(target);
+}
+
 }  // namespace heddle

@@ -8,7 +8,6 @@
 #include <iterator>
 
 #include "checkpoints/best_checkpoints.hpp"
-#include "checkpoints/checkpoint_keeper.hpp"
 #include "checkpoints/constant_tensors.hpp"
 #include "run_directory/run_directory.hpp"
 #include "temporary_directory.hpp"
@@ -34,10 +33,10 @@ class PruningTest : public testing::Test {
     for (std::int64_t step = 10; step <= 60; step += 10) {
       CheckpointContents contents;
       contents.state.step = step;
+      contents.state.best_step = step < 20 ? 0 : 20;
       test::ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
       store_.commit(Communicator::self(), contents, tensors, 1);
     }
-    store_.mark_best(20);
   }
   std::vector<std::int64_t> there() const { return steps(store_.list(CheckpointStore::Check::all_bytes)); }
   /// Changes a byte of the file with the tensors.
@@ -138,21 +137,25 @@ TEST_F(PruningTest, ValuesOfAnotherValidationSetAreNotCompared) {
   EXPECT_EQ(best("other", 60), 0);
 }
 
-TEST_F(PruningTest, TheBestCheckpointStaysUntilAnotherMetricHasOne) {
-  Config const config;
-  Communicator const world = Communicator::self();
-  CheckpointKeeper keeper({config, world, directory_ / "."});
-  TrainingState state;
-  state.step = 60;
-  keeper.settle_best(state);
-  EXPECT_EQ(store_.best_step(), 20);
-  state.best_step = 50;
-  keeper.settle_best(state);
-  EXPECT_EQ(store_.best_step(), 50);
-  state.best_step = 0;
-  state.step = 40;
-  keeper.settle_best(state);
-  EXPECT_EQ(store_.best_step(), std::nullopt) << "the run has gone back to before that step";
+TEST_F(PruningTest, TheBestOneStaysInACopyWithoutLinks) {
+  std::filesystem::remove(store_.directory() / "best");
+  EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, false).kept), ElementsAre(20, 60));
+}
+
+TEST_F(PruningTest, TheRecordOfADamagedOneDoesNotSayWhichIsTheBest) {
+  CheckpointContents contents;
+  contents.state.step = contents.state.best_step = 70;
+  test::ConstantTensors tensors({{"weight", {8}}}, 7);
+  store_.commit(Communicator::self(), contents, tensors, 1);
+  damage(70);
+  EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, false).kept), ElementsAre(20, 60));
+}
+
+TEST_F(PruningTest, SaysThatTheBestOneIsMissing) {
+  std::filesystem::remove_all(store_.directory() / checkpoint_directory_name(20));
+  PrunedCheckpoints const pruned = prune_checkpoints(directory_ / ".", {.keep = 1}, false);
+  EXPECT_THAT(pruned.notes, ElementsAre(HasSubstr("the best checkpoint, of step 20, is not there")));
+  EXPECT_THAT(steps(pruned.kept), ElementsAre(60));
 }
 
 }  // namespace

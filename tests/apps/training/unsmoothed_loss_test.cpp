@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
@@ -39,6 +40,11 @@ TEST(TrainingStep, ReportsTheLossWithoutSmoothingAsValidationDoes) {
     engine.parameters().initialize(1);
     TestMicroBatches const batch(micro_batches, pack_of, tokens);
     LossSums const sums = engine.evaluate(batch);
+    int calls = 0;
+    EXPECT_EQ(engine.evaluate(batch, [&] { ++calls; }).negative_log_likelihood, sums.negative_log_likelihood);
+    EXPECT_GE(calls, micro_batches);
+    EXPECT_THROW(engine.evaluate(batch, [] { throw Error("stop"); }), Error);
+    EXPECT_EQ(engine.evaluate(batch).negative_log_likelihood, sums.negative_log_likelihood);
     StepResult const result = engine.step(batch, 0, 0.001);
     EXPECT_EQ(sums.tokens, tokens);
     EXPECT_NEAR(result.nll, sums.negative_log_likelihood / static_cast<double>(tokens), 1e-6 * result.nll);

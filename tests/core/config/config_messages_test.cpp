@@ -216,6 +216,11 @@ TEST(ConfigMessages, WhatTrainingNeedsIsAskedForBefore) {
   EXPECT_THROW(require_supported(config), ConfigError) << "no data.valid";
   config.data.valid = "valid.h5";
   EXPECT_NO_THROW(require_supported(config));
+  config.train.early_stopping = 5;
+  EXPECT_NO_THROW(require_supported(config));
+  config.train.validate_every = 0;
+  EXPECT_THAT(test::message_of<ConfigError>([&] { require_supported(config); }),
+              HasSubstr("early_stopping = 5 beside train.validate_every = 0: without validations nothing stops"));
 }
 
 }  // namespace

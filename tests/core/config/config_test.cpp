@@ -310,7 +310,7 @@ TEST(Config, DifferencesAreKeysWithTheirValues) {
   std::vector<ConfigDifference> const found = differences(before, after);
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].key, "model.decoder.layer.4-6.activation");
-  EXPECT_EQ(found[0].before, "(not set)");
+  EXPECT_EQ(found[0].before, "\"relu\"") << "inherited from [model]";
   EXPECT_EQ(found[0].after, "\"gelu\"");
   EXPECT_EQ(found[1].key + found[1].before + found[1].after, "train.steps1000007");
   EXPECT_EQ(found[2].key + found[2].before + found[2].after, "parallel.data\"auto\"2");

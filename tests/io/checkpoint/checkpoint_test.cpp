@@ -284,10 +284,10 @@ TEST_F(CheckpointTest, NumbersThatAreNotFiniteAreNotKept) {
 }
 
 TEST_F(CheckpointTest, GoesBackToAnEarlierStep) {
-  for (std::int64_t const step : {1, 2, 3, 4}) {
-    commit(step, 9);
+  for (auto const& [step, best] : {std::pair(1, 1), {2, 1}, {3, 1}, {4, 4}}) {
+    commit_with_best(step, best, 9);
   }
-  store().mark_best(4);
+  EXPECT_EQ(link(), "step-00000004");
   std::vector<std::string> reports;
   auto const report = [&](std::string const& message) { reports.push_back(message); };
   EXPECT_THROW(store().go_back(5, report, Communicator::self()), DataError);
@@ -296,24 +296,9 @@ TEST_F(CheckpointTest, GoesBackToAnEarlierStep) {
   EXPECT_THAT(reports, SizeIs(2));
   EXPECT_THAT(names(), ElementsAre("best", "rejected-step-00000003", "rejected-step-00000004", "step-00000001",
                                    "step-00000002"));
-  EXPECT_EQ(store().best_step(), 1) << "the best one of the state of step 2";
+  EXPECT_EQ(best(), 1) << "the best one of the state of step 2";
+  EXPECT_EQ(link(), "step-00000001");
   EXPECT_EQ(store().newest_verified({})->state().step, 2);
-}
-
-TEST_F(CheckpointTest, SettlesTheBestOneOfARunThatResumes) {
-  for (std::int64_t const step : {1, 2, 3, 4}) {
-    commit(step, 9);
-  }
-  store().settle_best(3);
-  EXPECT_EQ(store().best_step(), 3) << "a kill came before its mark";
-  store().settle_best(5);
-  EXPECT_EQ(store().best_step(), 3) << "that of step 5 was lost";
-  store().settle_best(2);
-  EXPECT_EQ(store().best_step(), 2);
-  store().settle_best(0);
-  EXPECT_EQ(store().best_step(), std::nullopt) << "another validation set has none yet";
-  store().settle_best(0);
-  EXPECT_THAT(names(), SizeIs(4)) << "nothing else is removed";
 }
 
 TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {
@@ -330,17 +315,12 @@ TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {
 }
 
 TEST_F(CheckpointTest, PrunesOldOnesButNeverTheBest) {
-  commit(1);
-  store().mark_best(1);
-  EXPECT_EQ(store().best_step(), 1);
-  for (std::int64_t step = 2; step <= 6; ++step) {
-    commit(step);
+  for (std::int64_t step = 1; step <= 6; ++step) {
+    commit_with_best(step, 1);
   }
   EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000004", "step-00000005", "step-00000006"));
-  store().mark_best(5);
-  commit(7, 0);
+  commit_with_best(7, 5, 0);
   EXPECT_THAT(names(), ElementsAre("best", "step-00000005", "step-00000006", "step-00000007"));
-  EXPECT_THROW(store().mark_best(99), Error);
   EXPECT_EQ(Checkpoint::open(run_ / "checkpoints/best").state().step, 5);
 }
 
@@ -445,8 +425,7 @@ TEST_F(CheckpointTest, ARejectedOneAloneIsNotAFreshStart) {
 TEST_F(CheckpointTest, ListsWithTheCheckAskedFor) {
   EXPECT_THAT(store().list(CheckpointStore::Check::all_bytes), IsEmpty());
   commit(1);
-  commit(2);
-  store().mark_best(2);
+  commit_with_best(2, 2);
   std::string damaged = read_whole(run_ / "checkpoints/step-00000001/state.h5");
   damaged[damaged.size() / 2] ^= 1;
   write_file(run_ / "checkpoints/step-00000001/state.h5", damaged);
@@ -463,8 +442,7 @@ TEST_F(CheckpointTest, ListsWithTheCheckAskedFor) {
 TEST_F(CheckpointTest, ListsTheCheckpointsOfWhateverPlaceTheUserNames) {
   using Check = CheckpointStore::Check;
   commit(1);
-  commit(2);
-  store().mark_best(1);
+  commit_with_best(2, 1);
   EXPECT_THAT(list_checkpoints(run_, Check::sizes), SizeIs(2));
   EXPECT_THAT(list_checkpoints(run_ / "checkpoints/", Check::sizes), SizeIs(2));
   EXPECT_EQ(list_checkpoints(run_ / "checkpoints/step-00000002/", Check::sizes).at(0).step, 2);

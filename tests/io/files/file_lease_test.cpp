@@ -45,6 +45,26 @@ TEST(FileLease, OneWhoseHolderDiedIsTakenOver) {
   EXPECT_TRUE(take(path, holder));
 }
 
+TEST(FileLease, ShowsThatItWaits) {
+  TemporaryDirectory const directory;
+  auto const path = directory / "lease";
+  std::ofstream(path) << "0123456789abcdef 41\nprocess 3 on n2\n";
+  std::string holder;
+  auto latest = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::duration longest{};
+  int calls = 0;
+  auto const waiting = [&] {
+    auto const now = std::chrono::steady_clock::now();
+    longest = std::max(longest, now - latest);
+    latest = now;
+    ++calls;
+  };
+  constexpr FileLease::Times slow{milliseconds(500), milliseconds(1000)};
+  EXPECT_TRUE(FileLease::take(path, "process 7 on n1", holder, slow, waiting));
+  EXPECT_GE(calls, 30) << "in the time of expiry, and after the file was written";
+  EXPECT_LT(longest, milliseconds(500)) << "else the wait could be taken for a hang";
+}
+
 TEST(FileLease, OneThatWasRemovedOrReplacedIsNotHeld) {
   TemporaryDirectory const directory;
   auto const path = directory / "lease";

@@ -37,11 +37,9 @@ struct RecordedRun {
     test::FileLog log(directory.path());
     CheckpointStore store(directory / "checkpoints", 2);
     for (std::int64_t step = 1; step <= last_step; ++step) {
-      test::small_checkpoint(store.directory(), {.step = step, .keep = 2, .by_thread = step % 2 == 0});
+      test::small_checkpoint(store.directory(),
+                             {.step = step, .keep = 2, .by_thread = step % 2 == 0, .best = step / 2 * 2});
       log.mark(step);
-      if (step == 2 || step == 4) {
-        store.mark_best(step);
-      }
       numbers[step] = numbers_of(*store.newest_verified({}));
     }
     events = log.events();

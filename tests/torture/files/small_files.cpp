@@ -36,6 +36,7 @@ fs::path small_checkpoint(fs::path const& store, SmallCheckpoint const& options)
   CheckpointContents contents;
   contents.state.step = options.step;
   contents.state.seed = options.seed;
+  contents.state.best_step = options.best;
   contents.config = "[train]\nseed = " + std::to_string(options.seed) + "\n";
   contents.source_model = small_vocabulary();
   contents.target_model = contents.source_model;

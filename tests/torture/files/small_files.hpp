@@ -13,6 +13,7 @@ struct SmallCheckpoint {
   std::uint64_t seed = 1;  ///< all numbers depend on it and on the step
   std::int64_t keep = 9;
   bool by_thread = false;  ///< through memory and the thread of checkpoint.async
+  std::int64_t best = 0;   ///< the best step
 };
 
 /// Writes a checkpoint with about 60 KB into a store. Returns its directory.

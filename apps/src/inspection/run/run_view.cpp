@@ -126,8 +126,11 @@ std::vector<std::pair<std::string, std::string>> checkpoint_facts(Checkpoint con
     Measure const best{stored_config(checkpoint).train.best_metric};
     facts.emplace_back(
         "best " + best.name(),
-        fmt::format("{} at step {}; {} validations since without a better one", best.number(state.best_value),
-                    readable_count(state.best_step), readable_count(state.validations_without_improvement)));
+        fmt::format("{} at step {}; {} since without a better one", best.number(state.best_value),
+                    readable_count(state.best_step), counted(state.validations_without_improvement, "validation")));
+  }
+  if (state.validation_pending) {
+    facts.emplace_back("validation", "a stop signal came first; the run validates when it resumes");
   }
   if (!checkpoint.contents().instruction_set.empty()) {
     facts.emplace_back("computed with", checkpoint.contents().instruction_set);

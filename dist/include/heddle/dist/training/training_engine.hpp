@@ -64,8 +64,9 @@ class TrainingEngine {
   double update(double learning_rate, std::int64_t step) { return optimizer_->update(learning_rate, step); }
   /// Computes the losses without dropout, over all of the source's micro-batches, which are the same on every rank and
   /// are divided among the data group. The sums are the same on every rank and for any number of data ranks;
-  /// `smoothed` is 0.
-  LossSums evaluate(MicroBatchSource const& micro_batches);
+  /// `smoothed` is 0. `between`, if there is one, is called by all ranks together after every few micro-batches; where
+  /// it throws on all of them, the rest is left out.
+  LossSums evaluate(MicroBatchSource const& micro_batches, std::function<void()> const& between = {});
 
  private:
   LayerSpec layer_spec();

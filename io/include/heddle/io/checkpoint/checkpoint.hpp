@@ -28,6 +28,13 @@ struct TrainingState {
   double best_value = 0;  ///< of train.best_metric in validation, after best_step
   std::int64_t best_step = 0;
   std::int64_t validations_without_improvement = 0;
+  /// Where best_step is 0: the step of the checkpoint that was the best by another metric or validation set.
+  std::int64_t earlier_best = 0;
+  /// A stop signal came before the end of the validation that is due after `step`.
+  bool validation_pending = false;
+
+  /// The step of the best checkpoint; 0: there is none.
+  std::int64_t best_checkpoint() const { return best_step > 0 ? best_step : earlier_best; }
 };
 
 /// The recent training losses, by which a rise of the loss is recognized.
@@ -154,6 +161,8 @@ class Checkpoint {
                          Communicator const& world);
 
   std::filesystem::path const& directory() const { return directory_; }
+  /// manifest_digest of the manifest with which it was opened.
+  std::string const& digest() const { return digest_; }
   CheckpointContents const& contents() const { return index_.contents; }
   TrainingState const& state() const { return contents().state; }
   std::vector<TensorInfo> const& tensors() const { return index_.tensors; }
@@ -194,7 +203,7 @@ class Checkpoint {
   /// The readers of the files with tensors, null for one that is on another host only.
   using Files = std::vector<std::shared_ptr<hdf5::ByteStore>>;
 
-  Checkpoint(std::filesystem::path directory, CheckpointIndex index, Files files, WantedKeys keys);
+  Checkpoint(std::filesystem::path directory, std::string digest, CheckpointIndex index, Files files, WantedKeys keys);
 
   /// Numbers the tensors by their names.
   void number_tensors();
@@ -209,6 +218,7 @@ class Checkpoint {
   void finish(TensorSlice const& slice, std::span<float> numbers) const;
 
   std::filesystem::path directory_;
+  std::string digest_;
   CheckpointIndex index_;
   Files files_;
   WantedKeys keys_;

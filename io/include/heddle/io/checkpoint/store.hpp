@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,15 @@ struct CheckpointEntry {
   std::string problem;  ///< empty if no error was found
 };
 
+/// The best checkpoint of a run, by its checkpoints' own records.
+struct BestCheckpoint {
+  std::optional<std::int64_t> step;     ///< nothing if no record names a checkpoint that is there
+  std::optional<std::int64_t> missing;  ///< the step that the newest record names, if its checkpoint is not there
+};
+/// Finds the best one of a store's checkpoints, which come oldest first. The newest one without a problem names it in
+/// its record or, where that one is not there, an older one does. Reads state files, no tensors.
+BestCheckpoint best_of(std::span<CheckpointEntry const> entries);
+
 /// A checkpoint on its way from the memory of the hosts to the disk, while training continues: each rank that wrote
 /// files there copies them in a thread that calls neither MPI nor HDF5. CheckpointStore starts and finishes it;
 /// destroying an unfinished one stops it and removes what it wrote.
@@ -57,8 +67,9 @@ class BackgroundCommit {
   std::unique_ptr<Parts> parts_;
 };
 
-/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to one of them. Functions
-/// that take a communicator are collective over it: every rank gets the same result or the same error.
+/// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to the best one for people
+/// and other programs. Heddle does not read it: copying loses links. Functions that take a communicator are collective
+/// over it: every rank gets the same result or the same error.
 class CheckpointStore {
  public:
   /// Called when commit reaches a named point: temporary_created, on each writer tensors_synced and tensors_read_back,
@@ -71,11 +82,19 @@ class CheckpointStore {
   CheckpointStore(std::filesystem::path directory, std::int64_t keep);
 
   std::filesystem::path const& directory() const { return directory_; }
+  /// The number of newest checkpoints that pruning leaves.
+  std::int64_t keep() const { return keep_; }
+
+  /// The bytes of a checkpoint with these tensors, without its state file.
+  static std::int64_t planned_bytes(std::vector<StreamedTensor> const& tensors);
+  /// The bytes that are free for checkpoints, with those that the next commit removes; the store need not exist yet.
+  /// The maximum where the file system does not say.
+  std::int64_t free_bytes() const;
 
   /// Writes a checkpoint so that after a crash at any moment it is either complete and verified or absent, and then
-  /// prunes old ones (never `best`). Tensors go from the ranks that hold them to `writers` ranks (0: one on each host);
-  /// everything else is rank 0's. Throws Error on failure, with ExitCode::loss_not_finite for numbers that must not be
-  /// kept; older checkpoints are then unchanged.
+  /// points the link at the best one and prunes old ones, but not that. Tensors go from the ranks that hold them to
+  /// `writers` ranks (0: one on each host); everything else is rank 0's. Throws Error on failure, with
+  /// ExitCode::loss_not_finite for numbers that must not be kept; older checkpoints are then unchanged.
   CommitResult commit(Communicator const& world, CheckpointContents const& contents, TensorStream& tensors,
                       std::int64_t writers, Observer const& observe = {});
 
@@ -88,13 +107,9 @@ class CheckpointStore {
 
   struct Writing;
 
-  /// Points `best` at a committed step, atomically. Throws Error if there is no such checkpoint.
-  void mark_best(std::int64_t step);
-  /// Brings `best` into line with a run whose best step is this one, 0 if it has none: a kill may have come between a
-  /// checkpoint and its mark. Removes a mark of a later step, and keeps a mark of an earlier step if there is no
-  /// checkpoint of `step`.
-  void settle_best(std::int64_t step);
-  std::optional<std::int64_t> best_step() const;
+  /// Points the link at the best checkpoint of a run that is at this step, atomically. Returns why it could not, "" if
+  /// it could.
+  std::string link_best(std::int64_t step) const;
 
   /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. On rank 0 only.
   void protect(std::optional<std::int64_t> step) { protected_ = step; }
@@ -118,7 +133,8 @@ class CheckpointStore {
   /// Removes a checkpoint of this store. Its name goes first, so that a crash leaves none with files missing. Throws
   /// std::filesystem::filesystem_error.
   void remove(std::filesystem::path const& checkpoint) const;
-  /// All checkpoints, oldest first, each with the result of its verification.
+  /// All checkpoints, oldest first, each with the result of its verification. One that is removed meanwhile is not in
+  /// the list.
   std::vector<CheckpointEntry> list(Check check) const;
 
  private:
@@ -127,13 +143,16 @@ class CheckpointStore {
   /// Locks the store, removes leftovers and makes the directory to write in; false if the step's checkpoint is there
   /// already and verifies.
   bool prepare(Communicator const& world, Writing& writing, std::int64_t bytes, Observer const& reached) const;
-  /// Gives the directory its name, and prunes old checkpoints. Called on rank 0 only.
+  /// Gives the directory its name, sets the link, and prunes old checkpoints. Called on rank 0 only.
   void publish(Writing& writing, Observer const& reached);
+  /// The complete checkpoints up to a step, oldest first, without those that did not verify.
+  std::vector<CheckpointEntry> usable(std::int64_t newest) const;
+  std::string link_best(std::vector<CheckpointEntry> const& usable) const;
   void move_best_aside() const;
-  bool keep_existing(Communicator const& world, std::int64_t step, CommitResult& result) const;
+  bool keep_existing(Communicator const& world, Writing& writing) const;
   std::filesystem::path move_aside(std::filesystem::path const& checkpoint) const;
   void remove_leftovers(FileLock& lock, CommitResult& result) const;
-  void prune(std::int64_t committed_step, CommitResult& result);
+  void prune(std::vector<CheckpointEntry> const& usable) const;
 
   std::filesystem::path directory_;
   std::int64_t keep_;
@@ -141,8 +160,8 @@ class CheckpointStore {
   std::optional<std::int64_t> protected_;
 };
 
-/// The checkpoints at a place, oldest first: a checkpoint's own directory (or the link `best`), a checkpoints
-/// directory, or a run's. Throws DataError if there is no such directory.
+/// The checkpoints at a place, oldest first: a checkpoint's own directory (or `best`, also where that link is missing),
+/// a checkpoints directory, or a run's. Throws DataError if there is no such directory.
 std::vector<CheckpointEntry> list_checkpoints(std::filesystem::path const& place, CheckpointStore::Check check);
 
 }  // namespace heddle

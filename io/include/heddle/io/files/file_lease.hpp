@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,10 +21,11 @@ class FileLease {
   };
 
   /// Takes the lease, or returns nothing if another process holds it, whose description is then in `holder`. Waits for
-  /// the time of expiry if there is a file. `description` has one line. Throws Error if the file cannot be written, at
+  /// the time of expiry if there is a file, and calls `waiting` meanwhile, fifty times in the time of renewal.
+  /// `description` has one line. Throws Error if the file cannot be written, at
   /// once DataError if it is a symbolic link or not a regular file.
   static std::optional<FileLease> take(std::filesystem::path const& path, std::string const& description,
-                                       std::string& holder, Times times);
+                                       std::string& holder, Times times, std::function<void()> const& waiting = {});
   /// The description of a lease's holder that raises the count within the time of expiry; nothing if there is none.
   /// Throws DataError as `take` does.
   static std::optional<std::string> holder(std::filesystem::path const& path, Times times);

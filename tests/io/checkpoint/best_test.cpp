@@ -1,0 +1,93 @@
+#include <gmock/gmock.h>
+
+#include "checkpoint_fixture.hpp"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+
+class BestCheckpointTest : public CheckpointTest {};
+
+TEST_F(BestCheckpointTest, TheBestOneIsInTheRecordsAndNotInTheLink) {
+  for (auto const& [step, best] : {std::pair(1, 1), {2, 2}, {3, 2}, {4, 2}}) {
+    commit_with_best(step, best, 9);
+  }
+  fs::path const checkpoints = run_ / "checkpoints";
+  fs::remove(checkpoints / "best");
+  EXPECT_EQ(best(), 2) << "a copy without links";
+  EXPECT_EQ(list_checkpoints(checkpoints / "best", CheckpointStore::Check::sizes).at(0).step, 2);
+  EXPECT_EQ(store().link_best(4), "");
+  EXPECT_EQ(link(), "step-00000002");
+  fs::remove(checkpoints / "best");
+  fs::copy(checkpoints / "step-00000003", checkpoints / "best");  // as a copy that follows links; an older one
+  EXPECT_EQ(best(), 2);
+  EXPECT_EQ(list_checkpoints(checkpoints / "best", CheckpointStore::Check::sizes).at(0).step, 3);
+  commit_with_best(5, 2, 2);
+  EXPECT_THAT(names(), ElementsAre("best", "best-copied-1", "step-00000002", "step-00000004", "step-00000005"));
+  EXPECT_EQ(link(), "step-00000002");
+}
+
+TEST_F(BestCheckpointTest, WhereTheBestOneIsMissingAnOlderRecordDecides) {
+  for (auto const& [step, best] : {std::pair(1, 0), {2, 2}, {3, 2}, {4, 4}, {5, 4}}) {
+    commit_with_best(step, best, 9);
+  }
+  fs::remove_all(run_ / "checkpoints/step-00000004");
+  auto const entries = store().list(CheckpointStore::Check::sizes);
+  EXPECT_EQ(best_of(entries).step, 2);
+  EXPECT_EQ(best_of(entries).missing, 4);
+  EXPECT_TRUE(entries.at(1).best);
+  EXPECT_EQ(store().link_best(5), "");
+  EXPECT_EQ(link(), "step-00000002");
+  commit_with_best(6, 4, 2);
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000002", "step-00000005", "step-00000006"));
+  damage(6);
+  EXPECT_EQ(best(), 2) << "a record that does not verify says nothing";
+}
+
+TEST_F(BestCheckpointTest, TheBestOneByAnotherMetricStaysUntilThereIsAValue) {
+  commit(1, 9);
+  for (std::int64_t step = 2; step <= 4; ++step) {
+    SampleState sample(step);
+    sample.contents().state.best_step = 0;
+    sample.contents().state.earlier_best = 1;
+    Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store(2)).directory);
+    expect_same_state(checkpoint.state(), sample.contents().state);
+  }
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000003", "step-00000004"));
+  EXPECT_EQ(best(), 1);
+}
+
+TEST_F(BestCheckpointTest, TheLinkOfAnEarlierStepStaysWhereNoRecordNamesABestOne) {
+  commit_with_best(1, 0);
+  commit_with_best(2, 0);
+  fs::create_directory_symlink("step-00000001", run_ / "checkpoints/best");
+  EXPECT_EQ(store().link_best(2), "");
+  EXPECT_EQ(link(), "step-00000001");
+  fs::remove(run_ / "checkpoints/best");
+  fs::create_directory_symlink("step-00000002", run_ / "checkpoints/best");
+  EXPECT_EQ(store().link_best(1), "");
+  EXPECT_EQ(link(), "") << "the run has gone back to before that step";
+  EXPECT_EQ(CheckpointStore(run_ / "nothing", 2).link_best(1), "");
+  EXPECT_FALSE(fs::exists(run_ / "nothing"));
+}
+
+TEST_F(BestCheckpointTest, ADoneValidationReplacesACheckpointThatWaitsForIt) {
+  SampleState waiting(2);
+  waiting.contents().state.best_step = 1;
+  waiting.contents().state.validation_pending = true;
+  commit_with_best(1, 1);
+  fs::path const place = waiting.commit_to(store()).directory;
+  EXPECT_TRUE(Checkpoint::open(place).state().validation_pending);
+  EXPECT_TRUE(waiting.commit_to(store()).already_there);
+  EXPECT_EQ(link(), "step-00000001");
+  EXPECT_FALSE(commit_with_best(2, 2).already_there);
+  EXPECT_FALSE(Checkpoint::open(place).state().validation_pending);
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000002"));
+  EXPECT_EQ(link(), "step-00000002");
+  EXPECT_TRUE(waiting.commit_to(store()).already_there) << "a validation that is done stays done";
+}
+
+}  // namespace
+}  // namespace heddle
