@@ -125,6 +125,7 @@ TEST_F(CorpusOutputTest, HasOneWriter) {
 TEST_F(CorpusOutputTest, FollowsNoLinkAndWaitsForNoFifo) {
   fs::path const victim = directory_.write("victim", "somebody's\n");
   for (char const* const end : {".partial", ".journal", ".lock"}) {
+    fs::remove(beside(".lock"));
     fs::create_symlink("victim", beside(end));
     EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr(std::string(end) + ": is a symbolic link"));
     fs::remove(beside(end));

@@ -50,7 +50,7 @@ class SafetensorsFiles final : public ForeignTensors {
 
 /// Writes a model's tensors as `save_pretrained` of transformers does: model.safetensors, or shards
 /// model-0000N-of-0000M.safetensors and their index, with the bytes that the safetensors library writes. Files appear
-/// under their names in finish(); without it nothing is left.
+/// under their names in finish(); without it no file is left.
 class SafetensorsWriter {
  public:
   using Tensors = std::vector<std::pair<std::string, ForeignTensor>>;  ///< their names, shapes and dtypes
