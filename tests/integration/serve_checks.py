@@ -248,6 +248,17 @@ def check_stops():
             os.kill(worker, signal.SIGCONT)
             check(parse(read_all(client))[0] == 200, "a request that ran at SIGHUP")
         check(server.process.wait(timeout=10) == 0, server.messages())
+    with Server("--threads", "1", before=["bash", "-c", 'exec "$@" 2> >(:)', "bash"]) as server:
+        worker = server.workers()[-1]
+        os.kill(worker, signal.SIGSTOP)
+        with server.connect() as client:
+            client.sendall(post({"text": "five"}))
+            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            os.kill(worker, signal.SIGCONT)
+            check(parse(read_all(client))[0] == 200, "a request that ran when nobody read messages any more")
+        check(server.process.wait(timeout=10) == 0, "a server whose messages nobody reads")
     with Server("--threads", "1", before=["nohup"]) as server:
         server.process.send_signal(signal.SIGHUP)
         check(server.get("/health")[0] == 200, "nohup")
