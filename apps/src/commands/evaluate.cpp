@@ -97,7 +97,9 @@ masked tokens.)";
       ("metric",
        po::value<std::vector<std::string>>()->value_name("METRIC")->composing()->notifier(
            [&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
-       "a score to compute: bleu, chrf, chrf++, ter or a plug-in's; may be repeated; default: bleu and chrf")  //
+       "a score to compute: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; may be repeated; default: bleu "
+       "and "
+       "chrf")  //
       ("tokenize", with_default(scores.tokenize, "13a|zh|char|intl|none"),
        "words for BLEU, as sacreBLEU's: 13a; zh for Chinese; char, where each character is a word, for Japanese; intl, "
        "with all punctuation of Unicode; none for text that is tokenised already")  //

@@ -114,7 +114,8 @@ std::string Scores::advice() const {
   return 2 * lines_without_spaces_ <= lines_
              ? ""
              : "the references are Chinese or Japanese, in which BLEU's tokenizer 13a finds hardly any words: "
-               "--tokenize zh is for Chinese, and --tokenize char for both";
+               "--tokenize zh is for Chinese, and --tokenize char for both (in training: the metrics bleu_zh and "
+               "bleu_char)";
 }
 
 ScoreResult Scores::result_of(MetricRegistry::Entry const& metric, std::vector<std::string> const& hypotheses) const {

@@ -21,8 +21,8 @@ std::string Measure::key() const {
 
 std::string Measure::name() const {
   static std::map<std::string, std::string> const labels{
-      {"accuracy", "masked accuracy"}, {"bleu", "BLEU"}, {"chrf", "chrF2"},
-      {"chrf++", "chrF2++"},           {"ter", "TER"},   {"loss", "validation loss"}};
+      {"accuracy", "masked accuracy"}, {"bleu", "BLEU"},      {"chrf", "chrF2"}, {"bleu_zh", "BLEU (zh)"},
+      {"bleu_char", "BLEU (char)"},    {"chrf++", "chrF2++"}, {"ter", "TER"},    {"loss", "validation loss"}};
   auto const label = labels.find(metric);
   if (set.empty()) {
     return label == labels.end() ? metric : label->second;

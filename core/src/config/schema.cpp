@@ -336,7 +336,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.free("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
   keys.free("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
   keys.free("validate_metrics", train.validate_metrics, any(),
-            "metrics of these translations: bleu, chrf, chrf++, ter or a plug-in's; instead of validate_bleu");
+            "metrics: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; in place of validate_bleu");
   keys.free("validate_beam_size", train.validate_beam_size, at_least(1), "beam size of these translations; 1: greedy");
   keys.free("best_metric", train.best_metric, non_empty(),
             "decides which checkpoint is the best: loss, accuracy or a metric that validation measures");

@@ -17,16 +17,19 @@ struct BuiltIn {
   bool higher_is_better;
 };
 
-constexpr std::array built_in{
-    BuiltIn{"bleu", [] { return bleu_metric(); }, true}, BuiltIn{"chrf", [] { return chrf_metric(); }, true},
-    BuiltIn{"chrf++", [] { return chrf_metric(2); }, true}, BuiltIn{"ter", [] { return ter_metric(); }, false}};
+constexpr std::array built_in{BuiltIn{"bleu", [] { return bleu_metric(); }, true},
+                              BuiltIn{"bleu_zh", [] { return bleu_metric(BleuTokenization::zh); }, true},
+                              BuiltIn{"bleu_char", [] { return bleu_metric(BleuTokenization::characters); }, true},
+                              BuiltIn{"chrf", [] { return chrf_metric(); }, true},
+                              BuiltIn{"chrf++", [] { return chrf_metric(2); }, true},
+                              BuiltIn{"ter", [] { return ter_metric(); }, false}};
 
 }  // namespace
 
 std::unique_ptr<TranslationMetric> translation_metric(std::string const& name) {
   auto const* const found = std::ranges::find(built_in, name, &BuiltIn::name);
   if (found == built_in.end()) {
-    throw Error(fmt::format("there is no metric \"{}\" of translations; expected bleu, chrf, chrf++ or ter", name));
+    throw Error(fmt::format("there is no metric \"{}\" of translations", name));
   }
   return found->make();
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -205,6 +206,9 @@ TEST(Metrics, AreRegisteredAsFunctionsOfACorpus) {
   EXPECT_EQ(score("chrf++"), digits(scored(chrf_metric(2), translations, references).score()));
   EXPECT_EQ(score("ter"), digits(scored(ter_metric(), translations, references).score()));
   EXPECT_NE(score("chrf"), score("chrf++"));
+  EXPECT_NE(score("bleu"), score("bleu_char"));
+  EXPECT_EQ(score("bleu_char"),
+            digits(scored(bleu_metric(BleuTokenization::characters), translations, references).score()));
   EXPECT_TRUE(registry.of("bleu", "").metric.higher_is_better);
   EXPECT_FALSE(registry.of("ter", "").metric.higher_is_better);
 }

@@ -55,7 +55,7 @@ std::unique_ptr<TranslationMetric> ter_metric();
 /// another.
 std::unique_ptr<TranslationMetric> translation_metric(std::string const& name);
 
-/// Registers bleu, chrf, chrf++ and ter, the metrics above with their defaults.
+/// Registers bleu, bleu_zh, bleu_char, chrf, chrf++ and ter, the metrics above with their defaults.
 void register_metrics(MetricRegistry& registry);
 
 /// A sentence as sacreBLEU's tokenizer writes it: words separated by single spaces. Throws DataError for text that is
