@@ -1,5 +1,6 @@
 #include "tokenizer_steps/normalizer.hpp"
 
+#include <fmt/format.h>
 #include <unicode/uchar.h>
 
 #include <algorithm>
@@ -175,9 +176,15 @@ void TextNormalizer::add(json::value const& options) {
 }
 
 std::string TextNormalizer::operator()(std::string_view text, bool& at_start) const {
+  constexpr std::size_t max_growth = 64;  // bytes for one byte: far more than in any known normalizer
+  constexpr std::size_t max_short_bytes = std::size_t{64} << 10U;
   std::string normal(text);
   for (Step const& step : steps_) {
     step(normal, at_start);
+    if (normal.size() > max_short_bytes && normal.size() / max_growth > text.size()) {
+      throw DataError(
+          fmt::format("the vocabulary's normalizer makes {} bytes of a text of {}", normal.size(), text.size()));
+    }
   }
   return normal;
 }

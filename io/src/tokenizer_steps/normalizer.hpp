@@ -16,7 +16,7 @@ class TextNormalizer {
   explicit TextNormalizer(boost::json::value const* options);
 
   /// The normalized text. `at_start` is set to false where the text's first character is not the first of the given
-  /// one (which was removed, or is the last of several that became one).
+  /// one (which was removed, or is the last of several that became one). Throws DataError where steps multiply a text.
   std::string operator()(std::string_view text, bool& at_start) const;
 
  private:

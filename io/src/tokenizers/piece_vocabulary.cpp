@@ -140,7 +140,7 @@ class PieceVocabulary final : public JsonVocabulary {
 
   void read_pairs(json::object const& model) {
     require_plain_pairs(model);
-    falls_fused_ = json_flag(model, "fuse_unk");
+    fuses_unknown_ = json_flag(model, "fuse_unk");
     takes_words_ = json_flag(model, "ignore_merges");
     std::unordered_map<std::string, std::int32_t> ids;
     for_each_piece(model, [&](std::string const& text, std::int64_t id) { ids.emplace(text, as_id(id)); });
@@ -190,7 +190,7 @@ class PieceVocabulary final : public JsonVocabulary {
     std::int64_t unknown = 0;  // characters that wait for their piece, as they do in the other system
     auto const end_unknown = [&] {
       symbols.insert(symbols.end(),
-                     static_cast<std::size_t>(falls_fused_ ? std::min<std::int64_t>(unknown, 1) : unknown),
+                     static_cast<std::size_t>(fuses_unknown_ ? std::min<std::int64_t>(unknown, 1) : unknown),
                      unknown_.value_or(0));
       unknown = 0;
     };
@@ -214,7 +214,7 @@ class PieceVocabulary final : public JsonVocabulary {
   PieceDecoder decoder_;
   BytePieces bytes_;
   bool falls_back_ = false;              ///< unknown characters become bytes
-  bool falls_fused_ = false;             ///< neighbours that are unknown become one piece
+  bool fuses_unknown_ = false;           ///< neighbours that are unknown become one piece
   bool takes_words_ = false;             ///< words that are pieces are not merged from characters
   std::optional<std::int32_t> unknown_;  ///< none: unknown characters are left out
   std::optional<Unigram> unigram_;       ///< none: byte-pair encoding by what follows

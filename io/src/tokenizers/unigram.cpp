@@ -1,6 +1,9 @@
 #include "tokenizers/unigram.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 #include <limits>
 
 #include "tokenizer_steps/characters.hpp"
@@ -9,9 +12,13 @@ namespace heddle {
 
 Unigram::Unigram(std::vector<Piece> const& pieces) {
   constexpr double penalty = 10;
+  constexpr std::size_t max_bytes = 1024;  // the time for a text grows with its longest piece
   double lowest = std::numeric_limits<double>::infinity();
   std::vector<std::pair<std::string, std::int32_t>> texts;
   for (Piece const& piece : pieces) {
+    if (piece.text.size() > max_bytes) {
+      throw DataError(fmt::format("a piece has {} bytes", piece.text.size()));
+    }
     lowest = std::min(lowest, piece.score);
     if (piece.id >= 0) {
       scores_.resize(std::max(scores_.size(), static_cast<std::size_t>(piece.id) + 1));

@@ -20,6 +20,7 @@ class Unigram {
     double score;
     std::int32_t id;
   };
+  /// Throws DataError for a piece of more than 1024 bytes.
   explicit Unigram(std::vector<Piece> const& pieces);
 
   /// A part of a word: a piece, or what lies between pieces, without an id.

@@ -145,6 +145,18 @@ TEST(PieceVocabulary, GrowsByPiecesAndLanguages) {
   EXPECT_THAT(grown.encode("swe_Latn"), Not(Contains(285)));
 }
 
+TEST(PieceVocabulary, AHostileFileTakesNoMoreThanItsShare) {
+  json::value document = pieces_file("t5");
+  json::object const tenfold{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}};
+  document.as_object()["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array(12, tenfold)}};
+  Tokenizer const tokenizer = piece_tokenizer(document);
+  EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode("a man"); }), HasSubstr("bytes of a text of 5"));
+  EXPECT_THAT(
+      refusal("t5",
+              [](json::object& file) { file.at("model").at("vocab").as_array().at(7).at(0) = std::string(1025, 'a'); }),
+      HasSubstr("a piece has 1025 bytes"));
+}
+
 TEST(PieceVocabulary, RefusesTokenizersThatDoMore) {
   auto const set = [](char const* member, char const* text) {
     return [=](json::object& document) { document[member] = json::parse(text); };
