@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
+/// The target's vocab.json of a Marian model whose sides have a vocabulary each.
+constexpr char const* target_vocab_json = "target_vocab.json";
 /// Small files that belong to a tokenizer.
 constexpr std::array tokenizer_files{"config.json",
                                      "generation_config.json",
@@ -35,7 +37,8 @@ constexpr std::array tokenizer_files{"config.json",
                                      "sentencepiece.bpe.model",
                                      "source.spm",
                                      "target.spm",
-                                     "vocab.json"};
+                                     "vocab.json",
+                                     target_vocab_json};
 /// Beside a SentencePiece model, tokenizer.json repeats it.
 constexpr std::array byte_level_files{"tokenizer.json", "merges.txt", "vocab.txt"};
 
@@ -44,7 +47,7 @@ constexpr std::array byte_level_files{"tokenizer.json", "merges.txt", "vocab.txt
 enum class Kind : std::uint8_t { t5, pegasus, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
-  return type == "t5" || type == "mt5"                                   ? Kind::t5
+  return type == "t5" || type == "mt5" || type == "umt5"                 ? Kind::t5
          : type == "pegasus"                                             ? Kind::pegasus
          : type == "marian"                                              ? Kind::marian
          : type == "mbart" || type == "m2m_100" || type == "xlm-roberta" ? Kind::fairseq
@@ -213,6 +216,18 @@ std::string plain_model(std::map<std::string, std::string>& files, json::object 
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
+/// The models of the source and the target of Marian's tokenizer.
+std::pair<std::string, std::string> marian_models(std::map<std::string, std::string> const& files,
+                                                  fs::path const& directory) {
+  std::string const& source = sentencepiece_file(files, "source.spm", directory);
+  std::string const& target = sentencepiece_file(files, "target.spm", directory);
+  std::string const& ids = file(files, "vocab.json", directory);
+  auto const own = files.find(target_vocab_json);
+  return own == files.end() ? marian_vocabulary(source, target, ids, added_tokens(files))
+                            : std::pair(marian_vocabulary(source, source, ids).first,
+                                        marian_vocabulary(target, target, own->second).second);
+}
+
 /// The SentencePiece model whose decoder starts from the token that config.json names, if it names one. (A byte-level
 /// vocabulary has it already.)
 std::string with_start_token(std::string const& bytes, json::object const& config) {
@@ -307,10 +322,7 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
             sentencepiece_file(read.files, "spiece.model", directory), offset_of_pegasus(read.files), rows);
         break;
       case Kind::marian:
-        std::tie(read.source_model, read.target_model) =
-            marian_vocabulary(sentencepiece_file(read.files, "source.spm", directory),
-                              sentencepiece_file(read.files, "target.spm", directory),
-                              file(read.files, "vocab.json", directory), added_tokens(read.files));
+        std::tie(read.source_model, read.target_model) = marian_models(read.files, directory);
         break;
       case Kind::fairseq:
         read.source_model = read.target_model = fairseq_model(read.files, config, directory);
@@ -319,13 +331,13 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
         read.source_model = read.target_model = plain_model(read.files, config, directory);
         break;
     }
+    bool const joint = !read.files.contains(target_vocab_json);
     for (std::string* const model : {&read.source_model, &read.target_model}) {
       *model = is_json(*model) ? *model : with_added_tokens(*model, added_tokens(read.files, false));
-      *model = with_start_token(*model, config);
-    }
-    TextForm const form = foreign_form(family, config, read.files, read.target_model);
-    for (std::string* const model : {&read.source_model, &read.target_model}) {
-      *model = with_text_form(*model, form);
+      if (joint || model == &read.target_model) {
+        *model = with_start_token(*model, config);
+      }
+      *model = with_text_form(*model, foreign_form(family, config, read.files, *model));
     }
   } catch (DataError const&) {
     throw;
