@@ -25,6 +25,10 @@ VARIANTS = {
     "sinusoidal_halves": dict(positions="sinusoidal", position_layout="halves"),
     "alibi": dict(positions="alibi", heads=6, **{name + ".head_dim": 2 for name in ALL}),
     "relative_buckets": dict(positions="relative_buckets", position_buckets=8, max_distance=7, scale_embedding=False),
+    "own_biases": dict(positions="relative_buckets", position_buckets=8, max_distance=7,
+                       **{name + ".own_positions": True for name in SELF}),
+    "own_rotations": dict(positions="rotary", rotary_scaling="linear", rotary_factor=4.0,
+                          **{"encoder.self_attention.rotary_base": 20.0}),
     "grouped_heads": dict(heads=4, positions="rotary", **{name + ".kv_heads": 2 for name in ALL}),
     "rms_norm": dict(norm="both", norm_kind="rms", norm_epsilon=1e-6, embedding_norm=True),
     "bert_parts": dict(norm="post", activation="gelu", positions="sinusoidal", position_layout="halves", embedding_norm=True,
@@ -89,10 +93,10 @@ class Model:
             return x / (x.square().mean(1, keepdim=True) + self.s.norm_epsilon).sqrt() * weight
         return F.layer_norm(x, (x.shape[1],), weight, self.add(name + ".bias", x.shape[1]), self.s.norm_epsilon)
 
-    def frequencies(self, pairs):
+    def frequencies(self, pairs, own_base=None):
         """Chen et al. 2023; Llama 3.1's code; Peng et al. 2024, with their code's whole indices. Also the length of cosines."""
-        plain = self.s.rotary_base ** (-torch.arange(pairs) / pairs)
-        if self.s.rotary_scaling == "none":
+        plain = (own_base or self.s.rotary_base) ** (-torch.arange(pairs) / pairs)
+        if self.s.rotary_scaling == "none" or own_base:
             return plain, 1
         factor = self.s.rotary_factor
         if self.s.rotary_scaling == "linear":
@@ -109,10 +113,10 @@ class Model:
         ramp = ((torch.arange(pairs) - first) / (last - first)).clamp(0, 1)
         return plain / factor * ramp + plain * (1 - ramp), 0.1 * math.log(factor) + 1
 
-    def rotate(self, x):
+    def rotate(self, x, own_base=None):
         """Su et al. 2021, of one head's [tokens, columns]."""
         columns = x.shape[1]
-        frequencies, length = self.frequencies(columns // 2)
+        frequencies, length = self.frequencies(columns // 2, own_base)
         angle = torch.arange(len(x))[:, None] * frequencies
         cos, sin = length * angle.cos(), length * angle.sin()
         if self.s.position_layout == "halves":
@@ -142,11 +146,12 @@ class Model:
                           (buckets - single)).long()
         return result + torch.where(distance < single, distance, large.clamp(max=buckets - 1))
 
-    def bias(self, stack, head, distance):
+    def bias(self, stack, name, head, distance):
         if self.s.positions == "alibi":
             return -self.slopes(self.s.heads)[head] * distance.abs()
         if self.s.positions == "relative_buckets":
-            table = self.add(f"{stack}.attention_bias.weight", self.s.heads, self.s.position_buckets)
+            owner = name if self.option(stack, "self_attention", "own_positions", False) else stack
+            table = self.add(f"{owner}.attention_bias.weight", self.s.heads, self.s.position_buckets)
             return table[head, self.bucket(distance, stack == "decoder")]
         return torch.zeros_like(distance)
 
@@ -176,10 +181,10 @@ class Model:
             query = q[:, head * head_dim:(head + 1) * head_dim]
             key, value = (each[:, of * head_dim:(of + 1) * head_dim] for each in (k, v))
             if kind == "self_attention" and self.s.positions == "rotary":
-                query, key = self.rotate(query), self.rotate(key)
+                query, key = (self.rotate(each, self.option(stack, kind, "rotary_base", None)) for each in (query, key))
             scores = self.scores(stack, kind, name, head, query, key)
             if kind == "self_attention":
-                scores = scores + self.bias(stack, head, distance)
+                scores = scores + self.bias(stack, name, head, distance)
                 scores = scores.masked_fill(~self.mask(stack, kind, distance), -math.inf)
             outputs.append(scores.softmax(-1) @ value)
         return self.linear(name + ".out", torch.cat(outputs, 1), self.width(stack), biases == "all")

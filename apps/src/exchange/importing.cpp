@@ -15,9 +15,12 @@
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
+#include <regex>
+#include <set>
 
 #include "checkpoints/new_run.hpp"
 #include "exchange/probe.hpp"
@@ -90,21 +93,44 @@ void require_layers(Config const& config, ForeignModel const& foreign) {
   }
 }
 
-/// The settings of a group of parameters that have a row of zeros which the other system does not store: if it were
-/// trained, the model could not go back.
-std::vector<std::string> group_of_zeros(Family const& family, ModelConfig const& model,
-                                        std::vector<StreamedTensor> const& parameters) {
-  json::array names;
+/// The name of a parameter for all layers.
+std::string pattern_of(std::string const& parameter) {
+  static std::regex const layer("layers\\.[0-9]+\\.");
+  return std::regex_replace(parameter, layer, "layers.*.");
+}
+
+/// The settings of the groups of parameters that training must treat in a way of their own: those whose values are
+/// other numbers than the other system's, which it trains; and those that could not go back, as they have a row of
+/// zeros which the other system does not store, or are not there at all.
+std::vector<std::string> groups_of(ForeignModel const& foreign, ModelConfig const& model,
+                                   std::vector<StreamedTensor> const& parameters) {
+  std::map<std::vector<std::string>, std::set<std::string>> groups;  // patterns of names, by the groups' rules
   for (StreamedTensor const& parameter : parameters) {
-    TensorChange const change = origin_of(family, model, parameter.name).change;
-    if (change.added_rows == 1 && change.added_value == 0) {
-      names.emplace_back(parameter.name);
+    auto const& [name, change, older] = origin_of(foreign.family, model, parameter.name);
+    double const scale = change.scale == nullptr ? 1 : change.scale(foreign.config);
+    std::vector<std::string> rules;
+    if (name.empty()) {
+      rules = {"frozen=true"};
+    } else if (change.added_rows == 1 && change.added_value == 0) {
+      rules = {"zero_last_row=true"};
+    } else if (scale != 1 || change.added != 0) {
+      rules = {fmt::format("value_scale={}", scale), fmt::format("value_offset={}", scale * change.added)};
+    }
+    if (!rules.empty()) {
+      groups[rules].insert(pattern_of(parameter.name));
     }
   }
-  if (names.empty()) {
-    return {};
+  std::vector<std::string> settings;
+  int number = 0;
+  for (auto const& [rules, patterns] : groups) {
+    bool const of_zeros = rules.front() == "zero_last_row=true";
+    std::string const group = fmt::format("optimizer.group.{}", of_zeros ? "start" : fmt::format("import{}", ++number));
+    settings.push_back(fmt::format("{}.parameters={}", group, json::serialize(json::value_from(patterns))));
+    for (std::string const& rule : rules) {
+      settings.push_back(fmt::format("{}.{}", group, rule));
+    }
   }
-  return {"optimizer.group.start.parameters=" + json::serialize(names), "optimizer.group.start.zero_last_row=true"};
+  return settings;
 }
 
 json::object read_config_json(fs::path const& directory) {
@@ -133,13 +159,23 @@ json::object read_config_json(fs::path const& directory) {
   return json_object_of(*text, path.string());
 }
 
+/// Puts the start token of generation_config.json, which `generate` of transformers takes first, into config.json.
+void take_start_token(fs::path const& directory, json::object& config) {
+  fs::path const path = directory / "generation_config.json";
+  if (auto const text = read_regular(path, max_origin_bytes)) {
+    json::object const generation = json_object_of(*text, path.string());
+    if (json::value const* const start = find_key(generation, "decoder_start_token_id")) {
+      config["decoder_start_token_id"] = json::value(*start);
+    }
+  }
+}
+
 ForeignModel open_huggingface(fs::path const& from) {
   json::object config = read_config_json(from);
   Family const& family = family_of(config);
+  take_start_token(from, config);
   auto tensors = std::make_unique<SafetensorsFiles>(SafetensorsFiles::open(from));
-  if (family.complete != nullptr) {
-    family.complete(config, tensors->tensors());
-  }
+  complete_config(family, config, *tensors);
   ForeignVocabulary vocabulary = read_vocabulary(family, config, from);
   std::vector<fs::path> weights = tensors->files();
   return {family, std::move(config), std::move(tensors), std::move(weights), std::move(vocabulary)};
@@ -162,7 +198,7 @@ std::pair<Config, std::vector<StreamedTensor>> describe_import(Execution& execut
     Config config = config_of(settings, run, options.overrides);
     require_layers(config, foreign);
     std::vector<StreamedTensor> parameters = parameters_of(execution, config, vocabulary);
-    std::vector<std::string> more = group_of_zeros(foreign.family, config.model, parameters);
+    std::vector<std::string> more = groups_of(foreign, config.model, parameters);
     if (!config.model.is_encoder_decoder()) {  // the file gives every key, and this one asks for translations
       more.emplace_back("train.validate_bleu=false");
     }
@@ -202,6 +238,10 @@ float largest_probe_logit(Execution& execution, fs::path const& checkpoint) {
   TrainedModelOptions model;
   model.checkpoint = checkpoint.string();
   std::vector<float> const logits = probe_logits(execution, model);
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    throw DataError(
+        "the model's logits for a few random tokens are not finite: its weights are damaged, or too large for float32");
+  }
   return std::abs(*std::ranges::max_element(logits, {}, [](float logit) { return std::abs(logit); }));
 }
 

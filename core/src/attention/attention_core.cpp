@@ -51,10 +51,19 @@ std::shared_ptr<Attention> select(LayerSpec const& spec, AttentionProblem const&
   }
 }
 
-/// The positions of the stack, to which this layer is added; null in cross-attention.
+/// The positions of the stack, to which this layer is added, or the layer's own; null in cross-attention.
 std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side keys, AttentionSizes const& sizes) {
   if (keys != spec.side || !act_in_attention(spec.model.positions)) {
     return nullptr;
+  }
+  if (has_own_positions(spec.options)) {
+    ModelConfig own = spec.model;
+    own.rotary_base = spec.options.number("rotary_base", own.rotary_base);
+    own.rotary_scaling = spec.options.has("rotary_base") ? RotaryScaling::none : own.rotary_scaling;
+    LayerSpec const layer = spec.with_keys(spec.name, own);
+    auto positions = make_attention_positions({layer, sizes.heads, {}});
+    positions->add_layer(layer, sizes.heads, sizes.head_dim);
+    return positions;
   }
   if (spec.positions == nullptr) {
     throw Error(fmt::format("{}: model.positions = \"{}\", but its stack has none to give", spec.name,

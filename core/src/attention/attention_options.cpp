@@ -281,6 +281,13 @@ LayerTraits self_attention_traits() {
        .meaning = "first tokens that see all and are seen by all, in addition to a window; default: 0",
        .min = 0,
        .max = 65536});
+  traits.options.push_back({.name = "own_positions",
+                            .type = OptionDescription::Type::boolean,
+                            .meaning = "the layer's biases of positions are its own; default: its stack's"});
+  traits.options.push_back({.name = "rotary_base",
+                            .type = OptionDescription::Type::number,
+                            .meaning = "base of the layer's own rotations, which no scaling changes",
+                            .above_min = true});
   traits.trials.push_back({.name = "a window", .options = {{"window", std::int64_t{1}}}});
   traits.trials.push_back(
       {.name = "blocks and a global token",

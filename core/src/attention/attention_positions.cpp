@@ -123,8 +123,8 @@ class RotaryPositions final : public AttentionPositions {
 };
 
 /// A learned bias of the scores for each head and some columns, which stand for distances between a key and a query:
-/// STACK.attention_bias.weight [heads, columns], shared by the layers of the stack. Heads are split over the tensor
-/// group.
+/// STACK.attention_bias.weight [heads, columns], shared by the layers of the stack, or LAYER.attention_bias.weight.
+/// Heads are split over the tensor group.
 class LearnedBias : public AttentionPositions {
  public:
   LearnedBias(AttentionPositionsSpec const& spec, std::int64_t columns)
@@ -299,6 +299,10 @@ AttentionPositionKind const* find(Positions name) {
 
 bool act_in_attention(Positions kind) {
   return find(kind) != nullptr;
+}
+
+bool has_own_positions(LayerOptions const& options) {
+  return options.has("rotary_base") || options.flag("own_positions", false);
 }
 
 std::shared_ptr<AttentionPositions> make_attention_positions(AttentionPositionsSpec const& spec) {

@@ -5,6 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/spelling.hpp>
+#include <heddle/core/config/value_form.hpp>
 #include <system_error>
 
 #include "document.hpp"
@@ -324,7 +325,7 @@ void find_frozen(Config& config) {
   bool const adapters = !config.optimizer.trained.empty();
   all = {.trained = config.optimizer.trained, .rounded = config.train.frozen_precision == Precision::bfloat16};
   for (ParameterGroup const& group : config.optimizer.groups) {
-    bool const decided_by_adapters = adapters && group.rule.zero_last_row;
+    bool const decided_by_adapters = adapters && describes_values(group.rule);
     if (!decided_by_adapters && (group.rule.frozen || adapters)) {
       std::vector<std::string>& patterns = group.rule.frozen ? all.frozen : all.trained;
       patterns.insert(patterns.end(), group.parameters.begin(), group.parameters.end());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/model_part.hpp>
@@ -12,11 +11,14 @@ namespace heddle {
 
 namespace {
 
-/// The first of a stack's layers `layers` that takes positions; null if none does.
+/// The first of a stack's layers `layers` that takes the stack's positions; null if none does.
 LayerDescription const* find_with_positions(StackDescription const& stack, IndexRange const& layers) {
   auto const end = stack.layers.begin() + layers.end;
-  auto const found =
-      std::find_if(stack.layers.begin() + layers.begin, end, std::mem_fn(&LayerDescription::takes_positions));
+  auto const found = std::find_if(stack.layers.begin() + layers.begin, end, [](LayerDescription const& layer) {
+    return std::ranges::any_of(layer.sublayers, [](SublayerDescription const& each) {
+      return each.traits.takes_positions && !has_own_positions(each.options);
+    });
+  });
   return found == end ? nullptr : &*found;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
+#include <heddle/core/config/value_form.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/update.hpp>
@@ -146,8 +147,11 @@ RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
     known.push_back(option.description);
     names.push_back(option.description.name);
   }
+  for (OptionDescription const& option : value_form_options()) {
+    known.push_back(option);
+  }
   for (auto const& [name, setting] : given) {
-    if (std::ranges::find(names, name) == names.end()) {
+    if (std::ranges::find(known, name, &OptionDescription::name) == known.end()) {
       throw ConfigError(fmt::format("{}: there is no key {} for the update rule {}; {}", setting.origin, setting.key,
                                     rule.name, names.empty() ? "it takes no options" : nearest_or_all(name, names)));
     }

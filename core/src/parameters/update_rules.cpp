@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/config/value_form.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <map>
 #include <span>
@@ -88,8 +89,7 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
       found != nullptr
           ? rule_of(config, *found)
           : UpdateRule{.name = config.name, .options = config.options, .weight_decay = config.weight_decay};
-  // A group that only keeps rows at zero, as an import makes it, does not decide what is trained beside adapters.
-  if ((found == nullptr || rule.zero_last_row) && !config.trained.empty()) {
+  if ((found == nullptr || describes_values(found->rule)) && !config.trained.empty()) {
     rule.frozen = std::ranges::none_of(config.trained,
                                        [&](std::string const& pattern) { return matches_pattern(pattern, name); });
   }

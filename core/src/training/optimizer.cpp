@@ -60,7 +60,11 @@ void Optimizer::add_rules(KernelSource const& kernels) {
     if (!chosen.frozen) {
       rule.definition = rule_definition(kernels.registries, chosen.name, config_.places.of("name"));
       rule.options = option_values(rule.definition, chosen.options);
+      rule.form = value_form(chosen);
       rule.kernel = kernels.select<Update>({chosen.name, dtype});
+    }
+    if ((rule.form.offset != 0 || rule.form.scale != 1) && scratch_.empty()) {
+      scratch_ = Tensor::allocate(dtype, {cached_elements});
     }
     rules_.push_back(std::move(rule));
   }
@@ -127,7 +131,8 @@ void Optimizer::begin(Step const& step) const {
   auto* next = scalars_.host().data<double>();
   for (Rule const& rule : rules_) {
     Step ruled_step = step;
-    ruled_step.learning_rate *= rule.chosen.learning_rate_factor;
+    ruled_step.learning_rate *= rule.chosen.learning_rate_factor * rule.form.scale;
+    ruled_step.gradient_scale *= rule.form.scale;
     ruled_step.step -= rule.state_begin;
     next = std::ranges::copy(update_scalars_of(rule.definition, rule.options, ruled_step), next).out;
   }
@@ -179,18 +184,53 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
       .gradient = elements(parameters_.gradients(), updated.begin),
       .scalars = scalars_.tensor().rows(static_cast<std::int64_t>(piece.rule), 1).reshaped({update_scalars::count}),
       .options = rule.options,
-      .weight_decay = rule.chosen.weight_decay};
+      .weight_decay = rule.chosen.weight_decay / rule.form.scale};
   for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
     StateShape const shape = rule.definition.state[index].shape;
     Tensor const& state = piece.state.at(index);
     call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece.range.begin)
                                                           : state.reshaped(shape_of(shape, piece.whole));
   }
+  double const offset = rule.chosen.weight_decay > 0 ? rule.form.offset : 0;  // only the decay depends on it
+  add_to_values(execution, updated, -offset);
   rule.kernel->update(execution, call);
+  add_to_values(execution, updated, offset);
   for (IndexRange const& zero : zeros_) {
     if (IndexRange const here{std::max(zero.begin, updated.begin), std::min(zero.end, updated.end)};
         here.begin < here.end) {
       operations_->fill(execution, parameters_.values().rows(here.begin, here.count()), 0);
+    }
+  }
+}
+
+void Optimizer::add_to_values(Execution& execution, IndexRange const& elements, double number) const {
+  for (std::int64_t begin = elements.begin; number != 0 && begin < elements.end; begin += cached_elements) {
+    Tensor const added = scratch_.rows(0, std::min(cached_elements, elements.end - begin));
+    operations_->fill(execution, added, number);
+    operations_->add(execution, parameters_.values().rows(begin, added.dim(0)), added);
+  }
+}
+
+void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const {
+  Tensor const& gradients = parameters_.gradients();
+  for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
+    bool const alike = scratch_.empty();  // no rule has another scale: one sum
+    IndexRange const part = alike ? range
+                                  : IndexRange{std::max(range.begin, ranges_[rule].range.begin),
+                                               std::min(range.end, ranges_[rule].range.end)};
+    double const scale = rules_[rule].form.scale;
+    std::int64_t const step = scale == 1 ? part.count() : cached_elements;
+    for (std::int64_t begin = part.begin; begin < part.end; begin += step) {
+      Tensor const own = gradients.rows(begin, std::min(step, part.end - begin));
+      Tensor const scaled = scale == 1 ? own : scratch_.rows(0, own.dim(0));
+      if (scale != 1) {
+        operations_->copy(execution, own, scaled);
+        operations_->scale(execution, scaled, scale);
+      }
+      operations_->add_sum_of_squares(execution, scaled, sum);
+    }
+    if (alike) {
+      return;
     }
   }
 }

@@ -112,7 +112,7 @@ void DistributedOptimizer::zero_gradients() {
 
 void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
   for (IndexRange const& range : intersection(counted_, reducer_->reduced())) {
-    operations_->add_sum_of_squares(execution_, parameters_.gradients().rows(range.begin, range.count()), sum);
+    optimizer_.add_sum_of_squares(execution_, range, sum);
   }
 }
 

@@ -10,9 +10,6 @@ namespace {
 namespace json = boost::json;
 using Rules = TensorRules;
 
-bool is_scaled(ModelConfig const& model) {
-  return model.rotary_scaling != RotaryScaling::none;
-}
 bool is_llama3(ModelConfig const& model) {
   return model.rotary_scaling == RotaryScaling::llama3;
 }
@@ -24,9 +21,8 @@ bool has_original_length(ModelConfig const& model) {
 }
 
 Rules tensors_of_llama(std::string_view model_type) {
-  Rules rules{{"model.embed_tokens.weight", "embedding.weight", {}, tied},
-              {"model.embed_tokens.weight", "decoder.embedding.weight", {}, untied},
-              {"lm_head.weight", "output.weight"}};
+  Rules rules;
+  add_tables(rules, causal_tables, "decoder");
   std::string const theirs = "model.layers.{}.";
   std::string const ours = "decoder.layers.{}.";
   add_attention(rules, theirs + "self_attn", ours + "self_attention", {"q_proj", "k_proj", "v_proj", "o_proj"});
@@ -79,7 +75,8 @@ Family llama(std::string_view model_type, std::string_view architecture) {
              {"\"gelu_pytorch_tanh\"", "geglu_tanh"},
              {"\"relu\"", "reglu"}}}},
       .tensors = tensors_of_llama(model_type),
-      .ignored = {"lm_head.weight", "*.rotary_emb.inv_freq"}};
+      .ignored = {"*.rotary_emb.inv_freq"},
+      .tables = causal_tables};
   for (KeyRule const& rule : rotary_keys()) {
     family.keys.push_back(rule);
   }
@@ -102,8 +99,38 @@ Family mistral() {
   return family;
 }
 
+/// Phi-3 (Abdin et al. 2024): Mistral with joined projections.
+Family phi3() {
+  Family family = llama("phi3", "Phi3ForCausalLM");
+  std::erase(family.settings, "model.dropout=0.0");
+  for (KeyRule& rule : family.keys) {
+    rule.absent = rule.theirs == "rms_norm_eps"              ? "1e-5"
+                  : rule.theirs == "max_position_embeddings" ? "4096"
+                                                             : rule.absent;
+    if (rule.ours == "model.rotary_scaling") {  // other kinds are longrope to its class
+      rule.values = {{"\"default\"", "none"}};
+    }
+  }
+  family.keys.push_back({"sliding_window", "model.decoder.self_attention.window", "", {}, 1});
+  family.keys.push_back({"resid_pdrop", "model.dropout", "0.0"});
+  family.keys.push_back({.theirs = "embd_pdrop", .ours = "model.dropout", .only_written = true});
+  for (TensorRule& rule : family.tensors) {
+    int part = 0;
+    for (std::string const projection :
+         {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}) {
+      bool const attends = part < 3;
+      if (std::size_t const place = rule.theirs.find(projection); place != rule.theirs.npos) {
+        rule.theirs.replace(place, projection.size(), attends ? "self_attn.qkv_proj" : "mlp.gate_up_proj");
+        rule.change = {.part = attends ? part : part - 3, .parts = attends ? 3 : 2};
+      }
+      ++part;
+    }
+  }
+  return family;
+}
+
 /// The layers with a window follow from other keys where there is no list of them.
-void complete_qwen(json::object& config, std::map<std::string, ForeignTensor> const& /*tensors*/) {
+void complete_qwen(json::object& config, ForeignTensors const& /*tensors*/) {
   bool const has_windows = is_true(config, "use_sliding_window", false);
   if (has_windows && find_key(config, "layer_types") != nullptr) {
     return;
@@ -129,12 +156,12 @@ Family qwen(std::string_view model_type, std::string_view architecture) {
   return family;
 }
 
+constexpr TableNames gpt2_tables{.shared = "transformer.wte.weight", .output = "lm_head.weight"};
+
 Rules tensors_of_gpt2() {
   std::string const all = "transformer.";
-  Rules rules{{all + "wte.weight", "embedding.weight", {}, tied},
-              {all + "wte.weight", "decoder.embedding.weight", {}, untied},
-              {"lm_head.weight", "output.weight"},
-              {all + "wpe.weight", "decoder.positions.weight"}};
+  Rules rules{{all + "wpe.weight", "decoder.positions.weight"}};
+  add_tables(rules, gpt2_tables, "decoder");
   auto const add_transposed = [&](std::string const& theirs, std::string const& ours, int part = 0, int parts = 1) {
     rules.push_back({all + "h.{}." + theirs + ".weight",
                      "decoder.layers.{}." + ours + ".weight",
@@ -155,7 +182,7 @@ Rules tensors_of_gpt2() {
 }
 
 /// A feed-forward sublayer is four times as wide as the model unless n_inner says otherwise.
-void complete_gpt2(json::object& config, std::map<std::string, ForeignTensor> const& /*tensors*/) {
+void complete_gpt2(json::object& config, ForeignTensors const& /*tensors*/) {
   json::value const* const width = find_key(config, "n_embd");
   if (find_key(config, "n_inner") == nullptr) {
     config["n_inner"] = 4 * (width != nullptr && width->is_int64() ? width->get_int64() : 768);
@@ -183,9 +210,14 @@ Family gpt2() {
                    {"add_cross_attention", "", "false", {{"false", ""}}},
                    {"tie_word_embeddings", "model.tie_embeddings", "true"}},
           .tensors = tensors_of_gpt2(),
-          .ignored = {"lm_head.weight", "*.attn.bias", "*.attn.masked_bias"},
+          .ignored = {"*.attn.bias", "*.attn.masked_bias"},
           .complete = complete_gpt2,
-          .optional_prefix = "transformer."};
+          .tables = gpt2_tables,
+          .optional_prefix = "transformer.",
+          .aliases = {{"hidden_size", "n_embd"},
+                      {"max_position_embeddings", "n_positions"},
+                      {"num_attention_heads", "n_head"},
+                      {"num_hidden_layers", "n_layer"}}};
 }
 
 }  // namespace
@@ -197,8 +229,13 @@ void add_gated_feed_forward(TensorRules& rules, std::string const& theirs, std::
 }
 
 std::vector<KeyRule> rotary_keys() {
+  // To transformers 5 the rope_theta among the parameters counts; older versions read the one beside them.
   return {
-      {"rope_theta|rope_parameters.rope_theta", "model.rotary_base", "10000.0"},
+      {.theirs = "rope_scaling.rope_theta|rope_parameters.rope_theta|rope_theta",
+       .ours = "model.rotary_base",
+       .absent = "10000.0",
+       .written = never},
+      {.theirs = "rope_theta", .ours = "model.rotary_base", .only_written = true},
       {.theirs = "rope_scaling.rope_type|rope_scaling.type|rope_parameters.rope_type",
        .ours = "model.rotary_scaling",
        .absent = "\"default\"",
@@ -224,7 +261,10 @@ std::vector<KeyRule> rotary_keys() {
       {"rope_scaling.mscale|rope_parameters.mscale", "", "null", {{"null", ""}}},
       {"rope_scaling.mscale_all_dim|rope_parameters.mscale_all_dim", "", "null", {{"null", ""}}},
       {"rope_scaling.truncate|rope_parameters.truncate", "", "true", {{"true", ""}}},
-      {"rope_parameters.partial_rotary_factor|partial_rotary_factor", "", "1.0", {{"1.0", ""}}}};
+      {"rope_scaling.partial_rotary_factor|rope_parameters.partial_rotary_factor|partial_rotary_factor",
+       "",
+       "1.0",
+       {{"1.0", ""}}}};
 }
 
 std::vector<Family> decoder_families() {
@@ -233,7 +273,8 @@ std::vector<Family> decoder_families() {
           mistral(),
           qwen("qwen2", "Qwen2ForCausalLM"),
           qwen("qwen3", "Qwen3ForCausalLM"),
-          llama("olmo2", "Olmo2ForCausalLM")};
+          llama("olmo2", "Olmo2ForCausalLM"),
+          phi3()};
 }
 
 }  // namespace heddle

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 #include <cmath>
+#include <heddle/core/base/error.hpp>
 #include <string>
 
 #include "exchange/family_tables.hpp"
@@ -14,29 +17,37 @@ using Names = ProjectionNames;
 
 /// T5 v1.0 multiplies the decoder's output by d_model^-0.5; here the last norm does.
 double scale_of_t5(json::object const& config) {
-  bool const scaled = config.at("model_type") == "t5" &&
+  json::value const& type = config.at("model_type");
+  bool const scaled = (type == "t5" || type == "umt5") &&
                       is_true(config, "scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
   json::value const* const width = find_key(config, "d_model");
   return scaled ? 1 / std::sqrt(width == nullptr ? 512 : width->to_number<double>()) : 1;
 }
 
-/// transformers 5 writes tie_word_embeddings = true for every model, and earlier ones may have the shared table twice.
-void complete_t5(json::object& config, std::map<std::string, ForeignTensor> const& tensors) {
-  bool const own_output = tensors.contains("lm_head.weight") &&
-                          (config.contains("dense_act_fn") || !is_true(config, "tie_word_embeddings", true));
+/// Keeps whether the output is scaled, which follows from tie_word_embeddings as it was written.
+void complete_t5(json::object& config, ForeignTensors const& /*tensors*/) {
   config.emplace("scale_decoder_outputs", is_true(config, "tie_word_embeddings", true));
-  config["tie_word_embeddings"] = !own_output;
 }
 
+constexpr TableNames t5_tables{.shared = "shared.weight",
+                               .encoder = "encoder.embed_tokens.weight",
+                               .decoder = "decoder.embed_tokens.weight",
+                               .output = "lm_head.weight"};
+constexpr TableNames fairseq_tables{.shared = "model.shared.weight",
+                                    .encoder = "model.encoder.embed_tokens.weight",
+                                    .decoder = "model.decoder.embed_tokens.weight",
+                                    .output = "lm_head.weight"};
+
 Rules tensors_of_t5() {
-  Rules rules{{"shared.weight", "embedding.weight"}, {"lm_head.weight", "output.weight"}};
+  Rules rules;
+  add_tables(rules, t5_tables);
   Names const names{"q", "k", "v", "o"};
   for (std::string const stack : {"encoder", "decoder"}) {
     std::string const ours = stack + ".layers.{}.";
     std::string const theirs = stack + ".block.{}.layer.";
-    rules.push_back({stack + ".block.0.layer.0.SelfAttention.relative_attention_bias.weight",
-                     stack + ".attention_bias.weight",
-                     {.transposed = true}});
+    std::string const bias = "layer.0.SelfAttention.relative_attention_bias.weight";
+    rules.push_back({stack + ".block.0." + bias, stack + ".attention_bias.weight", {.transposed = true}});
+    rules.push_back({stack + ".block.{}." + bias, ours + "self_attention.attention_bias.weight", {.transposed = true}});
     add_attention(rules, theirs + "0.SelfAttention", ours + "self_attention", names);
     add(rules, theirs + "0.layer_norm", ours + "self_attention.norm");
     if (stack == "decoder") {
@@ -56,9 +67,54 @@ Rules tensors_of_t5() {
   return rules;
 }
 
-/// T5 (Raffel et al. 2020), T5 v1.1, Flan-T5, UL2 (Tay et al. 2022); mT5 (Xue et al. 2021).
+/// Whether the rows of a table are the sinusoids of Marian in transformers: all sines, then all cosines. Files in lower
+/// precision have them rounded, and so does transformers.
+bool has_sinusoids(ForeignTensors const& tensors, std::string const& name) {
+  ForeignTensor const& table = tensors.tensors().at(name);
+  std::int64_t const columns = table.shape.size() == 2 ? table.shape.back() : 0;
+  if (columns == 0 || columns % 2 != 0) {
+    return false;
+  }
+  double const tolerance = table.dtype == "float32" ? 1e-4 : 1e-2;
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  std::vector<double> frequencies;
+  for (std::int64_t pair = 0; pair < columns / 2; ++pair) {
+    frequencies.push_back(std::pow(10'000, -2 * static_cast<double>(pair) / static_cast<double>(columns)));
+  }
+  for (std::int64_t position = 0; position < table.shape.front(); ++position) {
+    tensors.read(name, {position * columns, (position + 1) * columns}, row);
+    for (std::size_t pair = 0; pair < frequencies.size(); ++pair) {
+      double const angle = static_cast<double>(position) * frequencies[pair];
+      if (std::abs(row[pair] - std::sin(angle)) > tolerance ||
+          std::abs(row[pair + frequencies.size()] - std::cos(angle)) > tolerance) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Throws ConfigError for an odd width, for which transformers has sines and cosines of other columns, unless the files
+/// have the table. A table that differs from the sinusoids is a table of learned positions.
+void complete_positions(json::object& config, ForeignTensors const& tensors) {
+  json::value const* const width = find_key(config, "d_model");
+  bool learned = false;
+  for (std::string const stack : {"encoder", "decoder"}) {
+    auto const table = tensors.tensors().find("model." + stack + ".embed_positions.weight");
+    bool const given = table != tensors.tensors().end();
+    learned = learned || (given && !has_sinusoids(tensors, table->first));
+    if (!given && width != nullptr && width->is_int64() && width->get_int64() % 2 != 0) {
+      throw ConfigError(fmt::format("config.json: d_model = {} cannot be imported; positions need an even number",
+                                    width->get_int64()));
+    }
+  }
+  set_own_key(config, positions_key, learned ? "learned" : "sinusoidal");
+}
+
+/// T5 (Raffel et al. 2020), T5 v1.1, Flan-T5, UL2 (Tay et al. 2022), MADLAD-400 (Kudugunta et al. 2023), ByT5 (Xue et
+/// al. 2022); mT5 (Xue et al. 2021); UMT5 (Chung et al. 2023), each of whose layers has biases of its own.
 Family t5(std::string_view model_type, std::string_view architecture) {
-  return {
+  Family family{
       .model_type = model_type,
       .architecture = architecture,
       .settings = {"model.norm=pre", "model.norm_kind=rms", "model.biases=false", "model.positions=relative_buckets",
@@ -80,24 +136,51 @@ Family t5(std::string_view model_type, std::string_view architecture) {
                {"feed_forward_proj",
                 "model.activation",
                 "\"relu\"",
-                {{"\"relu\"", "relu"}, {"\"gated-gelu\"", "geglu_tanh"}, {"\"gated-silu\"", "swiglu"}}},
+                {{"\"relu\"", "relu"},
+                 {"\"gated-gelu\"", "geglu_tanh"},
+                 {"\"gated-silu\"", "swiglu"},
+                 {"\"gated-relu\"", "reglu"},
+                 {"\"gelu\"", "gelu"},
+                 {"\"silu\"", "silu"}}},
                {"tie_word_embeddings", "model.tie_embeddings", "true"},
-               {"tie_word_embeddings", "model.share_embeddings", "true", {{"true", "false"}, {"false", "true"}}},
+               {separate_tables_key, "model.separate_embeddings", "false"},
+               {shared_inputs_key, "model.share_embeddings", "false"},
                {"n_positions", "model.max_length", "512"}},
       .tensors = tensors_of_t5(),
-      .ignored = {"*.embed_tokens.weight", "lm_head.weight",
-                  "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
-      .complete = complete_t5};
+      .ignored = {"decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
+      .complete = complete_t5,
+      .tables = t5_tables,
+      .aliases = {{"hidden_size", "d_model"},
+                  {"num_attention_heads", "num_heads"},
+                  {"num_hidden_layers", "num_layers"},
+                  {"head_dim", "d_kv"}}};
+  if (model_type == "umt5") {
+    family.settings.insert(family.settings.end(), {"model.encoder.self_attention.own_positions=true",
+                                                   "model.decoder.self_attention.own_positions=true"});
+  }
+  if (model_type != "t5") {
+    for (KeyRule& rule : family.keys) {  // its class has other defaults
+      rule.absent = rule.theirs == "d_ff"                ? "1024"
+                    : rule.theirs == "num_layers"        ? "8"
+                    : rule.theirs == "num_heads"         ? "6"
+                    : rule.theirs == "feed_forward_proj" ? "\"gated-gelu\""
+                                                         : rule.absent;
+    }
+  }
+  return family;
 }
 
 /// The names of fairseq (Ott et al. 2019), as transformers has them.
-Rules tensors_of_fairseq() {
-  Rules rules{{"model.shared.weight", "embedding.weight"}, {"final_logits_bias", "output.bias", {.one_row = true}}};
+Rules tensors_of_fairseq(bool computed_positions, TableNames const& tables) {
+  Rules rules{{"final_logits_bias", "output.bias", {.one_row = true}}};
+  add_tables(rules, tables);
   Names const names{"q_proj", "k_proj", "v_proj", "out_proj"};
   for (std::string const stack : {"encoder", "decoder"}) {
     std::string const ours = stack + ".layers.{}.";
     std::string const theirs = "model." + stack + ".layers.{}.";
-    rules.push_back({"model." + stack + ".embed_positions.weight", stack + ".positions.weight", {.skipped_rows = 2}});
+    rules.push_back({"model." + stack + ".embed_positions.weight",
+                     stack + ".positions.weight",
+                     {.skipped_rows = computed_positions ? 0 : 2}});
     add(rules, "model." + stack + ".layernorm_embedding", stack + ".embedding_norm");
     add_attention(rules, theirs + "self_attn", ours + "self_attention", names);
     add(rules, theirs + "self_attn_layer_norm", ours + "self_attention.norm");
@@ -113,7 +196,8 @@ Rules tensors_of_fairseq() {
 
 std::vector<KeyRule> keys_of_fairseq() {
   return {{"is_encoder_decoder", "", "true", {{"true", ""}}},
-          {"tie_word_embeddings", "", "true", {{"true", ""}}},
+          {"tie_word_embeddings", "model.tie_embeddings", "true"},
+          {separate_tables_key, "model.separate_embeddings", "false"},
           {"d_model", "model.d_model", "1024"},
           {"encoder_layers", "model.encoder_layers", "12"},
           {"decoder_layers", "model.decoder_layers", "12"},
@@ -143,25 +227,46 @@ Family fairseq(std::string_view model_type, std::string_view architecture, std::
                     : rule.theirs == "attention_dropout" ? "0.1"
                                                          : rule.absent;
     }
+    keys.push_back({"pad_token_id", "model.first_position", "1", {}, -1});
   }
   if (model_type == "marian") {
-    keys.push_back({"share_encoder_decoder_embeddings", "", "true", {{"true", ""}}});
+    keys.push_back({.theirs = "share_encoder_decoder_embeddings",
+                    .ours = "model.separate_embeddings",
+                    .values = {{"true", "false"}, {"false", "true"}},
+                    .only_written = true});
     keys.push_back({"normalize_before", "", "false", {{"false", ""}}});
     keys.push_back({"add_final_layer_norm", "", "false", {{"false", ""}}});
     keys.push_back(
         {"normalize_embedding", "model.embedding_norm", "false", {{"false", "false"}}});  // its class has none
     keys.push_back({"static_position_embeddings", "", "true", {{"true", ""}}});
   }
+  TableNames tables = fairseq_tables;
+  tables.output_is_decoders = model_type == "marian";
+  bool const computed_positions = model_type == "marian" || model_type == "pegasus";
+  if (computed_positions) {
+    settings.insert(settings.end(), {"model.position_layout=halves", "model.position_frequencies=paper"});
+    keys.push_back({positions_key,
+                    "model.positions",
+                    "\"sinusoidal\"",
+                    {{"\"sinusoidal\"", "sinusoidal"}, {"\"learned\"", "learned"}}});
+  }
   return {.model_type = model_type,
           .architecture = architecture,
           .settings = std::move(settings),
           .keys = std::move(keys),
-          .tensors = tensors_of_fairseq(),
-          .ignored = {"*.embed_tokens.weight", "lm_head.weight", "*.embed_positions.weight",
-                      "*.embed_positions.weights", "final_logits_bias"},
+          .tensors = tensors_of_fairseq(computed_positions, tables),
+          // The sinusoids of Marian and Pegasus, which complete_positions has compared; those of M2M100, which nothing
+          // reads.
+          .ignored = {computed_positions ? "model.*.embed_positions.weight" : "model.*.embed_positions.weights",
+                      model_type == "m2m_100" ? "final_logits_bias" : "*.version"},
+          .complete = computed_positions ? complete_positions : nullptr,
+          .tables = tables,
           .sinusoids = model_type != "pegasus" ? std::vector<std::string>()
                                                : std::vector<std::string>{"model.encoder.embed_positions.weight",
-                                                                          "model.decoder.embed_positions.weight"}};
+                                                                          "model.decoder.embed_positions.weight"},
+          .aliases = {{"hidden_size", "d_model"},
+                      {"num_attention_heads", "encoder_attention_heads"},
+                      {"num_hidden_layers", "encoder_layers"}}};
 }
 
 }  // namespace
@@ -170,19 +275,15 @@ std::vector<Family> encoder_decoder_families() {
   return {
       t5("t5", "T5ForConditionalGeneration"),
       t5("mt5", "MT5ForConditionalGeneration"),
-      fairseq("marian", "MarianMTModel",
-              {"model.norm=post", "model.positions=sinusoidal", "model.position_layout=halves",
-               "model.position_frequencies=paper", "model.output_bias=true"}),
+      t5("umt5", "UMT5ForConditionalGeneration"),
+      fairseq("marian", "MarianMTModel", {"model.norm=post", "model.output_bias=true"}),
       fairseq("bart", "BartForConditionalGeneration",
               {"model.norm=post", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
-      fairseq("pegasus", "PegasusForConditionalGeneration",
-              {"model.norm=pre", "model.positions=sinusoidal", "model.position_layout=halves",
-               "model.position_frequencies=paper", "model.output_bias=true"}),
+      fairseq("pegasus", "PegasusForConditionalGeneration", {"model.norm=pre", "model.output_bias=true"}),
       fairseq("mbart", "MBartForConditionalGeneration",
               {"model.norm=pre", "model.positions=learned", "model.embedding_norm=true", "model.output_bias=true"}),
-      fairseq(
-          "m2m_100", "M2M100ForConditionalGeneration",
-          {"model.norm=pre", "model.positions=sinusoidal", "model.position_layout=halves", "model.first_position=2"})};
+      fairseq("m2m_100", "M2M100ForConditionalGeneration",
+              {"model.norm=pre", "model.positions=sinusoidal", "model.position_layout=halves"})};
 }
 
 }  // namespace heddle

@@ -23,6 +23,10 @@ double scale_of(TensorChange const& change, ExchangedModel const& model) {
   return change.scale == nullptr ? 1 : change.scale(model.theirs);
 }
 
+std::int64_t rows_of(std::vector<std::int64_t> const& shape) {
+  return shape.empty() ? 1 : shape.front();
+}
+
 /// The number of elements in a row.
 std::int64_t columns_of(std::vector<std::int64_t> const& shape) {
   return shape.empty() ? 1 : product({shape.begin() + 1, shape.end()});
@@ -33,11 +37,12 @@ std::int64_t own_elements(std::vector<std::int64_t> const& shape, TensorChange c
   return product(shape) - change.added_rows * columns_of(shape);
 }
 
-/// The shape of the other system's tensor of which our parameter is a part.
-std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, TensorChange const& change) {
+/// The shape of the other system's tensor of which our parameter is a part; all parts have `rows` rows.
+std::vector<std::int64_t> their_shape(std::vector<std::int64_t> const& ours, TensorChange const& change,
+                                      std::int64_t rows) {
   std::vector<std::int64_t> shape = ours;
   if (!shape.empty()) {
-    shape.front() = (shape.front() - change.added_rows) * change.parts + change.skipped_rows;
+    shape.front() = rows - change.added_rows + change.skipped_rows;
   }
   if (change.transposed) {
     std::ranges::reverse(shape);
@@ -80,58 +85,93 @@ ImportedTensors::ImportedTensors(ForeignTensors const& from, ExchangedModel cons
                                  std::vector<StreamedTensor> tensors)
     : from_(from), model_(model) {
   tensors_ = std::move(tensors);
-  std::set<std::string> used;
+  std::map<std::string, std::map<int, std::int64_t>> rows;  // of the parts of each of their tensors
   for (StreamedTensor const& tensor : tensors_) {
-    TensorOrigin& origin = origins_.emplace_back(origin_of(model.family, model.ours, tensor.name));
-    for (std::string const& name : origin.older) {
-      if (!from.tensors().contains(origin.name) && from.tensors().contains(name)) {
-        origin.name = name;
+    Source& source = sources_.emplace_back(Source{origin_of(model.family, model.ours, tensor.name)});
+    source.origin.older.insert(source.origin.older.begin(), source.origin.name);
+    for (std::string& name : source.origin.older) {
+      name = present_name(model.family, from, name);
+    }
+    std::erase(source.origin.older, "");
+    if (!source.origin.older.empty()) {
+      source.origin.name = source.origin.older.front();
+    }
+    rows[source.origin.name][source.origin.change.part] = rows_of(tensor.shape);
+  }
+  for (Source& source : sources_) {
+    for (auto const& [part, count] : rows.at(source.origin.name)) {
+      source.rows_before += part < source.origin.change.part ? count : 0;
+      source.rows += count;
+    }
+  }
+  require_fit();
+}
+
+void ImportedTensors::require_fit() const {
+  constexpr std::size_t max_shown = 12;
+  std::vector<std::string> problems;
+  auto const note = [&](std::string problem) {
+    if (!problem.empty() && std::ranges::find(problems, problem) == problems.end()) {
+      problems.push_back(std::move(problem));
+    }
+  };
+  std::set<std::string> used;
+  for (std::size_t index = 0; index < tensors_.size(); ++index) {
+    note(shape_problem(tensors_[index], sources_[index]));
+    used.insert(sources_[index].origin.name);
+  }
+  std::set<std::string> copies;
+  for (Source const& source : sources_) {
+    for (std::string const& name : source.origin.older) {
+      bool const needless = name == model_.family.tables.shared;  // each stack has a table of its own
+      if (!used.contains(name) && copies.insert(name).second && !needless &&
+          !are_equal(from_, name, source.origin.name)) {
+        note(fmt::format("the tensor {} is not the copy of {} that a {} model with this config.json has", name,
+                         source.origin.name, model_.family.model_type));
       }
     }
-    std::string_view const prefix = model.family.optional_prefix;
-    if (origin.name.starts_with(prefix) && !from.tensors().contains(origin.name) &&
-        from.tensors().contains(origin.name.substr(prefix.size()))) {
-      origin.name.erase(0, prefix.size());
-    }
-    require_shape(tensor, origin);
-    used.insert(origin.name);
   }
-  for (auto const& [name, tensor] : from.tensors()) {
-    if (!used.contains(name) && !is_ignored(model.family, name)) {
-      throw DataError(fmt::format("unexpected tensor {}: a {} model with this config.json has no such parameter", name,
-                                  model.family.model_type));
+  for (auto const& [name, tensor] : from_.tensors()) {
+    if (!used.contains(name) && !copies.contains(name) && !is_ignored(model_.family, name)) {
+      note(fmt::format("unexpected tensor {}: a {} model with this config.json has no such parameter", name,
+                       model_.family.model_type));
     }
+  }
+  if (!problems.empty()) {
+    std::size_t const left = problems.size() - std::min(problems.size(), max_shown);
+    problems.resize(problems.size() - left);
+    throw DataError(fmt::format("{}{}", fmt::join(problems, "\n  "),
+                                left > 0 ? fmt::format("\n  and {} more of this kind", left) : ""));
   }
 }
 
-void ImportedTensors::require_shape(StreamedTensor const& tensor, TensorOrigin const& origin) const {
-  if (origin.name.empty()) {
-    return;
+std::string ImportedTensors::shape_problem(StreamedTensor const& tensor, Source const& source) const {
+  std::string const& name = source.origin.name;
+  if (name.empty()) {
+    return "";
   }
-  auto const found = from_.tensors().find(origin.name);
+  auto const found = from_.tensors().find(name);
   if (found == from_.tensors().end()) {
-    throw DataError(
-        fmt::format("there is no tensor {}, of which the parameter {} would be made; {} must belong to these weights, "
-                    "and the model "
-                    "must have been saved with its head, as {}",
-                    origin.name, tensor.name, model_.family.source, model_.family.architecture));
+    return fmt::format(
+        "there is no tensor {}, of which the parameter {} would be made; {} must belong to these weights, and the "
+        "model must have been saved with its head, as {}",
+        name, tensor.name, model_.family.source, model_.family.architecture);
   }
-  auto const expected = their_shape(tensor.shape, origin.change);
-  if (found->second.shape != expected) {
-    throw DataError(fmt::format("the tensor {} has the shape {}; config.json and the vocabulary give it {}",
-                                origin.name, found->second.shape, expected));
-  }
+  auto const expected = their_shape(tensor.shape, source.origin.change, source.rows);
+  return found->second.shape == expected
+             ? ""
+             : fmt::format("the tensor {} has the shape {}; config.json and the vocabulary give it {}", name,
+                           found->second.shape, expected);
 }
 
-void ImportedTensors::read_transposed(TensorOrigin const& origin, std::vector<std::int64_t> const& shape,
+void ImportedTensors::read_transposed(Source const& source, std::vector<std::int64_t> const& shape,
                                       IndexRange const& elements, std::span<float> into) const {
   std::int64_t const columns = columns_of(shape);
   IndexRange const rows{elements.begin / columns, (elements.end + columns - 1) / columns};
-  std::int64_t const row_of_theirs = shape.front() * origin.change.parts;
   std::vector<float> strip(static_cast<std::size_t>(rows.count()));
   for (std::int64_t column = 0; column < columns; ++column) {
-    std::int64_t const begin = column * row_of_theirs + shape.front() * origin.change.part + rows.begin;
-    from_.read(origin.name, {begin, begin + rows.count()}, strip);
+    std::int64_t const begin = column * source.rows + source.rows_before + rows.begin;
+    from_.read(source.origin.name, {begin, begin + rows.count()}, strip);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
       std::int64_t const element = row * columns + column;
       if (element >= elements.begin && element < elements.end) {
@@ -141,29 +181,41 @@ void ImportedTensors::read_transposed(TensorOrigin const& origin, std::vector<st
   }
 }
 
+void ImportedTensors::read_rows(Source const& source, std::vector<std::int64_t> const& shape,
+                                IndexRange const& elements, std::span<float> into) const {
+  TensorChange const& change = source.origin.change;
+  std::int64_t const columns = columns_of(shape);
+  std::int64_t const group = change.group == nullptr ? 0 : change.group(model_.ours) * columns;
+  for (std::int64_t begin = elements.begin; begin < elements.end;) {
+    std::int64_t const end = group == 0 ? elements.end : std::min(elements.end, (begin / group + 1) * group);
+    std::int64_t const theirs = group == 0 ? begin + (change.skipped_rows + source.rows_before) * columns
+                                           : (begin / group * change.parts + change.part) * group + begin % group;
+    from_.read(source.origin.name, {theirs, theirs + end - begin},
+               into.subspan(static_cast<std::size_t>(begin - elements.begin), static_cast<std::size_t>(end - begin)));
+    begin = end;
+  }
+}
+
 void ImportedTensors::receive(TensorChunk const& chunk, std::span<float> elements) {
   StreamedTensor const& tensor = tensors_.at(chunk.tensor);
-  TensorOrigin const& origin = origins_.at(chunk.tensor);
+  Source const& source = sources_.at(chunk.tensor);
+  TensorOrigin const& origin = source.origin;
   if (origin.name.empty()) {
     std::ranges::fill(elements, 0.F);
     return;
   }
   if (origin.change.transposed) {
-    read_transposed(origin, tensor.shape, chunk.elements, elements);
+    read_transposed(source, tensor.shape, chunk.elements, elements);
   } else {
-    std::int64_t const rows =
-        origin.change.skipped_rows + origin.change.part * (tensor.shape.empty() ? 1 : tensor.shape.front());
-    std::int64_t const before = rows * columns_of(tensor.shape);
     std::int64_t const theirs = own_elements(tensor.shape, origin.change);
     IndexRange const read{std::min(chunk.elements.begin, theirs), std::min(chunk.elements.end, theirs)};
-    from_.read(origin.name, {before + read.begin, before + read.end},
-               elements.first(static_cast<std::size_t>(read.count())));
+    read_rows(source, tensor.shape, read, elements.first(static_cast<std::size_t>(read.count())));
     std::ranges::fill(elements.subspan(static_cast<std::size_t>(read.count())), origin.change.added_value);
   }
   double const scale = scale_of(origin.change, model_);
   if (scale != 1 || origin.change.added != 0) {
     std::ranges::transform(elements, elements.begin(), [&](float value) {
-      return static_cast<float>(static_cast<double>(value) * scale + origin.change.added);
+      return static_cast<float>((static_cast<double>(value) + origin.change.added) * scale);
     });
   }
 }
@@ -171,7 +223,7 @@ void ImportedTensors::receive(TensorChunk const& chunk, std::span<float> element
 std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, ExchangedModel const& model) {
   std::vector<ExportedTensor> exported;
   std::map<std::string, std::size_t> places;
-  std::map<std::string, std::int64_t> rows;  // of all parts: with fewer heads of keys they are not equal
+  std::map<std::string, std::int64_t> rows;  // of all parts so far
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     auto const& [name, change, older, twice] = origin_of(model.family, model.ours, tensor.name);
     if (name.empty()) {
@@ -185,22 +237,19 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
     }
     auto const [place, added] = places.try_emplace(name, exported.size());
     if (added) {
-      exported.push_back({name, their_shape(tensor.shape, change), {}});
+      exported.push_back({name, {}, {}});
     }
+    rows[name] += rows_of(tensor.shape);
+    exported[place->second].shape = their_shape(tensor.shape, change, rows[name]);
     exported[place->second].parts.push_back({tensor.name, change});
     for (std::string const& copy : twice ? older : std::vector<std::string>()) {
       exported.push_back({copy, their_shape(tensor.shape, change), {{tensor.name, change}}});
     }
-    rows[name] += tensor.shape.empty() ? 0 : tensor.shape.front();
   }
   for (ExportedTensor& tensor : exported) {
     std::ranges::sort(tensor.parts, {}, [](ExportedTensor::Part const& part) { return part.change.part; });
     if (std::ssize(tensor.parts) != tensor.parts.front().change.parts) {
       throw DataError(fmt::format("parameters for a part of the tensor {} are missing", tensor.name));
-    }
-    if (tensor.parts.size() > 1) {
-      bool const transposed = tensor.parts.front().change.transposed;
-      (transposed ? tensor.shape.back() : tensor.shape.front()) = rows.at(tensor.name);
     }
   }
   return exported;
@@ -208,7 +257,8 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
 
 void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, ExchangedModel const& model,
                    std::function<void(std::span<float const>)> const& write) {
-  std::vector<float> whole;  // of a transposed tensor: its rows are our columns
+  TensorChange const& form = tensor.parts.front().change;
+  std::vector<float> whole;  // of a tensor whose rows are our columns, or alternate between the parts
   for (auto const& [parameter, change] : tensor.parts) {
     TensorInfo const& info = checkpoint.tensor(parameter);
     write(std::vector<float>(static_cast<std::size_t>(change.skipped_rows * columns_of(info.shape))));
@@ -219,17 +269,25 @@ void read_exported(Checkpoint const& checkpoint, ExportedTensor const& tensor, E
       double const scale = scale_of(change, model);
       if (scale != 1 || change.added != 0) {
         std::ranges::transform(values, values.begin(), [&, added = change.added](float value) {
-          return static_cast<float>((static_cast<double>(value) - added) / scale);
+          return static_cast<float>(static_cast<double>(value) / scale - added);
         });
       }
-      if (change.transposed) {
+      if (change.transposed || change.group != nullptr) {
         whole.insert(whole.end(), values.begin(), values.end());
       } else {
         write(values);
       }
     }
   }
-  if (!whole.empty()) {
+  if (form.group != nullptr) {
+    std::size_t const part = whole.size() / tensor.parts.size();
+    auto const group = static_cast<std::size_t>(form.group(model.ours) * columns_of(tensor.shape));
+    for (std::size_t begin = 0; begin < part; begin += group) {
+      for (std::size_t each = 0; each < tensor.parts.size(); ++each) {
+        write(std::span(whole).subspan(each * part + begin, group));
+      }
+    }
+  } else if (!whole.empty()) {
     write(transposed(whole, tensor.shape.back(), std::ssize(whole) / tensor.shape.back()));
   }
 }

@@ -26,32 +26,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-std::string list_of_families() {
-  std::string names;
-  for (Family const& family : families()) {
-    names.append(names.empty() ? "" : ", ").append(family.model_type);
-  }
-  return names;
-}
-
-/// Models that cannot be imported, by the start of their model_type, and why.
-constexpr std::array<std::array<std::string_view, 2>, 15> impossible_models{
-    {{"albert", "its layers share their weights"},
-     {"deberta", "its attention keeps positions apart from tokens"},
-     {"deepseek", "it is a mixture of experts"},
-     {"distilbert", "it has no token types, and tensors of other names"},
-     {"electra", "it finds replaced tokens, and does not predict masked ones"},
-     {"gpt_neox", "its attention and feed-forward sublayers are parallel"},
-     {"gptj", "its attention and feed-forward sublayers are parallel"},
-     {"longt5", "its encoder attends within blocks"},
-     {"mixtral", "it is a mixture of experts"},
-     {"nllb-moe", "it is a mixture of experts; the dense models of NLLB-200 can be imported"},
-     {"phi", "its attention and feed-forward sublayers are parallel, or their projections joined"},
-     {"qwen2_moe", "it is a mixture of experts"},
-     {"qwen3_moe", "it is a mixture of experts"},
-     {"switch_transformers", "it is a mixture of experts"},
-     {"umt5", "each of its layers has a relative position bias of its own"}}};
-
 bool equal(json::value const& one, json::value const& other) {
   return one.is_number() && other.is_number() ? one.to_number<double>() == other.to_number<double>() : one == other;
 }
@@ -118,11 +92,47 @@ std::string translated(KeyRule const& rule, Family const& family, json::value co
                                 split(rule.theirs, '|').front(), json::serialize(value), fmt::join(accepted, ", ")));
 }
 
+/// The settings that rules gave so far, by our key, each with its rule.
+using GivenSettings = std::map<std::string_view, std::pair<KeyRule const*, std::string>>;
+
+/// Adds the setting that a rule gives. Throws ConfigError for a value that cannot be imported, and where another rule
+/// gives our key another value.
+void add_setting(KeyRule const& rule, Family const& family, json::object const& config, GivenSettings& given,
+                 std::vector<std::string>& settings) {
+  auto const value = rule.only_written ? std::nullopt : value_of(rule, family, config);
+  std::string const ours = value ? translated(rule, family, *value) : "";
+  if (rule.ours.empty() || ours.empty()) {
+    return;
+  }
+  auto const [before, is_new] = given.try_emplace(rule.ours, &rule, ours);
+  if (is_new) {
+    settings.push_back(fmt::format("{}={}", rule.ours, ours));
+  } else if (before->second.second != ours) {
+    throw ConfigError(fmt::format("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
+                                  split(before->second.first->theirs, '|').front(), before->second.second,
+                                  split(rule.theirs, '|').front(), ours, rule.ours));
+  }
+}
+
+LayerOptions attention_options(ModelConfig const& model, WindowRule const& rule, std::int64_t layer) {
+  std::string const stack(rule.stack);
+  return layer_options(model.*stack_kind(stack).config, stack, layer, "self_attention");
+}
+
 /// The window of a layer; nothing if it has none.
 std::optional<std::int64_t> window_of(ModelConfig const& model, WindowRule const& rule, std::int64_t layer) {
-  std::string const stack(rule.stack);
-  LayerOptions const options = layer_options(model.*stack_kind(stack).config, stack, layer, "self_attention");
+  LayerOptions const options = attention_options(model, rule, layer);
   return options.has("window") ? std::optional(options.integer("window", 0)) : std::nullopt;
+}
+
+/// The base of the rotations of layers with a window.
+double local_base(WindowRule const& rule, json::object const& config) {
+  for (std::string_view const name : split(rule.rotary_base, '|')) {
+    if (json::value const* const found = find_key(config, name); found != nullptr && found->is_number()) {
+      return found->to_number<double>();
+    }
+  }
+  return ModelConfig().rotary_base;
 }
 
 /// Adds the settings of the layers that have a window.
@@ -138,8 +148,11 @@ void add_windows(WindowRule const& rule, json::object const& config, std::vector
           rule.types, json::serialize(type), rule.window, window == nullptr ? "null" : json::serialize(*window)));
     }
     if (local) {
-      settings.push_back(fmt::format("model.{}.layer.{}.self_attention.window={}", rule.stack, layer + 1,
-                                     window->get_int64() - rule.surplus));
+      std::string const attention = fmt::format("model.{}.layer.{}.self_attention.", rule.stack, layer + 1);
+      settings.push_back(fmt::format("{}window={}", attention, window->get_int64() - rule.surplus));
+      if (!rule.rotary_base.empty()) {
+        settings.push_back(fmt::format("{}rotary_base={}", attention, local_base(rule, config)));
+      }
     }
   }
 }
@@ -165,6 +178,10 @@ void write_windows(WindowRule const& rule, ModelConfig const& model, json::objec
           fmt::format("model.{}.layer.{}.self_attention.window = {}: an earlier layer has {}, and {} is "
                       "one number",
                       rule.stack, layer + 1, *window, *all, rule.window));
+    }
+    if (window && !rule.rotary_base.empty()) {
+      double const base = attention_options(model, rule, layer).number("rotary_base", model.rotary_base);
+      made_key(config, split(rule.rotary_base, '|').back()) = base;
     }
     all = window ? window : all;
     types.emplace_back(window ? "sliding_attention" : "full_attention");
@@ -375,37 +392,6 @@ std::optional<std::string> layer_in(std::string_view pattern, std::string const&
 
 }  // namespace
 
-Family const& family_of(json::object const& config) {
-  json::value const* const type = find_key(config, "model_type");
-  if (type == nullptr || !type->is_string()) {
-    throw DataError("config.json has no model_type; expected one of: " + list_of_families());
-  }
-  std::string_view const name = type->get_string();
-  auto const found = std::ranges::find(families(), name, &Family::model_type);
-  if (found == families().end()) {
-    auto const* const known =
-        std::ranges::find_if(impossible_models, [&](auto const& each) { return name.starts_with(each[0]); });
-    throw DataError(fmt::format(
-        "config.json: models of the type {} cannot be imported{}", json::serialize(*type),
-        known != impossible_models.end() ? fmt::format(": {}", (*known)[1]) : "; possible are: " + list_of_families()));
-  }
-  if (json::value const* const quantized = find_key(config, "quantization_config")) {
-    throw ConfigError(fmt::format(
-        "config.json: quantization_config = {}: quantized weights cannot be imported; take the model that they were "
-        "made of, or remove the key where the tensors are float32, bfloat16 or float16 themselves",
-        json::serialize(*quantized).substr(0, 200)));
-  }
-  return *found;
-}
-
-Family const& family_named(std::string const& model_type) {
-  auto const found = std::ranges::find(families(), model_type, &Family::model_type);
-  if (found == families().end()) {
-    throw UsageError(fmt::format("there is no family \"{}\"; expected one of: {}", model_type, list_of_families()));
-  }
-  return *found;
-}
-
 json::value const* find_key(json::object const& config, std::string_view path) {
   std::size_t const dot = path.find('.');
   json::value const* const found = config.if_contains(path.substr(0, dot));
@@ -420,24 +406,23 @@ json::value const* find_key(json::object const& config, std::string_view path) {
 
 std::vector<std::string> settings_of(Family const& family, json::object const& config) {
   std::vector<std::string> settings(family.settings.begin(), family.settings.end());
-  std::map<std::string_view, std::pair<KeyRule const*, std::string>> given;
+  std::vector<std::string> problems;
+  auto const take = [&](auto const& step) {
+    try {
+      step();
+    } catch (ConfigError const& error) {
+      problems.emplace_back(error.what());
+    }
+  };
+  GivenSettings given;
   for (KeyRule const& rule : family.keys) {
-    auto const value = rule.only_written ? std::nullopt : value_of(rule, family, config);
-    std::string const ours = value ? translated(rule, family, *value) : "";
-    if (rule.ours.empty() || ours.empty()) {
-      continue;
-    }
-    auto const [before, is_new] = given.try_emplace(rule.ours, &rule, ours);
-    if (is_new) {
-      settings.push_back(fmt::format("{}={}", rule.ours, ours));
-    } else if (before->second.second != ours) {
-      throw ConfigError(fmt::format("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
-                                    split(before->second.first->theirs, '|').front(), before->second.second,
-                                    split(rule.theirs, '|').front(), ours, rule.ours));
-    }
+    take([&] { add_setting(rule, family, config, given, settings); });
   }
   for (WindowRule const& rule : family.windows) {
-    add_windows(rule, config, settings);
+    take([&] { add_windows(rule, config, settings); });
+  }
+  if (!problems.empty()) {
+    throw ConfigError(fmt::format("{}", fmt::join(problems, "\n  ")));
   }
   if (auto const length = given.find("model.max_length"); length != given.end()) {
     add_room(length->second.second, settings);
@@ -470,6 +455,7 @@ json::object config_json(Family const& family, Config const& config) {
   if (!obstacles.empty()) {
     throw ConfigError(fmt::format("{}", fmt::join(std::views::values(obstacles), "\n  ")));
   }
+  made.erase("heddle");
   return made;
 }
 

@@ -138,9 +138,9 @@ void split_keys(json::object& config, bool joint) {
   config["transformer-postprocess"] = norms.substr(first + 3, last - first - 3);
   config["transformer-postprocess-top"] = norms.substr(last + 3);
   config.erase(marian_norms);
-  bool const tied = text_of(config, marian_tables) != "none";
-  config[marian_tables] = tied;
-  config["tied-embeddings-all"] = tied && joint;
+  std::string const tables = text_of(config, marian_tables);
+  config[marian_tables] = tables != "none";
+  config["tied-embeddings-all"] = tables == "all" && joint;
   config["tied-embeddings-src"] = false;
 }
 
@@ -183,6 +183,10 @@ std::string sentencepiece_vocabulary(std::string_view bytes, std::int64_t rows) 
   SentencePieceModel model = SentencePieceModel::parse(bytes);
   SpecialPieces special = model.special();
   std::vector<SentencePiece> pieces = model.pieces;
+  if (std::ssize(pieces) != rows) {
+    throw DataError(
+        fmt::format("a SentencePiece model of {} pieces for a table of {} rows (dim-vocabs)", pieces.size(), rows));
+  }
   special.begin = complete_pieces(pieces, rows, [](std::string text) {
     return SentencePiece{std::move(text), 0, SentencePiece::Type::control, {}};
   });

@@ -14,6 +14,9 @@ using Rules = std::vector<TensorRule>;
 bool norm_is_before(ModelConfig const& model) {
   return model.norm == NormPlacement::pre;
 }
+bool output_is_targets(ModelConfig const& model) {
+  return model.separate_embeddings && model.tie_embeddings;
+}
 bool norm_is_after(ModelConfig const& model) {
   return !norm_is_before(model);
 }
@@ -102,6 +105,10 @@ Family const& marian_family() {
                 "model.embedding_norm",
                 "\"d\"",
                 {{"\"d\"", "false"}, {"\"\"", "false"}, {"\"nd\"", "true"}, {"\"n\"", "true"}}},
+               {.theirs = marian_tables,
+                .ours = "model.separate_embeddings",
+                .values = {{"\"target\"", "true"}, {"\"all\"", "false"}, {"\"none\"", "false"}},
+                .written = output_is_targets},
                {marian_tables,
                 "model.tie_embeddings",
                 "",
@@ -119,6 +126,7 @@ Family const& marian_family() {
                fixed("transformer-no-affine", "false"),
                {"input-types", "", "[]", {{"[]", ""}, {R"(["sequence","sequence"])", ""}}},
                fixed("lemma-dim-emb", "0"),
+               fixed("right-left", "false"),
                fixed("ulr", "false")},
       .tensors = tensors_of_marian(),
       .ignored = {"special:*"},

@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
+/// The target's vocab.json of a Marian model whose sides have a vocabulary each.
+constexpr char const* target_vocab_json = "target_vocab.json";
 /// Small files that belong to a tokenizer.
 constexpr std::array tokenizer_files{"config.json",
                                      "generation_config.json",
@@ -35,7 +37,8 @@ constexpr std::array tokenizer_files{"config.json",
                                      "sentencepiece.bpe.model",
                                      "source.spm",
                                      "target.spm",
-                                     "vocab.json"};
+                                     "vocab.json",
+                                     target_vocab_json};
 /// Beside a SentencePiece model, tokenizer.json repeats it.
 constexpr std::array json_files{"tokenizer.json", "merges.txt", "vocab.txt"};
 
@@ -245,6 +248,23 @@ std::string plain_model(std::map<std::string, std::string> const& files, json::o
   return pieces == rows ? bytes : extended_vocabulary(bytes, added, rows);
 }
 
+/// The models of the source and the target of Marian's tokenizer.
+std::pair<std::string, std::string> marian_models(std::map<std::string, std::string> const& files,
+                                                  json::object const& config, fs::path const& directory) {
+  std::string const& source = sentencepiece_file(files, "source.spm", directory);
+  std::string const& target = sentencepiece_file(files, "target.spm", directory);
+  std::string const& ids = file(files, "vocab.json", directory);
+  std::int64_t const rows = integer(config, "vocab_size");
+  auto const own = files.find(target_vocab_json);
+  if (own == files.end()) {
+    return marian_vocabulary(source, target, ids, added_tokens(files), rows);
+  }
+  std::int64_t const target_rows =
+      find_key(config, "decoder_vocab_size") == nullptr ? rows : integer(config, "decoder_vocab_size");
+  return {marian_vocabulary(source, source, ids, {}, rows).first,
+          marian_vocabulary(target, target, own->second, {}, target_rows).second};
+}
+
 /// The SentencePiece model whose decoder starts from the token that config.json names, if it names one and that is a
 /// control piece. (A vocabulary of tokenizer.json has it already; TextForm::start has other ones.)
 std::string with_start_token(std::string const& bytes, json::object const& config) {
@@ -373,7 +393,6 @@ std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::strin
 ForeignVocabulary read_vocabulary(Family const& family, json::object const& config, fs::path const& directory) {
   ForeignVocabulary read;
   add_files(directory, tokenizer_files, read.files);
-  std::int64_t const rows = integer(config, "vocab_size");
   try {
     Kind const kind = kind_of(family, read.files);
     if (kind != Kind::marian && !read.files.contains(sentencepiece_name(kind))) {
@@ -383,20 +402,17 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
     if (is_of_bytes(read.files) || read.files.contains("tokenizer.json") || (kind == Kind::plain && !by_pieces)) {
       read.source_model = read.target_model = json_model(read.files, config, directory);
     } else if (kind == Kind::marian) {
-      std::tie(read.source_model, read.target_model) =
-          marian_vocabulary(sentencepiece_file(read.files, "source.spm", directory),
-                            sentencepiece_file(read.files, "target.spm", directory),
-                            file(read.files, "vocab.json", directory), added_tokens(read.files), rows);
+      std::tie(read.source_model, read.target_model) = marian_models(read.files, config, directory);
     } else {
       read.source_model = read.target_model = sentencepiece_vocabulary(kind, read.files, config, directory);
     }
+    bool const joint = !read.files.contains(target_vocab_json);
     for (std::string* const model : {&read.source_model, &read.target_model}) {
       *model = is_json(*model) ? *model : with_added_tokens(*model, added_tokens(read.files, false));
-      *model = with_start_token(*model, config);
-    }
-    TextForm const form = foreign_form(family, config, read.files, read.target_model);
-    for (std::string* const model : {&read.source_model, &read.target_model}) {
-      *model = with_text_form(*model, form);
+      if (joint || model == &read.target_model) {
+        *model = with_start_token(*model, config);
+      }
+      *model = with_text_form(*model, foreign_form(family, config, read.files, *model));
     }
   } catch (DataError const&) {
     throw;

@@ -120,7 +120,8 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ExchangeTest,
                          testing::Values("marian", "t5-v1.1", "nllb", "mistral", "llama-bpe", "gpt2", "gemma2",
-                                         "qwen2-windows", "bert", "roberta", "xlm-roberta"));
+                                         "qwen2-windows", "bert", "roberta", "xlm-roberta", "umt5", "marian-separate",
+                                         "distilbert", "opt", "phi3", "starcoder2", "mpt", "bloom", "gemma3"));
 
 TEST_F(ExchangeTest, SpecialPiecesOfEncodersBeginEndAndMask) {
   auto const special = [&](std::string const& family) {
@@ -136,6 +137,28 @@ TEST_F(ExchangeTest, SpecialPiecesOfEncodersBeginEndAndMask) {
   EXPECT_EQ(special("bert"), "[CLS][SEP][MASK][PAD][UNK]");
   EXPECT_EQ(special("roberta"), "<s></s><mask><pad><unk>");
   EXPECT_EQ(special("xlm-roberta"), "<s></s><mask><pad><unk>");
+}
+
+TEST_F(ExchangeTest, ADecoderStartsFromTheTokenOfTheGenerationConfiguration) {
+  auto const start_of_run = [&](json::value const& start) {
+    fs::path const model = changed("marian", "decoder_start_token_id", 5);
+    fs::remove_all(directory_ / "run");
+    json::object generation = json::parse(test::read_whole(model / "generation_config.json")).as_object();
+    generation["decoder_start_token_id"] = start;
+    std::ofstream(model / "generation_config.json") << json::serialize(generation);
+    import_model(execution_, model, directory_ / "run");
+    return Tokenizer::from_model(test::read_whole(directory_ / "run" / "target.model")).special_ids().begin;
+  };
+  EXPECT_EQ(start_of_run(90), 90);
+  EXPECT_EQ(start_of_run(nullptr), 5);
+}
+
+TEST_F(ExchangeTest, ParametersThatTheOtherSystemLacksAreFrozen) {
+  import_model(execution_, golden("mpt"), directory_ / "run");
+  Config const config = load_config(directory_ / "run" / "config.toml");
+  ASSERT_EQ(config.optimizer.groups.size(), 1U);
+  EXPECT_TRUE(config.optimizer.groups.front().rule.frozen);
+  EXPECT_THAT(config.optimizer.groups.front().parameters, Contains("decoder.layers.0.self_attention.norm.bias"));
 }
 
 TEST_F(ExchangeTest, NormsMayHaveTheNamesOfTheFirstFiles) {
@@ -337,7 +360,7 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
   EXPECT_THAT(refusal("bert", "is_decoder", true), HasSubstr("is_decoder = true"));
   EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
   EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
-  EXPECT_THAT(refusal("marian", "share_encoder_decoder_embeddings", false), HasSubstr("share_encoder_decoder"));
+  EXPECT_THAT(refusal("marian", "d_model", 15), HasSubstr("d_model = 15 cannot be imported"));
   EXPECT_THAT(refusal("marian", "encoder_attention_heads", 5),
               HasSubstr("config.json gives model.encoder.heads=5: model.encoder.heads = 5 does not divide"));
   EXPECT_THAT(refusal("marian", "quantization_config", {{"quant_method", "gptq"}}),

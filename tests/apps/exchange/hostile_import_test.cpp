@@ -54,6 +54,19 @@ TEST_F(HostileImportTest, NumbersThatAreNotFiniteLeaveNoRun) {
   EXPECT_THAT(refusal<DataError>(model_), HasSubstr("inf at element"));
 }
 
+TEST_F(HostileImportTest, AProbeThatIsNotFiniteLeavesNoRun) {
+  std::string bytes = test::read_whole(model_ / "model.safetensors");
+  for (std::size_t at = bytes.size() - 512; at < bytes.size(); at += sizeof(float)) {
+    float const large = std::numeric_limits<float>::max();
+    std::memcpy(bytes.data() + at, &large, sizeof large);
+  }
+  write("model.safetensors", bytes);
+  EXPECT_THAT(
+      message_of<DataError>([&] { import_model(execution_, model_, directory_ / "new" / "run", {.probe = true}); }),
+      HasSubstr("logits for a few random tokens are not finite"));
+  EXPECT_FALSE(fs::exists(directory_ / "new"));
+}
+
 TEST_F(HostileImportTest, TensorsOfIntegersLeaveNoRun) {
   std::string bytes = test::read_whole(model_ / "model.safetensors");
   for (std::size_t at = 0; (at = bytes.find("\"F32\"", at)) != std::string::npos;) {

@@ -137,6 +137,15 @@ TEST_F(MarianTest, OptionsThatTheLayersCannotComputeAreNamed) {
   EXPECT_THAT(refusal("autoreg: self-attention", "autoreg: average-attention"),
               HasSubstr("transformer-decoder-autoreg"));
   EXPECT_THAT(refusal("postprocess: dan", "postprocess: da"), HasSubstr("transformer-preprocess, -postprocess"));
+  EXPECT_THAT(refusal("ulr: false", "right-left: true"), HasSubstr("right-left = true"));
+}
+
+TEST_F(MarianTest, AVocabularyOfAnotherSizeIsRefused) {
+  fs::path const copy = changed("v1.12.0", "v1.12.0");
+  fs::copy_file(fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_source.model", copy / "vocab.spm",
+                fs::copy_options::overwrite_existing);
+  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "refused"); }),
+              HasSubstr("pieces for a table of 90 rows"));
 }
 
 TEST_F(MarianTest, OneModelOfADirectoryAndFilesInItAreTaken) {

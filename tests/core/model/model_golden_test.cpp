@@ -165,7 +165,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, FamilyGoldenTest,
                                          "grouped_heads", "rms_norm", "bert_parts", "swiglu", "geglu", "window",
                                          "dot_product", "additive", "soft_cap", "linear", "rotary_linear",
                                          "rotary_llama3", "rotary_yarn", "gemma2", "olmo2", "qwen2", "widths",
-                                         "adapters"),
+                                         "own_biases", "own_rotations", "adapters"),
                          [](auto const& case_info) { return std::string(case_info.param); });
 
 /// Ten steps that train nothing but adapters, beside PEFT's.

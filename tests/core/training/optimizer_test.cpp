@@ -249,6 +249,49 @@ TEST_P(OptimizerTest, TheLastRowStaysZeroWhereAGroupSaysSo) {
   EXPECT_EQ(testing_support::values(parameter(0).value), expected);
 }
 
+TEST_P(OptimizerTest, ValuesMayStandForOtherNumbersThatAreTrained) {
+  constexpr double scale = 0.25;
+  constexpr double offset = 1;
+  auto const changed = [](Tensor const& tensor, double factor, double added) {
+    std::vector<double> values = testing_support::values(tensor);
+    for (double& value : values) {
+      value = value * factor + added;
+    }
+    copy_from_doubles(tensor, values);
+    return values;
+  };
+  for (char const* const rule : {"adam", "adamw", "sgd", "lion"}) {
+    OptimizerConfig config{.name = rule, .weight_decay = 0.5};
+    auto const update = [&] {
+      Optimizer const optimizer = bench_.optimizer(config);
+      optimizer.begin({.learning_rate = rate, .gradient_scale = 0.5, .step = 1});
+      optimizer.apply(bench_.execution(), {0, parameters().gradient_size()});
+    };
+    OptimizerTest::reset();
+    update();
+    std::vector<double> const expected = changed(parameter(0).value, scale, offset);
+    OptimizerTest::reset();
+    changed(parameter(0).value, scale, offset);
+    changed(parameter(0).gradient, 1 / scale, 0);
+    config.groups = {{"rows",
+                      {"mat*"},
+                      {.options = {{"value_scale", {scale, "", ""}}, {"value_offset", {offset, "", ""}}},
+                       .weight_decay = config.weight_decay}}};
+    update();
+    EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance()) << rule;
+    double sums[2];
+    for (double& sum : sums) {  // with the group, and without it
+      Tensor const squares = Tensor::allocate(DType::float64, {1});
+      copy_from_doubles(squares, {0.0});
+      bench_.optimizer(config).add_sum_of_squares(bench_.execution(), {0, parameters().gradient_size()}, squares);
+      sum = testing_support::values(squares).front();
+      config.groups.clear();
+      changed(parameter(0).gradient, scale, 0);
+    }
+    EXPECT_NEAR(sums[0], sums[1], tolerance() * sums[0]);
+  }
+}
+
 TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
   OptimizerConfig config;
   config.options["beta1"] = {0.5, "", "optimizer.beta1"};

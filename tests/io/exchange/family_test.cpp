@@ -5,6 +5,7 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <numeric>
+#include <set>
 
 #include "temporary_directory.hpp"
 
@@ -21,19 +22,25 @@ Config config_of(Family const& family, json::object const& config) {
   return parse_config("", "config.json", settings_of(family, config));
 }
 
-/// Tensors of which each element has a number of its own.
+/// Tensors of which each element has a number of its own; tensors of one shape are equal, except those in `others`.
 class NumberedTensors final : public ForeignTensors {
  public:
-  explicit NumberedTensors(std::map<std::string, ForeignTensor> tensors) : tensors_(std::move(tensors)) {}
+  explicit NumberedTensors(std::map<std::string, ForeignTensor> tensors, std::set<std::string> others = {})
+      : tensors_(std::move(tensors)), others_(std::move(others)) {}
   std::map<std::string, ForeignTensor> const& tensors() const override { return tensors_; }
   void read(std::string const& name, IndexRange const& elements, std::span<float> into) const override {
     EXPECT_GE(elements.begin, 0);
     EXPECT_LE(elements.end, tensors_.at(name).elements());
     std::iota(into.begin(), into.end(), static_cast<float>(elements.begin));
+    auto const other = others_.find(name);
+    if (other != others_.end()) {
+      into.front() = -1 - static_cast<float>(std::distance(others_.begin(), other));
+    }
   }
 
  private:
   std::map<std::string, ForeignTensor> tensors_;
+  std::set<std::string> others_;
 };
 
 std::vector<float> read(ImportedTensors& tensors, std::size_t index, IndexRange const& elements) {
@@ -155,10 +162,105 @@ TEST(Family, RotaryScalingIsReadInBothFormsAndWritten) {
   EXPECT_THAT(refusal("rope_type", "longrope"), HasSubstr("rope_scaling.rope_type"));
 }
 
+/// The tables of tokens that a model has whose files have these tensors, of which `others` differ from the rest.
+std::string tables_of(std::string const& type, std::vector<std::string> const& names,
+                      std::set<std::string> const& others) {
+  std::map<std::string, ForeignTensor> tensors;
+  for (std::string const& name : names) {
+    tensors[name] = {{3, 2}, "float32"};
+  }
+  Family const& family = family_named(type);
+  json::object config{{"model_type", type}, {"tie_word_embeddings", true}};
+  complete_config(family, config, NumberedTensors(tensors, others));
+  ModelConfig const model = config_of(family, config).model;
+  return std::string(model.tie_embeddings ? "tied" : "") + (model.share_embeddings ? " shared" : "") +
+         (model.separate_embeddings ? " separate" : "");
+}
+
+TEST(Family, TablesThatDifferAreTablesOfTheirOwn) {
+  std::string const output = "lm_head.weight";
+  for (auto const& [type, table] : {std::pair("llama", "model.embed_tokens.weight"),
+                                    {"gemma2", "model.embed_tokens.weight"},
+                                    {"gpt2", "wte.weight"}}) {
+    EXPECT_EQ(tables_of(type, {table}, {}), "tied") << type;
+    EXPECT_EQ(tables_of(type, {table, output}, {}), "tied") << type;
+    EXPECT_EQ(tables_of(type, {table, output}, {output}), "") << type;
+  }
+  std::string const bert = "cls.predictions.decoder.weight";
+  EXPECT_EQ(tables_of("bert", {"bert.embeddings.word_embeddings.weight", bert}, {bert}), "");
+  std::string const encoder = "encoder.embed_tokens.weight";
+  std::string const decoder = "decoder.embed_tokens.weight";
+  std::vector<std::string> const t5{"shared.weight", encoder, decoder, output};
+  EXPECT_EQ(tables_of("t5", t5, {}), "tied");
+  EXPECT_EQ(tables_of("t5", t5, {output}), " shared");
+  EXPECT_EQ(tables_of("t5", t5, {encoder}), "tied separate");
+  EXPECT_EQ(tables_of("t5", t5, {encoder, output}), " separate");
+  EXPECT_EQ(tables_of("t5", {"shared.weight", decoder}, {decoder}), " separate") << "the output is the shared one";
+  EXPECT_EQ(tables_of("t5", {"shared.weight", decoder, output}, {"shared.weight"}), " separate");
+  EXPECT_EQ(tables_of("bart", {"model.shared.weight", output}, {output}), " separate") << "as transformers 5 has it";
+  EXPECT_EQ(tables_of("marian", {"model.shared.weight", "model.encoder.embed_tokens.weight"},
+                      {"model.encoder.embed_tokens.weight"}),
+            "tied separate");
+}
+
+TEST(Family, PositionsThatAreNotSinusoidsAreATable) {
+  Family const& pegasus = family_named("pegasus");
+  std::string const name = "model.encoder.embed_positions.weight";
+  json::object config{{"d_model", 3}};
+  complete_config(
+      pegasus, config,
+      NumberedTensors({{name, {{4, 3}, "float32"}}, {"model.decoder.embed_positions.weight", {{4, 3}, "float32"}}}));
+  EXPECT_EQ(config_of(pegasus, config).model.positions, Positions::learned);
+  EXPECT_THAT(message_of<ConfigError>([&] { complete_config(pegasus, config, NumberedTensors({})); }),
+              HasSubstr("d_model = 3 cannot be imported"));
+  config["d_model"] = 4;
+  complete_config(pegasus, config, NumberedTensors({}));
+  EXPECT_EQ(config_of(pegasus, config).model.positions, Positions::sinusoidal);
+}
+
+TEST(Family, KeysAreReadAsTransformersReadsThem) {
+  EXPECT_EQ(config_of(family_named("m2m_100"), {{"pad_token_id", 0}}).model.first_position, 1);
+  EXPECT_EQ(config_of(family_named("m2m_100"), {}).model.first_position, 2);
+  EXPECT_EQ(config_of(family_named("gemma2"), {{"hidden_activation", "gelu"}}).model.activation, "geglu");
+  EXPECT_EQ(config_of(family_named("gemma"), {{"hidden_act", "gelu"}}).model.activation, "geglu_tanh");
+  EXPECT_EQ(config_of(family_named("t5gemma"),
+                      {{"encoder", {{"hidden_activation", "gelu"}}}, {"decoder", {{"hidden_activation", "gelu"}}}})
+                .model.activation,
+            "geglu");
+  json::object const rotary{{"rope_theta", 7.0}, {"rope_parameters", {{"rope_theta", 5.0}}}};
+  EXPECT_EQ(config_of(family_named("llama"), rotary).model.rotary_base, 5);
+  EXPECT_EQ(config_of(family_named("mt5"), {}).model.activation, "geglu_tanh");
+  json::object aliases{{"num_attention_heads", 4}};
+  complete_config(family_named("gpt2"), aliases, NumberedTensors({}));
+  EXPECT_EQ(config_of(family_named("gpt2"), aliases).model.heads, 4);
+  EXPECT_THAT(message_of<ConfigError>([] {
+                settings_of(family_named("llama"), {{"partial_rotary_factor", 0.5}, {"mlp_bias", true}});
+              }),
+              testing::AllOf(HasSubstr("mlp_bias = true"), HasSubstr("partial_rotary_factor = 5E-1")))
+      << "all that stands in the way";
+}
+
+TEST(Family, LayersWithAWindowMayHaveRotationsOfTheirOwn) {
+  Family const& gemma = family_named("gemma3_text");
+  json::object theirs{{"num_hidden_layers", 6}, {"sliding_window", 9}, {"rope_local_base_freq", 500.0}};
+  complete_config(gemma, theirs, NumberedTensors({}));
+  Config const config = config_of(gemma, theirs);
+  auto const base = [&](std::int64_t layer) {
+    return layer_options(config.model.decoder, "decoder", layer, "self_attention").number("rotary_base", -1);
+  };
+  EXPECT_EQ(base(0), 500);
+  EXPECT_EQ(base(5), -1);
+  EXPECT_EQ(config.model.rotary_base, 1e6);
+  json::object const made = config_json(gemma, config);
+  EXPECT_EQ(text_of(made, "rope_local_base_freq"), "5E2");
+  EXPECT_EQ(text_of(made, "rope_theta"), "1E6");
+  EXPECT_EQ(config_of(gemma, made).model, config.model);
+}
+
 TEST(Family, LayersWithAWindowAreListed) {
   Family const& gemma = family_named("gemma2");
   json::object theirs{{"num_hidden_layers", 3}, {"sliding_window", 9}};
-  gemma.complete(theirs, {});
+  complete_config(gemma, theirs, NumberedTensors({}));
   Config const config = config_of(gemma, theirs);
   auto const window = [](Config const& of, std::int64_t layer) {
     return layer_options(of.model.decoder, "decoder", layer, "self_attention").integer("window", -1);
@@ -250,7 +352,7 @@ TEST(Family, StacksHaveWidthsOfTheirOwn) {
   Family const& t5gemma = family_named("t5gemma");
   json::object theirs{{"encoder", {{"hidden_size", 64}, {"head_dim", 16}}},
                       {"decoder", {{"hidden_size", 32}, {"head_dim", 16}}}};
-  t5gemma.complete(theirs, {});
+  complete_config(t5gemma, theirs, NumberedTensors({}));
   json::object const made = config_json(t5gemma, config_of(t5gemma, theirs));
   EXPECT_EQ(text_of(made, "encoder.hidden_size"), "64");
   EXPECT_EQ(text_of(made, "decoder.hidden_size"), "32");
@@ -288,7 +390,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
                   {"fused", "b", {.part = 0, .parts = 2}},
                   {"fused", "c", {.part = 1, .parts = 2}},
                   {"offset", "d", {.skipped_rows = 2}},
-                  {"scaled", "e", {.one_row = true, .added = 1, .scale = [](json::object const&) { return 0.5; }}},
+                  {"scaled", "e", {.one_row = true, .added = 2, .scale = [](json::object const&) { return 0.5; }}},
                   {"", "f"},
                   {"short", "g", {.added_rows = 1}},
                   {"row", "h", {.one_row = true, .added_rows = 2, .added_value = -9}},
@@ -355,8 +457,8 @@ TEST(ExchangedTensors, MustFitTheModel) {
                       .architecture = "",
                       .settings = {},
                       .keys = {},
-                      .tensors = {{"model.theirs", "ours"}},
-                      .ignored = {"copy.*"},
+                      .tensors = {{"model.theirs|again", "ours"}},
+                      .ignored = {"unused.*"},
                       .optional_prefix = "model."};
   ModelConfig const model;
   json::object const theirs;
@@ -366,12 +468,15 @@ TEST(ExchangedTensors, MustFitTheModel) {
       ImportedTensors const made(source, {family, model, theirs}, {{"ours", {2, 3}}});
     });
   };
-  EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"copy.of", {{7}, "float32"}}}), "");
+  EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"unused.one", {{7}, "float32"}}}), "");
   EXPECT_EQ(refusal({{"model.theirs", {{2, 3}, "float32"}}}), "");
   EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
   EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor model.theirs"));
-  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"extra", {{1}, "float32"}}}),
-              HasSubstr("unexpected tensor extra"));
+  EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}, {"extra", {{1}, "float32"}}}),
+              testing::AllOf(HasSubstr("has the shape [3, 2]"), HasSubstr("unexpected tensor extra")));
+  EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"again", {{2, 3}, "float32"}}}), "");
+  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"again", {{3, 2}, "float32"}}}),
+              HasSubstr("the tensor again is not the copy of theirs"));
 }
 
 }  // namespace

@@ -7,8 +7,9 @@
 namespace heddle {
 
 /// The effect of positions inside the self-attention of a stack: a rotation of queries and keys, a bias of their
-/// scores, or both. A stack owns one, and its layers share it (LayerSpec::positions); each of them calls add_layer when
-/// it is built. Cross-attention takes none. AttentionCore calls every function except the constructors.
+/// scores, or both. A stack owns one, and its layers share it (LayerSpec::positions), unless they have their own; each
+/// of them calls add_layer when it is built. Cross-attention takes none. AttentionCore calls every function except the
+/// constructors.
 class AttentionPositions {
  public:
   virtual ~AttentionPositions() = default;
@@ -43,6 +44,8 @@ struct AttentionPositionsSpec {
 
 /// Whether model.positions names a kind that acts in attention.
 bool act_in_attention(Positions kind);
+/// Whether an attention layer with these options has positions of its own: it does not take its stack's.
+bool has_own_positions(LayerOptions const& options);
 /// Makes what a stack's layers share, null for positions that do not act in attention. Declares its parameters.
 std::shared_ptr<AttentionPositions> make_attention_positions(AttentionPositionsSpec const& spec);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/config/value_form.hpp>
 #include <heddle/core/layers/layer.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/update.hpp>
@@ -43,6 +44,9 @@ class Optimizer {
   /// afterwards, whether they were used or not; there are more calls of the kernels, and the same new values.
   void apply(Execution& execution, IndexRange const& range, GradientsAfter after = GradientsAfter::kept) const;
 
+  /// sum [1] in float64 += Σ g² of the gradients in `range`, those of the numbers that the values stand for.
+  void add_sum_of_squares(Execution& execution, IndexRange const& range, Tensor const& sum) const;
+
   std::vector<IndexRange> const& parts() const { return parts_; }
   /// The tensors that the rules keep here, by key, each [numbers with that key], in the order of the buffers.
   std::map<std::string, Tensor> const& state() const { return state_; }
@@ -59,6 +63,7 @@ class Optimizer {
     std::shared_ptr<Update> kernel;
     UpdateRule chosen;
     RuleOptions options{};
+    ValueForm form{};
     std::int64_t state_begin = 0;
   };
   /// Neighbours with one rule in one part, and the state of their elements.
@@ -83,6 +88,8 @@ class Optimizer {
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
   /// Updates these elements of a piece.
   void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
+  /// Adds a number to each of these elements of the values.
+  void add_to_values(Execution& execution, IndexRange const& elements, double number) const;
 
   OptimizerConfig config_;
   ParameterSet& parameters_;
@@ -92,6 +99,7 @@ class Optimizer {
   std::vector<Piece> pieces_;      ///< ascending; without parameters that are frozen for good
   std::vector<IndexRange> zeros_;  ///< elements of the buffers that each update sets to zero
   std::shared_ptr<TensorOps> operations_;
+  Tensor scratch_;  ///< of rules whose values stand for other numbers; empty where there are none
   std::map<std::string, Tensor> state_;
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };

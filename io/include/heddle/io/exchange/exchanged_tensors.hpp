@@ -21,21 +21,32 @@ struct ExchangedModel {
 /// The parameters of a Heddle model, made of another system's tensors as they are asked for.
 class ImportedTensors final : public OneRankTensors {
  public:
-  /// Keeps references to `from` and to what `model` refers to. Throws DataError for a parameter without a tensor, for
-  /// one of another shape, and for a tensor that no parameter is made of, unless the family ignores it.
+  /// Keeps references to `from` and to what `model` refers to. Throws DataError, which lists them, for parameters
+  /// without a tensor, for those of another shape, for tensors that repeat others and differ from them, and for tensors
+  /// that no parameter is made of, unless the family ignores them.
   ImportedTensors(ForeignTensors const& from, ExchangedModel const& model, std::vector<StreamedTensor> tensors);
 
   /// Throws as ForeignTensors::read does.
   void receive(TensorChunk const& chunk, std::span<float> elements) override;
 
  private:
-  void require_shape(StreamedTensor const& tensor, TensorOrigin const& origin) const;
-  void read_transposed(TensorOrigin const& origin, std::vector<std::int64_t> const& shape, IndexRange const& elements,
+  /// A parameter's tensor, and its rows there, which are those of all parts.
+  struct Source {
+    TensorOrigin origin;  ///< its `older` are all names that the files have
+    std::int64_t rows_before = 0, rows = 0;
+  };
+  void require_fit() const;
+  /// "" where a parameter's tensor has its shape.
+  std::string shape_problem(StreamedTensor const& tensor, Source const& source) const;
+  /// Reads elements of a parameter whose tensor is not transposed.
+  void read_rows(Source const& source, std::vector<std::int64_t> const& shape, IndexRange const& elements,
+                 std::span<float> into) const;
+  void read_transposed(Source const& source, std::vector<std::int64_t> const& shape, IndexRange const& elements,
                        std::span<float> into) const;
 
   ForeignTensors const& from_;
   ExchangedModel model_;
-  std::vector<TensorOrigin> origins_;  ///< of tensors_
+  std::vector<Source> sources_;  ///< of tensors_
 };
 
 /// A tensor of another system, made of the parameters of a checkpoint.

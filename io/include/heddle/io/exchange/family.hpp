@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
@@ -41,6 +42,19 @@ struct WindowRule {
   std::string_view types;    ///< the list, "layer_types"
   std::string_view window;   ///< "sliding_window"
   std::int64_t surplus = 0;  ///< theirs is that much larger than ours
+  /// The key of these layers' rotary_base, alternatives "a|b", of which an export writes the last; "": they have the
+  /// model's.
+  std::string_view rotary_base = {};
+};
+
+/// Names of a family's tables of tokens; "": it has no such tensor. Files may have copies of one table under several of
+/// these names: those that differ are tables of their own, whatever config.json says, as to transformers 5.
+struct TableNames {
+  std::string_view shared;        ///< of a model of one stack: its table
+  std::string_view encoder = {};  ///< the stacks' own; else `shared` is theirs
+  std::string_view decoder = {};
+  std::string_view output = {};
+  bool output_is_decoders = false;  ///< a tied output is the decoder's table, also where it is not the shared one
 };
 
 /// How the numbers of one of our parameters follow from a tensor of theirs.
@@ -50,15 +64,19 @@ struct TensorChange {
   std::int64_t skipped_rows = 0;  ///< rows of theirs before ours, which nothing reads
   std::int64_t added_rows = 0;    ///< rows of ours after theirs, made of `added_value`; an export leaves them out
   float added_value = 0;          ///< if it is 0, an export needs rows of 0
-  int part = 0;                   ///< ours is this one of `parts` equal pieces of the rows
+  int part = 0;                   ///< ours is this one of `parts` pieces of the rows, which have ours' numbers of rows
   int parts = 1;
-  double added = 0;                                              ///< ours = theirs * scale + added
+  /// The number of rows that alternate between the parts, so that the rows of a head are neighbours; null: all of them.
+  std::int64_t (*group)(ModelConfig const& model) = nullptr;
+  double added = 0;                                              ///< ours = (theirs + added) * scale
   double (*scale)(boost::json::object const& config) = nullptr;  ///< of config.json; null: 1
 };
 
 /// A tensor of theirs and a parameter of ours; "{}" stands for the number of a layer.
 struct TensorRule {
-  std::string theirs;  ///< "": they have none, and ours must be 0; alternatives "a|b", an export writes the first
+  /// "": they have none, and ours must be 0. Alternatives "a|b": the first that a file has is read, and others that it
+  /// has, unless they are other parameters' tensors, must be copies of it. An export writes the first.
+  std::string theirs;
   std::string ours;
   TensorChange change = {};
   bool (*where)(ModelConfig const& model) = nullptr;  ///< the models that the rule is for; null: all
@@ -72,14 +90,17 @@ struct Family {
   std::vector<std::string_view> settings;  ///< keys of ours that all its models share: "model.norm=pre"
   std::vector<KeyRule> keys;
   std::vector<TensorRule> tensors;
-  std::vector<std::string_view> ignored = {};  ///< patterns of tensors that repeat others or follow from the keys
-  /// Puts into config.json what only the presence of tensors says, before the keys are read; null: nothing.
-  void (*complete)(boost::json::object& config, std::map<std::string, ForeignTensor> const& tensors) = nullptr;
+  std::vector<std::string_view> ignored =
+      {};  ///< patterns of tensors that no result depends on, to transformers either
+  /// Puts into config.json what only the tensors say, before the keys are read; null: nothing.
+  void (*complete)(boost::json::object& config, ForeignTensors const& tensors) = nullptr;
   std::vector<WindowRule> windows = {};
+  TableNames tables = {};
   std::string_view optional_prefix = {};    ///< of tensors' names; files of the model without its head lack it
   std::int64_t first_layer = 0;             ///< the number of their first layer
   std::string_view source = "config.json";  ///< the place of the keys, for messages
   std::vector<std::string> sinusoids = {};  ///< tensors of computed positions, which an export writes
+  std::vector<std::array<std::string_view, 2>> aliases = {};  ///< other names of keys, which transformers reads, too
 };
 
 /// All families.
@@ -90,11 +111,18 @@ Family const& family_of(boost::json::object const& config);
 /// The family of that name. Throws UsageError, which lists all, if there is none.
 Family const& family_named(std::string const& model_type);
 
+/// Puts into config.json what only the tensors say: Family::complete, and which tables of tokens the model has.
+void complete_config(Family const& family, boost::json::object& config, ForeignTensors const& tensors);
+/// The name under which the files have a tensor, which may lack the family's optional prefix; "" if they do not.
+std::string present_name(Family const& family, ForeignTensors const& tensors, std::string const& name);
+/// Whether two tensors have the same shape and elements.
+bool are_equal(ForeignTensors const& tensors, std::string const& one, std::string const& other);
+
 /// A member of an object: "a.b" is b in the object a. Null if it is missing or null.
 boost::json::value const* find_key(boost::json::object const& config, std::string_view path);
 
 /// Our keys for a model of the family, "section.key=value". Texts have at most 8,192 tokens where positions follow from
-/// no table. Throws ConfigError for a key of config.json that stands in the way: with its value, and the values that
+/// no table. Throws ConfigError for keys of config.json that stand in the way: each with its value, and the values that
 /// would do.
 std::vector<std::string> settings_of(Family const& family, boost::json::object const& config);
 /// Describes each key that keeps our model out of the family in a line, with its value and those that would do.
