@@ -105,8 +105,8 @@ MpiSession::MpiSession(std::int64_t elements_per_call, std::int64_t elements_whi
   int started = 0;
   check_mpi(MPI_Initialized(&started), "start");
   if (started == 0) {
-    if (auto const name = SegmentName::own()) {
-      state_->segment.emplace(SegmentName::directory(), *name);
+    if (auto const rank = SegmentName::own()) {
+      state_->segment.emplace(SegmentName::directory(), *rank);
     }
     int level = MPI_THREAD_SINGLE;
     check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level), "start");
