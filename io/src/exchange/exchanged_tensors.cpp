@@ -243,7 +243,7 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
     exported[place->second].shape = their_shape(tensor.shape, change, rows[name]);
     exported[place->second].parts.push_back({tensor.name, change});
     for (std::string const& copy : twice ? older : std::vector<std::string>()) {
-      exported.push_back({copy, their_shape(tensor.shape, change), {{tensor.name, change}}});
+      exported.push_back({copy, their_shape(tensor.shape, change, rows[name]), {{tensor.name, change}}});
     }
   }
   for (ExportedTensor& tensor : exported) {
