@@ -373,6 +373,10 @@ std::string vocab_json(Tokenizer const& tokenizer) {
 /// The model of a kind with one SentencePiece model for both sides.
 std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::string> const& files,
                                      json::object const& config, fs::path const& directory) {
+  if (!files.contains(sentencepiece_name(kind))) {
+    throw DataError(fmt::format("{}: there is neither {} nor tokenizer.json: the vocabulary is read from one of them",
+                                directory.string(), sentencepiece_name(kind)));
+  }
   std::int64_t const rows = integer(config, "vocab_size");
   switch (kind) {
     case Kind::t5:

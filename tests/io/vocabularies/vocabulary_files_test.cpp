@@ -82,6 +82,7 @@ TEST(VocabularyFiles, ThatCannotBeReadAreNamedWithARemedy) {
     json::object const config{{"vocab_size", 500}, {"model_type", family}};
     return test::message_of<DataError>([&] { read_vocabulary(family_named(family), config, directory.path()); });
   };
+  EXPECT_THAT(refusal("t5"), testing::HasSubstr("neither spiece.model nor tokenizer.json"));
   directory.write("vocab.json", "{}");
   EXPECT_THAT(refusal("gpt2"), testing::HasSubstr("vocab.json is there without merges.txt"));
   directory.write("tokenizer.json", "{}");
