@@ -217,9 +217,7 @@ int run(std::vector<std::string> const& arguments) {
   boost::json::object keys = boost::json::parse(std::string(std::istreambuf_iterator<char>(file), {})).as_object();
   heddle::Family const& family = heddle::family_of(keys);
   heddle::SafetensorsFiles const tensors = heddle::SafetensorsFiles::open(theirs);
-  if (family.complete != nullptr) {
-    family.complete(keys, tensors.tensors());
-  }
+  heddle::complete_config(family, keys, tensors);
   ImportMap const map(tensors, {family, config.model, keys}, engine.parameters());
   bool const encoder = !config.model.is_encoder_decoder() && !config.model.is_decoder_only();
   OnePack const batch(read_batch(config, vocabulary), encoder);

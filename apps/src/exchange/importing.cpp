@@ -256,7 +256,8 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   auto const [config, parameters] =
       of_files(from, [&] { return describe_import(execution, foreign, contents.vocabulary(), run, options); });
   contents.state.seed = config.train.seed;
-  contents.config = to_toml(config);
+  // The groups that an import makes decay as all parameters do, also where a run sets optimizer.weight_decay.
+  contents.config = boost::replace_all_copy(to_toml(config), "\nweight_decay = 0.0\nfrozen = ", "\nfrozen = ");
   contents.origin = foreign.vocabulary.files;
   record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
   ImportedTensors tensors = of_files(from, [&, &config = config, &parameters = parameters] {
