@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
-#include <heddle/io/vocabularies/byte_level_vocabularies.hpp>
+#include <heddle/io/vocabularies/tokenizer_json.hpp>
 
 #include "temporary_directory.hpp"
 
