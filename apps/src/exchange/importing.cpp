@@ -106,7 +106,7 @@ std::vector<std::string> groups_of(ForeignModel const& foreign, ModelConfig cons
                                    std::vector<StreamedTensor> const& parameters) {
   std::map<std::vector<std::string>, std::set<std::string>> groups;  // patterns of names, by the groups' rules
   for (StreamedTensor const& parameter : parameters) {
-    auto const& [name, change, older] = origin_of(foreign.family, model, parameter.name);
+    auto const& [name, change, older, twice] = origin_of(foreign.family, model, parameter.name);
     double const scale = change.scale == nullptr ? 1 : change.scale(foreign.config);
     std::vector<std::string> rules;
     if (name.empty()) {
