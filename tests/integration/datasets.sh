@@ -79,13 +79,21 @@ sed "/^train = /d; s/^steps = .*/&\nlog_every = 1/" run.toml >> mixed.toml
 losses() { sed 's/"tokens_per_second.*//' "$1/metrics.jsonl"; }
 expect 0 'less: 899 sentence pairs, 25.0 % of the samples; whole: 900 sentence pairs, 75.0 % of the samples' \
   "$HEDDLE" train mixed.toml --set run.directory=mixed
+grep -q 'warning: data.valid is read without a tag, and mixed.toml:6:1: data.corpus.less.tag = "seven" is before ' log ||
+  fail "a validation set without the corpus's tag is not warned about"
 expect 0 'done: step 3' "$HEDDLE" train mixed.toml --set run.directory=halves --set train.steps=3
-expect 0 'resuming after step 3' "$HEDDLE" train mixed.toml --set run.directory=halves
+expect 0 'resuming after step 3' "$HEDDLE" train mixed.toml --set run.directory=halves --set data.valid_tag=seven
+grep -q 'note: data/valid.h5 is another validation set than before, or has another tag or other masks' log ||
+  fail "values with another tag are compared"
 [ "$(losses mixed | tail -n 1)" = "$(losses halves | tail -n 1)" ] || fail "a mixture that was resumed differs"
 expect 0 'data read.*less: 0 whole passes and .*; whole: 0 whole passes and ' "$HEDDLE" inspect mixed/checkpoints
 expect 78 'data.corpus.less beside data.train' "$HEDDLE" train mixed.toml --set data.train=data/train.h5
 expect 78 'data.corpus.third names no dataset' "$HEDDLE" train mixed.toml --set data.corpus.third.weight=1
 expect 78 'data.corpus.less.weight' "$HEDDLE" train mixed.toml --set data.corpus.less.weight=0
+
+# A run that would see its data thousands of times is remarked.
+expect 0 'note: data/train.h5 has 900 sentence pairs: train.steps = 100,000 are about [0-9,]* epochs, .*--size tiny' \
+  "$HEDDLE" init --size base --data data --out base
 
 # Pipes and the standard input are read as files, a run and a dataset lend their vocabularies, and a damaged gzip file
 # ends each command.

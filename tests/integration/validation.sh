@@ -33,6 +33,25 @@ report=$(tr -d ' \n' < several/report.json)
 [[ $report == *'"best_metric":"chrf"'* && $report == *'"valid_ter":{"higher_is_better":false,"best":'* && $report == *'"valid_loss/large":{'* ]] ||
   fail "the report does not say what was measured"
 
+# A tag is before a set's sources as if their text had it. A validation before the first step changes nothing, and has no
+# checkpoint that could be the best.
+sed 's/^/seven /' text/valid.en > tagged.en
+"$HEDDLE" prepare --valid-source tagged.en --valid-target text/valid.de --vocab-model data/vocab.model --out tagged.data \
+  > log 2>&1 || fail "prepare of a text with tags"
+ends 0 "$HEDDLE" "${train[@]}" "${metrics[@]}" --set run.directory=tagged --set data.valid_tag=seven \
+  --set data.valid_sets.same=tagged.data/valid.h5 --set train.validate_at_start=true
+grep -q 'step 0: validation loss [0-9.]*, ' log || fail "no validation at the start"
+for step in 0 10 30; do
+  for key in valid_loss valid_chrf; do
+    [ -n "$(field tagged $key $step)" ] && [ "$(field tagged $key $step)" = "$(field tagged "$key\/same" $step)" ] ||
+      fail "$key of step $step with a tag"
+  done
+done
+[ "$(field tagged valid_loss 10)" != "$(field alone valid_loss 10)" ] || fail "the tag is not read"
+h5diff alone/checkpoints/step-00000030/tensors-00000.h5 tagged/checkpoints/step-00000030/tensors-00000.h5 ||
+  fail "a validation before the first step changes the training"
+[ ! -e tagged/checkpoints/step-00000000 ] || fail "the start has a checkpoint"
+
 # The metric chooses the best checkpoint, also of `average --best`.
 best=$(readlink alone/checkpoints/best)
 highest=$(for step in 10 20 30; do echo "$(field alone valid_chrf $step) $step"; done | sort -g | tail -n 1)

@@ -330,7 +330,8 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
   }
 }
 
-bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid) {
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,
+                        ValidationSet const& valid) {
   Config const saved = stored_config(checkpoint);
   if (!same_samples(saved, config, task)) {
     return true;  // other tokens of the same text

@@ -60,9 +60,10 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
 /// Whether the checkpoint was trained on another dataset; false if it does not say.
 bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data);
 
-/// Whether the best value in validation of the checkpoint was measured on another dataset than `valid`. Where an older
-/// checkpoint does not say, that is so if data.valid was another path.
-bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task, Dataset const& valid);
+/// Whether the best value in validation of the checkpoint was measured on another dataset than that of `valid`, or with
+/// another tag. Where an older checkpoint does not say, that is so if data.valid was another path.
+bool has_new_validation(Checkpoint const& checkpoint, Config const& config, Task const& task,
+                        ValidationSet const& valid);
 
 /// Whether training losses with `config` on `data` can be compared with the checkpoint's.
 bool has_comparable_losses(Checkpoint const& checkpoint, Config const& config, Task const& task,

@@ -21,7 +21,13 @@ std::string describe_unknown(po::unknown_option const& error, po::options_descri
     names.push_back("--" + option->long_name());
   }
   std::string const given = error.get_option_name();
-  std::string const meant = nearest_spelling(given, names);
+  std::string meant = nearest_spelling(given, names);
+  constexpr std::size_t min_length = 6;  // "--beam", of which other programs have --beam-size or --beamsize
+  for (std::string const& name : names) {
+    if (meant.empty() && name.size() >= min_length && given.starts_with(name)) {
+      meant = name;
+    }
+  }
   return fmt::format("there is no option {}{}", given, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
@@ -55,7 +61,7 @@ std::string describe_arguments(CommandSyntax const& syntax) {
       continue;
     }
     po::option_description const& argument = syntax.options.find(name, false);
-    text += fmt::format("  {:<14} {}\n", argument.semantic()->name(), argument.description());
+    text += fmt::format("  {:<14} {} (also --{})\n", argument.semantic()->name(), argument.description(), name);
   }
   return text.empty() ? "" : "Arguments:\n" + text + "\n";
 }

@@ -172,7 +172,7 @@ ExitCode train_dry(TrainOptions const& options) {
   Registries registries;
   register_everything({.plugins = read_plugins(config.plugins), .trust_plugins = options.trust_plugins}, registries,
                       runtime.execution());
-  check_config(config, registries);
+  check_config(config, registries, options.ranks.value_or(1));
   resolve_rules(config.optimizer, registries.kernels);
   resolve_validate_bleu(config, registries);
   print_warnings(config);

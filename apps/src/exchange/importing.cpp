@@ -133,8 +133,24 @@ std::vector<std::string> groups_of(ForeignModel const& foreign, ModelConfig cons
   return settings;
 }
 
+/// Whether CTranslate2's converter wrote the directory.
+bool is_ctranslate2(fs::path const& directory) {
+  auto const has = [&](char const* name) {
+    std::error_code ignored;
+    return fs::exists(directory / name, ignored);
+  };
+  return has("model.bin") && (has("source_vocabulary.json") || has("shared_vocabulary.json") ||
+                              has("vocabulary.json") || has("source_vocabulary.txt") || has("shared_vocabulary.txt"));
+}
+
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
+  if (is_ctranslate2(directory)) {
+    throw DataError(fmt::format(
+        "{}: is a model of CTranslate2 (model.bin), which `heddle export --format ctranslate2` writes and nothing "
+        "reads back; import the model that it was converted from",
+        directory.string()));
+  }
   if (std::error_code ignored; !fs::exists(directory, ignored)) {
     throw DataError(missing_file(directory) +
                     "; expected a model's directory. Models of Hugging Face's hub are not downloaded: save one with "

@@ -24,26 +24,42 @@ using Notes = std::vector<std::string>;
 constexpr std::size_t example_pairs = 2;
 constexpr std::int64_t translated_pairs = 8;
 
+/// A dataset of the run, and the corpus whose tag its sources have.
+struct RunData {
+  Dataset dataset;
+  CorpusConfig corpus;
+
+  /// Sentences of the dataset as the model reads them.
+  std::vector<SentenceText> tagged(std::vector<SentenceText> sentences) const {
+    for (SentenceText& sentence : sentences) {
+      sentence.source = corpus.tag.empty() ? sentence.source : fmt::format("{} {}", corpus.tag, sentence.source);
+    }
+    return sentences;
+  }
+};
+
 /// The run's validation data, else its training data, where it is still in place; the reason otherwise.
-std::optional<Dataset> data_of(Config const& config, Notes& notes) {
+std::optional<RunData> data_of(Config const& config, Notes& notes) {
   std::vector<std::string> reasons;
-  std::vector<std::string> paths{dataset_in(config.data.valid, "valid.h5")};
-  auto const add = [&paths](std::vector<std::string> const& files) {
+  CorpusConfig const none{.name = ""};
+  std::vector<std::pair<std::string, CorpusConfig>> places{
+      {dataset_in(config.data.valid, "valid.h5"), config.data.validation_corpus("").value_or(none)}};
+  auto const add = [&places](std::vector<std::string> const& files, CorpusConfig const& corpus) {
     for (std::string const& file : files) {
-      paths.push_back(dataset_in(file, "train.h5"));
+      places.emplace_back(dataset_in(file, "train.h5"), corpus);
     }
   };
-  add(config.data.train);
+  add(config.data.train, none);
   for (CorpusConfig const& corpus : config.data.corpora) {
-    add(corpus.train);
+    add(corpus.train, corpus);
   }
-  for (std::string const& path : paths) {
+  for (auto const& [path, corpus] : places) {
     std::error_code problem;
     if (path.empty() || !fs::is_regular_file(path, problem)) {
       continue;
     }
     try {
-      return Dataset::open(fs::path(path));
+      return RunData{Dataset::open(fs::path(path)), corpus};
     } catch (DataError const& error) {
       reasons.emplace_back(error.what());
     }
@@ -66,11 +82,11 @@ void require_targets_are_read(HtmlReportOptions const& options, Config const& co
 }
 
 /// The sides of a pack of the dataset as the model reads it; null and a note where the dataset is not of its kind.
-boost::json::value pack_of(Config const& config, Task const& task, Dataset const& dataset, bool prefixes,
-                           Notes& notes) {
+boost::json::value pack_of(Config const& config, Task const& task, RunData const& data, bool prefixes, Notes& notes) {
   try {
-    auto const samples = samples_for(config, task, dataset, {.training = false, .prefixes = prefixes});
-    return pack_of_samples(*samples, dataset, config.model.max_length);
+    auto const samples =
+        samples_for(config, task, data.dataset, {.training = false, .prefixes = prefixes, .corpus = data.corpus});
+    return pack_of_samples(*samples, data.dataset, config.model.max_length);
   } catch (Error const& error) {
     notes.push_back(fmt::format("no pack is shown: {}", error.what()));
     return nullptr;
@@ -91,11 +107,12 @@ bool has_samples(boost::json::object const& data, std::int64_t step) {
 void add_model(boost::json::object& data, HtmlReportOptions const& options, RunView const& run, Notes& notes) {
   std::vector<SentenceText> sentences = options.sentences;
   Config const config = *run.config();
-  auto const dataset = data_of(config, notes);
-  if (dataset) {
+  auto const found = data_of(config, notes);
+  Dataset const* const dataset = found ? &found->dataset : nullptr;
+  if (found) {
     data["datasets"] = boost::json::array{to_json(*dataset, options.examples)};
     if (sentences.empty()) {
-      sentences = example_sentences(*dataset, example_pairs);
+      sentences = found->tagged(example_sentences(*dataset, example_pairs));
     }
   }
   if (sentences.empty()) {
@@ -109,16 +126,17 @@ void add_model(boost::json::object& data, HtmlReportOptions const& options, RunV
   try {
     ModelView view = ModelView::open(model, options.languages);
     bool const prefixes = view.description().needs_prefixes();
-    data["pack"] = dataset ? pack_of(config, view.task(), *dataset, prefixes, notes) : nullptr;
+    data["pack"] = found ? pack_of(config, view.task(), *found, prefixes, notes) : nullptr;
     if (std::ranges::count(view.task().keys(), "mask_rate") > 0) {
       notes.emplace_back(
           "masks in the sentences of attention and search: the model reads those whole; \"Pack and masks\" has samples "
           "with masks");
     }
-    require_targets_are_read(options, config, prefixes && !(dataset && dataset->has_lines()));
+    require_targets_are_read(options, config, prefixes && !(found && dataset->has_lines()));
     data["model"] = view.to_json(sentences, options.beam_size, notes);
-    if (dataset && !has_samples(data, run.checkpoint->state().step)) {
-      data["translations"] = view.translations(first_pairs(*dataset, translated_pairs), options.beam_size);
+    if (found && !has_samples(data, run.checkpoint->state().step)) {
+      data["translations"] =
+          view.translations(found->tagged(first_pairs(*dataset, translated_pairs)), options.beam_size);
     }
   } catch (UntrustedPluginsError const&) {
     throw;

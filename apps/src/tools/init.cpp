@@ -5,10 +5,13 @@
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/lexical_cast.hpp>
+#include <cmath>
 #include <filesystem>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/readable.hpp>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <iostream>
@@ -237,6 +240,36 @@ void require_possible(RunAnswers const& answers, std::string const& out) {
   }
 }
 
+/// A remark where the data are so few that the run would see them a great many times; "" elsewhere, and where they
+/// cannot be read yet.
+std::string few_data(std::string const& size, Config const& config) try {
+  constexpr double many_epochs = 300;
+  constexpr double usual_epochs = 50;
+  fs::path const path = config.data.train.front();
+  if (!fs::exists(path)) {
+    return "";
+  }
+  Dataset const data = Dataset::open(path);
+  double tokens = 0;
+  for (auto const& [length, samples] : data.lengths(data.has_lines() ? SampleLength::line : SampleLength::longer)) {
+    tokens += static_cast<double>((length + 1) * samples);
+  }
+  double const epochs = static_cast<double>(config.train.steps * config.train.batch_tokens) / tokens;
+  if (epochs < many_epochs) {
+    return "";
+  }
+  auto const steps = static_cast<std::int64_t>(usual_epochs / epochs * static_cast<double>(config.train.steps)) + 1;
+  return fmt::format(
+      "note: {} has {} {}: train.steps = {} are about {} epochs, in which a model learns its data by heart; {} epochs "
+      "are "
+      "{} steps{}\n",
+      path.string(), readable_count(data.size()), data.kind(), readable_count(config.train.steps),
+      readable_count(std::llround(epochs)), usual_epochs, readable_count(steps),
+      size == "tiny" ? "" : ", and --size tiny is for some 10,000 sentences");
+} catch (DataError const& error) {
+  return fmt::format("note: {}\n", error.what());
+}
+
 /// The commands that come next.
 std::string next_commands(RunAnswers const& answers, fs::path const& out, std::optional<JobScript> const& job) {
   std::string const config = quoted_for_shell((out / "run.toml").lexically_normal().string());
@@ -286,7 +319,7 @@ terminal it asks for what no option gives.)";
   }
   require_possible(answers, out);
   std::string const config = configuration(answers);
-  parse_config(config, "run.toml");
+  std::string const remark = few_data(answers.size, parse_config(config, "run.toml"));
   auto const job = job_script(answers, out);
   if (job) {
     require_absent(job->path);
@@ -297,7 +330,7 @@ terminal it asks for what no option gives.)";
     replace_file(directory.path() / job->path.filename(), job->text);
   }
   directory.commit();
-  std::cout << fmt::format("wrote {}{}\n", run.string(), job ? " and " + job->path.string() : std::string())
+  std::cout << fmt::format("wrote {}{}\n", run.string(), job ? " and " + job->path.string() : std::string()) << remark
             << "next:\n"
             << next_commands(answers, out, job);
   return ExitCode::done;

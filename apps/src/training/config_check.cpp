@@ -65,14 +65,15 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
   return model;
 }
 
-void check_config(Config config, Registries const& registries) {
+void check_config(Config config, Registries const& registries, std::optional<int> ranks) {
   registries.kernels.require_known(config.kernels);
   resolve_rules(config.optimizer, registries.kernels);
   static_cast<void>(registries.schedules.of(config.optimizer));
   resolve_validate_bleu(config, registries);
   ModelDescription const model = describe_trainable(config, registries);
   MeshShape const shape = shape_of(config.parallel);
-  make_mesh(config, model, 0, shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks());
+  make_mesh(config, model, 0,
+            ranks.value_or(shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks()));
   constexpr std::int64_t short_sentences = 16;
   config.model.max_length = std::min(config.model.max_length, short_sentences);  // tables of positions are computed
   // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.

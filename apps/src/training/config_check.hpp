@@ -5,6 +5,7 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/model/model_part.hpp>
 #include <heddle/dist/state/whole_model.hpp>
+#include <optional>
 
 namespace heddle {
 
@@ -22,7 +23,8 @@ WholeModel whole_model(Config config, Registries const& registries, VocabularySi
 
 /// Checks a configuration as training does, as far as neither data nor ranks are needed: the kernels' names, the layers
 /// with their options and keys, the layout, an implementation for all that the model computes, the patterns of
-/// [optimizer.group]. Allocates no parameters. Throws ConfigError. Kokkos must be initialised.
-void check_config(Config config, Registries const& registries);
+/// [optimizer.group]. Allocates no parameters. Throws ConfigError. Kokkos must be initialised. Without a number of
+/// `ranks` there are as many as the layout needs.
+void check_config(Config config, Registries const& registries, std::optional<int> ranks = std::nullopt);
 
 }  // namespace heddle

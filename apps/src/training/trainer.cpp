@@ -69,7 +69,7 @@ void Trainer::open_data() {
     }
   }
   if (!data_->valid.empty()) {
-    valid_digest_ = data_->valid.front().dataset.digest();
+    valid_digest_ = data_->valid.front().digest();
     best_measure_ = best_measure(config_, setup_.registries);
   }
   mixture_ = training_mixture(config_, task, *data_, model.needs_prefixes());
@@ -80,6 +80,7 @@ void Trainer::open_data() {
   // Ranks with one data coordinate train on the same samples.
   reader_.emplace(*batches_, parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
   require_long_enough(config_, model, parallel.mesh, parallel.world.size(), batches_->totals().longest);
+  loss_watch_ = LossWatch(vocabulary_sizes(data_->train.front()).target, config_.optimizer.warmup_steps);
 }
 
 void Trainer::announce() {
@@ -188,6 +189,7 @@ void Trainer::resume_or_start() {
     restore(*found);
   } else {
     state_.seed = config_.train.seed;
+    state_.validation_pending = config_.train.validate_at_start && !data_->valid.empty();
     engine_->parameters().initialize(config_.train.seed);
     if (initialization_) {
       std::ranges::for_each(initialization_->describe(), [this](std::string const& message) { log_.info(message); });
@@ -234,7 +236,7 @@ void Trainer::open_log() {
   print_start();
   std::map<std::string, std::string> valid_datasets;
   for (ValidationSet const& set : data_->valid) {
-    valid_datasets[set.name] = set.dataset.digest();
+    valid_datasets[set.name] = set.digest();
   }
   training_log_.emplace(TrainingLog::open(
       *directory_,

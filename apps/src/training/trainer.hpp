@@ -124,8 +124,8 @@ class Trainer {
   std::optional<ValidationResult> validate_unless(StopSignal const& signal);
   /// Warns of problems that a validation shows, and says when it ends the run.
   void report_validation(ValidationResult const& validation);
-  /// Does what a signal has kept an earlier start from: validates, and writes the checkpoint of this step again. False
-  /// if a signal comes again. Collective over the world.
+  /// Validates a new run before its first step, or does what a signal has kept an earlier start from: validates, and
+  /// writes the checkpoint of this step again. False if a signal comes. Collective over the world.
   bool finish_validation(StopSignal const& signal);
   /// Saves, and ends the run until it is started again. Collective over the world.
   ExitCode stop(StopSignal const& signal);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
@@ -46,12 +47,15 @@ void Trainer::print_warnings() {
     log_.header_warning(warning);
   }
   std::int64_t const longest = config_.model.max_length;
-  for (std::string const& warning : warnings_about(*mixture_, longest)) {
-    log_.header_warning(warning);
-  }
+  std::vector<std::string> warnings = warnings_about(*mixture_, longest);
   for (ValidationSet const& set : data_->valid) {
-    log_.header_warning(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
+    std::string const warning = set.samples->warning();
+    if (!set.tag.empty() && std::ranges::count(warnings, warning) == 0) {  // it is said once of a corpus's own tag
+      warnings.push_back(warning);
+    }
+    warnings.push_back(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
   }
+  std::ranges::for_each(warnings, [this](std::string const& warning) { log_.header_warning(warning); });
 }
 
 void Trainer::print_start() {
@@ -208,7 +212,8 @@ void Trainer::restart_best(Measure const& before, bool new_data) {
   best.step = broadcast_value(setup_.parallel.world, best.step);
   best.value = broadcast_value(setup_.parallel.world, best.value);
   std::string const reason =
-      new_data ? fmt::format("{} is another validation set than before, or is masked otherwise", config_.data.valid)
+      new_data ? fmt::format("{} is another validation set than before, or has another tag or other masks",
+                             config_.data.valid)
                : fmt::format("train.best_metric = \"{}\" decides now", best_measure_.metric);
   if (best.step > 0) {
     log_.info(
@@ -265,6 +270,9 @@ void Trainer::print_end(std::string const& how) {
   if (is_rank_zero()) {
     log_.debug(tables + describe_speed(report_->json()));
     write_report();
+    if (auto const useless = loss_watch_.at_end()) {
+      log_.warn(*useless);
+    }
     log_.notice(describe_end(ending, report_->model(), &report_->json()));
   }
 }

@@ -31,7 +31,9 @@ std::optional<ValidationResult> Trainer::validate_unless(StopSignal const& signa
   try {
     result = validate({config_, setup_.registries, data_->valid, *engine_, setup_.parallel, setup_.execution,
                        setup_.watch, *whole_model_, check});
-    count_validation(state_, best_measure_, result->value_of(best_measure_));
+    if (state_.step > 0) {  // the model of a start has no checkpoint that could be the best
+      count_validation(state_, best_measure_, result->value_of(best_measure_));
+    }
   } catch (Stopped const&) {
     log_.notice(
         fmt::format("the validation after step {} is left to the start that resumes", readable_count(state_.step)));
@@ -53,7 +55,9 @@ bool Trainer::finish_validation(StopSignal const& signal) {
     training_log_->validation(state_.step, *validation);
   }
   report_validation(*validation);
-  save_checkpoint({.disk = true, .again = true, .wait = true});
+  if (state_.step > 0) {
+    save_checkpoint({.disk = true, .again = true, .wait = true});
+  }
   return true;
 }
 
@@ -82,7 +86,7 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
     best_measure_.metric = stored_config(checkpoint).train.best_metric;
     return;
   }
-  bool const new_data = has_new_validation(checkpoint, config_, task, data_->valid.front().dataset);
+  bool const new_data = has_new_validation(checkpoint, config_, task, data_->valid.front());
   if (Measure const before{stored_config(checkpoint).train.best_metric};
       new_data || before.metric != best_measure_.metric) {
     restart_best(before, new_data);

@@ -47,9 +47,10 @@ std::vector<std::vector<std::int32_t>> generate_all(ValidationSetup const& setup
 
 /// The model's translations of the set's pairs, in tokens: each one's number of tokens and those tokens, in lists that
 /// follow each other. Collective over the world.
-std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& setup, Dataset const& dataset,
+std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& setup, ValidationSet const& set,
                                                         std::vector<SampleId> const& pairs) {
   Communicator const& replicas = setup.parallel.replicas;
+  Dataset const& dataset = set.dataset;
   Vocabulary const& vocabulary = dataset.vocabulary();
   GenerationModel const model{setup.engine.model(), vocabulary.special_ids(), setup.config.model.max_length,
                               limits_of(vocabulary)};
@@ -59,7 +60,7 @@ std::vector<std::vector<std::int32_t>> generated_tokens(ValidationSetup const& s
   Generation generation(setup.execution, arena, model, {.beam_size = setup.config.train.validate_beam_size});
   for (std::int64_t index = mine.begin; index < mine.end; ++index) {
     std::int64_t const pair = pairs[static_cast<std::size_t>(index)].index;
-    generation.add(index - mine.begin, dataset.source(pair), start_of(vocabulary, dataset.target(pair)));
+    generation.add(index - mine.begin, set.source(pair), start_of(vocabulary, dataset.target(pair)));
   }
   std::vector<std::int32_t> own;
   for (auto const& tokens : generate_all(setup, generation, static_cast<std::size_t>(mine.count()))) {
@@ -95,7 +96,7 @@ Translations text_of(Dataset const& dataset, std::vector<SampleId> const& pairs,
 /// Adds the metrics of a set's translations and, of the first set, the first ones of them.
 void measure_translations(ValidationSetup const& setup, std::vector<MetricRegistry::Entry> const& metrics,
                           ValidationSet const& set, GlobalBatch const& batch, ValidationResult& result) {
-  auto const generated = generated_tokens(setup, set.dataset, batch.samples);
+  auto const generated = generated_tokens(setup, set, batch.samples);
   bool const computes = setup.parallel.world.rank() == 0;
   Translations const text = computes ? text_of(set.dataset, batch.samples, generated) : Translations();
   for (MetricRegistry::Entry const& entry : metrics) {
@@ -114,7 +115,8 @@ void measure_translations(ValidationSetup const& setup, std::vector<MetricRegist
 }
 
 /// The tokens of an image's rows and columns, in Markdown.
-std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds const& ids) {
+std::string describe_tokens(ValidationSet const& set, std::int64_t pair, SideIds const& ids) {
+  Dataset const& dataset = set.dataset;
   auto const pieces = [](Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens) {
     std::string text;
     for (std::int32_t const token : tokens) {
@@ -126,7 +128,7 @@ std::string describe_tokens(Dataset const& dataset, std::int64_t pair, SideIds c
   Tokenizer const& target = dataset.target_tokenizer();
   return fmt::format("| | tokens |\n| --- | --- |\n| rows, from above |{}{} |\n| columns, from the left |{}{} |\n",
                      pieces(target, {ids.target.begin}), pieces(target, dataset.target(pair)),
-                     pieces(source, dataset.source(pair)), pieces(source, {ids.source.end}));
+                     pieces(source, set.source(pair)), pieces(source, {ids.source.end}));
 }
 
 /// The first samples of at most 64 tokens a side and at most 256 tokens together, none if none of the first 100 is this
@@ -149,21 +151,21 @@ GlobalBatch short_samples(ValidationSetup const& setup, GlobalBatch const& batch
 
 /// Sets the entropies and, with `images`, the images of a result on the ranks that can compute them.
 void measure_attention(ValidationSetup const& setup, GlobalBatch const& batch, bool images, ValidationResult& result) {
-  auto const& [name, dataset, samples] = setup.sets.front();
+  ValidationSet const& set = setup.sets.front();
   GlobalBatch const chosen = has_attention_maps(setup.parallel) ? short_samples(setup, batch) : GlobalBatch();
   if (chosen.samples.empty()) {
     return;
   }
-  SideIds const ids = dataset.vocabulary().special_ids();
+  SideIds const ids = set.dataset.vocabulary().special_ids();
   AttentionView view = view_attention(
-      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(dataset)},
-      SampledMicroBatches(*samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
+      {setup.config, setup.registries, setup.engine, setup.parallel, setup.execution, vocabulary_sizes(set.dataset)},
+      SampledMicroBatches(*set.samples, chosen, {.max_tokens = max_viewed_tokens}).micro_batch(0));
   result.entropies = std::move(view.entropies);
   if (images && !view.maps.empty()) {
     for (AttentionMap const& map : view.maps) {
       result.attention.push_back({map.path, draw(map)});
     }
-    result.attention_tokens = describe_tokens(dataset, chosen.samples.front().index, ids);
+    result.attention_tokens = describe_tokens(set, chosen.samples.front().index, ids);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <charconv>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
@@ -40,7 +41,7 @@ class ConfigReader {
                                          : table.other             ? table.other(name)
                                                                    : std::nullopt;
     if (!key) {
-      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_key(table, name, entry.name)));
+      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_key(table, name, entry)));
     }
     set(*key, entry);
     if (table.places != nullptr) {
@@ -121,20 +122,41 @@ class ConfigReader {
     return fmt::format("there is no section [{}]; {}", name, nearest_or_all(name, sections));
   }
 
-  std::string unknown_key(ConfigTable const& table, std::string const& name, std::string const& given) const {
+  std::string unknown_key(ConfigTable const& table, std::string const& name, ConfigDocument::Entry const& entry) const {
     if (std::string const elsewhere = qualified(name); !elsewhere.empty()) {
-      return fmt::format("there is no key {}; did you mean {}?", given, elsewhere);
+      return fmt::format("there is no key {}; did you mean {}?", entry.name, elsewhere);
     }
-    std::vector<std::string> names = names_of_keys(table.keys);
-    for (auto const& [alias, path] : tree_.aliases) {
-      if (alias.starts_with(table.path + ".") && table.holds_settings) {
-        names.push_back(alias.substr(table.path.size() + 1));
-      }
-    }
+    std::vector<std::string> const names = names_in(table);
     std::string const meant = nearest_spelling(name, names);
-    return fmt::format("there is no key {}; {}", given,
-                       meant.empty() ? nearest_or_all(name, names, table.others)
-                                     : fmt::format("did you mean {}.{}?", table.path, meant));
+    auto const value = value_of(*entry.node);
+    std::vector<std::string> const sublayers = StackConfig().sublayers;
+    std::string const setting = value && std::ranges::count(sublayers, name) == 0
+                                    ? fmt::format("{} = {}", name, to_toml(*value))
+                                    : "window = 64";
+    std::string const others = boost::replace_all_copy(table.others, given_setting, setting);
+    return fmt::format(
+        "there is no key {}; {}", entry.name,
+        meant.empty() ? nearest_or_all(name, names, others) : fmt::format("did you mean {}.{}?", table.path, meant));
+  }
+
+  /// The names of a table's keys and of the tables in it.
+  std::vector<std::string> names_in(ConfigTable const& table) const {
+    std::vector<std::string> names = names_of_keys(table.keys);
+    auto const add = [&](std::string const& path) {
+      if (path.starts_with(table.path + ".") && path.find('.', table.path.size() + 1) == std::string::npos) {
+        names.push_back(path.substr(table.path.size() + 1));
+      }
+    };
+    for (auto const& [alias, path] : tree_.aliases) {
+      add(alias);
+    }
+    for (ConfigTable const& inner : tree_.tables) {
+      add(inner.path);
+    }
+    for (NamedTables const& inner : tree_.named) {
+      add(inner.path);
+    }
+    return names;
   }
 
   ConfigTree& tree_;
@@ -171,10 +193,14 @@ void check_together(Config const& config, ConfigDocument const& document) {
         train.batch_tokens));
   }
   if (model.max_length > train.micro_batch_tokens) {
+    bool const whole = !train.places.given("micro_batch_tokens") && train.batch_tokens == train.micro_batch_tokens;
+    std::string const key = whole ? "train.batch_tokens" : "train.micro_batch_tokens";
+    bool const both = model.max_length > (whole ? TrainConfig().micro_batch_tokens : train.batch_tokens);
     throw ConfigError(fmt::format(
-        "{}: a sentence of model.max_length = {} tokens does not fit into train.micro_batch_tokens = {}; raise this "
-        "or set max_length to {} or less",
-        blamed("train.micro_batch_tokens", "model.max_length"), model.max_length, train.micro_batch_tokens,
+        "{}: a sentence of model.max_length = {} tokens does not fit into {} = {}; raise this{} or set max_length to "
+        "{} or less",
+        blamed(key, "model.max_length"), model.max_length, key, train.micro_batch_tokens,
+        both ? fmt::format(" and {}", whole ? "train.micro_batch_tokens" : "train.batch_tokens") : "",
         train.micro_batch_tokens));
   }
 }
@@ -296,6 +322,15 @@ void check_corpora(DataConfig const& data, ConfigDocument const& document) {
                                     where, corpus.places.section));
     }
   }
+  for (auto const& [set, tag] : data.valid_tags) {
+    if (!data.valid_sets.contains(set)) {
+      std::string const key = "data.valid_tags." + set;
+      throw ConfigError(
+          fmt::format("{}: {} is the tag of a validation set that data.valid_sets does not have; the tag "
+                      "of data.valid is data.valid_tag",
+                      document.origin(key), key));
+    }
+  }
 }
 
 /// Freezes what has no adapter, and is in no group.
@@ -415,11 +450,16 @@ void require_supported(Config const& config) {
         fmt::format("{} = {} beside train.validate_every = 0: without validations nothing stops the run early; set "
                     "train.validate_every, or train.early_stopping = 0",
                     train.places.of("early_stopping"), train.early_stopping));
+  } else if (train.validate_at_start) {
+    throw ConfigError(
+        fmt::format("{} = true beside train.validate_every = 0, with which nothing is validated; set "
+                    "train.validate_every",
+                    train.places.of("validate_at_start")));
   }
 }
 
 std::vector<std::string> warnings_about(Config const& config) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = untagged_sets(config);
   std::int64_t const warmup = config.optimizer.warmup_steps;
   std::int64_t const steps = config.train.steps;
   if (warmup == 0) {

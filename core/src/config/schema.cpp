@@ -196,7 +196,7 @@ void add_settings(ConfigTree& tree, std::string path, std::string header, Settin
     }
   }
   table.holds_settings = true;
-  table.others = "an option of a sublayer in its table, such as self_attention = { window = 64 }";
+  table.others = "an option of a sublayer in its table, such as self_attention = { KEY = VALUE }";
   table.other = [&settings](std::string const& name) {
     return name.find('.') == std::string::npos ? std::nullopt : std::optional(sublayer_option(settings, name));
   };
@@ -230,13 +230,13 @@ void add_paths(ConfigTree& tree, Config& config) {
   Keys const run = add_section(tree, "run", "one training run");
   run.free("directory", config.run.directory, any(),
            "directory of checkpoints, metrics and the resolved configuration");
-  Keys const data = add_section(tree, "data", "written by `heddle prepare`");
-  OptionDescription const files{.one_or_several = true};
-  data.free("train", config.data.train, files, "training dataset, in one or several files");
+  Keys const data = add_section(tree, "data", "written by `heddle prepare`", &config.data.places);
+  data.free("train", config.data.train, {.one_or_several = true}, "training dataset, in one or several files");
   data.free("valid", config.data.valid, any(), "validation dataset; train.best_metric is measured on it");
+  data.free("valid_tag", config.data.valid_tag, any(), "text before each source of data.valid, such as \"<news>\"");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},
                    "Instead of data.train: several datasets of one vocabulary that are mixed", add_corpus);
-  add_valid_sets(tree, config.data.valid_sets);
+  add_valid_sets(tree, config.data);
 }
 
 void add_model(ConfigTree& tree, ModelConfig& model) {
@@ -289,7 +289,7 @@ void add_model(ConfigTree& tree, ModelConfig& model) {
                 "sublayers of each decoder layer, by registered name");
   keys.identity("encoder_input", model.encoder.input, non_empty(), "input of the encoder, by registered name");
   keys.identity("decoder_input", model.decoder.input, non_empty(), "input of the decoder, by registered name");
-  tree.tables.back().others = "a sublayer's options in a stack's table, such as [model.decoder.self_attention]";
+  tree.tables.back().others = "an option of a sublayer, as in [model.decoder] self_attention = { KEY = VALUE }";
   tree.tables.back().inner_tables =
       "# Stacks may differ, and so may layers of a stack, counted from 1:\n"
       "#   [model.decoder]\n"
@@ -334,6 +334,7 @@ void add_train(ConfigTree& tree, TrainConfig& train) {
   keys.identity("seed", train.seed, between(0, 9007199254740992.0), "seed of initial weights, batch order and dropout");
   keys.free("deterministic", train.deterministic, "bitwise the same on any number of data ranks");
   keys.free("validate_every", train.validate_every, at_least(0), "steps between validations; 0: never");
+  keys.free("validate_at_start", train.validate_at_start, "validate before the first step, too; it is never the best");
   keys.free("validate_bleu", train.validate_bleu, "translate the validation set and report BLEU");
   keys.free("validate_metrics", train.validate_metrics, any(),
             "metrics: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; in place of validate_bleu");

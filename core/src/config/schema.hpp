@@ -15,6 +15,9 @@ struct ConfigKey {
   ResumeRule resume = ResumeRule::trajectory;
 };
 
+/// Stands in ConfigTable::others for a key that the table does not have, with its value.
+inline constexpr char const* given_setting = "KEY = VALUE";
+
 struct ConfigTable {
   std::string path;     ///< "model.decoder.layer.4-6"
   std::string header;   ///< its line in a file: [model.decoder.layer."4-6"]
@@ -23,7 +26,7 @@ struct ConfigTable {
   KeyPlaces* places = nullptr;  ///< records where its keys were given
   /// Makes a key that `keys` does not list; none for a name that cannot be one.
   std::function<std::optional<ConfigKey>(std::string const& name)> other = {};
-  std::string others = {};        ///< describes `other` in messages
+  std::string others = {};        ///< describes `other` in messages; given_setting stands for the unknown key
   bool holds_settings = false;    ///< its keys override those of other tables, so it is printed only if some are given
   std::string inner_tables = {};  ///< describes the tables in it: lines of comments
 };
@@ -46,8 +49,10 @@ ConfigTree config_tree(Config& config);
 /// The keys of [model] that may differ between layers, and the layer's `sublayers`.
 std::vector<ConfigKey> layer_keys(ModelConfig& model, StackConfig& stack);
 
-/// Adds the table of further validation sets, which has a key for each name.
-void add_valid_sets(ConfigTree& tree, std::map<std::string, std::string>& sets);
+/// Adds the tables of further validation sets, which have a key for each name.
+void add_valid_sets(ConfigTree& tree, DataConfig& data);
+/// Warnings of validation sets that have no tag, although the model is trained on sources that have one.
+std::vector<std::string> untagged_sets(Config const& config);
 
 std::vector<std::string> names_of_keys(std::vector<ConfigKey> const& keys);
 

@@ -1,23 +1,28 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "schema.hpp"
 
 namespace heddle {
 
-void add_valid_sets(ConfigTree& tree, std::map<std::string, std::string>& sets) {
-  ConfigTable& table = tree.tables.emplace_back();
-  table.path = "data.valid_sets";
-  table.header = "[data.valid_sets]";
-  table.meaning = "more validation datasets, by any names: NAME = \"data/NAME/valid.h5\"";
-  auto const key = [&sets](std::string const& name) {
-    auto const get = [&sets, name] {
-      auto const found = sets.find(name);
-      return found == sets.end() ? std::nullopt : std::optional<OptionValue>(found->second);
+namespace {
+
+/// Adds a table that has a key for each name among `values`, and takes more. `table` has its path and meanings.
+void add_names(ConfigTree& tree, ConfigTable table, OptionDescription const& value,
+               std::map<std::string, std::string>& values) {
+  auto const key = [&values, value](std::string const& name) {
+    auto const get = [&values, name] {
+      auto const found = values.find(name);
+      return found == values.end() ? std::nullopt : std::optional<OptionValue>(found->second);
     };
-    OptionDescription description{.name = name, .type = OptionDescription::Type::string};
-    description.meaning = "a validation dataset";
-    auto const set = [&sets, name](Setting const& setting) { sets[name] = std::get<std::string>(setting.value); };
+    OptionDescription description = value;
+    description.name = name;
+    auto const set = [&values, name](Setting const& setting) { values[name] = std::get<std::string>(setting.value); };
     return ConfigKey{std::move(description), get, set, ResumeRule::free};
   };
-  for (auto const& [name, path] : sets) {
+  for (auto const& [name, given] : values) {
     table.keys.push_back(key(name));
   }
   // The name is a key without quotes here, and a part of keys in metrics.jsonl: "valid_loss/NAME".
@@ -26,6 +31,60 @@ void add_valid_sets(ConfigTree& tree, std::map<std::string, std::string>& sets) 
     constexpr char const* letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
     return name.find_first_not_of(letters) == std::string::npos ? std::optional(key(name)) : std::nullopt;
   };
+  tree.tables.push_back(std::move(table));
+}
+
+}  // namespace
+
+void add_valid_sets(ConfigTree& tree, DataConfig& data) {
+  using Type = OptionDescription::Type;
+  add_names(tree,
+            {.path = "data.valid_sets",
+             .header = "[data.valid_sets]",
+             .meaning = "more validation datasets, by any names: NAME = \"data/NAME/valid.h5\""},
+            {.type = Type::string, .meaning = "a validation dataset"}, data.valid_sets);
+  add_names(tree,
+            {.path = "data.valid_tags",
+             .header = "[data.valid_tags]",
+             .meaning = "tags of these: NAME = \"<news>\"; default: that of the corpus NAME"},
+            {.type = Type::string, .meaning = "text before each of its sources", .may_be_empty = true},
+            data.valid_tags);
+}
+
+std::vector<std::string> untagged_sets(Config const& config) {
+  std::vector<std::string> warnings;
+  auto const tagged = std::ranges::find_if(config.data.corpora, [](auto const& corpus) { return !corpus.tag.empty(); });
+  if (tagged == config.data.corpora.end() || config.train.validate_every == 0) {
+    return warnings;
+  }
+  auto const check = [&](std::string const& set, std::string const& key, std::string const& tag_key) {
+    if (!config.data.validation_corpus(set)) {
+      warnings.push_back(
+          fmt::format("{} is read without a tag, and {} = {} is before training sources: the model is judged on text "
+                      "of another form; set {}, to \"\" where the sources of {} need none",
+                      key, tagged->places.of("tag"), to_toml(OptionValue(tagged->tag)), tag_key, key));
+    }
+  };
+  check("", "data.valid", "data.valid_tag");
+  for (auto const& [set, path] : config.data.valid_sets) {
+    check(set, "data.valid_sets." + set, "data.valid_tags." + set);
+  }
+  return warnings;
+}
+
+std::optional<CorpusConfig> DataConfig::validation_corpus(std::string const& set) const {
+  auto const with_tag = [&](std::string const& tag, std::string const& place) {
+    return CorpusConfig{.name = set, .tag = tag, .places = {.by_key = {{"tag", place}}}};
+  };
+  if (set.empty()) {
+    bool const given = !valid_tag.empty() || places.given("valid_tag");
+    return given ? std::optional(with_tag(valid_tag, places.of("valid_tag"))) : std::nullopt;
+  }
+  if (auto const own = valid_tags.find(set); own != valid_tags.end()) {
+    return with_tag(own->second, "data.valid_tags." + set);
+  }
+  auto const corpus = std::ranges::find(corpora, set, &CorpusConfig::name);
+  return corpus == corpora.end() ? std::nullopt : std::optional(*corpus);
 }
 
 }  // namespace heddle

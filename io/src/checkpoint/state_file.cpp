@@ -301,7 +301,7 @@ Field string_field(std::string const& name, std::string CheckpointContents::*mem
   return {name, 1, true, max_bytes == 0, write, read};
 }
 
-/// A number of the training state, at most the step, that is 0 in most files; then it is not there.
+/// A step up to the training state's, or a boolean, that is 0 in most files; then it is not there.
 template <class Member>
 Field state_field(std::string const& name, Member TrainingState::*member) {
   auto const write = [=](hdf5::File& file, CheckpointIndex const& index) {
@@ -313,7 +313,7 @@ Field state_field(std::string const& name, Member TrainingState::*member) {
   };
   auto const read = [=](Reading const& from, CheckpointIndex& index) {
     auto const number = from.file.attribute<std::int64_t>(name);
-    if (number < 0 || number > index.contents.state.step) {
+    if (number < 0 || number > (std::is_same_v<Member, bool> ? 1 : index.contents.state.step)) {
       throw DataError(fmt::format("{}: {} = {} is impossible at step {}", from.file.path(), name, number,
                                   index.contents.state.step));
     }

@@ -4,7 +4,6 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/samples/mixture.hpp>
 #include <heddle/io/samples/sample_source.hpp>
 #include <heddle/io/samples/text_samples.hpp>
 #include <numeric>
@@ -86,9 +85,8 @@ std::string tag_warning(CorpusConfig const& corpus, Tokenizer const& tokenizer, 
   }
   std::string const text = to_toml(OptionValue(corpus.tag));
   return fmt::format(
-      "{}: the vocabulary {}; `heddle prepare --tag {}` without --vocab-model learns one in which it is a "
-      "single piece",
-      corpus_key(corpus.name),
+      "{}: the vocabulary {}; `heddle prepare --tag {}` without --vocab-model learns one in which it is a single piece",
+      corpus.places.of("tag"),
       unknown > 0 ? fmt::format("lacks characters of the tag {}, which are unknown tokens", text)
                   : fmt::format("has the tag {} only as {} pieces", text, pieces),
       prompt ? "\"<tag>\"" : text);
@@ -191,14 +189,13 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
     return;
   }
   pairs_.resize(std::max(pairs_.size(), indices.size()));
-  auto const language = dataset_.source_tokenizer().form().source.language == LanguagePlace::none ? 0 : 1;
   for (std::size_t place = 0; place < indices.size(); ++place) {
     SentencePair& pair = pairs_[place];
     pair.sample = first_number++;
     pair.source.clear();
     if (form_ == PairForm::pairs) {
       dataset_.read(SampleLength::source, indices[place], pair.source);
-      pair.source.insert(pair.source.begin() + language, tag_.begin(), tag_.end());
+      put_tag(dataset_, tag_, pair.source);
     }
     dataset_.read(SampleLength::target, indices[place], pair.target);
   }
@@ -208,6 +205,11 @@ void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> 
 std::string DatasetSamples::describe() const {
   return fmt::format("{} sentence pairs{}", readable_count(dataset_.size()),
                      form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
+}
+
+void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, std::vector<std::int32_t>& source) {
+  auto const language = dataset.source_tokenizer().form().source.language == LanguagePlace::none ? 0 : 1;
+  source.insert(source.begin() + language, tag.begin(), tag.end());
 }
 
 std::optional<std::uint64_t> SampleUse::seed(TrainConfig const& train) const {

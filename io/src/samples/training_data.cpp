@@ -31,6 +31,18 @@ void require_same_vocabulary(Dataset const& data, Dataset const& other) {
 
 }  // namespace
 
+std::vector<std::int32_t> ValidationSet::source(std::int64_t pair) const {
+  std::vector<std::int32_t> tokens = dataset.source(pair);
+  if (!tag.empty()) {
+    put_tag(dataset, dataset.source_tokenizer().encode(tag), tokens);
+  }
+  return tokens;
+}
+
+std::string ValidationSet::digest() const {
+  return tag.empty() ? dataset.digest() : sha256(dataset.digest() + tag);
+}
+
 std::string TrainingData::name() const {
   std::vector<std::string> names;
   for (Dataset const& data : train) {
@@ -71,7 +83,8 @@ TrainingData open_training_data(Config const& config) {
     std::map<std::string, std::string> paths = config.data.valid_sets;
     paths[""] = config.data.valid;  // the first in order
     for (auto const& [name, path] : paths) {
-      data.valid.push_back({name, Dataset::open(dataset_in(path, "valid.h5"))});
+      CorpusConfig const corpus = config.data.validation_corpus(name).value_or(CorpusConfig());
+      data.valid.push_back({name, Dataset::open(dataset_in(path, "valid.h5")), corpus.tag});
       require_same_vocabulary(data.train.front(), data.valid.back().dataset);
     }
   }
@@ -92,7 +105,8 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
 
 void make_validation_samples(Config const& config, Task const& task, bool prefixes, TrainingData& data) {
   for (ValidationSet& set : data.valid) {
-    set.samples = samples_for(config, task, set.dataset, {.training = false, .prefixes = prefixes});
+    CorpusConfig const corpus = config.data.validation_corpus(set.name).value_or(CorpusConfig());
+    set.samples = samples_for(config, task, set.dataset, {.training = false, .prefixes = prefixes, .corpus = corpus});
   }
 }
 

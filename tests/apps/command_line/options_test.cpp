@@ -29,5 +29,21 @@ TEST(Options, ValuesAreAmongTheNamedWordsUnlessOneIsInCapitals) {
   EXPECT_THROW(parse_options(syntax, {"--which", "best|last"}), UsageError);
 }
 
+TEST(Options, AnUnknownOneIsAnsweredWithTheNearest) {
+  std::int64_t beam = 1;
+  std::string out = "x";
+  CommandSyntax syntax{.name = "use", .usage = "", .summary = ""};
+  syntax.options.add_options()                   //
+      ("beam", with_default(beam, "N"), "size")  //
+      ("out", with_default(out, "FILE"), "file");
+  auto const answer = [&](std::string const& option) {
+    return message_of<UsageError>([&] { parse_options(syntax, {option, "5"}); });
+  };
+  for (char const* const option : {"--beamsize", "--beam-size", "--beam_size", "--baem", "--Beam"}) {
+    EXPECT_THAT(answer(option), HasSubstr("did you mean --beam?")) << option;
+  }
+  EXPECT_THAT(answer("--outline-of-everything"), testing::Not(HasSubstr("did you mean")));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -90,6 +90,13 @@ TEST_F(HostileImportTest, ThousandsOfLayersWithoutTensorsAreRefusedAtOnce) {
   EXPECT_THAT(refusal<DataError>(model_), HasSubstr("config.json gives the model 4097 layers; its files have 44"));
 }
 
+TEST_F(HostileImportTest, ADirectoryOfCTranslate2IsCalledSo) {
+  write("config.json", R"({"add_source_bos": false, "layer_norm_epsilon": null})");
+  write("model.bin", "x");
+  write("shared_vocabulary.json", "[]");
+  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("is a model of CTranslate2 (model.bin)"));
+}
+
 TEST_F(HostileImportTest, LinksOfTheHubsCacheAreExplained) {
   fs::rename(model_ / "config.json", directory_ / "blob");
   fs::create_symlink(directory_ / "blob", model_ / "config.json");

@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 
 /// The message of check_config for the overrides; "accepted" without one.
-std::string checked(std::vector<std::string> const& overrides) {
+std::string checked(std::vector<std::string> const& overrides, std::optional<int> ranks = std::nullopt) {
   Config const config = parse_config("", "run.toml", overrides);
   TestBench bench(config.model, DType::float32, KernelChoices());
   Registries registries = bench.registries();
@@ -23,7 +23,7 @@ std::string checked(std::vector<std::string> const& overrides) {
   register_schedules(registries.schedules);
   register_metrics(registries.metrics);
   try {
-    check_config(config, registries);
+    check_config(config, registries, ranks);
   } catch (ConfigError const& error) {
     return error.what();
   }
@@ -40,6 +40,7 @@ TEST(CheckConfig, RefusesWhatTrainingRefuses) {
   EXPECT_THAT(checked({"model.norm_kind=batch"}), HasSubstr("batch"));
   EXPECT_THAT(checked({"kernels.gemm=cublas"}), HasSubstr("cublas"));
   EXPECT_THAT(checked({"parallel.tensor=3"}), HasSubstr("heads"));
+  EXPECT_THAT(checked({"parallel.tensor=3"}, 2), HasSubstr("with 2 ranks, these layouts work"));
   EXPECT_EQ(checked({"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=3"}), "accepted");
   EXPECT_THAT(checked({"model.stacks=[\"decoder\"]", "train.validate_bleu=true"}), HasSubstr("validate_bleu"));
   EXPECT_EQ(checked({"model.stacks=[\"decoder\"]"}), "accepted");

@@ -56,6 +56,28 @@ TEST(LossWatch, JudgesAsIfTheRunHadNotBeenInterrupted) {
   EXPECT_EQ(later.risen_since(), after.risen_since());
 }
 
+TEST(LossWatch, ReportsALossThatStaysAboveThatOfEqualProbabilities) {
+  LossWatch watch(1000, 100);  // ln 1,000 is 6.9078
+  std::int64_t step = 0;
+  EXPECT_EQ(add(watch, step, 100, 9).first, 0) << "the warm-up";
+  EXPECT_TRUE(watch.at_end()) << "but a run that ends there has learnt nothing";
+  auto const [messages, message] = add(watch, step, 200, 9);
+  EXPECT_EQ(messages, 1);
+  EXPECT_THAT(message, HasSubstr("the loss is 9.0000 on average over 20 steps, far above 6.9078"));
+  add(watch, step, 100, 7.5);
+  EXPECT_FALSE(watch.at_end());
+  add(watch, step, 100, 3);
+  EXPECT_EQ(add(watch, step, 100, 6).first, 1) << "a rise";
+  ASSERT_TRUE(watch.at_end());
+  EXPECT_THAT(*watch.at_end(), HasSubstr("the loss ended at 6.0000 on average, far above its best, 3.0000 at step "));
+  EXPECT_EQ(add(watch, step, 100, 3000).first, 0) << "the rise has been reported";
+  EXPECT_THAT(*watch.at_end(), HasSubstr("the loss is 3000.0000 on average"));
+  LossWatch few(1000, 0);
+  step = 0;
+  add(few, step, 10, 3000);
+  EXPECT_FALSE(few.at_end()) << "too few steps to judge";
+}
+
 TEST(LossWatch, SaysNothingOfNoiseOrAShortRise) {
   LossWatch watch;
   std::int64_t step = 0;

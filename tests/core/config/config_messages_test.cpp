@@ -75,6 +75,61 @@ TEST(Config, ValidationSetsHaveNamesThatTheFileChooses) {
               HasSubstr("any name of letters, digits, \"_\" and \"-\""));
   EXPECT_THAT(refusal("[data]\nvalid_sets = \"m.h5\"\n"), HasSubstr("expected a section: [data.valid_sets]"));
   EXPECT_THAT(explain_config("data.valid_sets"), StartsWith("[data.valid_sets]"));
+  EXPECT_THAT(refusal("", {"data.valid_set.x=m.h5"}), HasSubstr("did you mean data.valid_sets?"));
+  EXPECT_THAT(refusal("", {"data.corpora.x.train=m.h5"}), HasSubstr("expected one of: train, valid, valid_tag, "));
+  EXPECT_THAT(refusal("", {"data.corpora.x.train=m.h5"}), HasSubstr("corpus"));
+}
+
+/// The tag of a set in a configuration of two corpora and two sets; "none" where no key says it.
+std::string tag_of(std::string const& set, std::vector<std::string> const& overrides = {}) {
+  Config const config = parse_config(
+      "[data]\nvalid = \"v.h5\"\n[data.corpus.de]\ntrain = \"de.h5\"\ntag = \"<2de>\"\n[data.corpus.fr]\n"
+      "train = \"fr.h5\"\n[data.valid_sets]\nde = \"d.h5\"\nfr = \"f.h5\"\nweb = \"w.h5\"\n",
+      "run.toml", overrides);
+  EXPECT_EQ(parse_config(to_toml(config), "x").data.valid_tags, config.data.valid_tags);
+  auto const corpus = config.data.validation_corpus(set);
+  return corpus ? corpus->tag : "none";
+}
+
+TEST(Config, AValidationSetHasItsOwnTagOrThatOfTheCorpusOfItsName) {
+  EXPECT_EQ(tag_of("de"), "<2de>");
+  EXPECT_EQ(tag_of("fr"), "") << "a corpus without a tag";
+  EXPECT_EQ(tag_of("web"), "none");
+  EXPECT_EQ(tag_of(""), "none");
+  EXPECT_EQ(tag_of("de", {"data.valid_tags.de=<2at>"}), "<2at>");
+  EXPECT_EQ(tag_of("de", {"data.valid_tags.de="}), "");
+  EXPECT_EQ(tag_of("web", {"data.valid_tags.web=<2de>"}), "<2de>");
+  EXPECT_EQ(tag_of("", {"data.valid_tag=<2de>"}), "<2de>");
+  EXPECT_EQ(tag_of("", {"data.valid_tag="}), "");
+  EXPECT_EQ(refusal("", {"data.valid_tags.de=x"}),
+            "--set data.valid_tags.de=x: data.valid_tags.de is the tag of a validation set that data.valid_sets does "
+            "not have; the tag of data.valid is data.valid_tag");
+}
+
+TEST(Config, ValidationSetsWithoutATagBesideCorporaWithOneAreWarnedAbout) {
+  std::string const corpora =
+      "[data.corpus.de]\ntrain = \"de.h5\"\ntag = \"<2de>\"\n[data.valid_sets]\nde = \"d.h5\"\nweb = \"w.h5\"\n";
+  EXPECT_THAT(
+      warnings_about(parse_config(corpora, "run.toml")),
+      ElementsAre("data.valid is read without a tag, and run.toml:3:1: data.corpus.de.tag = \"<2de>\" is before "
+                  "training sources: the model is judged on text of another form; set data.valid_tag, to "
+                  "\"\" where the sources of data.valid need none",
+                  StartsWith("data.valid_sets.web is read without a tag")));
+  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.valid_tag=", "data.valid_tags.web=<2de>"})), IsEmpty());
+  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"train.validate_every=0"})), IsEmpty());
+  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.corpus.de.tag="})), IsEmpty());
+}
+
+TEST(Config, ASentenceThatDoesNotFitNamesTheKeyThatWasGiven) {
+  EXPECT_EQ(refusal("", {"train.batch_tokens=512"}),
+            "--set train.batch_tokens=512: a sentence of model.max_length = 1024 tokens does not fit into "
+            "train.batch_tokens = 512; raise this or set max_length to 512 or less");
+  EXPECT_THAT(refusal("", {"train.micro_batch_tokens=512"}),
+              HasSubstr("train.micro_batch_tokens = 512; raise this or set max_length"));
+  EXPECT_THAT(refusal("", {"model.max_length=5000"}),
+              HasSubstr("train.batch_tokens = 4096; raise this and train.micro_batch_tokens or set"));
+  EXPECT_THAT(refusal("", {"model.max_length=5000", "train.micro_batch_tokens=4000"}),
+              HasSubstr("train.micro_batch_tokens = 4000; raise this and train.batch_tokens or set"));
 }
 
 TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {

@@ -219,15 +219,16 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
       "run.toml:2:1: there is no key model.decoder.rotary; expected one of: d_model, d_ff, heads, biases, activation, "
       "dropout, attention_dropout, activation_dropout, norm_kind, norm_epsilon, recompute, input, layers, "
       "sublayers, or an "
-      "option of a sublayer in its table, such as self_attention = { window = 64 }");
+      "option of a sublayer in its table, such as self_attention = { rotary = 3 }");
   EXPECT_EQ(refusal("[model.decoder.layer.4]\nd_model = 8"),
             "run.toml:2:1: there is no key model.decoder.layer.4.d_model; did you mean model.d_model?");
   EXPECT_THAT(refusal("[model.decoder]\nself_attention = 3"), HasSubstr("self_attention = { window = 64 }"));
   EXPECT_THAT(refusal("[model.decoder.layr.4]\nd_ff = 3"),
               HasSubstr("model.decoder.layr.4 is a table; expected a boolean, a number, a string or a list"));
   EXPECT_THAT(refusal("", {"model.self_attention.kv_heads=2"}),
-              HasSubstr("decoder_input, or a sublayer's options in a stack's table, such as "
-                        "[model.decoder.self_attention]"));
+              HasSubstr("an option of a sublayer, as in [model.decoder] self_attention = { window = 64 }"));
+  EXPECT_THAT(refusal("", {"model.kv_heads=2"}),
+              HasSubstr("an option of a sublayer, as in [model.decoder] self_attention = { kv_heads = 2 }"));
   EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 88),
             "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1.rotary;");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),

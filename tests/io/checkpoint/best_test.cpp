@@ -89,5 +89,12 @@ TEST_F(BestCheckpointTest, ADoneValidationReplacesACheckpointThatWaitsForIt) {
   EXPECT_TRUE(waiting.commit_to(store()).already_there) << "a validation that is done stays done";
 }
 
+TEST_F(BestCheckpointTest, AValidationBeforeTheFirstStepMayWait) {
+  SampleState start(0);
+  start.contents().state.validations_without_improvement = 0;
+  start.contents().state.validation_pending = true;
+  EXPECT_TRUE(Checkpoint::open(start.commit_to(store()).directory).state().validation_pending);
+}
+
 }  // namespace
 }  // namespace heddle

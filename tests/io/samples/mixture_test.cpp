@@ -174,7 +174,7 @@ class CorporaTest : public testing::Test {
     test::write_sentences(directory_ / "a.h5", 5);
     test::write_sentences(directory_ / "b.h5", 7);
     for (char const* name : {"a", "b"}) {
-      CorpusConfig corpus{.name = name};
+      CorpusConfig corpus{.name = name, .places = {.section = std::string("data.corpus.") + name}};
       corpus.train = {(directory_ / (std::string(name) + ".h5")).string()};
       config_.data.corpora.push_back(corpus);
     }
@@ -210,6 +210,35 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
               HasSubstr("a tag is prepended to source sentences"));
 }
 
+TEST_F(CorporaTest, TheTagOfAValidationSetStandsInFrontOfItsSources) {
+  config_.train.validate_every = 1;
+  config_.data.corpora[1].tag = "hundred";
+  config_.data.valid = (directory_ / "a.h5").string();
+  config_.data.valid_sets = {{"b", config_.data.valid}};
+  TrainingData data = open_training_data(config_);
+  make_validation_samples(config_, tasks_.of(config_), false, data);
+  ASSERT_EQ(data.valid.size(), 2U);
+  auto const tag = data.vocabulary().source.encode("hundred");
+  auto const read = [&](ValidationSet const& set) {
+    PackTokens tokens;
+    set.samples->read(0, std::vector<std::int64_t>{2}, 0, tokens);
+    EXPECT_EQ(set.samples->cost(0, 2).source, std::ssize(tokens.source.id));
+    std::vector<std::int32_t> source = set.source(2);
+    source.push_back(tokens.source.id.back());
+    EXPECT_EQ(source, tokens.source.id) << "what is translated is what the loss is of";
+    return tokens.source.id;
+  };
+  std::vector<std::int32_t> expected = tag;
+  auto const plain = read(data.valid[0]);
+  expected.insert(expected.end(), plain.begin(), plain.end());
+  EXPECT_EQ(read(data.valid[1]), expected);
+  EXPECT_EQ(data.valid[0].digest(), data.valid[0].dataset.digest());
+  EXPECT_NE(data.valid[1].digest(), data.valid[1].dataset.digest()) << "values with another tag are not compared";
+  config_.data.valid_tag = "<b>";
+  make_validation_samples(config_, tasks_.of(config_), false, data);
+  EXPECT_THAT(data.valid[0].samples->warning(), HasSubstr("data.valid_tag: the vocabulary lacks characters"));
+}
+
 TEST_F(CorporaTest, TagsThatAreUnknownOrSeveralPiecesGiveWarnings) {
   TrainingData const data = open_training_data(config_);
   auto const warning = [&](std::string const& tag) {
@@ -220,9 +249,9 @@ TEST_F(CorporaTest, TagsThatAreUnknownOrSeveralPiecesGiveWarnings) {
   EXPECT_EQ(warning(""), "");
   EXPECT_EQ(warning("hundred"), "") << "a piece of its own";
   EXPECT_EQ(warning("one two three"), "") << "a prompt";
-  EXPECT_EQ(warning("onetwothree").find("data.corpus.b: the vocabulary has the tag \"onetwothree\" only as "), 0U);
+  EXPECT_EQ(warning("onetwothree").find("data.corpus.b.tag: the vocabulary has the tag \"onetwothree\" only as "), 0U);
   EXPECT_EQ(warning("<b>"),
-            "data.corpus.b: the vocabulary lacks characters of the tag \"<b>\", which are unknown tokens; `heddle "
+            "data.corpus.b.tag: the vocabulary lacks characters of the tag \"<b>\", which are unknown tokens; `heddle "
             "prepare --tag \"<b>\"` without --vocab-model learns one in which it is a single piece");
 }
 

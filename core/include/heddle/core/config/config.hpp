@@ -7,6 +7,7 @@
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/config/optimizer_config.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,10 +57,16 @@ struct CorpusConfig {
 struct DataConfig {
   std::vector<std::string> train;  ///< one dataset, in one or several files
   std::string valid;
+  std::string valid_tag = {};                          ///< text before each source of `valid`
   std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
+  std::map<std::string, std::string> valid_tags = {};  ///< text before each source of these
   std::vector<CorpusConfig> corpora = {};              ///< instead of `train`
+  KeyPlaces places{.section = "data"};
 
   bool has_training() const { return !train.empty() || !corpora.empty(); }
+  /// The corpus with whose tag a validation set is read ("": data.valid): one with the tag that the set was given, or
+  /// that of the set's name; none where there is neither.
+  std::optional<CorpusConfig> validation_corpus(std::string const& set) const;
   bool operator==(DataConfig const&) const = default;
 };
 
@@ -78,6 +85,7 @@ struct TrainConfig {
   std::uint64_t seed = 1;
   bool deterministic = false;
   std::int64_t validate_every = 500;  ///< steps; 0: never
+  bool validate_at_start = false;     ///< also before the first step
   bool validate_bleu = true;
   std::vector<std::string> validate_metrics = {};  ///< names of registered metrics of translations
   std::int64_t validate_beam_size = 1;             ///< 1: greedy

@@ -115,11 +115,14 @@ class DatasetSamples final : public SampleSource {
   mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again
 };
 
+/// Puts the tokens of a tag before a source's, after the token of a language with which it may begin.
+void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, std::vector<std::int32_t>& source);
+
 /// The way in which samples are used.
 struct SampleUse {
   bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
-  CorpusConfig corpus = {};  ///< the corpus of samples that are mixed with others
+  CorpusConfig corpus = {};  ///< the corpus of samples that are mixed with others, or whose tag they have
 
   /// The seed of order and masks; none: not random. Corpora of a mixture have different ones.
   std::optional<std::uint64_t> seed(TrainConfig const& train) const;

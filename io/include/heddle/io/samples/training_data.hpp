@@ -15,10 +15,15 @@ namespace heddle {
 struct ValidationSet {
   std::string name;  ///< "": data.valid; else its name in data.valid_sets
   Dataset dataset;
+  std::string tag = {};                             ///< text before each source
   std::unique_ptr<SampleSource> samples = nullptr;  ///< see make_validation_samples
 
   /// Its key in the configuration: "data.valid", "data.valid_sets.medical".
   std::string key() const { return name.empty() ? "data.valid" : "data.valid_sets." + name; }
+  /// The tokens of a pair's source, after the tag's.
+  std::vector<std::int32_t> source(std::int64_t pair) const;
+  /// Identifies the content with the tag; of a set without one the dataset's digest.
+  std::string digest() const;
 };
 
 /// The datasets that a configuration names.
