@@ -129,7 +129,7 @@ class ConfigReader {
     std::vector<std::string> const names = names_in(table);
     std::string const meant = nearest_spelling(name, names);
     auto const value = value_of(*entry.node);
-    std::vector<std::string> const sublayers = StackConfig().sublayers;
+    std::vector<std::string> const sublayers = ModelConfig().decoder.sublayers;
     std::string const setting = value && std::ranges::count(sublayers, name) == 0
                                     ? fmt::format("{} = {}", name, to_toml(*value))
                                     : "window = 64";

@@ -125,6 +125,7 @@ constexpr double max_tokens = 2147483647.0;
 constexpr double max_width = 1048576;
 constexpr double max_ranks = 1048576;
 constexpr double max_layers = 4096;
+OptionDescription const files{.one_or_several = true};
 
 /// Adds a table to the tree and returns its list of keys.
 Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyPlaces* places = nullptr) {
@@ -219,7 +220,6 @@ void add_stack(ConfigTree& tree, std::string const& name, StackConfig& stack) {
 }
 
 void add_corpus(Keys const& keys, CorpusConfig& corpus) {
-  OptionDescription const files{.one_or_several = true};
   keys.free("train", corpus.train, files, "the dataset, in one or several files");
   keys.key("weight", corpus.weight, {.max = 1e9, .above_min = true},
            "its share of the samples, relative to the other corpora's");
@@ -231,7 +231,7 @@ void add_paths(ConfigTree& tree, Config& config) {
   run.free("directory", config.run.directory, any(),
            "directory of checkpoints, metrics and the resolved configuration");
   Keys const data = add_section(tree, "data", "written by `heddle prepare`", &config.data.places);
-  data.free("train", config.data.train, {.one_or_several = true}, "training dataset, in one or several files");
+  data.free("train", config.data.train, files, "training dataset, in one or several files");
   data.free("valid", config.data.valid, any(), "validation dataset; train.best_metric is measured on it");
   data.free("valid_tag", config.data.valid_tag, any(), "text before each source of data.valid, such as \"<news>\"");
   add_named_tables(tree, "data.corpus", config.data.corpora, {.name = "news", .train = {"data/news/train.h5"}},

@@ -97,10 +97,10 @@ TEST(Config, AValidationSetHasItsOwnTagOrThatOfTheCorpusOfItsName) {
   EXPECT_EQ(tag_of("web"), "none");
   EXPECT_EQ(tag_of(""), "none");
   EXPECT_EQ(tag_of("de", {"data.valid_tags.de=<2at>"}), "<2at>");
-  EXPECT_EQ(tag_of("de", {"data.valid_tags.de="}), "");
+  EXPECT_EQ(tag_of("de", {"data.valid_tags.de=\"\""}), "");
   EXPECT_EQ(tag_of("web", {"data.valid_tags.web=<2de>"}), "<2de>");
   EXPECT_EQ(tag_of("", {"data.valid_tag=<2de>"}), "<2de>");
-  EXPECT_EQ(tag_of("", {"data.valid_tag="}), "");
+  EXPECT_EQ(tag_of("", {"data.valid_tag=\"\""}), "");
   EXPECT_EQ(refusal("", {"data.valid_tags.de=x"}),
             "--set data.valid_tags.de=x: data.valid_tags.de is the tag of a validation set that data.valid_sets does "
             "not have; the tag of data.valid is data.valid_tag");
@@ -115,9 +115,10 @@ TEST(Config, ValidationSetsWithoutATagBesideCorporaWithOneAreWarnedAbout) {
                   "training sources: the model is judged on text of another form; set data.valid_tag, to "
                   "\"\" where the sources of data.valid need none",
                   StartsWith("data.valid_sets.web is read without a tag")));
-  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.valid_tag=", "data.valid_tags.web=<2de>"})), IsEmpty());
+  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.valid_tag=\"\"", "data.valid_tags.web=<2de>"})),
+              IsEmpty());
   EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"train.validate_every=0"})), IsEmpty());
-  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.corpus.de.tag="})), IsEmpty());
+  EXPECT_THAT(warnings_about(parse_config(corpora, "x", {"data.corpus.de.tag=\"\""})), IsEmpty());
 }
 
 TEST(Config, ASentenceThatDoesNotFitNamesTheKeyThatWasGiven) {
