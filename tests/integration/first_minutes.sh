@@ -87,7 +87,7 @@ completed() {
 [ "$(completed train run.toml --set train.st)" = "train.steps=" ] || give_up "a key is not completed: $(completed train run.toml --set train.st)"
 [ "$(completed train run.toml --set optimizer.b)" = "optimizer.beta1= optimizer.beta2=" ] ||
   give_up "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
-[ "$(completed train run.toml --set data.valid_)" = data.valid_sets. ] || give_up "no validation set is completed"
+[ "$(completed train run.toml --set data.valid_s)" = data.valid_sets. ] || give_up "no validation set is completed"
 "$HEDDLE" config --explain optimizer.beta1 > explained
 grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; give_up "an option is not explained"; }
 [ "$(completed config --explain checkpoint.k)" = checkpoint.keep ] || give_up "a key is not completed for --explain"

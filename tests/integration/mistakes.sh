@@ -25,6 +25,7 @@ mistake 64 'did you mean "evaluate"?' eval
 mistake 64 'did you mean "evaluate"?' help eval
 mistake 64 'RUN.toml is missing' train
 mistake 64 'did you mean --fresh?' train run.toml --frsh
+mistake 64 'did you mean --beam?' translate --checkpoint run --beamsize 5
 mistake 64 '5 is one argument too many: did you mean --set train.steps=5?' train run.toml --set train.steps 5
 mistake 64 'other.toml is one argument too many' train run.toml other.toml
 mistake 64 '--set' train run.toml --set
@@ -163,7 +164,7 @@ for command in $commands; do
   ! grep -nE '(^| )arg( |$)' log || fail "heddle $command --help has a value without a name"
 done
 ends 0 "$HEDDLE" train --help
-grep -q '^  RUN.toml  *the configuration$' log && ! grep -q -e '--config' log || fail "train --help shows RUN.toml otherwise"
+grep -q '^  RUN.toml  *the configuration (also --config)$' log || fail "train --help shows RUN.toml otherwise"
 grep -q 'docs/reference/config.md' log && grep -q '86' log || fail "train --help"
 
 # Doubtful, but not refused: a warning.
