@@ -15,8 +15,8 @@ namespace heddle {
 
 namespace {
 
-/// Micro-batches for each stage of a rehearsed step, after which every arena has been used again.
-constexpr std::int64_t rehearsed_per_stage = 4;
+/// Micro-batches for each stage of a rehearsed step, after which every arena has been used for every part.
+constexpr std::int64_t rehearsed_per_stage = 16;
 constexpr std::int64_t min_margin = std::int64_t{32} << 20;
 constexpr std::int64_t margin_share = 20;
 
@@ -45,15 +45,11 @@ Demand demand_of(PipelinePlace const& place, std::int64_t micro_batches) {
   return {max_in_flight(training_actions(place, micro_batches)), micro_batches};
 }
 
-/// The demand of the shortest step that needs as much memory as one with `number` micro-batches. How many of an
-/// interleaved schedule are in flight depends on the remainder of their number by the stages, too.
-Demand shortest_demand(PipelinePlace const& place, std::int64_t number) {
-  std::int64_t const in_flight = demand_of(place, number).in_flight;
-  Demand demand = demand_of(place, std::min(number, rehearsed_per_stage * place.stages));
-  while (demand.in_flight < in_flight) {
-    demand = demand_of(place, demand.micro_batches + 1);
-  }
-  return demand;
+/// The demand of a rehearsed step that needs as much memory as one with `number` micro-batches. How many of an
+/// interleaved schedule are in flight, and of which parts, depends on the remainder of their number by the stages, too.
+Demand rehearsed_demand(PipelinePlace const& place, std::int64_t number) {
+  std::int64_t const max = rehearsed_per_stage * place.stages;
+  return demand_of(place, number <= max ? number : max + number % place.stages);
 }
 
 std::int64_t scaled(std::int64_t bytes, double scale) {
@@ -149,7 +145,7 @@ class Rehearsal {
     }
     Demand demand;
     for (std::int64_t const number : packs.micro_batches) {
-      demand = std::max(demand, shortest_demand(place(), number));
+      demand = std::max(demand, rehearsed_demand(place(), number));
     }
     for (Pack const& pack : packs.training) {
       rank_.pipeline.train(RepeatedPack(pack, demand.micro_batches), step({0, demand.micro_batches}));
