@@ -9,7 +9,6 @@
 #include <exception>
 #include <functional>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/base/readable.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/io/metrics/metric.hpp>
 #include <iostream>
@@ -98,8 +97,7 @@ masked tokens.)";
        po::value<std::vector<std::string>>()->value_name("METRIC")->composing()->notifier(
            [&scores](std::vector<std::string> const& names) { scores.metrics = names; }),
        "a score to compute: bleu, bleu_zh, bleu_char, chrf, chrf++, ter or a plug-in's; may be repeated; default: bleu "
-       "and "
-       "chrf")  //
+       "and chrf")  //
       ("tokenize", with_default(scores.tokenize, "13a|zh|char|intl|none"),
        "words for BLEU, as sacreBLEU's: 13a; zh for Chinese; char, where each character is a word, for Japanese; intl, "
        "with all punctuation of Unicode; none for text that is tokenised already")  //
@@ -252,7 +250,9 @@ void evaluate_hypotheses(EvaluateOptions const& options) {
   if (!options.test.source.empty()) {
     files.push_back(options.test.source);  // which metrics of plug-ins may read
   }
-  require_different_pipes({options.hypotheses, options.scores.baseline});
+  std::vector<std::filesystem::path> texts{options.hypotheses, options.scores.baseline};
+  texts.insert(texts.end(), files.begin(), files.end());
+  require_different_pipes(texts);
   LineSource text(options.reading(options.hypotheses), files);
   Scores scores(options.scores, references.size(), metrics_without_model(options.model));
   for (SourceLine line; text.next(line);) {

@@ -144,9 +144,9 @@ std::string format_score(ScoringOptions const& options, TrainedModel const& mode
                          GivenTarget const& given, ForcedTarget const& forced) {
   std::vector<double> const& losses = forced.losses;
   AlignedPair pair{given, forced};
-  if (options.alignment.words) {
-    pair.source_words = words_of(model.vocabulary().source, line.text);
-    pair.target_words = words_of(model.vocabulary().target, line.references.front());
+  if (options.alignment.words && !losses.empty()) {
+    pair.source_words = words_of(model.vocabulary().source, line.text, given.source.size());
+    pair.target_words = words_of(model.vocabulary().target, line.references.front(), given.target.size());
   }
   double const log_probability = -std::accumulate(losses.begin(), losses.end(), 0.0);
   double const score = losses.empty()

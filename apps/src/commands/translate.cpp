@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <boost/json.hpp>
+#include <utility>
 
 #include "command_line/alignment_options.hpp"
 #include "command_line/text_command.hpp"
@@ -57,13 +58,14 @@ ForcedDecoding forced_decoding(TranslateOptions& options) {
              : forced_decoding(options.alignment, options.model, options.json, "--json");
 }
 
-std::string to_text(TranslateOptions const& options, TrainedModel const& model, ForcedTranslation const& output) {
-  auto const& [source, target] = model.vocabulary();
+/// `source_words`: where words are aligned, those of the source's tokens.
+std::string to_text(TranslateOptions const& options, TrainedModel const& model, ForcedTranslation const& output,
+                    std::vector<std::int64_t> const& source_words) {
+  Tokenizer const& target = model.vocabulary().target;
   Translation const& translation = output.translation;
   std::int64_t const index = output.line->number - 1;
-  AlignedPair pair{output.given, output.forced};
+  AlignedPair pair{output.given, output.forced, source_words};
   if (options.alignment.words) {
-    pair.source_words = words_of(source, output.line->text);
     pair.target_words = words_of(target, translation);
   }
   if (!options.json) {
@@ -128,8 +130,13 @@ ExitCode run_translate(Arguments const& arguments) {
            choose_by_coverage(options.coverage.penalty, n_best, outputs);
          }
          std::string text;
+         SourceLine const* line = nullptr;
+         std::vector<std::int64_t> source_words;
          for (ForcedTranslation const& output : outputs) {
-           text += to_text(options, model, output);
+           if (options.alignment.words && std::exchange(line, output.line) != output.line) {
+             source_words = words_of(model.vocabulary().source, output.line->text, output.given.source.size());
+           }
+           text += to_text(options, model, output, source_words);
          }
          return text;
        }});

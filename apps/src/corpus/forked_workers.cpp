@@ -14,7 +14,6 @@
 #include <heddle/core/base/error.hpp>
 #include <system_error>
 
-#include "report/warning.hpp"
 #include "supervision/forked_process.hpp"
 
 namespace heddle {

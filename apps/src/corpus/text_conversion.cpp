@@ -9,6 +9,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string_view>
 
@@ -69,30 +70,40 @@ class ProgressLine {
   Clock::time_point shown_ = began_;
 };
 
-/// Writes the first messages about lines to standard error, and in the end the number of the others.
+/// Writes the first messages of each kind about lines to standard error, and in the end the number of the others.
 class LimitedMessages {
  public:
   explicit LimitedMessages(ProgressLine& progress) : progress_(progress) {}
 
   void write(std::vector<std::string> const& messages) {
     for (std::string const& message : messages) {
-      if (count_++ < max_messages) {
+      if (counts_[kind_of(message)]++ < max_messages) {
         progress_.clear();
         report_on_stderr(message);
+      } else {
+        ++others_;
       }
     }
   }
   void finish() {
     progress_.clear();
-    if (count_ > max_messages) {
-      report_on_stderr(fmt::format("{} more lines like these", readable_count(count_ - max_messages)));
+    if (others_ > 0) {
+      report_on_stderr(fmt::format("{} more lines like these", readable_count(others_)));
     }
   }
 
  private:
   static constexpr std::int64_t max_messages = 10;
+
+  /// The message without its numbers.
+  static std::string kind_of(std::string message) {
+    std::erase_if(message, [](char letter) { return (letter >= '0' && letter <= '9') || letter == ','; });
+    return message;
+  }
+
   ProgressLine& progress_;
-  std::int64_t count_ = 0;
+  std::map<std::string, std::int64_t> counts_;  ///< by kinds
+  std::int64_t others_ = 0;
 };
 
 /// The number of processes that share the work of this one: one also where MPI must not be copied, and where a line is

@@ -38,8 +38,9 @@ struct Processes {
 RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> const& overrides);
 
 /// Computes all pieces of a text, in all processes; `finish` gets the results in the order of the pieces, on rank 0.
-/// `next` is called on rank 0 only. Writes the results' first ten messages to standard error, then the number of the
-/// others, and the progress: where that is a terminal each second, otherwise each minute. Collective over the ranks.
+/// `next` is called on rank 0 only. Writes the results' first ten messages of each kind to standard error, in the end
+/// the number of the others, and the progress: where that is a terminal each second, otherwise each minute. Collective
+/// over the ranks.
 void convert_pieces(Processes const& processes, LineSource const& text,
                     std::function<std::optional<Piece>()> const& next, ComputePiece const& compute,
                     std::function<void(PieceResult)> const& finish);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/io/text/tokenizer.hpp>
 #include <span>
 #include <string>
@@ -21,9 +22,13 @@ Alignment between_words(Alignment const& alignment, std::span<std::int64_t const
                         std::span<std::int64_t const> target_words);
 /// The bytes of a text where its words (see split_words) end.
 std::vector<std::size_t> word_ends(std::string_view text);
-/// The number, from 0, of the word of a text, as it is given, that each of its tokens is a part of. White space belongs
-/// to the word after it.
-std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::string_view text);
+/// The number, from 0, of the word of a text, as it is given, that each of its first `tokens` tokens is a part of.
+/// White space belongs to the word after it.
+std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::string_view text, std::size_t tokens);
+/// The number of a text's tokens.
+using CountTokens = std::function<std::size_t(std::string_view)>;
+/// The same. What is counted is O(n log n) in the part of the text that has these tokens.
+std::vector<std::int64_t> words_of(CountTokens const& count, std::string_view text, std::size_t tokens);
 /// The sum over the source's tokens of log(min(1, attention of all target tokens to it)), at most 0: the coverage of Wu
 /// et al. 2016, equation 14, without its factor.
 double coverage(std::span<double const> attention, std::size_t source_tokens);

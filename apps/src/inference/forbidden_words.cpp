@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/base/paths.hpp>
 #include <heddle/io/text/text.hpp>
-#include <string_view>
 #include <unordered_map>
 
 namespace heddle {
@@ -61,6 +62,9 @@ std::vector<Tokens> spellings(std::string const& word, Tokenizer const& tokenize
 std::vector<Tokens> forbidden_tokens(std::string const& path, Tokenizer const& tokenizer) {
   std::vector<Tokens> forbidden;
   if (!path.empty()) {
+    if (std::string const problem = file_problem(path); !problem.empty()) {  // each rank reads all of it
+      throw DataError(problem + "; expected words and phrases, one a line");
+    }
     Ids const ids = piece_ids(tokenizer);
     LineReader reader(path, InvalidUtf8::fail);
     for (std::string line; reader.next(line);) {

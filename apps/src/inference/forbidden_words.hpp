@@ -12,7 +12,7 @@ namespace heddle {
 std::vector<std::vector<std::int32_t>> spellings(std::string const& word, Tokenizer const& tokenizer);
 
 /// GenerationOptions::forbidden of a text of words and phrases, one a line; none for "". Throws DataError if the text
-/// cannot be read.
+/// is not a file or cannot be read.
 std::vector<std::vector<std::int32_t>> forbidden_tokens(std::string const& path, Tokenizer const& tokenizer);
 
 }  // namespace heddle

@@ -104,8 +104,7 @@ std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLin
 
 std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, Translation const& translation) {
   auto const& [text, score, log_probability, tokens, prefix_bytes, prefix_tokens] = translation;
-  std::vector<std::int64_t> words = words_of(tokenizer, std::string_view(text).substr(0, prefix_bytes));
-  words.resize(prefix_tokens);
+  std::vector<std::int64_t> words = words_of(tokenizer, std::string_view(text).substr(0, prefix_bytes), prefix_tokens);
   std::vector<std::size_t> const ends = word_ends(text);
   std::string const whole = tokenizer.decode(tokens);
   for (std::size_t at = prefix_tokens; at < tokens.size(); ++at) {
@@ -124,7 +123,7 @@ std::string join_pieces(Tokenizer const& tokenizer, std::vector<std::int32_t> co
   for (std::int32_t const token : tokens) {
     text += (text.empty() ? "" : " ") + tokenizer.piece(token);
   }
-  return text;
+  return on_one_line(std::move(text));
 }
 
 std::vector<std::int32_t> parse_pieces(std::string_view text,

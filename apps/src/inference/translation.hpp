@@ -28,8 +28,8 @@ struct Translation {
 std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLine const& line);
 /// The number, from 0, of the word of a translation's text that each of its tokens is a part of.
 std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, Translation const& translation);
-/// Tokens by their pieces, separated by spaces, and back. A piece that has a space, as only vocabularies of other
-/// systems have them, is not read back: parse_pieces throws DataError for a piece that is not among `ids`.
+/// Tokens by their pieces, separated by spaces on one line, and back. A piece that has a space or a line break, as only
+/// vocabularies of other systems have them, is not read back: parse_pieces throws DataError for one not among `ids`.
 std::string join_pieces(Tokenizer const& tokenizer, std::vector<std::int32_t> const& tokens);
 std::vector<std::int32_t> parse_pieces(std::string_view text, std::unordered_map<std::string, std::int32_t> const& ids);
 /// The text that follows a prompt, which starts with a space where a new word starts.

@@ -40,7 +40,8 @@ using OutputFile = FileStream<std::ostream, std::ios::out>;
 FileDescriptor open_stream(std::filesystem::path const& path) {
   FileDescriptor file(path, O_WRONLY | O_NONBLOCK);
   if (!file.is_open() && errno == ENXIO) {
-    throw DataError(path.string() + ": is a FIFO that no process reads; start its reader first, or name a file");
+    throw DataError(path.string() +
+                    ": is a FIFO without a reader, or a socket; start the reader first, or name a file");
   }
   if (!file.is_open() || ::fcntl(file.get(), F_SETFL, O_WRONLY) != 0) {
     fail_with_errno(path, "open the file");

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
+#include <heddle/io/text/text.hpp>
 
 namespace heddle {
 
@@ -20,18 +21,6 @@ constexpr std::string_view blanks = " \t\r";
 std::string_view trimmed(std::string_view text) {
   std::size_t const begin = text.find_first_not_of(blanks);
   return begin == text.npos ? std::string_view() : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
-}
-
-void append_utf8(std::string& text, std::uint32_t code) {
-  if (code < 0x80) {
-    text.push_back(static_cast<char>(code));
-    return;
-  }
-  int const more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-  text.push_back(static_cast<char>((0xf00U >> (more + 1) & 0xffU) | (code >> (6 * more))));
-  for (int index = more - 1; index >= 0; --index) {
-    text.push_back(static_cast<char>(0x80 | (code >> (6 * index) & 0x3f)));
-  }
 }
 
 /// Reads one line after the other.
@@ -232,7 +221,7 @@ class YamlReader {
       require(place != names.npos, "an escape that YAML does not have");
       code = codes.at(place);
     }
-    append_utf8(text, code);
+    text += encode_utf8(std::u32string(1, code));
   }
 
   void finish_line() {

@@ -97,9 +97,7 @@ Step by_characters(Change change) {
     for (char32_t const letter : letters) {
       std::u32string const now = change(letter);
       at_start = at_start && !(text.empty() && now.empty());
-      for (char32_t const one : now) {
-        append_utf8(text, one);
-      }
+      text += encode_utf8(now);
     }
   };
 }
@@ -125,8 +123,7 @@ Step strip_step(bool left, bool right) {
     while (right && !letters.empty() && is_white_space(letters.back())) {
       letters.pop_back();
     }
-    text.clear();
-    std::ranges::for_each(letters, [&](char32_t one) { append_utf8(text, one); });
+    text = encode_utf8(letters);
   };
 }
 

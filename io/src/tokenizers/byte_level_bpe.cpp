@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "tokenizer_steps/characters.hpp"
 #include "tokenizer_steps/json_members.hpp"
 #include "tokenizer_steps/text_splitter.hpp"
 #include "tokenizers/byte_pairs.hpp"

@@ -68,14 +68,6 @@ bool is_chinese(char32_t letter) {
   return std::ranges::any_of(blocks, [&](Block const& block) { return letter >= block.first && letter <= block.last; });
 }
 
-std::string to_text(std::u32string_view letters) {
-  std::string text;
-  for (char32_t const letter : letters) {
-    append_utf8(text, letter);
-  }
-  return text;
-}
-
 /// The texts in which BERT looks for words (Devlin et al. 2019, BasicTokenizer), by the options of BertNormalizer.
 class BertNormalizer {
  public:
@@ -102,10 +94,10 @@ class BertNormalizer {
       add_clean(letter, letters);
     }
     if (decomposed_) {
-      letters = decode_utf8(decomposed_->normalize(to_text(letters)));
+      letters = decode_utf8(decomposed_->normalize(encode_utf8(letters)));
       std::erase_if(letters, [](char32_t letter) { return category_of(letter) == U_NON_SPACING_MARK; });
     }
-    return lowers_ ? lowered(letters) : to_text(letters);
+    return lowers_ ? lowered(letters) : encode_utf8(letters);
   }
 
  private:
@@ -124,7 +116,7 @@ class BertNormalizer {
   static std::string lowered(std::u32string_view letters) {
     std::string text;
     for (char32_t const letter : letters) {
-      text += to_text(lowercase(letter));
+      text += encode_utf8(lowercase(letter));
     }
     return text;
   }

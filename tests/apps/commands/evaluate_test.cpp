@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -52,6 +53,20 @@ TEST(Evaluate, HypothesesMayHaveTheirSource) {
   EXPECT_EQ(run_evaluate({"--hypotheses", path, "--reference", path, "--source", path}), ExitCode::done);
   EXPECT_NE(testing::internal::GetCapturedStdout().find("nrefs:1"), std::string::npos) << "it is not a reference";
   EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--source", longer}), DataError);
+}
+
+// Each of them would have got a part of the lines.
+TEST(Evaluate, NoPipeIsGivenForTwoTexts) {
+  test::TemporaryDirectory const directory;
+  std::string const path = directory.write("text", "a\n").string();
+  std::string const pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (Arguments const& arguments :
+       {Arguments{"--hypotheses", path, "--reference", pipe, "--baseline", pipe},
+        Arguments{"--hypotheses", pipe, "--reference", path, "--baseline", pipe},
+        Arguments{"--hypotheses", path, "--reference", path, "--source", pipe, "--baseline", pipe}}) {
+    EXPECT_THROW(run_evaluate(arguments), UsageError);
+  }
 }
 
 }  // namespace

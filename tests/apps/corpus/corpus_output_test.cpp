@@ -134,7 +134,7 @@ TEST_F(CorpusOutputTest, FollowsNoLinkAndWaitsForNoFifo) {
     fs::remove(beside(end));
   }
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr("is a FIFO that no process reads"));
+  EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr("is a FIFO without a reader"));
   EXPECT_EQ(test::read_whole(victim), "somebody's\n");
 }
 

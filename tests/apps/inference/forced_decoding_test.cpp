@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -214,7 +216,7 @@ void expect_words(Tokenizer const& tokenizer, std::string const& line) {
     return fmt::format("{}", fmt::join(split_words(text), ""));
   };
   Tokens const tokens = tokenizer.encode(line);
-  auto const numbers = words_of(tokenizer, line);
+  auto const numbers = words_of(tokenizer, line, tokens.size());
   auto const words = split_words(line);
   ASSERT_EQ(numbers.size(), tokens.size()) << line;
   std::vector<Tokens> of_word(std::max<std::size_t>(words.size(), 1));
@@ -230,11 +232,15 @@ std::string exchange_file(std::string const& name) {
   return test::read_whole(fs::path(HEDDLE_TEST_DATA) / "exchange" / name);
 }
 
-Tokenizer tokenizer_of(std::string const& name) {
-  std::string const bytes = exchange_file(name);
+/// `bytes`: of a SentencePiece model or a tokenizer.json.
+Tokenizer tokenizer_from(std::string const& bytes) {
   boost::json::object const config{{"vocab_size", 700}, {"decoder_start_token_id", 2}, {"eos_token_id", 2}};
-  return Tokenizer::from_model(name.ends_with(".json") ? read_json_vocabulary({{"tokenizer.json", bytes}}, config)
-                                                       : bytes);
+  return Tokenizer::from_model(bytes.starts_with('{') ? read_json_vocabulary({{"tokenizer.json", bytes}}, config)
+                                                      : bytes);
+}
+
+Tokenizer tokenizer_of(std::string const& name) {
+  return tokenizer_from(exchange_file(name));
 }
 
 TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
@@ -265,9 +271,42 @@ TEST(Alignment, NormalizationMakesNoWords) {
   for (std::string const line :
        {"it\u00b4s one", "\u00a8it one", "a\u200bhouse one", "a \ufeff house", " a  house ", "a\u3000house", "a"}) {
     expect_words(tokenizer, line);
-    EXPECT_EQ(words_of(tokenizer, line).back() + 1, std::ssize(split_words(line))) << line;
+    EXPECT_EQ(words_of(tokenizer, line, tokenizer.encode(line).size()).back() + 1, std::ssize(split_words(line)))
+        << line;
   }
-  EXPECT_TRUE(words_of(tokenizer, " ").empty());
+  EXPECT_TRUE(words_of(tokenizer, " ", 0).empty());
+}
+
+// A line may have 1 MiB, of which the model takes the first tokens.
+TEST(Alignment, WhatIsEncodedForWordsGrowsWithTheAlignedTokens) {
+  std::string line;
+  for (std::size_t word = 0; word < (std::size_t{1} << 20) / 6; ++word) {
+    line += "house ";
+  }
+  std::size_t encoded = 0;
+  auto const count = [&](std::string_view part) {
+    encoded += part.size();
+    return 2 * ((part.size() + 1) / 6);
+  };
+  std::size_t const all = 2 * (line.size() / 6);
+  for (std::size_t const tokens : {std::size_t{1000}, all}) {
+    encoded = 0;
+    auto const words = words_of(count, line, tokens);
+    ASSERT_EQ(words.size(), tokens);
+    for (std::size_t token = 0; token < tokens; ++token) {
+      ASSERT_EQ(words[token], static_cast<std::int64_t>(token / 2));
+    }
+    EXPECT_LT(encoded, 16 * 3 * tokens);
+  }
+}
+
+TEST(Alignment, WordsOfTheFirstTokensAreThoseOfTheWholeLine) {
+  Tokenizer const tokenizer = tokenizer_of("sentencepiece_bpe.model");
+  std::string const line = "\u200b a house, and another one; it's  twenty-three ";
+  auto const all = words_of(tokenizer, line, tokenizer.encode(line).size());
+  for (std::size_t tokens = 0; tokens <= all.size(); ++tokens) {
+    EXPECT_TRUE(std::ranges::equal(words_of(tokenizer, line, tokens), std::span(all).first(tokens))) << tokens;
+  }
 }
 
 TEST(Alignment, WordsOfATranslationAreThoseOfItsText) {
@@ -275,7 +314,7 @@ TEST(Alignment, WordsOfATranslationAreThoseOfItsText) {
   for (std::string const text : {"a house, and another one.", "x", "it's  twenty-three"}) {
     Tokens const tokens = tokenizer.encode(text);
     EXPECT_EQ(words_of(tokenizer, Translation{.text = tokenizer.decode(tokens), .tokens = tokens}),
-              words_of(tokenizer, text));
+              words_of(tokenizer, text, tokens.size()));
   }
   // An unknown token is written as a word of its own.
   Tokens const tokens{tokenizer.encode("a").at(0), tokenizer.special_ids().unknown, tokenizer.encode("a").at(0)};
@@ -295,6 +334,17 @@ TEST(Pieces, AreReadAsTheyWereWritten) {
   EXPECT_THAT(wrong, ThrowsMessage<DataError>(HasSubstr("no piece \"\"; expected pieces with one space")));
 }
 
+TEST(Pieces, AreWrittenOnOneLine) {
+  std::string file = exchange_file("pieces_gemma.json");
+  boost::replace_all(file, "<tool>", "\\n");
+  Tokenizer const tokenizer = tokenizer_from(file);
+  Tokens const tokens = tokenizer.encode("man\nman");
+  ASSERT_TRUE(std::ranges::any_of(tokens, [&](auto token) { return tokenizer.piece(token) == "\n"; }));
+  std::string const text = join_pieces(tokenizer, tokens);
+  EXPECT_EQ(text.find('\n'), text.npos) << text;
+  EXPECT_THROW(parse_pieces(text, piece_ids(tokenizer)), DataError);
+}
+
 TEST(ForbiddenWords, AreAllWaysToWriteThem) {
   fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
   Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(model));
@@ -312,6 +362,10 @@ TEST(ForbiddenWords, AreAllWaysToWriteThem) {
   EXPECT_EQ(forbidden_tokens(directory.write("words", "house\n\nhouse\n").string(), tokenizer).size(),
             2 * found.size());
   EXPECT_TRUE(forbidden_tokens("", tokenizer).empty());
+  std::string const pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT([&] { forbidden_tokens(pipe, tokenizer); },
+              ThrowsMessage<DataError>(HasSubstr("pipe: is not a regular file; expected words")));
 }
 
 }  // namespace

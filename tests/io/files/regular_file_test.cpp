@@ -82,7 +82,7 @@ TEST_F(RegularFileTest, IsWrittenAfterItsFirstBytes) {
 TEST_F(RegularFileTest, AStreamNeedsItsReader) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   auto const open = [&] { return open_output(directory_ / "fifo", OutputMode::stream); };
-  EXPECT_THAT(message_of<DataError>(open), HasSubstr("fifo: is a FIFO that no process reads"));
+  EXPECT_THAT(message_of<DataError>(open), HasSubstr("fifo: is a FIFO without a reader"));
   int const reader = ::open((directory_ / "fifo").c_str(), O_RDONLY | O_NONBLOCK);
   *open() << "text" << std::flush;
   std::string text(8, ' ');

@@ -85,9 +85,10 @@ async function* events_of(answer) {
   }
 }
 
-/** A span for each word of a text, with white space between them. */
+/** A span for each word of a text, with white space between them: what the server counts as words. */
 function words_of(text) {
-  const words = text.trim().split(/\s+/).map((word) => element('span', {className: 'word', textContent: word}));
+  const space = /[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/;
+  const words = text.split(space).filter(Boolean).map((word) => element('span', {className: 'word', textContent: word}));
   return {words, nodes: words.flatMap((word) => [word, ' '])};
 }
 

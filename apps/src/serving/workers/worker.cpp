@@ -56,7 +56,8 @@ std::vector<json::array> alignments_of(ServedModel const& served, ComputedText c
     given.push_back({source, translation.tokens});
   }
   std::vector<ForcedTarget> const forced = served.forcing->decode(model, given);
-  std::vector<std::int64_t> const source_words = words_of(model.vocabulary().source, text.line.line.text);
+  std::vector<std::int64_t> const source_words =
+      words_of(model.vocabulary().source, text.line.line.text, source.size());
   std::vector<json::array> lists(translations.size());
   for (std::size_t index = 0; index < lists.size(); ++index) {
     Alignment const words = between_words(hard_alignment(forced[index].attention, source.size()), source_words,

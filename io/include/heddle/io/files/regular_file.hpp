@@ -16,12 +16,12 @@ namespace heddle {
 enum class OutputMode {
   append,      ///< at the end of the file, which is created if it does not exist
   create_new,  ///< a file that does not exist yet
-  stream       ///< a device, or a FIFO or socket that a process reads; symbolic links are followed
+  stream       ///< a device, or a FIFO that a process reads; symbolic links are followed
 };
 
 /// A stream that writes to the file at `path`. Throws DataError if that is a symbolic link or not a regular file,
-/// unless it is to be a stream, and for a FIFO without a reader; Error if it cannot be opened. Errors of writing set
-/// the stream's badbit.
+/// unless it is to be a stream, and for a FIFO without a reader or a socket; Error if it cannot be opened. Errors of
+/// writing set the stream's badbit.
 std::unique_ptr<std::ostream> open_output(std::filesystem::path const& path, OutputMode mode);
 /// A stream that appends to the first `bytes` bytes of a file as `append` does; the rest of it is removed.
 std::unique_ptr<std::ostream> open_output_after(std::filesystem::path const& path, std::int64_t bytes);

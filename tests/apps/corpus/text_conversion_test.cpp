@@ -1,0 +1,35 @@
+#include "corpus/text_conversion.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(TextConversion, TenMessagesOfEachKindAreWritten) {
+  test::TemporaryDirectory const directory;
+  LineSource text({.input = directory.write("text", "a\n"), .window = 1});
+  auto const compute = [](Piece const&, std::function<void()> const&) {
+    PieceResult result{.lines = 1};
+    for (int line = 1; line <= 12; ++line) {
+      result.messages.push_back(fmt::format("line {}: {} tokens are too many", line, 1000 * line));
+    }
+    result.messages.emplace_back("line 13: another kind");
+    return result;
+  };
+  testing::internal::CaptureStderr();
+  convert_pieces(
+      {}, text, [&] { return text.next_piece(); }, compute, [](PieceResult const&) {});
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("line 10: "), Not(HasSubstr("line 11: ")), HasSubstr("line 13: another kind"),
+                    HasSubstr("2 more lines like these")));
+}
+
+}  // namespace
+}  // namespace heddle
