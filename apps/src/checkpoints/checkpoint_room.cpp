@@ -73,8 +73,8 @@ CheckpointRoom checkpoint_room(std::filesystem::path const& run, Config const& c
 
 std::optional<CheckpointContents> newest_contents(std::filesystem::path const& run) {
   std::filesystem::path const checkpoints = run / "checkpoints";
+  auto const step = CheckpointStore(checkpoints, 2).newest_step();
   try {
-    auto const step = CheckpointStore(checkpoints, 2).newest_step();
     return !step ? std::nullopt
                  : std::optional(Checkpoint::open(checkpoints / checkpoint_directory_name(*step), Communicator::self(),
                                                   {}, Verification::at_reading)

@@ -49,7 +49,8 @@ CheckpointRoom checkpoint_room(std::filesystem::path const& run, Config const& c
                                Vocabulary const& vocabulary, KernelRegistries const& kernels,
                                std::int64_t origin_bytes);
 
-/// The record of the newest checkpoint of a run; nothing if there is none or it cannot be read. Reads no tensors.
+/// The record of the newest checkpoint of a run; nothing if there is none or it cannot be read. Reads no
+/// tensors. Throws DataError if something other than a directory has the name of the checkpoints' directory.
 std::optional<CheckpointContents> newest_contents(std::filesystem::path const& run);
 
 }  // namespace heddle
