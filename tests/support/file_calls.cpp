@@ -103,6 +103,32 @@ bool FileFault::happened() const {
 
 namespace {
 
+struct Renames {
+  bool plain = false;
+  int calls_left = 0;
+};
+
+Renames& renames() {
+  static Renames one;
+  return one;
+}
+
+}  // namespace
+
+PlainRenames::PlainRenames(int number) {
+  renames() = {true, number};
+}
+
+PlainRenames::~PlainRenames() {
+  renames() = {};
+}
+
+bool PlainRenames::happened() const {
+  return renames().calls_left < 0;
+}
+
+namespace {
+
 namespace fs = std::filesystem;
 using Kind = FileEvent::Kind;
 
@@ -267,12 +293,20 @@ extern "C" int mkdir(char const* path, mode_t mode) noexcept {
 
 extern "C" int rename(char const* from, char const* to) noexcept {
   static auto const real = next<int (*)(char const*, char const*)>("rename");
+  if (renames().plain && renames().calls_left-- == 0) {
+    errno = EIO;
+    return -1;
+  }
   return log_rename(real(from, to), from, to);
 }
 
 extern "C" int renameat2(int from_directory, char const* from, int to_directory, char const* to,
                          unsigned flags) noexcept {
   static auto const real = next<int (*)(int, char const*, int, char const*, unsigned)>("renameat2");
+  if (renames().plain && flags != 0) {
+    errno = EINVAL;
+    return -1;
+  }
   return log_rename(real(from_directory, from, to_directory, to, flags), from, to);
 }
 

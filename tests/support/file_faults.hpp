@@ -22,4 +22,17 @@ class FileFault {
   bool happened() const;
 };
 
+/// While it lives, `renameat2` has no flags, as on NFS, and the `number`-th call of `rename` fails, from 0. One at a
+/// time.
+class PlainRenames {
+ public:
+  explicit PlainRenames(int number);
+  ~PlainRenames();
+  PlainRenames(PlainRenames const&) = delete;
+  PlainRenames& operator=(PlainRenames const&) = delete;
+
+  /// True if there were so many calls.
+  bool happened() const;
+};
+
 }  // namespace heddle::test

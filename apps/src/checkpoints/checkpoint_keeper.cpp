@@ -22,7 +22,7 @@ void CheckpointKeeper::find_memory(RunDirectory const* directory) {
 }
 
 void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
-                            CheckpointStore::Report const& report) {
+                            std::int64_t origin_bytes, CheckpointStore::Report const& report) {
   find_memory(directory);
   if (!uses_memory()) {
     memory_->remove();
@@ -38,7 +38,7 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   }
   bool const resumes = broadcast_value(setup_.world, is_rank_zero && disk_.newest_step().has_value());
   try {
-    memory_->require_room(tensors, memory_writers(), both ? 3 : 2);
+    memory_->require_room(tensors, origin_bytes, memory_writers(), both ? 3 : 2);
   } catch (Error const& lack) {
     if (!resumes || lack.code() != ExitCode::bad_config) {
       throw;
@@ -139,6 +139,10 @@ CheckpointKeeper::Results CheckpointKeeper::finish() {
   CommitResult const result = disk_.finish(setup_.world, std::move(in_flight_));
   committed_step_ = step;
   return {result};
+}
+
+std::int64_t CheckpointKeeper::linked_best(std::int64_t newest) const {
+  return broadcast_value(setup_.world, setup_.world.rank() == 0 ? disk_.linked_best(newest) : 0);
 }
 
 std::string CheckpointKeeper::link_best(std::int64_t step) const {

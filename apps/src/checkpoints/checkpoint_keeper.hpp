@@ -29,7 +29,7 @@ class CheckpointKeeper {
 
   /// Finds the memory of the directory, which is given on rank 0. Throws Error with ExitCode::bad_config if a host has
   /// no room for what will be kept there; a run that has checkpoints continues without, which is reported on rank 0.
-  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
+  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors, std::int64_t origin_bytes,
             CheckpointStore::Report const& report);
   /// Until the next call no checkpoint that a run whose loss has risen since `step` can go back to is removed: see
   /// CheckpointStore::protect.
@@ -60,6 +60,8 @@ class CheckpointKeeper {
   bool in_flight() const { return in_flight_ != nullptr; }
   /// True while this rank still writes it.
   bool writes() const { return in_flight_ && !in_flight_->done(); }
+  /// CheckpointStore::linked_best. Collective over the world.
+  std::int64_t linked_best(std::int64_t newest) const;
   /// Points the link `best` at the best checkpoint of a run at this step: see CheckpointStore::link_best.
   std::string link_best(std::int64_t step) const;
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.

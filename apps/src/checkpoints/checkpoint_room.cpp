@@ -56,7 +56,8 @@ std::string CheckpointRoom::describe() const {
 }
 
 CheckpointRoom checkpoint_room(std::filesystem::path const& run, Config const& config, WholeModel const& model,
-                               Vocabulary const& vocabulary, KernelRegistries const& kernels) {
+                               Vocabulary const& vocabulary, KernelRegistries const& kernels,
+                               std::int64_t origin_bytes) {
   std::set<std::string> left_out;
   model.for_each_parameter([&](ParameterDescription const& parameter) {
     if (!config.model.adapter.save_base && update_rule(config.optimizer, parameter.name).frozen) {
@@ -67,7 +68,20 @@ CheckpointRoom checkpoint_room(std::filesystem::path const& run, Config const& c
       to_toml(config).size() + vocabulary.source.model().size() + vocabulary.target.model().size();
   return {run, config.checkpoint.keep,
           CheckpointStore::planned_bytes(largest_tensors(model, config, kernels, left_out)) +
-              static_cast<std::int64_t>(texts)};
+              static_cast<std::int64_t>(texts) + origin_bytes};
+}
+
+std::optional<CheckpointContents> newest_contents(std::filesystem::path const& run) {
+  std::filesystem::path const checkpoints = run / "checkpoints";
+  auto const step = CheckpointStore(checkpoints, 2).newest_step();
+  try {
+    return !step ? std::nullopt
+                 : std::optional(Checkpoint::open(checkpoints / checkpoint_directory_name(*step), Communicator::self(),
+                                                  {}, Verification::at_reading)
+                                     .contents());
+  } catch (Error const&) {
+    return std::nullopt;
+  }
 }
 
 void CheckpointRoom::require_one() const {

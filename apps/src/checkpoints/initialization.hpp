@@ -30,8 +30,8 @@ class Initialization {
   /// Checkpoint::read does. Not collective.
   void apply(ParameterSet& parameters) const;
 
-  /// CheckpointContents::origin of the other run.
-  std::map<std::string, std::string> const& origin() const { return checkpoint_.contents().origin; }
+  /// The record of the other run.
+  CheckpointContents const& contents() const { return checkpoint_.contents(); }
 
   /// The other run's checkpoint as the base of this one's, for the parameters that are frozen here.
   CheckpointBase base() const;

@@ -40,9 +40,11 @@ class Candidates {
                       "of the step-… directories in it",
                       options.checkpoint));
     }
-    std::error_code ignored;
-    bool const one_named = fs::equivalent(left_.back().directory, options.checkpoint, ignored);
-    best_first_ = options.average_by == "newest" && options.which != "last" && options.average == 1 && !one_named;
+    std::error_code ignored;  // of a place that is a missing link
+    fs::path const store = left_.back().directory.parent_path();
+    bool const store_named = fs::equivalent(store, options.checkpoint, ignored) ||
+                             fs::equivalent(store, fs::path(options.checkpoint) / "checkpoints", ignored);
+    best_first_ = options.average_by == "newest" && options.which != "last" && options.average == 1 && store_named;
     if (options.average_by != "newest") {
       left_ = ordered(std::move(left_), options.average_by);
       std::ranges::reverse(left_);

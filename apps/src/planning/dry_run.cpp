@@ -66,6 +66,9 @@ std::optional<Checkpoint> checkpoint_of(DryRun const& run) {
 struct Start {
   std::optional<Checkpoint> checkpoint;          ///< from which it resumes
   std::vector<std::string> initialization = {};  ///< describes what it takes from train.initialize_from
+  std::int64_t origin_bytes = 0;                 ///< of the origin in its checkpoints
+
+  std::int64_t made() const { return checkpoint ? checkpoint->state().step : 0; }
 };
 
 /// Finds and checks both as a start does, before anything is planned: these checks take no time.
@@ -73,11 +76,13 @@ Start find_start(DryRun const& run, PlannedData const& data, WholeModel const& m
   Start start{checkpoint_of(run)};
   if (start.checkpoint) {
     check_same_run(*start.checkpoint, run.config, *data.data(), run.options.new_data);
+    start.origin_bytes = start.checkpoint->contents().origin_bytes();
   } else if (!run.config.train.initialize_from.empty()) {
     Vocabulary const& vocabulary = data.data()->vocabulary();
     Initialization const planned({run.config, model, vocabulary.source.model(), vocabulary.target.model()},
                                  Communicator::self());
     start.initialization = planned.describe();
+    start.origin_bytes = planned.contents().origin_bytes();
   }
   return start;
 }
@@ -108,11 +113,11 @@ void print_start(DryRun const& run, Start const& start) {
 }
 
 /// Prints what checkpoints take on the disk. Throws as a start does where it has no room for one.
-void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, std::int64_t made) {
-  CheckpointRoom const room =
-      checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(), run.registries.kernels);
+void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, Start const& start) {
+  CheckpointRoom const room = checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(),
+                                              run.registries.kernels, start.origin_bytes);
   fmt::print("{}\n", room.describe());
-  if (made < run.config.train.steps) {
+  if (start.made() < run.config.train.steps) {
     room.require_one();
   }
 }
@@ -152,15 +157,14 @@ ExitCode dry_run(DryRun const& run) {
   std::ranges::for_each(warnings_about(session.data().mixture(), config.model.max_length), warn);
   WholeModel const whole = whole_model(config, run.registries, session.data().vocabulary());
   Start const start = find_start(run, session.data(), whole);
-  std::int64_t const made = start.checkpoint ? start.checkpoint->state().step : 0;
   session.measure({layout});
   LayoutPlan plan = session.planner().estimate(layout);
   std::vector<MemoryNeed> const ranks = print_memory(session, plan, !quiet);
   if (!quiet) {
     fmt::print("Plan of a step on {}, {} tokens, network {}:\n{}", session.data().describe(),
                readable_count(session.data().tokens_of_a_step()), session.network().source, describe_plan(plan));
-    if (made < config.train.steps) {
-      fmt::print("{}", session.data().describe_run(config.train.steps, plan.step_seconds, made));
+    if (start.made() < config.train.steps) {
+      fmt::print("{}", session.data().describe_run(config.train.steps, plan.step_seconds, start.made()));
     }
     print_notes(session.notes());
   } else {
@@ -173,7 +177,7 @@ ExitCode dry_run(DryRun const& run) {
   if (config.train.reserve_memory) {
     require_memory(Communicator::self(), *std::ranges::max_element(ranks, {}, &MemoryNeed::total), available_memory());
   }
-  print_room(run, session.data(), whole, made);
+  print_room(run, session.data(), whole, start);
   print_start(run, start);
   fmt::print("Dry run: nothing was started.\n");
   return ExitCode::done;

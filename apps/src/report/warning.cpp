@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
+#include <heddle/io/files/pending_directory.hpp>
 #include <iostream>
 
 namespace heddle {
@@ -58,7 +59,7 @@ void print_notes(std::vector<std::string> const& notes) {
 }
 
 void report_on_stderr(std::string const& message) {
-  std::cerr << fmt::format("heddle: {}\n", printable(message)) << std::flush;
+  std::cerr << fmt::format("heddle: {}\n", printable(with_targets(message))) << std::flush;
 }
 
 }  // namespace heddle

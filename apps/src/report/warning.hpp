@@ -31,7 +31,8 @@ void warn(std::string const& message);
 void print_warnings(Config const& config);
 /// Prints "note: NOTE" lines to the standard output.
 void print_notes(std::vector<std::string> const& notes);
-/// Prints "heddle: MESSAGE" to the standard error, in one call, as ranks may print at the same time.
+/// Prints "heddle: MESSAGE" to the standard error, in one call, as ranks may print at the same time. Paths of files
+/// that were being written are those which they would have got (with_targets).
 void report_on_stderr(std::string const& message);
 
 }  // namespace heddle

@@ -149,14 +149,16 @@ void Trainer::plan_initialization() {
 }
 
 void Trainer::require_room() {
-  auto const finished = [this] {
-    return CheckpointStore(checkpoints_.directory(), 2).newest_step().value_or(0) >= config_.train.steps;
-  };
-  if (!is_rank_zero() || finished()) {
+  if (!is_rank_zero()) {
     return;
   }
-  CheckpointRoom const room =
-      checkpoint_room(setup_.directory, config_, *whole_model_, data_->vocabulary(), setup_.registries.kernels);
+  auto const newest = newest_contents(setup_.directory);
+  origin_bytes_ = initialization_ ? initialization_->contents().origin_bytes() : newest ? newest->origin_bytes() : 0;
+  if (newest && finished(newest->state)) {
+    return;
+  }
+  CheckpointRoom const room = checkpoint_room(setup_.directory, config_, *whole_model_, data_->vocabulary(),
+                                              setup_.registries.kernels, origin_bytes_);
   room.require_one();
   if (!room.suffices()) {
     warn(room.describe());
@@ -184,7 +186,8 @@ void Trainer::open_directory() {
 
 void Trainer::resume_or_start() {
   auto const report = [this](std::string const& note) { log_.notice(note); };
-  checkpoints_.open(directory_ ? &*directory_ : nullptr, largest_tensors(), report);
+  checkpoints_.open(directory_ ? &*directory_ : nullptr, largest_tensors(),
+                    broadcast_value(setup_.parallel.world, origin_bytes_), report);
   if (auto const found = find_checkpoint()) {
     restore(*found);
   } else {
@@ -194,7 +197,7 @@ void Trainer::resume_or_start() {
     if (initialization_) {
       std::ranges::for_each(initialization_->describe(), [this](std::string const& message) { log_.info(message); });
       initialization_->apply(engine_->parameters());
-      origin_ = initialization_->origin();
+      origin_ = initialization_->contents().origin;
       if (config_.model.adapter.rank > 0) {
         base_ = initialization_->base();
       }
@@ -267,6 +270,9 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   }
   load_training_state(checkpoint, *whole_model_, engine_->parameters(), engine_->optimizer());
   state_ = checkpoint.state();
+  if (state_.best_checkpoint() == 0) {  // an earlier version did not record it
+    state_.earlier_best = checkpoints_.linked_best(state_.step);
+  }
   state_.validation_pending = state_.validation_pending && !data_->valid.empty();
   origin_ = checkpoint.contents().origin;
   base_ = checkpoint.contents().base;
@@ -400,8 +406,8 @@ void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
   }
 }
 
-bool Trainer::finished() const {
-  return !state_.validation_pending && (state_.step >= config_.train.steps || stopped_early());
+bool Trainer::finished(TrainingState const& state) const {
+  return !state.validation_pending && (state.step >= config_.train.steps || stopped_early(state));
 }
 
 Trainer::Requests Trainer::requests(StopSignal const& signal) const {

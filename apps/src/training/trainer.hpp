@@ -107,7 +107,8 @@ class Trainer {
   void conclude_report(Ending const& ending);
   /// Writes the trace if its last step has been made, or no more steps are; collective over the world.
   void finish_trace(bool last_step);
-  /// For a signal during the next step: where the run is, and where the same command resumes.
+  /// For a signal during the next step, or a validation that was left to this start: where the run is, and where the
+  /// same command resumes.
   std::string stop_notice() const;
   StepReport train_step();
   /// Makes a step and records it while the run is traced; a validation between two steps is not recorded.
@@ -130,10 +131,11 @@ class Trainer {
   /// Saves, and ends the run until it is started again. Collective over the world.
   ExitCode stop(StopSignal const& signal);
   bool validates_after(std::int64_t step) const;
-  bool finished() const;
-  bool stopped_early() const;
+  bool finished(TrainingState const& state) const;
+  bool finished() const { return finished(state_); }
+  bool stopped_early(TrainingState const& state) const;
   /// The state of a finished run, as the report names it.
-  std::string final_state() const { return stopped_early() ? "stopped early" : "done"; }
+  std::string final_state() const { return stopped_early(state_) ? "stopped early" : "done"; }
   /// The things to be done after a step, the same on every rank.
   struct Requests {
     bool stop = false;     ///< a rank has been signalled
@@ -171,6 +173,7 @@ class Trainer {
   std::optional<WholeModel> whole_model_;
   std::optional<Initialization> initialization_;  ///< until the run has started
   std::map<std::string, std::string> origin_;     ///< CheckpointContents::origin
+  std::int64_t origin_bytes_ = 0;                 ///< of it, before it is known; rank 0's
   std::int64_t unfrozen_ = 0;                     ///< the argument of the last call of unfreeze
   CheckpointBase base_;                           ///< CheckpointContents::base
   CheckpointKeeper checkpoints_;

@@ -119,8 +119,11 @@ std::string Trainer::stop_notice() const {
                 : fmt::format("the newest one until then is of step {} in {}; the next start resumes from it",
                               readable_count(saved),
                               checkpoints_.committed_step() == saved ? checkpoints_.directory().string() : "memory");
-  return fmt::format("in step {}: a checkpoint is written after this step if there is time; {}",
-                     readable_count(state_.step + 1), newest);
+  return state_.validation_pending
+             ? fmt::format("in the validation after step {}: it is left to the next start; {}",
+                           readable_count(state_.step), newest)
+             : fmt::format("in step {}: a checkpoint is written after this step if there is time; {}",
+                           readable_count(state_.step + 1), newest);
 }
 
 void Trainer::report_not_finite(FiniteSteps::Outcome const& outcome) {

@@ -46,6 +46,9 @@ std::optional<ValidationResult> Trainer::validate_unless(StopSignal const& signa
 }
 
 bool Trainer::finish_validation(StopSignal const& signal) {
+  if (is_rank_zero()) {
+    signal.set_notice(stop_notice());
+  }
   auto validation = validate_unless(signal);
   if (!validation) {
     return false;
@@ -71,7 +74,7 @@ void Trainer::report_validation(ValidationResult const& validation) {
     warned_of_attention_ = true;
     log_.warn(*uniform);
   }
-  if (stopped_early()) {
+  if (stopped_early(state_)) {
     log_.info(describe_early_stopping(state_, best_measure_));
   }
 }
@@ -93,8 +96,8 @@ void Trainer::restore_losses(Checkpoint const& checkpoint) {
   }
 }
 
-bool Trainer::stopped_early() const {
-  return config_.train.early_stopping > 0 && state_.validations_without_improvement >= config_.train.early_stopping;
+bool Trainer::stopped_early(TrainingState const& state) const {
+  return config_.train.early_stopping > 0 && state.validations_without_improvement >= config_.train.early_stopping;
 }
 
 }  // namespace heddle

@@ -269,7 +269,7 @@ Tensor Pipeline::train(MicroBatchSource const& source, PipelineStep const& step)
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
   PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   Tensor const sums = Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
-  // Once for all micro-batches, with no wait for the kernels between them.
+  // Once for all micro-batches of this call, with no wait for the kernels between them.
   return model_.parts().back().ends_model() ? fetch_loss_sums(sums)
                                             : std::vector<LossSums>(static_cast<std::size_t>(sums.dim(0)));
 }

@@ -117,8 +117,8 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches, std::fu
   std::int64_t const count = micro_batches.count();
   IndexRange const mine = share(count, data.rank(), data.size());
   std::int64_t const largest_share = count / data.size() + 1;
-  int const stages = setup_.parallel.pipeline.size();
-  std::int64_t const round = !between ? largest_share : stages == 1 ? 1 : 4 * stages;  // which fill a pipeline
+  // Each round fills the pipeline and ends with a wait for the kernels.
+  std::int64_t const round = between ? 4 * setup_.parallel.pipeline.size() : largest_share;
   std::vector<LossSums> losses;
   for (std::int64_t done = 0; done < largest_share; done += round) {
     if (between) {

@@ -38,6 +38,16 @@ TrainingState read_state(fs::path const& checkpoint) {
   return Checkpoint::open(checkpoint, Communicator::self(), {}, Verification::at_reading).state();
 }
 
+std::int64_t linked_best(std::span<CheckpointEntry const> entries) {
+  if (entries.empty()) {
+    return 0;
+  }
+  std::error_code none;
+  fs::path const target = fs::read_symlink(entries.front().directory.parent_path() / best_name, none);
+  std::int64_t const step = checkpoint_step(target.string()).value_or(0);
+  return find_usable(entries, step) != nullptr ? step : 0;
+}
+
 BestCheckpoint best_of(std::span<CheckpointEntry const> entries) {
   BestCheckpoint best;
   for (CheckpointEntry const& entry : std::views::reverse(entries)) {
@@ -45,8 +55,9 @@ BestCheckpoint best_of(std::span<CheckpointEntry const> entries) {
     if (!recorded) {
       continue;
     }
-    if (*recorded == 0 || find_usable(entries, *recorded) != nullptr) {
-      best.step = *recorded == 0 ? std::nullopt : recorded;
+    if (std::int64_t const step = *recorded == 0 ? linked_best(entries) : *recorded;
+        step == 0 || find_usable(entries, step) != nullptr) {
+      best.step = step == 0 ? std::nullopt : std::optional(step);
       break;
     }
     best.missing = best.missing.value_or(*recorded);
@@ -60,6 +71,10 @@ bool flag_best(std::vector<CheckpointEntry>& entries, std::optional<std::int64_t
     found->best = true;
   }
   return found != entries.end();
+}
+
+std::int64_t CheckpointStore::linked_best(std::int64_t newest) const {
+  return heddle::linked_best(usable(newest));
 }
 
 std::string CheckpointStore::link_best(std::int64_t step) const {
@@ -151,9 +166,15 @@ std::int64_t step_of(fs::path const& checkpoint) {
 }  // namespace
 
 std::vector<CheckpointEntry> list_checkpoints(fs::path const& named, CheckpointStore::Check check) {
-  fs::path const place = without_link(named);
+  constexpr int max_looks = 100;
+  fs::path place;
   std::error_code failure;
-  if (fs::path const directory = fs::canonical(place, failure); !failure && is_one_checkpoint(place)) {
+  for (int look = 0; look < max_looks; ++look) {  // a run may link another one as the best and remove this one
+    place = without_link(named);
+    fs::path const directory = fs::canonical(place, failure);
+    if (failure || !is_one_checkpoint(place)) {
+      break;
+    }
     CheckpointEntry entry{step_of(directory), directory, bytes_below(directory), false,
                           checkpoint_problem(directory, check)};
     if (fs::exists(directory, failure)) {

@@ -101,8 +101,8 @@ void note_times(WrittenTensors const& written, std::int64_t step, CommitResult& 
 }
 
 std::int64_t bytes_of(CheckpointContents const& contents, TensorFiles const& planned) {
-  auto bytes =
-      static_cast<std::int64_t>(contents.config.size() + contents.source_model.size() + contents.target_model.size());
+  std::int64_t bytes = std::ssize(contents.config) + std::ssize(contents.source_model) +
+                       std::ssize(contents.target_model) + contents.origin_bytes();
   for (TensorFile const& file : planned.files) {
     bytes += file.image->size();
   }
@@ -225,7 +225,7 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
 
 void CheckpointStore::publish(Writing& writing, Observer const& reached) {
   if (writing.replaces) {
-    writing.unfinished->exchange_with(writing.result.directory);
+    replace(writing);
   } else {
     writing.unfinished->rename_to(writing.result.directory);
   }
@@ -237,7 +237,8 @@ void CheckpointStore::publish(Writing& writing, Observer const& reached) {
     // If its record cannot be read now, an older one must not say which is the best: nothing is removed.
     std::int64_t const recorded = read_state(writing.result.directory).best_checkpoint();
     auto entries = usable(writing.step);
-    if (!flag_best(entries, recorded) && recorded > 0) {
+    std::int64_t const best = recorded > 0 ? recorded : heddle::linked_best(entries);
+    if (best > 0 && !flag_best(entries, best)) {
       flag_best(entries, best_of(entries).step);
     }
     if (std::string const problem = link_best(entries); !problem.empty()) {
@@ -305,6 +306,25 @@ fs::path CheckpointStore::move_aside(fs::path const& checkpoint) const {
       return aside;
     }
   }
+}
+
+/// Puts a checkpoint in the place of that of the same step, which is removed. Where the file system cannot exchange
+/// names, the old one has the name of a rejected one until the new one is in its place: that is never removed.
+void CheckpointStore::replace(Writing& writing) const {
+  fs::path const& place = writing.result.directory;
+  if (writing.unfinished->exchange_with(place)) {
+    return;
+  }
+  fs::path const old = move_aside(place);
+  try {
+    writing.unfinished->rename_to(place);
+  } catch (Error const&) {
+    rename_without_replacing(old, place);
+    throw;
+  }
+  sync_to_disk(directory_);
+  std::error_code ignored;
+  fs::remove_all(old, ignored);
 }
 
 /// Removes unfinished entries. Writers share the store's lock. A process that gets it exclusively knows that no writer

@@ -7,6 +7,7 @@
 #include <heddle/io/files/file_lock.hpp>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ TrainingState read_state(std::filesystem::path const& checkpoint);
 /// The problem of a checkpoint, "" if it has none. Collective over `world`, which matters for all_bytes.
 std::string checkpoint_problem(std::filesystem::path const& directory, CheckpointStore::Check check,
                                Communicator const& world = Communicator::self());
+
+/// The step whose checkpoint the link beside these names, where it is one of them; 0 for none.
+std::int64_t linked_best(std::span<CheckpointEntry const> entries);
 
 /// Sets CheckpointEntry::best of the entry of that step. Returns false if there is none.
 bool flag_best(std::vector<CheckpointEntry>& entries, std::optional<std::int64_t> step);

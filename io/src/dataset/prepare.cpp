@@ -463,7 +463,7 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   }
   PendingDirectory directory(options.directory, PendingDirectory::Target::any);
   std::vector<GivenTexts> texts = given_texts(options);
-  CopiedTexts const copies(texts, directory.path(), progress);
+  std::optional<CopiedTexts> copies(std::in_place, texts, directory.path(), progress);
   for (GivenTexts& each : texts) {
     if (!options.only_vocabulary) {
       survey(each, options.invalid_utf8, progress);
@@ -481,6 +481,7 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
     (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, files, progress));
     files.commit();
   }
+  copies.reset();  // NFS keeps a name in the directory for a file that is removed and open
   directory.commit([&](std::string const& name) { return options.overwrite && replaces(options, name); });
   return report;
 }

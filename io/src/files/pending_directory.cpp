@@ -8,6 +8,7 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <optional>
 #include <ranges>
+#include <regex>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -35,6 +36,37 @@ std::set<std::string> names_in(fs::path const& directory) {
   return names;
 }
 
+/// In a private directory: the old files while they are moved aside, and the same directory once all of them are there
+/// and the new ones get their names.
+constexpr char const* moving_aside = ".replaced";
+constexpr char const* moved_aside = ".replaced-all";
+
+void require_unused(fs::path const& target) {
+  for (std::string const& name : names_in(target)) {
+    if (!is_private_name(name, ".")) {
+      throw UsageError(fmt::format("{}: has files, such as {}; name a new directory", target.string(), name));
+    }
+  }
+}
+
+/// Ends what a process that was killed while it replaced files of `target` began: afterwards either all old files have
+/// their names or all new ones. Names that something else took meanwhile stay. Throws Error if a file cannot be
+/// renamed.
+void end_replacing(fs::path const& stale, fs::path const& target) {
+  std::error_code unknown;
+  bool const all = fs::exists(stale / moved_aside, unknown);
+  fs::path const from = all ? stale : stale / moving_aside;
+  if (!fs::is_directory(from, unknown)) {
+    return;
+  }
+  for (std::string const& name : names_in(from)) {
+    if (name != moved_aside) {
+      rename_without_replacing(from / name, target / name);
+    }
+  }
+  sync_to_disk(target);
+}
+
 /// Removes private directories that no living process holds, as far as that can be found out.
 void remove_stale(fs::path const& parent, std::string const& prefix) {
   std::error_code ignored;
@@ -42,6 +74,7 @@ void remove_stale(fs::path const& parent, std::string const& prefix) {
     if (is_private_name(entry->path().filename().string(), prefix)) {
       FileDescriptor const stale(entry->path(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
       if (stale.is_open() && ::flock(stale.get(), LOCK_EX | LOCK_NB) == 0) {
+        end_replacing(entry->path(), parent);
         fs::remove_all(entry->path(), ignored);
       }
     }
@@ -77,7 +110,7 @@ class Moves {
 }  // namespace
 
 struct PendingDirectory::State {
-  explicit State(fs::path const& place) : target(place.lexically_normal()) {
+  State(fs::path const& place, Target what) : target(place.lexically_normal()), allowed(what) {
     if (!target.has_filename()) {  // "data/" names the same place as "data"
       target = target.parent_path();
     }
@@ -100,6 +133,7 @@ struct PendingDirectory::State {
   void move_entries(std::function<bool(std::string const&)> const& replaced) const;
 
   fs::path target;
+  Target allowed;
   bool is_there = false;
   fs::path parent;                       ///< has the private directory
   std::string prefix;                    ///< of its name
@@ -127,13 +161,17 @@ void PendingDirectory::State::make() {
 
 void PendingDirectory::State::move_entries(std::function<bool(std::string const&)> const& replaced) const {
   FileDescriptor const directory(target, O_RDONLY | O_DIRECTORY);
-  if (replaced && !try_lock(directory)) {
-    throw UsageError(target.string() + ": another process is replacing its files; wait for its end");
+  bool const alone = try_lock(directory);
+  if (allowed == Target::unused) {
+    require_unused(target);
+  }
+  if (!alone && (replaced || allowed == Target::unused)) {
+    throw UsageError(target.string() + ": another process is putting its files there; wait for its end");
   }
   std::set<std::string> const names = names_in(path);
   Moves moves;
   if (replaced) {
-    fs::path const old = path / ".replaced";
+    fs::path const old = path / moving_aside;
     fs::create_directory(old);
     for (std::string const& name : names_in(target)) {
       if (replaced(name)) {
@@ -141,6 +179,7 @@ void PendingDirectory::State::move_entries(std::function<bool(std::string const&
         moves.move(target / name, old / name);
       }
     }
+    moves.move(old, path / moved_aside);
   }
   for (std::string const& name : names) {
     if (!moves.move(path / name, target / name)) {
@@ -152,14 +191,10 @@ void PendingDirectory::State::move_entries(std::function<bool(std::string const&
   moves.keep();
 }
 
-PendingDirectory::PendingDirectory(fs::path target, Target allowed) : state_(std::make_unique<State>(target)) {
+PendingDirectory::PendingDirectory(fs::path target, Target allowed) : state_(std::make_unique<State>(target, allowed)) {
   remove_stale(state_->parent, state_->prefix);
   if (allowed == Target::unused && state_->is_there) {
-    for (std::string const& name : names_in(state_->target)) {
-      if (!is_private_name(name, state_->prefix)) {
-        throw UsageError(fmt::format("{}: has files, such as {}; name a new directory", target.string(), name));
-      }
-    }
+    require_unused(state_->target);
   }
   state_->make();
 }
@@ -179,6 +214,19 @@ void PendingDirectory::commit(std::function<bool(std::string const& name)> const
   }
   sync_to_disk(state.parent);
   state.made->sync();
+}
+
+std::string with_targets(std::string const& text) {
+  static std::regex const private_part(R"(/\.(?:([^/\n]*)\.)?[0-9a-f]{8}\.partial\b)");
+  std::string named;
+  auto rest = text.begin();
+  for (std::sregex_iterator found(text.begin(), text.end(), private_part), end; found != end; ++found) {
+    std::smatch const& match = *found;
+    named.append(rest, match[0].first);
+    named += match[1].matched ? "/" + match[1].str() : "";
+    rest = match[0].second;
+  }
+  return named.append(rest, text.end());
 }
 
 }  // namespace heddle

@@ -163,13 +163,8 @@ void UnfinishedDirectory::rename_to(std::filesystem::path const& target) {
   renamed_ = true;
 }
 
-void UnfinishedDirectory::exchange_with(std::filesystem::path const& target) {
-  if (exchange_names(path_, target)) {
-    return;
-  }
-  UnfinishedDirectory const old(path_.string() + "-old");
-  std::filesystem::rename(target, old.path());
-  rename_to(target);
+bool UnfinishedDirectory::exchange_with(std::filesystem::path const& target) const {
+  return exchange_names(path_, target);
 }
 
 }  // namespace heddle

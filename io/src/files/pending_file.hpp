@@ -80,9 +80,9 @@ class UnfinishedDirectory {
   std::filesystem::path const& path() const { return path_; }
   /// Does not sync it, nor the directory that has the new name. Throws Error if something has that name.
   void rename_to(std::filesystem::path const& target);
-  /// Takes the name of a directory, which is then removed. Where the file system can exchange names, something complete
-  /// has that name at every moment.
-  void exchange_with(std::filesystem::path const& target);
+  /// Takes the name of a directory, which is then removed: something complete has that name at every moment. False, and
+  /// nothing is changed, where the file system cannot exchange names.
+  bool exchange_with(std::filesystem::path const& target) const;
 
  private:
   std::filesystem::path path_;

@@ -97,11 +97,11 @@ bool MemoryStore::is_in_memory(fs::path const& directory) {
          (status.f_type == TMPFS_MAGIC || status.f_type == static_cast<long>(RAMFS_MAGIC));
 }
 
-void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers,
-                               int checkpoints) const {
+void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::int64_t origin_bytes,
+                               std::int64_t writers, int checkpoints) const {
   std::vector<int> const ranks = hosts_->writers(writers, max_writers_on_host);
   TensorFiles const planned = plan_tensor_files(tensors, std::ssize(ranks));
-  std::int64_t needed = room_for_state;
+  std::int64_t needed = room_for_state + origin_bytes;
   for (std::size_t file = 0; file < planned.files.size(); ++file) {
     std::size_t const host = hosts_->host_of[static_cast<std::size_t>(ranks[file])];
     if (host == hosts_->own() || hosts_->buddy(host) == hosts_->own()) {

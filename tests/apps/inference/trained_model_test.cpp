@@ -53,6 +53,27 @@ TEST_F(OpenCheckpointsTest, TakeTheBestOfACopyWithoutLinks) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+TEST_F(OpenCheckpointsTest, TheNamedBestOneNeedsNoLinkAndNoRecordOfItsOwn) {
+  test::ConstantTensors tensors({{"weight", {8}}}, 3);
+  CheckpointContents last;
+  last.state.step = 3;
+  last.state.earlier_best = 2;  // the best one by another metric; its own record names step 1
+  CheckpointContents best;
+  best.state.step = 2;
+  best.state.best_step = 1;
+  for (CheckpointContents const& contents : {best, last}) {
+    CheckpointStore(directory_.path(), 100).commit(Communicator::self(), contents, tensors, 1);
+  }
+  std::filesystem::remove(directory_ / "best");
+  for (std::string const which : {"auto", "best", "last"}) {
+    options_.checkpoint = (directory_ / "best").string();
+    options_.which = which;
+    OpenedCheckpoints const found = open_checkpoints(options_);
+    EXPECT_EQ(found.checkpoints.at(0).state().step, 2);
+    EXPECT_THAT(found.skipped, IsEmpty());
+  }
+}
+
 TEST_F(OpenCheckpointsTest, SayThatTheBestOneIsMissing) {
   for (std::int64_t const step : {1, 4, 5}) {
     commit(step);

@@ -1,6 +1,11 @@
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "checkpoint_fixture.hpp"
+#include "file_faults.hpp"
 
 namespace heddle {
 namespace {
@@ -71,6 +76,75 @@ TEST_F(BestCheckpointTest, TheLinkOfAnEarlierStepStaysWhereNoRecordNamesABestOne
   EXPECT_EQ(link(), "") << "the run has gone back to before that step";
   EXPECT_EQ(CheckpointStore(run_ / "nothing", 2).link_best(1), "");
   EXPECT_FALSE(fs::exists(run_ / "nothing"));
+}
+
+TEST_F(BestCheckpointTest, TheLinkCountsWhereAnEarlierVersionForgotTheBestOne) {
+  commit_with_best(1, 1, 2);
+  for (std::int64_t step = 2; step <= 5; ++step) {
+    commit_with_best(step, 0, 2);
+  }
+  EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000004", "step-00000005"));
+  EXPECT_EQ(best(), 1);
+  EXPECT_EQ(store().linked_best(5), 1);
+  EXPECT_EQ(store().linked_best(0), 0) << "a run that went back to before it";
+  fs::remove(run_ / "checkpoints/best");
+  fs::create_directory_symlink(run_ / "checkpoints/step-00000001", run_ / "checkpoints/best");
+  EXPECT_EQ(best(), 0) << "a place, which need not be in this directory";
+}
+
+TEST_F(BestCheckpointTest, ACheckpointBeforeTheFirstStepIsNotTheBestOne) {
+  for (std::int64_t step = 0; step <= 2; ++step) {
+    commit_with_best(step, 0, 2);
+  }
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
+TEST_F(BestCheckpointTest, IsListedWhileARunLinksAnotherOneAndRemovesIt) {
+  commit_with_best(1, 1, 2);
+  pid_t const run = ::fork();
+  if (run == 0) {
+    for (std::int64_t step = 2; step < 500; ++step) {  // until it is killed
+      commit_with_best(step, step, 2);
+      store().remove(run_ / "checkpoints" / checkpoint_directory_name(step - 1));
+    }
+    ::_exit(0);
+  }
+  std::int64_t newest = 0;
+  for (int look = 0; look < 60; ++look) {
+    auto const entries = list_checkpoints(run_ / "checkpoints/best", CheckpointStore::Check::all_bytes);
+    EXPECT_EQ(entries.size(), 1U);
+    EXPECT_EQ(entries.empty() ? "" : entries.front().problem, "");
+    newest = entries.empty() ? newest : entries.front().step;
+  }
+  ::kill(run, SIGKILL);
+  ASSERT_EQ(::waitpid(run, nullptr, 0), run);
+  EXPECT_GT(newest, 1);
+}
+
+TEST_F(BestCheckpointTest, WhereNamesCannotBeExchangedNoFailureLosesTheCheckpointThatIsReplaced) {
+  bool happened = true;
+  for (int number = 0; happened; ++number) {
+    SCOPED_TRACE(number);
+    fs::remove_all(run_ / "checkpoints");
+    commit_with_best(1, 1);
+    SampleState waiting(2);
+    waiting.contents().state.best_step = 1;
+    waiting.contents().state.validation_pending = true;
+    waiting.commit_to(store());
+    std::string error;
+    {
+      test::PlainRenames const plain(number);
+      error = test::message_of<Error>([&] { commit_with_best(2, 2); });
+      happened = plain.happened();
+    }
+    EXPECT_EQ(best(), error.empty() ? 2 : 1);
+    EXPECT_EQ(Checkpoint::open(run_ / "checkpoints/step-00000002").state().validation_pending, !error.empty());
+    if (!happened) {
+      EXPECT_EQ(error, "");
+      EXPECT_THAT(names(), ElementsAre("best", "step-00000001", "step-00000002"));
+      EXPECT_GT(number, 1);
+    }
+  }
 }
 
 TEST_F(BestCheckpointTest, ADoneValidationReplacesACheckpointThatWaitsForIt) {

@@ -69,11 +69,39 @@ TEST_F(PendingDirectoryTest, OfTwoWithOneTargetTheSecondIsRefused) {
     auto const second = written(target, "second");
     replace_file(second->path() / "before.txt", "second's first entry");
     second->commit();
-    EXPECT_THAT(message_of<UsageError>([&] { first->commit(); }),
-                HasSubstr("checkpoints: appeared while it was being written"));
+    EXPECT_THAT(message_of<UsageError>([&] { first->commit(); }), HasSubstr("name a new directory"));
     EXPECT_EQ(read_whole(target / "config.toml"), "second");
     EXPECT_THAT(message_of<UsageError>([&] { PendingDirectory const third(target); }),
                 HasSubstr("name a new directory"));
+  }
+}
+
+TEST_F(PendingDirectoryTest, OfTwoWithNoNameInCommonTheSecondIsRefused) {
+  for (bool const there : {false, true}) {
+    fs::path const target = directory_ / (there ? "there" : "missing");
+    if (there) {
+      fs::create_directory(target);
+    }
+    auto const first = written(target, "a run");
+    PendingDirectory second(target);
+    replace_file(second.path() / "model.safetensors", "an export");
+    second.commit();
+    EXPECT_THAT(message_of<UsageError>([&] { first->commit(); }),
+                HasSubstr("has files, such as model.safetensors; name a new directory"));
+    EXPECT_FALSE(fs::exists(target / "config.toml"));
+    EXPECT_EQ(read_whole(target / "model.safetensors"), "an export");
+  }
+}
+
+TEST_F(PendingDirectoryTest, ErrorsNameTheTarget) {
+  for (fs::path const& target : {directory_.path(), directory_ / "a.b"}) {
+    PendingDirectory const output(target, Target::any);
+    std::string const file = (output.path() / "checkpoints").string();
+    EXPECT_EQ(with_targets(file + ": no room; " + output.path().string() + " stays"),
+              (target / "checkpoints").string() + ": no room; " + target.string() + " stays");
+  }
+  for (std::string const text : {"", "a/.b.partial/c", "a/.b.1a2b3c4d.partially", "1a2b3c4d.partial"}) {
+    EXPECT_EQ(with_targets(text), text);
   }
 }
 
@@ -125,6 +153,38 @@ TEST_F(PendingDirectoryTest, WhatAKilledProcessLeftIsRemovedByTheNext) {
     fs::remove_all(target / "config.toml");
     fs::remove_all(target);
   }
+}
+
+TEST_F(PendingDirectoryTest, OneKilledWhileItMovedOldFilesAsideLosesNone) {
+  directory_.write("a.toml", "old a");
+  directory_.write("b.toml", "old b");
+  directory_.write("config.toml", "old");
+  pid_t const child = ::fork();
+  if (child == 0) {
+    written(directory_.path(), "new", Target::any)->commit([](std::string const& name) {
+      return name.ends_with(".toml") && (name != "config.toml" || ::raise(SIGKILL) == 0);
+    });
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_FALSE(fs::exists(directory_ / "a.toml") || fs::exists(directory_ / "b.toml"));
+  PendingDirectory(directory_.path(), Target::any).path();
+  EXPECT_THAT(directory_.names(), ElementsAre("a.toml", "b.toml", "config.toml"));
+  EXPECT_EQ(read_whole(directory_ / "a.toml"), "old a");
+  EXPECT_EQ(read_whole(directory_ / "config.toml"), "old");
+}
+
+TEST_F(PendingDirectoryTest, OneKilledAfterThatIsEndedByTheNext) {
+  fs::path const left = directory_ / ".1a2b3c4d.partial";
+  fs::create_directories(left / ".replaced-all");
+  replace_file(left / ".replaced-all" / "a.toml", "old");
+  replace_file(left / ".replaced-all" / "config.toml", "old");
+  replace_file(left / "config.toml", "new");
+  directory_.write("b.toml", "new, in its place already");
+  PendingDirectory(directory_.path(), Target::any).path();
+  EXPECT_THAT(directory_.names(), ElementsAre("b.toml", "config.toml"));
+  EXPECT_EQ(read_whole(directory_ / "config.toml"), "new");
 }
 
 TEST_F(PendingDirectoryTest, AnotherThingIsNoTarget) {

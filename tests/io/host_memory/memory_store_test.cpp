@@ -121,10 +121,10 @@ TEST_F(MemoryStoreTest, AnotherDirectoryOfTheSameNameHasAnotherMemory) {
 
 TEST_F(MemoryStoreTest, AsksForRoomBefore) {
   std::string const error = test::message_of<Error>([&] {
-    memory().require_room({{"huge", {1 << 20, 1 << 20}, adam_keys}}, 0, 2);
+    memory().require_room({{"huge", {1 << 20, 1 << 20}, adam_keys}}, 8 << 20, 0, 2);
   });
-  EXPECT_THAT(error, HasSubstr("2 checkpoints in memory need 25165856 MiB there"));
-  EXPECT_NO_THROW(memory().require_room({{"small", {4}}}, 0, 2));
+  EXPECT_THAT(error, HasSubstr("2 checkpoints in memory need 25165872 MiB there"));
+  EXPECT_NO_THROW(memory().require_room({{"small", {4}}}, 0, 0, 2));
 }
 
 TEST_F(MemoryStoreTest, AThreadBringsItToTheDiskAsItIs) {

@@ -6,8 +6,10 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -81,6 +83,10 @@ struct CheckpointContents {
   std::map<std::string, std::string> origin = {};
   CheckpointBase base = {};
 
+  std::int64_t origin_bytes() const {
+    return std::accumulate(origin.begin(), origin.end(), std::int64_t{0},
+                           [](std::int64_t sum, auto const& file) { return sum + std::ssize(file.second); });
+  }
   /// Throws DataError if the models cannot be used.
   Vocabulary vocabulary() const {
     Tokenizer const source = Tokenizer::from_model(source_model);

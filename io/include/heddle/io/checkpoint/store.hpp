@@ -43,7 +43,9 @@ struct BestCheckpoint {
   std::optional<std::int64_t> missing;  ///< the step that the newest record names, if its checkpoint is not there
 };
 /// Finds the best one of a store's checkpoints, which come oldest first. The newest one without a problem names it in
-/// its record or, where that one is not there, an older one does. Reads state files, no tensors.
+/// its record or, where that one is not there, an older one does. Where its record names none, the link `best` beside
+/// them counts: it is all that versions before TrainingState::earlier_best kept after a change of the metric or of the
+/// validation set. Reads state files, no tensors.
 BestCheckpoint best_of(std::span<CheckpointEntry const> entries);
 
 /// A checkpoint on its way from the memory of the hosts to the disk, while training continues: each rank that wrote
@@ -68,8 +70,8 @@ class BackgroundCommit {
 };
 
 /// The checkpoints of one run: `runs/NAME/checkpoints/step-…`, and `best`, a symbolic link to the best one for people
-/// and other programs. Heddle does not read it: copying loses links. Functions that take a communicator are collective
-/// over it: every rank gets the same result or the same error.
+/// and other programs: copying loses links. Heddle reads it only where no record names one (see best_of). Functions
+/// that take a communicator are collective over it: every rank gets the same result or the same error.
 class CheckpointStore {
  public:
   /// Called when commit reaches a named point: temporary_created, on each writer tensors_synced and tensors_read_back,
@@ -111,6 +113,9 @@ class CheckpointStore {
   /// it could.
   std::string link_best(std::int64_t step) const;
 
+  /// The step of the complete checkpoint, not newer than a step, that the link names; 0 for none.
+  std::int64_t linked_best(std::int64_t newest) const;
+
   /// Pruning also leaves the newest checkpoint that is not newer than this step; nothing: none. On rank 0 only.
   void protect(std::optional<std::int64_t> step) { protected_ = step; }
 
@@ -150,6 +155,7 @@ class CheckpointStore {
   std::string link_best(std::vector<CheckpointEntry> const& usable) const;
   void move_best_aside() const;
   bool keep_existing(Communicator const& world, Writing& writing) const;
+  void replace(Writing& writing) const;
   std::filesystem::path move_aside(std::filesystem::path const& checkpoint) const;
   void remove_leftovers(FileLock& lock, CommitResult& result) const;
   void prune(std::vector<CheckpointEntry> const& usable) const;

@@ -44,8 +44,10 @@ class MemoryStore {
   std::filesystem::path const& directory() const { return directory_; }
 
   /// Throws an Error with ExitCode::bad_config unless the root is a directory that has, on each host, room for
-  /// `checkpoints` of these tensors. The space that this run already uses there counts as free.
-  void require_room(std::vector<StreamedTensor> const& tensors, std::int64_t writers, int checkpoints) const;
+  /// `checkpoints` of these tensors, each with `origin_bytes` of CheckpointContents::origin. The space that this run
+  /// already uses there counts as free.
+  void require_room(std::vector<StreamedTensor> const& tensors, std::int64_t origin_bytes, std::int64_t writers,
+                    int checkpoints) const;
 
   /// Writes a checkpoint and removes older ones. `writers`: how many ranks write tensors; 0: up to four on each host.
   /// Throws Error on failure, with ExitCode::loss_not_finite for numbers that must not be kept; the older one is then
