@@ -220,7 +220,7 @@ std::string config_toml(Config const& config) {
   std::string text = to_toml(config);
   for (ParameterGroup const& group : config.optimizer.groups) {
     bool const made = group.name == "start" || group.name.starts_with("import");
-    std::size_t const section = text.find(fmt::format("\n[optimizer.group.{}]\n", group.name));
+    std::size_t const section = text.find(fmt::format("\n[optimizer.group.\"{}\"]\n", group.name));
     if (made && !group.places.given("weight_decay") && section != text.npos) {
       std::size_t const line = text.find("\nweight_decay = ", section);
       text.erase(line, text.find('\n', line + 1) - line);
