@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
@@ -282,14 +283,12 @@ double compare_logits(Execution& execution, ExportOptions const& options, Refere
                     difference, largest));
   }
   if (!reference.keys.empty()) {
-    warn(
-        fmt::format("Marian has no {}: it computes with position_frequencies = \"tensor2tensor\" and norm_epsilon = "
-                    "1e-6. Its logits "
-                    "of a probe are at most {:.2g} from the model's, of which the largest is {:.2g}. For equal ones "
-                    "train with these "
-                    "keys (heddle init --export marian)",
-                    fmt::join(reference.keys, ", "),
-                    compare(before, logits_of_files(execution, options, reference, {}, exported)).first, largest));
+    std::string const keys = boost::replace_all_copy(fmt::format("{}", fmt::join(reference.keys, ", ")), "=", " = ");
+    warn(fmt::format(
+        "Marian has no {}: it computes with model.position_frequencies = tensor2tensor and "
+        "model.norm_epsilon = 1e-6. Its logits of a probe are at most {:.2g} from the model's, of which the "
+        "largest is {:.2g}. For equal ones train with these keys (heddle init --export marian)",
+        keys, compare(before, logits_of_files(execution, options, reference, {}, exported)).first, largest));
   }
   return difference;
 }
@@ -338,6 +337,9 @@ void warn_of_limits(Vocabulary const& vocabulary) {
     warn(
         "bad_words_ids of several tokens and begin_suppress_tokens are not in CTranslate2's model: give them to "
         "translate_batch, as suppress_sequences");
+  }
+  if (form.ends.size() > 1) {
+    warn("CTranslate2's model has one end token: give generate_batch or translate_batch the others as end_token");
   }
 }
 

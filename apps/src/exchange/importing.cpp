@@ -175,21 +175,9 @@ json::object read_config_json(fs::path const& directory) {
   return json_object_of(*text, path.string());
 }
 
-/// Puts the start token of generation_config.json, which `generate` of transformers takes first, into config.json.
-void take_start_token(fs::path const& directory, json::object& config) {
-  fs::path const path = directory / "generation_config.json";
-  if (auto const text = read_regular(path, max_origin_bytes)) {
-    json::object const generation = json_object_of(*text, path.string());
-    if (json::value const* const start = find_key(generation, "decoder_start_token_id")) {
-      config["decoder_start_token_id"] = json::value(*start);
-    }
-  }
-}
-
 ForeignModel open_huggingface(fs::path const& from) {
   json::object config = read_config_json(from);
   Family const& family = family_of(config);
-  take_start_token(from, config);
   auto tensors = std::make_unique<SafetensorsFiles>(SafetensorsFiles::open(from));
   complete_config(family, config, *tensors);
   ForeignVocabulary vocabulary = read_vocabulary(family, config, from);
@@ -224,6 +212,21 @@ std::pair<Config, std::vector<StreamedTensor>> describe_import(Execution& execut
     }
     return std::pair(std::move(config), std::move(parameters));
   });
+}
+
+/// The configuration as TOML. The groups that an import makes decay as all parameters do, also where a run sets
+/// optimizer.weight_decay: theirs is left out unless it was given.
+std::string config_toml(Config const& config) {
+  std::string text = to_toml(config);
+  for (ParameterGroup const& group : config.optimizer.groups) {
+    bool const made = group.name == "start" || group.name.starts_with("import");
+    std::size_t const section = text.find(fmt::format("\n[optimizer.group.\"{}\"]\n", group.name));
+    if (made && !group.places.given("weight_decay") && section != text.npos) {
+      std::size_t const line = text.find("\nweight_decay = ", section);
+      text.erase(line, text.find('\n', line + 1) - line);
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -272,8 +275,7 @@ ImportedModel import_model(Execution& execution, fs::path const& from, fs::path 
   auto const [config, parameters] =
       of_files(from, [&] { return describe_import(execution, foreign, contents.vocabulary(), run, options); });
   contents.state.seed = config.train.seed;
-  // The groups that an import makes decay as all parameters do, also where a run sets optimizer.weight_decay.
-  contents.config = boost::replace_all_copy(to_toml(config), "\nweight_decay = 0.0\nfrozen = ", "\nfrozen = ");
+  contents.config = config_toml(config);
   contents.origin = foreign.vocabulary.files;
   record_import(contents.origin, from, foreign.family.model_type, foreign.weights);
   ImportedTensors tensors = of_files(from, [&, &config = config, &parameters = parameters] {

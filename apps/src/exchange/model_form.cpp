@@ -35,6 +35,9 @@ void set_sinusoids(Family const& family, ModelConfig& model) {
   bool const has_table = has_setting(family, "model.positions=learned");
   bool const may_have_table =
       has_table || std::ranges::any_of(family.keys, [](KeyRule const& rule) { return rule.ours == "model.positions"; });
+  if (!may_have_table && !has_setting(family, "model.positions=sinusoidal")) {
+    return;  // the kind of positions stands in the way, and no key of sinusoids
+  }
   bool const is_paper = model.position_frequencies == PositionFrequencies::paper ||
                         (model.position_frequencies == PositionFrequencies::automatic &&
                          model.position_layout == PairLayout::interleaved);

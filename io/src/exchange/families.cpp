@@ -22,11 +22,13 @@ std::string list_of_families() {
   return names;
 }
 
-/// Models that cannot be imported, by the start of their model_type, and why.
-constexpr std::array<std::array<std::string_view, 2>, 22> impossible_models{
+/// Models that cannot be imported, by their model_type, and why.
+constexpr auto impossible_models = std::to_array<std::array<std::string_view, 2>>(
     {{"albert", "its layers share their weights"},
      {"deberta", "its attention keeps positions apart from tokens"},
-     {"deepseek", "it is a mixture of experts"},
+     {"deberta-v2", "its attention keeps positions apart from tokens"},
+     {"deepseek_v2", "it is a mixture of experts"},
+     {"deepseek_v3", "it is a mixture of experts"},
      {"electra", "it finds replaced tokens, and does not predict masked ones"},
      {"falcon", "its attention and feed-forward sublayers are parallel"},
      {"gemma3", "it reads images; the models of text alone (gemma3_text) can be imported"},
@@ -38,14 +40,16 @@ constexpr std::array<std::array<std::string_view, 2>, 22> impossible_models{
      {"modernbert", "its first layer has no norm before its attention"},
      {"nllb-moe", "it is a mixture of experts; the dense models of NLLB-200 can be imported"},
      {"phimoe", "it is a mixture of experts"},
-     {"phi4", "it reads images and sounds"},
-     {"phi3", "it reads images, or attends to blocks of tokens"},
+     {"phi4_multimodal", "it reads images and sounds"},
+     {"phi4mm", "it reads images and sounds"},
+     {"phi3_v", "it reads images"},
+     {"phi3small", "it attends to blocks of tokens"},
      {"phi", "its attention and feed-forward sublayers are parallel"},
      {"qwen2_moe", "it is a mixture of experts"},
      {"qwen3_moe", "it is a mixture of experts"},
      {"switch_transformers", "it is a mixture of experts"},
      {"t5gemma2", "its decoder attends to its own tokens and the encoder's in one softmax"},
-     {"t5gemma_2", "its decoder attends to its own tokens and the encoder's in one softmax"}}};
+     {"t5gemma_2", "its decoder attends to its own tokens and the encoder's in one softmax"}});
 
 }  // namespace
 
@@ -104,7 +108,7 @@ Family const& family_of(json::object const& config) {
   auto const found = std::ranges::find(families(), name, &Family::model_type);
   if (found == families().end()) {
     auto const* const known =
-        std::ranges::find_if(impossible_models, [&](auto const& each) { return name.starts_with(each[0]); });
+        std::ranges::find_if(impossible_models, [&](auto const& each) { return name == each[0]; });
     throw DataError(fmt::format(
         "config.json: models of the type {} cannot be imported{}", json::serialize(*type),
         known != impossible_models.end() ? fmt::format(": {}", (*known)[1]) : "; possible are: " + list_of_families()));

@@ -262,9 +262,8 @@ MarianVocabulary marian_vocabulary_of(std::string const& model) {
                           Tokenizer::from_model(model).size() == std::ssize(SentencePieceModel::parse(model).pieces);
   if (!of_prepare) {
     throw ConfigError(
-        "the vocabulary is not one of `heddle prepare`: Marian has no byte-level vocabularies, and adds no languages "
-        "or "
-        "other tokens to texts");
+        "the vocabulary is not one of `heddle prepare`: Marian has no byte-level vocabularies, and adds neither "
+        "languages nor other tokens to texts");
   }
   SentencePieceModel parsed = SentencePieceModel::parse(model);
   SpecialPieces const special = parsed.special();

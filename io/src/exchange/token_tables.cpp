@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/json.hpp>
+#include <heddle/core/base/error.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
 #include <string>
 #include <vector>
@@ -78,8 +81,14 @@ void complete_config(Family const& family, json::object& config, ForeignTensors 
   }
   auto const rule_of = [&](std::string_view key) { return std::ranges::find(family.keys, key, &KeyRule::theirs); };
   auto const tying = rule_of("tie_word_embeddings");
-  bool const tied = is_true(config, "tie_word_embeddings", tying != family.keys.end() && tying->absent == "true") &&
-                    are_equal(tensors, output, decoder) &&
+  bool const one_name = is_true(config, "tie_word_embeddings", tying != family.keys.end() && tying->absent == "true");
+  if (!one_name && present(names.output).empty()) {
+    throw DataError(fmt::format(
+        "there is no tensor {}, and config.json's tie_word_embeddings says that it is not the table of the tokens; the "
+        "model must have been saved with its head, as {}",
+        names.output, family.architecture));
+  }
+  bool const tied = one_name && are_equal(tensors, output, decoder) &&
                     (names.output_is_decoders || shared.empty() || are_equal(tensors, shared, decoder));
   config["tie_word_embeddings"] = tied;
   if (!names.encoder.empty()) {

@@ -176,14 +176,15 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
          .unknown = require(processor_.unk_id(), "unknown", "unk"),
          .padding = processor_.pad_id()};
   int32_t const mask = processor_.PieceToId(mask_piece);
-  if (mask != ids.unknown) {  // the id of a piece that the model lacks
+  if (mask != ids.unknown && mask < size) {  // the id of a piece that the model lacks, or one without an id
     ids.mask = mask;
   }
   if (auto const stored = text_form_of_model(bytes); !stored.empty()) {
     text_form = parse_text_form(stored, size);
     ids.begin = text_form.start == SpecialIds::absent ? ids.begin : text_form.start;
   }
-  for (int32_t id = 0; (id = processor_.PieceToId(sentinel_piece(std::ssize(sentinels)))) != ids.unknown;) {
+  auto const next_sentinel = [&] { return processor_.PieceToId(sentinel_piece(std::ssize(sentinels))); };
+  for (int32_t id = next_sentinel(); id != ids.unknown && id < size; id = next_sentinel()) {
     sentinels.push_back(id);
   }
 }

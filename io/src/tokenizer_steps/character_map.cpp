@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tokenizer_steps/characters.hpp"
+#include "tokenizer_steps/step_limits.hpp"
 
 namespace heddle {
 namespace {
@@ -81,6 +82,14 @@ void CharacterMap::require_sound(std::string_view map) {
     return;
   }
   auto const [trie, texts] = parts_of_map(map);
+  for (std::size_t begin = 0; begin < texts.size();) {
+    std::size_t const end = std::min(texts.find('\0', begin), texts.size());
+    if (end - begin > max_replacement_bytes) {
+      throw DataError(fmt::format("a character map has {} bytes in place of a character; {} at most are read",
+                                  end - begin, max_replacement_bytes));
+    }
+    begin = end + 1;
+  }
   std::size_t const units = trie.size() / 4;
   for (std::size_t index = 0; index < units; ++index) {
     std::uint32_t const unit = word_at(trie, index);

@@ -1,6 +1,5 @@
 #include "tokenizer_steps/normalizer.hpp"
 
-#include <fmt/format.h>
 #include <unicode/uchar.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "tokenizer_steps/character_map.hpp"
 #include "tokenizer_steps/characters.hpp"
 #include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/step_limits.hpp"
 #include "tokenizer_steps/text_splitter.hpp"
 
 namespace heddle {
@@ -62,7 +62,7 @@ std::vector<TextSplitter::Part> parts_of(std::string_view text, std::string_view
 
 Step replace_step(json::object const& options) {
   json::object const& pattern = options.at("pattern").as_object();
-  std::string const content = json_string(options.at("content"));
+  std::string const content = replacement_text(options.at("content"));
   std::shared_ptr<TextSplitter const> splitter;
   std::string literal;
   if (json::value const* const text = json_member(pattern, "String")) {
@@ -77,7 +77,7 @@ Step replace_step(json::object const& options) {
     if (text.empty() || (!splitter && text.find(literal) == text.npos)) {
       return;
     }
-    auto const parts = splitter ? splitter->parts(text) : parts_of(text, literal);
+    auto const parts = splitter ? splitter->parts(text, TextSplitter::deadline_of(text)) : parts_of(text, literal);
     if (parts.front().match && !parts.front().text.empty()) {
       at_start = at_start && !content.empty() && decode_utf8(parts.front().text).size() == 1;
     }
@@ -148,9 +148,10 @@ void TextNormalizer::add(json::value const& options) {
       text = characters->normalize(text);
     });
   } else if (type == "Replace") {
+    require_patterns(patterns_ += given.at("pattern").as_object().contains("String") ? 0U : 1U);
     steps_.push_back(replace_step(given));
   } else if (type == "Prepend") {
-    steps_.emplace_back([before = json_string(given.at("prepend"))](std::string& text, bool&) {
+    steps_.emplace_back([before = replacement_text(given.at("prepend"))](std::string& text, bool&) {
       text.insert(0, text.empty() ? "" : before);
     });
   } else if (type == "NFC" || type == "NFD" || type == "NFKC" || type == "NFKD") {
@@ -173,15 +174,10 @@ void TextNormalizer::add(json::value const& options) {
 }
 
 std::string TextNormalizer::operator()(std::string_view text, bool& at_start) const {
-  constexpr std::size_t max_growth = 64;  // bytes for one byte: far more than in any known normalizer
-  constexpr std::size_t max_short_bytes = std::size_t{64} << 10U;
   std::string normal(text);
   for (Step const& step : steps_) {
     step(normal, at_start);
-    if (normal.size() > max_short_bytes && normal.size() / max_growth > text.size()) {
-      throw DataError(
-          fmt::format("the vocabulary's normalizer makes {} bytes of a text of {}", normal.size(), text.size()));
-    }
+    require_growth("normalizer", text.size(), normal.size());
   }
   return normal;
 }

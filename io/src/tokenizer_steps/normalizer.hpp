@@ -24,6 +24,7 @@ class TextNormalizer {
   void add(boost::json::value const& options);
 
   std::vector<Step> steps_;
+  std::size_t patterns_ = 0;  ///< of all steps
 };
 
 }  // namespace heddle

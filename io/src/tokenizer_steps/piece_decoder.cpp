@@ -9,9 +9,11 @@
 #include <charconv>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
+#include <numeric>
 #include <utility>
 
 #include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/step_limits.hpp"
 
 namespace heddle {
 namespace {
@@ -50,6 +52,9 @@ void join_bytes(Pieces& pieces) {
 /// Removes at most `start` and `stop` times a character from the ends of each piece.
 auto strip_decoding(json::object const& options) {
   std::string const content = json_string(options.at("content"));
+  if (content.empty()) {  // every piece begins with it again
+    refuse_option("decoder", options);
+  }
   return [content, start = options.at("start").as_int64(), stop = options.at("stop").as_int64()](Pieces& pieces) {
     for (std::string& piece : pieces) {
       for (std::int64_t count = 0; count < start && piece.starts_with(content); ++count) {
@@ -103,10 +108,10 @@ void PieceDecoder::add(json::value const& options) {
   } else if (type == "Metaspace") {
     steps_.emplace_back(metaspace_decoding(given));
   } else if (type == "Replace" && given.at("pattern").as_object().contains("String")) {
-    steps_.emplace_back(
-        [from = json_string(given.at("pattern").at("String")), to = json_string(given.at("content"))](Pieces& pieces) {
-          std::ranges::for_each(pieces, [&](std::string& piece) { boost::replace_all(piece, from, to); });
-        });
+    steps_.emplace_back([from = json_string(given.at("pattern").at("String")),
+                         to = replacement_text(given.at("content"))](Pieces& pieces) {
+      std::ranges::for_each(pieces, [&](std::string& piece) { boost::replace_all(piece, from, to); });
+    });
   } else if (type == "ByteFallback") {
     steps_.emplace_back(join_bytes);
   } else if (type == "Fuse") {
@@ -119,8 +124,14 @@ void PieceDecoder::add(json::value const& options) {
 }
 
 std::string PieceDecoder::operator()(std::vector<std::string> pieces) const {
+  auto const bytes = [&] {
+    return std::accumulate(pieces.begin(), pieces.end(), std::size_t{0},
+                           [](std::size_t sum, std::string const& piece) { return sum + piece.size(); });
+  };
+  std::size_t const before = bytes();
   for (Step const& step : steps_) {
     step(pieces);
+    require_growth("decoder", before, bytes());
   }
   return fmt::format("{}", fmt::join(pieces, ""));
 }

@@ -10,6 +10,7 @@
 
 #include "tokenizer_steps/characters.hpp"
 #include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/step_limits.hpp"
 #include "tokenizer_steps/text_splitter.hpp"
 
 namespace heddle {
@@ -56,8 +57,8 @@ void add_words(Parts const& parts, Behavior behavior, bool at_start, std::vector
 
 auto split_step(std::string const& pattern, bool literal, Behavior behavior, bool invert = false) {
   auto const splitter = std::make_shared<TextSplitter const>(std::vector{TextSplitter::Pattern{pattern, literal}}, "");
-  return [=](Word const& word, std::vector<Word>& into) {
-    Parts parts = splitter->parts(word.text);
+  return [=](Word const& word, double deadline, std::vector<Word>& into) {
+    Parts parts = splitter->parts(word.text, deadline);
     for (TextSplitter::Part& part : parts) {
       part.match = part.match != invert;
     }
@@ -66,7 +67,7 @@ auto split_step(std::string const& pattern, bool literal, Behavior behavior, boo
 }
 
 /// Words between white space.
-void split_at_white_space(Word const& word, std::vector<Word>& into) {
+void split_at_white_space(Word const& word, double, std::vector<Word>& into) {
   std::string text;
   bool at_start = word.at_start;
   auto const end_word = [&] {
@@ -97,7 +98,7 @@ auto metaspace_step(json::object const& options) {
       (!prefix && when != "never")) {
     refuse_option("pre_tokenizer", options);
   }
-  return [=](Word const& word, std::vector<Word>& into) {
+  return [=](Word const& word, double, std::vector<Word>& into) {
     std::string text;
     for (char const byte : word.text) {
       text += byte == ' ' ? std::string_view(symbol) : std::string_view(&byte, 1);
@@ -140,6 +141,7 @@ void PreTokenizer::add(json::value const& options) {
   } else if (type == "Split") {
     json::object const& pattern = given.at("pattern").as_object();
     bool const literal = pattern.contains("String");
+    require_patterns(++patterns_);
     steps_.emplace_back(split_step(json_string(pattern.at(literal ? "String" : "Regex")), literal, behavior_of(given),
                                    json_flag(given, "invert")));
   } else if (type == "Digits") {
@@ -155,12 +157,13 @@ void PreTokenizer::add(json::value const& options) {
 }
 
 std::vector<PreTokenizer::Word> PreTokenizer::split(Word part) const {
+  double const deadline = TextSplitter::deadline_of(part.text);
   std::vector<Word> words;
   words.push_back(std::move(part));
   for (Step const& step : steps_) {
     std::vector<Word> finer;
     for (Word const& word : words) {
-      step(word, finer);
+      step(word, deadline, finer);
     }
     words = std::move(finer);
   }

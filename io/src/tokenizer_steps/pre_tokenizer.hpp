@@ -25,10 +25,12 @@ class PreTokenizer {
   std::vector<Word> split(Word part) const;
 
  private:
-  using Step = std::function<void(Word const& word, std::vector<Word>& into)>;
+  /// Throws DataError where an expression takes this thread longer than until `deadline`.
+  using Step = std::function<void(Word const& word, double deadline, std::vector<Word>& into)>;
   void add(boost::json::value const& options);
 
   std::vector<Step> steps_;
+  std::size_t patterns_ = 0;  ///< of all steps
 };
 
 }  // namespace heddle

@@ -10,6 +10,8 @@
 #include <limits>
 #include <map>
 
+#include "tokenizer_steps/step_limits.hpp"
+
 namespace heddle {
 namespace {
 
@@ -17,8 +19,6 @@ using Regex = std::unique_ptr<URegularExpression, decltype(&uregex_close)>;
 
 /// Steps that a match may take, in ICU's units of some milliseconds: a hostile expression ends, no honest one does.
 constexpr std::int32_t regex_time = 1000;
-/// Known vocabularies have two expressions of some hundred characters.
-constexpr std::size_t max_patterns = 16;
 constexpr std::size_t max_pattern_bytes = 10'000;
 /// Memory of a match: enough for a million spaces in a row.
 constexpr std::int32_t regex_bytes = 64 << 20;
@@ -135,10 +135,13 @@ std::vector<WidePart> parts_of(URegularExpression* regex, std::u16string_view te
   uregex_setText(regex, text.data(), length, &code);
   constexpr std::size_t matches_between_looks = 16;
   std::size_t matches = 0;
-  for (std::int32_t at = 0; at < length && uregex_find(regex, at, &code) != 0;) {  // a call restarts the time limit
-    if (++matches % matches_between_looks == 0 && thread_seconds() > deadline) {
+  auto const has_next = [&](std::int32_t at) {  // a call restarts the time limit
+    if (matches++ % matches_between_looks == 0 && thread_seconds() > deadline) {
       throw DataError("a text cannot be split into words by the vocabulary's regular expression: it takes too long");
     }
+    return uregex_find(regex, at, &code) != 0;
+  };
+  for (std::int32_t at = 0; at < length && has_next(at);) {
     std::int32_t const begin = uregex_start(regex, 0, &code);
     at = uregex_end(regex, 0, &code);
     bool const after_match = !parts.empty() && parts.back().match && static_cast<std::size_t>(begin) == done;
@@ -153,12 +156,6 @@ std::vector<WidePart> parts_of(URegularExpression* regex, std::u16string_view te
   check(code, "a text cannot be split into words by the vocabulary's regular expression");
   add(text.size(), false);
   return parts;
-}
-
-/// The time until which a text of this length may be matched.
-double deadline_of(std::string_view text) {
-  constexpr double bytes_per_second = 1e5;  // much less than honest expressions need
-  return thread_seconds() + 0.5 + static_cast<double>(text.size()) / bytes_per_second;
 }
 
 /// An expression for one call: a match is state.
@@ -181,10 +178,7 @@ struct TextSplitter::State {
 
 TextSplitter::TextSplitter(std::vector<Pattern> const& patterns, std::string const& normal_form) {
   auto state = std::make_unique<State>();
-  if (patterns.size() > max_patterns) {
-    throw DataError(fmt::format("{} regular expressions, each of which would split the text; {} at most are read",
-                                patterns.size(), max_patterns));
-  }
+  require_patterns(patterns.size());
   for (Pattern const& pattern : patterns) {
     if (pattern.text.size() > max_pattern_bytes) {
       throw DataError(
@@ -241,10 +235,15 @@ void TextSplitter::split(std::string_view text, std::function<void(std::string_v
   }
 }
 
-std::vector<TextSplitter::Part> TextSplitter::parts(std::string_view text) const {
+double TextSplitter::deadline_of(std::string_view text) {
+  constexpr double bytes_per_second = 1e5;  // much less than honest expressions need
+  return thread_seconds() + 0.5 + static_cast<double>(text.size()) / bytes_per_second;
+}
+
+std::vector<TextSplitter::Part> TextSplitter::parts(std::string_view text, double deadline) const {
   std::u16string const wide = to_utf16(text);
   std::vector<Part> parts;
-  for (WidePart const& part : parts_of(limited_clone(state_->patterns.at(0)).get(), wide, deadline_of(text))) {
+  for (WidePart const& part : parts_of(limited_clone(state_->patterns.at(0)).get(), wide, deadline)) {
     parts.push_back({to_utf8(part.text), part.match});
   }
   return parts;

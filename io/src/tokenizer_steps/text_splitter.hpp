@@ -36,8 +36,10 @@ class TextSplitter {
     std::string text;
     bool match;
   };
-  /// The parts of a text by the first pattern, in order. Throws DataError as `split` does.
-  std::vector<Part> parts(std::string_view text) const;
+  /// The time of this thread until which a text of this length may be matched.
+  static double deadline_of(std::string_view text);
+  /// The parts of a text by the first pattern, in order. Throws DataError as `split` does, after `deadline`.
+  std::vector<Part> parts(std::string_view text, double deadline) const;
 
  private:
   struct State;

@@ -72,7 +72,7 @@ void AddedTokens::split(std::string_view text, std::vector<std::int32_t>& ids,
       continue;
     }
     std::size_t left = begin;
-    std::size_t right = at;
+    std::size_t right = found->rstrip ? std::max(at, done) : at;  // what the token before took is white space
     while (found->lstrip && left > done && is_space(last_character(text.substr(0, left)))) {
       left -= last_character(text.substr(0, left)).size();
     }

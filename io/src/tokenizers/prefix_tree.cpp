@@ -1,10 +1,21 @@
 #include "tokenizers/prefix_tree.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <heddle/core/base/error.hpp>
 
 namespace heddle {
 
 PrefixTree::PrefixTree(std::vector<std::pair<std::string, std::int32_t>> texts) : nodes_(1) {
+  constexpr std::size_t max_bytes = std::size_t{16} << 20U;  // a node for each: far more than known vocabularies have
+  std::size_t bytes = 0;
+  for (auto const& [text, number] : texts) {
+    bytes += text.size();
+  }
+  if (bytes > max_bytes) {
+    throw DataError(fmt::format("the pieces have {} bytes together; {} MiB at most are read", bytes, max_bytes >> 20U));
+  }
   std::ranges::stable_sort(texts, {}, &std::pair<std::string, std::int32_t>::first);
   struct Range {
     std::size_t begin, end, depth;

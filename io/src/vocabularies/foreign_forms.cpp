@@ -142,7 +142,9 @@ Ids prefix_of(std::string const& tokenizer, json::object const& config, Files co
   if (files.contains("tokenizer.json")) {
     return prefix_of(files);
   }
-  bool const puts_begin = tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta");
+  // The vocabulary of a model that was trained here has no such token, whatever the family.
+  bool const puts_begin =
+      !files.contains("tokenizer.model") && (tokenizer.starts_with("Bart") || tokenizer.starts_with("Roberta"));
   return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
 }
 

@@ -90,6 +90,20 @@ json::object unigram_of(SentencePieceModel const& model, bool bytes) {
   return {{"type", "Unigram"}, {"unk_id", unknown}, {"byte_fallback", bytes}, {"vocab", std::move(pieces)}};
 }
 
+/// A regular expression for the longest of these texts that begins at a place, as SentencePiece finds its symbols.
+std::string expression_of(std::vector<std::string> texts) {
+  std::ranges::stable_sort(texts, std::ranges::greater(), &std::string::size);
+  std::string expression;
+  for (std::string const& text : texts) {
+    expression += expression.empty() ? "" : "|";
+    for (char const letter : text) {
+      expression.append(std::string_view(R"(\.+*?()|[]{}^$)").find(letter) == std::string_view::npos ? 0 : 1, '\\');
+      expression += letter;
+    }
+  }
+  return expression;
+}
+
 }  // namespace
 
 json::object sentencepiece_as_json(std::string_view bytes) {
@@ -98,6 +112,7 @@ json::object sentencepiece_as_json(std::string_view bytes) {
   auto const is_a = [](Type type) { return [type](SentencePiece const& piece) { return piece.type == type; }; };
   bool const has_bytes = std::ranges::any_of(model.pieces, is_a(Type::byte));
   json::array added;
+  std::vector<std::string> symbols;
   json::array splits{{{"type", "Metaspace"},
                       {"replacement", space_mark},
                       {"prepend_scheme", normalizer.adds_space ? "always" : "never"},
@@ -113,11 +128,16 @@ json::object sentencepiece_as_json(std::string_view bytes) {
                        {"normalized", false},
                        {"special", true}});
     } else if (piece.type == Type::user_defined) {
-      splits.push_back(
-          {{"type", "Split"}, {"pattern", {{"String", piece.text}}}, {"behavior", "Isolated"}, {"invert", false}});
+      symbols.push_back(piece.text);
     }
   }
-  bool const has_symbols = splits.size() > 1;
+  bool const has_symbols = !symbols.empty();
+  if (has_symbols) {
+    splits.push_back({{"type", "Split"},
+                      {"pattern", {{"Regex", expression_of(std::move(symbols))}}},
+                      {"behavior", "Isolated"},
+                      {"invert", false}});
+  }
   json::array decoders{{{"type", "Replace"}, {"pattern", {{"String", space_mark}}}, {"content", " "}},
                        {{"type", "ByteFallback"}},
                        {{"type", "Fuse"}}};

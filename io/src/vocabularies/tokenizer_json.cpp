@@ -90,15 +90,6 @@ SpecialIds ids_of_bert(json::object const& tokenizer, SpecialTokens const& token
           .mask = first({tokens.id("mask_token", tokenizer, "[MASK]")})};
 }
 
-std::optional<std::int32_t> first_id(char const* key, std::initializer_list<json::object> objects) {
-  for (json::object const& object : objects) {
-    if (auto const id = id_of(find_key(object, key))) {
-      return id;
-    }
-  }
-  return std::nullopt;
-}
-
 /// The token that the decoders of a family start from, if its files name none.
 std::optional<std::int32_t> usual_start(json::object const& config, SpecialIds const& ids) {
   json::value const* const found = find_key(config, "model_type");
@@ -108,13 +99,12 @@ std::optional<std::int32_t> usual_start(json::object const& config, SpecialIds c
   return id == SpecialIds::absent ? std::nullopt : std::optional(id);
 }
 
-SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config,
-                  Files const& files) {
+SpecialIds ids_of(json::object const& tokenizer, SpecialTokens const& tokens, json::object const& config) {
   if (json::value const* const type = find_key(tokenizer, "model.type"); type != nullptr && *type == "WordPiece") {
     return ids_of_bert(tokenizer, tokens);
   }
   SpecialIds ids;
-  auto const start = first_id("decoder_start_token_id", {config, json_object_in(files, "generation_config.json")});
+  auto const start = id_of(find_key(config, "decoder_start_token_id"));
   auto end = id_of(find_key(config, "eos_token_id"));
   auto const named_end = tokens.id("eos_token", tokenizer);
   json::value const* const ends = find_key(config, "eos_token_id");
@@ -221,17 +211,25 @@ json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens
       {"model", {{"type", "BPE"}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(files.at("merges.txt"))}}}};
 }
 
-/// Throws DataError for a class of tokenizers that splits words otherwise than BERT's, as BertJapaneseTokenizer does.
-void require_words_of_bert(SpecialTokens const& tokens) {
-  constexpr std::array known{"", "Bert", "DistilBert", "Electra", "MobileBert"};
-  json::value const* const named = find_key(tokens.config(), "tokenizer_class");
-  std::string type = named == nullptr ? "" : json::value_to<std::string>(*named);
-  for (std::string_view const end : {"Fast", "Tokenizer"}) {
-    type.erase(type.size() - (type.ends_with(end) ? end.size() : 0));
+/// Throws DataError for tokenizers that split words otherwise than BERT's, as BertJapaneseTokenizer does.
+void require_words_of_bert(SpecialTokens const& tokens, json::object const& config) {
+  constexpr std::array known{"Bert", "DistilBert", "Electra", "MobileBert"};
+  constexpr char const* message = "vocab.txt of {}: only that of BERT is read without a tokenizer.json";
+  for (json::object const* const settings : {&tokens.config(), &config}) {
+    if (json::value const* const named = find_key(*settings, "tokenizer_class")) {
+      auto const name = json::value_to<std::string>(*named);
+      std::string type = name;
+      for (std::string_view const end : {"Fast", "Tokenizer"}) {
+        type.erase(type.size() - (type.ends_with(end) ? end.size() : 0));
+      }
+      if (std::ranges::find(known, type) == known.end()) {
+        throw DataError(fmt::format(message, name));
+      }
+    }
   }
-  if (std::ranges::find(known, type) == known.end()) {
-    throw DataError(fmt::format("vocab.txt of {}: only that of BERT is read without a tokenizer.json",
-                                json::value_to<std::string>(*named)));
+  if (json::value const* const words = find_key(tokens.config(), "word_tokenizer_type");
+      words != nullptr && *words != "basic") {
+    throw DataError(fmt::format(message, fmt::format("word_tokenizer_type = {}", json::serialize(*words))));
   }
 }
 
@@ -268,8 +266,8 @@ json::object tokenizer_of_bytes(Files const& files, SpecialTokens const& tokens)
 }
 
 /// The tokenizer.json that transformers makes of BERT's vocab.txt, which has the piece of id i in its line i.
-json::object tokenizer_of_word_pieces(Files const& files, SpecialTokens const& tokens) {
-  require_words_of_bert(tokens);
+json::object tokenizer_of_word_pieces(Files const& files, SpecialTokens const& tokens, json::object const& config) {
+  require_words_of_bert(tokens, config);
   json::object vocabulary;
   std::string const text = replace_invalid_utf8(files.at("vocab.txt"));
   std::string_view rest = text;
@@ -351,8 +349,8 @@ std::string read_json_vocabulary(Files const& files, json::object const& config)
   json::object tokenizer = is_of_bytes(files)                 ? tokenizer_of_bytes(files, tokens)
                            : files.contains("tokenizer.json") ? json_object_in(files, "tokenizer.json")
                            : files.contains("merges.txt")     ? tokenizer_of_merges(files, tokens, config)
-                                                              : tokenizer_of_word_pieces(files, tokens);
-  SpecialIds const ids = ids_of(tokenizer, tokens, config, files);
+                                                              : tokenizer_of_word_pieces(files, tokens, config);
+  SpecialIds const ids = ids_of(tokenizer, tokens, config);
   json::value const* const rows = find_key(config, "vocab_size");
   return model_of(std::move(tokenizer), ids, rows == nullptr || !rows->is_int64() ? 0 : rows->get_int64());
 }

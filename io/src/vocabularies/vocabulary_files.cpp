@@ -16,6 +16,7 @@
 
 #include "text/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
+#include "vocabularies/kept_keys.hpp"
 
 namespace heddle {
 
@@ -43,7 +44,7 @@ constexpr std::array tokenizer_files{"config.json",
 constexpr std::array json_files{"tokenizer.json", "merges.txt", "vocab.txt"};
 
 /// The kinds of vocabularies by the families that have them: the ids of a SentencePiece model's pieces. A plain one has
-/// them as they are. Without SentencePiece's file, all but Marian's are read from tokenizer.json.
+/// them as they are. Without SentencePiece's files, all are read from tokenizer.json.
 enum class Kind : std::uint8_t { t5, pegasus, marian, fairseq, plain };
 Kind kind_of(Family const& family) {
   std::string_view const type = family.model_type;
@@ -63,10 +64,12 @@ char const* sentencepiece_name(Kind kind) {
                                                    : "tokenizer.model";
 }
 
-/// The kind of vocabulary in these files: an export of a model that was trained here has its SentencePiece model as it
-/// is, whatever the family.
+/// The kind of vocabulary in these files: an export of a model that was trained here has its SentencePiece model or its
+/// tokenizer.json as it is, whatever the family.
 Kind kind_of(Family const& family, std::map<std::string, std::string> const& files) {
-  return files.contains("tokenizer.model") ? Kind::plain : kind_of(family);
+  Kind const kind = kind_of(family);
+  bool const without = kind == Kind::marian && !files.contains("source.spm") && !files.contains("target.spm");
+  return without || files.contains("tokenizer.model") ? Kind::plain : kind;
 }
 
 /// Adds the files of these names that the directory has.
@@ -287,64 +290,11 @@ std::string with_start_token(std::string const& bytes, json::object const& confi
   return serialize_with_ids(std::move(model), std::move(pieces), special);
 }
 
-/// Keys of generation, which files of earlier versions of transformers have in config.json.
-constexpr std::array generation_keys{"bad_words_ids",
-                                     "begin_suppress_tokens",
-                                     "diversity_penalty",
-                                     "do_sample",
-                                     "early_stopping",
-                                     "encoder_no_repeat_ngram_size",
-                                     "encoder_repetition_penalty",
-                                     "exponential_decay_length_penalty",
-                                     "length_penalty",
-                                     "max_length",
-                                     "min_length",
-                                     "no_repeat_ngram_size",
-                                     "num_beam_groups",
-                                     "num_beams",
-                                     "num_return_sequences",
-                                     "penalty_alpha",
-                                     "remove_invalid_values",
-                                     "renormalize_logits",
-                                     "repetition_penalty",
-                                     "suppress_tokens",
-                                     "task_specific_params",
-                                     "temperature",
-                                     "top_k",
-                                     "top_p",
-                                     "typical_p",
-                                     "use_cache"};
-
-/// Whether a key of config.json is about the vocabulary or about generation, of which no key here says anything.
-bool is_kept(std::string_view key) {
-  return key.ends_with("vocab_size") || key.ends_with("_token_id") || key.ends_with("_token_ids") ||
-         std::ranges::find(generation_keys, key) != generation_keys.end();
-}
-
-/// Copies these keys, also of the objects that both have.
-void copy_kept_keys(json::object const& from, json::object& into) {
-  for (auto const& [key, value] : from) {
-    json::value* const object = into.if_contains(key);
-    if (is_kept(key)) {
-      into[key] = value;
-    } else if (value.is_object() && object != nullptr && object->is_object()) {
-      copy_kept_keys(value.get_object(), object->get_object());
-    }
-  }
-}
-
-/// Repeats these keys in the objects that are named after stacks.
-void repeat_kept_keys(json::object& config) {
-  json::object const all = config;
-  for (StackKind const& kind : stack_kinds) {
-    json::value* const stack = config.if_contains(kind.name);
-    if (stack != nullptr && stack->is_object()) {
-      std::ranges::for_each(all, [&](auto const& entry) {
-        if (is_kept(entry.key())) {
-          stack->get_object()[entry.key()] = entry.value();
-        }
-      });
-    }
+/// Puts the start token of generation_config.json, which `generate` of transformers takes first, into config.json.
+void take_start_token(std::map<std::string, std::string> const& files, json::object& config) {
+  json::object const generation = json_object_in(files, "generation_config.json");
+  if (json::value const* const start = find_key(generation, "decoder_start_token_id")) {
+    config["decoder_start_token_id"] = json::value(*start);
   }
 }
 
@@ -394,10 +344,11 @@ std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::strin
 
 }  // namespace
 
-ForeignVocabulary read_vocabulary(Family const& family, json::object const& config, fs::path const& directory) {
+ForeignVocabulary read_vocabulary(Family const& family, json::object config, fs::path const& directory) {
   ForeignVocabulary read;
   add_files(directory, tokenizer_files, read.files);
   try {
+    take_start_token(read.files, config);
     Kind const kind = kind_of(family, read.files);
     if (kind != Kind::marian && !read.files.contains(sentencepiece_name(kind))) {
       add_files(directory, json_files, read.files);
@@ -416,7 +367,11 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object const& conf
       if (joint || model == &read.target_model) {
         *model = with_start_token(*model, config);
       }
-      *model = with_text_form(*model, foreign_form(family, config, read.files, *model));
+      TextForm form = foreign_form(family, config, read.files, *model);
+      if (!joint && model == &read.source_model) {  // config.json's ids are the target's
+        form = {.source = form.source, .target = form.target, .languages = form.languages};
+      }
+      *model = with_text_form(*model, form);
     }
   } catch (DataError const&) {
     throw;
@@ -462,7 +417,14 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   config["vocab_size"] = vocabulary.target.size();
   config["bos_token_id"] = ids.begin;
   config["eos_token_id"] = ids.end;
-  config["pad_token_id"] = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
+  json::value const padding = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
+  if (json::value const* const needed = find_key(config, "pad_token_id"); needed != nullptr && *needed != padding) {
+    throw ConfigError(
+        fmt::format("models of the family {} count positions from pad_token_id: this model's are those of "
+                    "pad_token_id = {}, and its vocabulary has pad_token_id = {}",
+                    family.model_type, json::serialize(*needed), json::serialize(padding)));
+  }
+  config["pad_token_id"] = padding;
   repeat_kept_keys(config);
   bool const pairs = config.contains("is_encoder_decoder") && config.at("is_encoder_decoder") == true;
   if (pairs) {

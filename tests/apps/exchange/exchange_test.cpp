@@ -161,6 +161,23 @@ TEST_F(ExchangeTest, ParametersThatTheOtherSystemLacksAreFrozen) {
   EXPECT_THAT(config.optimizer.groups.front().parameters, Contains("decoder.layers.*.self_attention.norm.bias"));
 }
 
+TEST_F(ExchangeTest, TheDecayOfAGroupIsLeftOutUnlessItWasGiven) {
+  auto const decay = [&](std::vector<std::string> overrides) {
+    fs::remove_all(directory_ / "run");
+    overrides.emplace_back("optimizer.group.mine.parameters=[\"decoder.norm.weight\"]");
+    import_model(execution_, golden("mpt"), directory_ / "run", {.overrides = overrides});
+    Config const config = load_config(directory_ / "run" / "config.toml", {"optimizer.weight_decay=0.5"});
+    std::map<std::string, double> decays;
+    for (ParameterGroup const& group : config.optimizer.groups) {
+      decays[group.name] = group.rule.weight_decay;
+    }
+    return decays;
+  };
+  using Decays = std::map<std::string, double>;
+  EXPECT_EQ(decay({"optimizer.weight_decay=0.1", "optimizer.group.mine.weight_decay=0.0"}),
+            (Decays{{"import1", 0.5}, {"mine", 0.0}}));
+}
+
 TEST_F(ExchangeTest, NormsMayHaveTheNamesOfTheFirstFiles) {
   fs::path const old = directory_ / "old";
   fs::copy(golden("bert"), old);
@@ -367,6 +384,7 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
               HasSubstr("quantization_config = {\"quant_method\":\"gptq\"}: quantized weights cannot be imported"));
   for (auto const& [type, reason] : {std::pair("albert", ": its layers share their weights"),
                                      {"deberta-v2", ": its attention keeps positions apart"},
+                                     {"falcon_mamba", "; possible are: t5, mt5"},
                                      {"unheard_of", "; possible are: t5, mt5"}}) {
     EXPECT_THAT(message_of<DataError>([&] {
                   import_model(execution_, changed("bert", "model_type", json::string(type)), directory_ / "refused");

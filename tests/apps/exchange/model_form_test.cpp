@@ -1,3 +1,5 @@
+#include "exchange/model_form.hpp"
+
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -110,6 +112,9 @@ TEST_F(ModelFormTest, SinusoidsAreATableWhereTheFamilyHasOne) {
     ExportedModel const exported = export_as("huggingface");
     EXPECT_EQ(exported.family, "bart");
     EXPECT_EQ(exported.largest_difference.value(), 0);
+    import_model(execution_, directory_ / "out", directory_ / "again");
+    EXPECT_EQ(test::read_whole(directory_ / "again/source.model"), test::read_whole(directory_ / "run/source.model"));
+    fs::remove_all(directory_ / "again");
   }
 }
 
@@ -154,6 +159,11 @@ TEST_F(ModelFormTest, KeysThatMarianDoesNotHaveAreNamed) {
   run_of({"model.activation=gelu"});
   EXPECT_THAT(message_of<ConfigError>([&] { export_as("marian"); }), HasSubstr("model.activation = gelu"));
   EXPECT_FALSE(fs::exists(directory_ / "out"));
+}
+
+TEST_F(ModelFormTest, KeysOfSinusoidsStandInTheWayOfNoFamilyWithoutThem) {
+  Config const form = in_form_of(family_named("t5"), parse_config("", "test", {"model.d_model=24", "model.heads=2"}));
+  EXPECT_EQ(form.model.position_frequencies, PositionFrequencies::automatic);
 }
 
 TEST_F(ModelFormTest, PreNormIsPegasusWithAVocabularyOfItsOwn) {

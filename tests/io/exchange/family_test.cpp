@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
@@ -164,13 +165,13 @@ TEST(Family, RotaryScalingIsReadInBothFormsAndWritten) {
 
 /// The tables of tokens that a model has whose files have these tensors, of which `others` differ from the rest.
 std::string tables_of(std::string const& type, std::vector<std::string> const& names,
-                      std::set<std::string> const& others) {
+                      std::set<std::string> const& others, bool one_name = true) {
   std::map<std::string, ForeignTensor> tensors;
   for (std::string const& name : names) {
     tensors[name] = {{3, 2}, "float32"};
   }
   Family const& family = family_named(type);
-  json::object config{{"model_type", type}, {"tie_word_embeddings", true}};
+  json::object config{{"model_type", type}, {"tie_word_embeddings", one_name}};
   complete_config(family, config, NumberedTensors(tensors, others));
   ModelConfig const model = config_of(family, config).model;
   return std::string(model.tie_embeddings ? "tied" : "") + (model.share_embeddings ? " shared" : "") +
@@ -201,6 +202,17 @@ TEST(Family, TablesThatDifferAreTablesOfTheirOwn) {
   EXPECT_EQ(tables_of("marian", {"model.shared.weight", "model.encoder.embed_tokens.weight"},
                       {"model.encoder.embed_tokens.weight"}),
             "tied separate");
+}
+
+TEST(Family, ATableOfItsOwnForTheOutputIsNotMadeOfAnother) {
+  for (auto const& [type, table, output] :
+       {std::tuple("llama", "model.embed_tokens.weight", "lm_head.weight"),
+        {"mt5", "shared.weight", "lm_head.weight"},
+        {"bert", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"}}) {
+    EXPECT_THAT(message_of<DataError>([&] { tables_of(type, {table}, {}, false); }),
+                testing::AllOf(HasSubstr(fmt::format("there is no tensor {}", output)), HasSubstr("with its head")));
+    EXPECT_EQ(tables_of(type, {table, output}, {}, false).find("tied"), std::string::npos);
+  }
 }
 
 TEST(Family, PositionsThatAreNotSinusoidsAreATable) {

@@ -155,6 +155,57 @@ TEST(PieceVocabulary, AHostileFileTakesNoMoreThanItsShare) {
       refusal("t5",
               [](json::object& file) { file.at("model").at("vocab").as_array().at(7).at(0) = std::string(1025, 'a'); }),
       HasSubstr("a piece has 1025 bytes"));
+  json::value twofold = json::parse(
+      R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})");
+  json::array& steps = twofold.at("decoders").as_array();
+  steps.insert(steps.end(), 25, json::value(steps.front()));
+  document = pieces_file("t5");
+  document.as_object()["decoder"] = twofold;
+  Tokenizer const decoding = piece_tokenizer(document);
+  EXPECT_THAT(message_of<DataError>([&] { decoding.decode(decoding.encode("a man")); }), HasSubstr("decoder makes"));
+}
+
+TEST(PieceVocabulary, LongReplacementsAndManyExpressionsAreRefused) {
+  json::value replace{{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1025, 'b')}};
+  for (char const* const member : {"normalizer", "decoder"}) {
+    EXPECT_THAT(refusal("t5", [&](json::object& file) { file[member] = replace; }), HasSubstr("puts 1025 bytes"));
+  }
+  json::object const strip{{"type", "Strip"}, {"content", ""}, {"start", 9223372036854775807}, {"stop", 0}};
+  EXPECT_THAT(refusal("t5", [&](json::object& file) { file["decoder"] = strip; }), HasSubstr("decoder = "));
+  json::object const split{
+      {"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  auto const splits = [&](std::size_t count) {
+    return json::object{{"type", "Sequence"}, {"pretokenizers", json::array(count, split)}};
+  };
+  EXPECT_THAT(refusal("t5", [&](json::object& file) { file["pre_tokenizer"] = splits(17); }), HasSubstr("17 regular"));
+  EXPECT_EQ(refusal("t5", [&](json::object& file) { file["pre_tokenizer"] = splits(16); }), "");
+  replace.as_object()["content"] = "";
+  replace.as_object()["pattern"] = json::object{{"Regex", "a"}};
+  json::object const normalizers{{"type", "Sequence"}, {"normalizers", json::array(17, replace)}};
+  EXPECT_THAT(refusal("t5", [&](json::object& file) { file["normalizer"] = normalizers; }), HasSubstr("17 regular"));
+}
+
+TEST(PieceVocabulary, TheTimeOfItsExpressionsIsThatOfOneText) {
+  json::value document = pieces_file("t5");
+  document.as_object()["pre_tokenizer"] = json::parse(R"({"type": "Sequence", "pretokenizers": [
+      {"type": "WhitespaceSplit"},
+      {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": false}]})");
+  std::string text;
+  for (int word = 0; word < 300; ++word) {
+    text += std::string(18, 'a') + " ";
+  }
+  Tokenizer const tokenizer = piece_tokenizer(document);
+  EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode(text); }), HasSubstr("it takes too long"));
+}
+
+TEST(PieceVocabulary, SpacesThatAnAddedTokenTookAreLookedAtOnce) {
+  json::value document = pieces_file("llama");
+  document.at("added_tokens")
+      .as_array()
+      .push_back({{"id", 500}, {"content", " "}, {"special", false}, {"normalized", false}, {"rstrip", true}});
+  Tokenizer const tokenizer = piece_tokenizer(document);
+  std::size_t const spaces = 300'000;  // squared: minutes
+  EXPECT_EQ(tokenizer.encode(std::string(spaces, ' ')).size(), spaces) << "as transformers has it";
 }
 
 TEST(PieceVocabulary, RefusesTokenizersThatDoMore) {

@@ -21,7 +21,7 @@ Tokenizer trained(std::string const& type) {
   training.texts = {directory.write("text", text)};
   training.type = type;
   training.vocabulary_size = 40;
-  training.symbols = {"<2de>"};
+  training.symbols = {"<>", "<?>", "<2de>"};
   return Tokenizer::train(training);
 }
 
@@ -38,7 +38,8 @@ TEST(SentencePieceJson, HasThePiecesWithTheirIdsAndTheEndAfterATextOfAnEncoder) 
   EXPECT_EQ(made.at_pointer("/added_tokens").as_array().size(), 4U);
   EXPECT_EQ(made.at_pointer("/normalizer/normalizers/0/type"), "Precompiled");
   EXPECT_EQ(made.at_pointer("/pre_tokenizer/pretokenizers/0/prepend_scheme"), "always");
-  EXPECT_EQ(made.at_pointer("/pre_tokenizer/pretokenizers/1/pattern/String"), "<2de>");
+  EXPECT_EQ(made.at_pointer("/pre_tokenizer/pretokenizers/1/pattern/Regex"), R"(<2de>|<\?>|<>)");
+  EXPECT_EQ(made.at_pointer("/pre_tokenizer/pretokenizers").as_array().size(), 2U) << "one step for all symbols";
 }
 
 TEST(SentencePieceJson, OfAUnigramModelSpecialPiecesAreNeverChosen) {

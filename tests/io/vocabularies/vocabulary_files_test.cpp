@@ -204,6 +204,47 @@ TEST(VocabularyFiles, WordsOfAnotherTokenizerAreRefused) {
   EXPECT_THAT(test::message_of<DataError>([&] { read("BertJapaneseTokenizer"); }),
               testing::HasSubstr("vocab.txt of BertJapaneseTokenizer"));
   EXPECT_NO_THROW(read("BertTokenizerFast"));
+  directory.write("tokenizer_config.json", R"({"word_tokenizer_type": "mecab"})");
+  EXPECT_THAT(test::message_of<DataError>([&] { read_vocabulary(family_named("bert"), config, directory.path()); }),
+              testing::HasSubstr("vocab.txt of word_tokenizer_type = \"mecab\""));
+  directory.write("tokenizer_config.json", R"({"word_tokenizer_type": "basic"})");
+  json::object named = config;
+  named["tokenizer_class"] = "BertJapaneseTokenizer";
+  EXPECT_THAT(test::message_of<DataError>([&] { read_vocabulary(family_named("bert"), named, directory.path()); }),
+              testing::HasSubstr("vocab.txt of BertJapaneseTokenizer"));
+}
+
+TEST(VocabularyFiles, PositionsThatAreCountedFromAnotherPaddingAreRefused) {
+  std::string const bytes =
+      read_vocabulary(family_named("t5"), {{"vocab_size", 481}}, golden_model("t5-v1.1")).source_model;
+  Tokenizer const tokenizer = Tokenizer::from_model(bytes);
+  Vocabulary const vocabulary{tokenizer, tokenizer};
+  json::object config{{"pad_token_id", 7}};
+  EXPECT_THAT(test::message_of<ConfigError>([&] { vocabulary_files(family_named("m2m_100"), vocabulary, {}, config); }),
+              testing::AllOf(testing::HasSubstr("pad_token_id = 7"), testing::HasSubstr("pad_token_id = 0")));
+}
+
+TEST(VocabularyFiles, OfAMarianModelThatWasTrainedHereMayBeATokenizerJson) {
+  test::TemporaryDirectory directory;
+  fs::copy(fs::path(HEDDLE_TEST_DATA) / "exchange/byte_level_bart.json", directory / "tokenizer.json");
+  directory.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
+  json::object const config{
+      {"model_type", "marian"}, {"vocab_size", 500}, {"decoder_start_token_id", 0}, {"eos_token_id", 2}};
+  auto const read = read_vocabulary(family_named("marian"), config, directory.path());
+  EXPECT_EQ(Tokenizer::from_model(read.target_model).special_ids().begin, 0);
+}
+
+TEST(VocabularyFiles, LimitsOfGenerationAreThoseOfTheTargetsVocabulary) {
+  test::TemporaryDirectory directory;
+  fs::copy(golden_model("marian"), directory.path());
+  fs::copy(directory / "vocab.json", directory / "target_vocab.json");
+  fs::remove(directory / "generation_config.json");
+  json::object config = object_in(directory / "config.json");
+  config["bad_words_ids"] = json::array{json::array{7}};
+  auto const read = read_vocabulary(family_named("marian"), config, directory.path());
+  using Words = std::vector<std::vector<std::int32_t>>;
+  EXPECT_EQ(Tokenizer::from_model(read.source_model).form().suppressed, Words());
+  EXPECT_EQ(Tokenizer::from_model(read.target_model).form().suppressed, Words{{7}});
 }
 
 TEST(VocabularyFiles, OfMarianAreOfOneTokenizer) {
