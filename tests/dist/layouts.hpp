@@ -61,10 +61,10 @@ inline std::vector<Variant> other_variants() {
        "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},
       {NormPlacement::pre, false,
        "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nactivation = \"gelu_tanh\"\n"
-       "recompute = \"attention\""},
+       "recompute = \"attention\"\n[model.encoder]\nself_attention = { own_positions = true }"},
       {NormPlacement::pre, true,
        "positions = \"rotary\"\nposition_layout = \"halves\"\nrotary_base = 500.0\nactivation = \"geglu\"\n"
-       "recompute = \"layer\""},
+       "recompute = \"layer\"\n[model.decoder]\nself_attention = { rotary_base = 100.0 }"},
       {NormPlacement::pre, true,
        "[model.encoder]\nself_attention = { window = 2, soft_cap = 3.0, score = \"dot_product\" }\n"
        "[model.decoder]\nself_attention = { window = 1, block = 2, global_tokens = 1, score = \"additive\" }\n"
