@@ -18,8 +18,10 @@ namespace {
 using Type = SentencePiece::Type;
 
 /// Texts of pieces that fill a vocabulary of `size` pieces up to the rows of a checkpoint's tables; none for 0 rows.
+/// Tables are padded to a multiple of some power of two: many more rows are another vocabulary's.
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
-  if (rows != 0 && (rows < size || rows > max_foreign_ids)) {
+  constexpr std::int64_t max_fillers = std::int64_t{1} << 16;
+  if (rows != 0 && (rows < size || rows > size + max_fillers)) {
     throw DataError(fmt::format("the embedding table has {} rows, but the vocabulary has {} pieces", rows, size));
   }
   std::vector<std::string> texts;
