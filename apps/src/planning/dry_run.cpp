@@ -112,11 +112,14 @@ void print_start(DryRun const& run, Start const& start) {
   }
 }
 
-/// Prints what checkpoints take on the disk. Throws as a start does where it has no room for one.
+/// Prints what checkpoints take on the disk, with -q only if it is too much. Throws as a start does where it has no
+/// room for one.
 void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, Start const& start) {
   CheckpointRoom const room = checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(),
                                               run.registries.kernels, start.origin_bytes);
-  fmt::print("{}\n", room.describe());
+  if (run.options.verbosity.verbosity() != Verbosity::quiet || !room.suffices()) {
+    fmt::print("{}\n", room.describe());
+  }
   if (start.made() < run.config.train.steps) {
     room.require_one();
   }
