@@ -387,8 +387,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object config, fs:
 
 std::string vocabulary_obstacle(Family const& family, Vocabulary const& vocabulary) {
   if (!vocabulary.joint()) {
-    return fmt::format("models of the family {} have one vocabulary for source and target; this one has two",
-                       family.model_type);
+    return fmt::format(
+        "an export as {} has one vocabulary for source and target, and this model has two: --format marian and "
+        "--format ctranslate2 write both",
+        family.model_type);
   }
   bool const by_text =
       !is_json(vocabulary.target.model()) &&
