@@ -83,7 +83,7 @@ Order same_order(std::int64_t size) {
   return order;
 }
 
-/// In each block the first column of each pair, then the second of each.
+/// An order of columns: in each block of `block` of them the first one of each pair, then the second one of each pair.
 Order halves_of_pairs(std::int64_t size, std::int64_t block) {
   Order order;
   for (std::int64_t begin = 0; begin < size; begin += block) {

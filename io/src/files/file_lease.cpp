@@ -40,7 +40,7 @@ void write(std::filesystem::path const& path, Content const& content) {
   replace_file(path, fmt::format("{} {}\n{}\n", content.owner, content.count, content.description));
 }
 
-/// Sleeps for so many fiftieths of the time of renewal, and calls `waiting` after each.
+/// Sleeps for N fiftieths of the renewal time, and calls `waiting` after each of them.
 void pause(int fiftieths, FileLease::Times times, std::function<void()> const& waiting) {
   for (int count = 0; count < fiftieths; ++count) {
     std::this_thread::sleep_for(std::chrono::duration<double>(times.renewal) / 50);

@@ -36,8 +36,8 @@ std::set<std::string> names_in(fs::path const& directory) {
   return names;
 }
 
-/// In a private directory: the old files while they are moved aside, and the same directory once all of them are there
-/// and the new ones get their names.
+/// The folder of a private directory to which old files are moved. It has the first name until all of them are there,
+/// and the second while the new ones get their names.
 constexpr char const* moving_aside = ".replaced";
 constexpr char const* moved_aside = ".replaced-all";
 
