@@ -15,8 +15,10 @@ namespace heddle {
 
 namespace {
 
-/// Micro-batches for each stage of a rehearsed step, after which every arena has been used for every part.
-constexpr std::int64_t rehearsed_per_stage = 16;
+/// Micro-batches for each stage of a rehearsed step, after which every arena has been used, and where a stage has
+/// several parts, for every one of them.
+constexpr std::int64_t rehearsed_per_stage = 4;
+constexpr std::int64_t rehearsed_per_stage_of_parts = 16;
 constexpr std::int64_t min_margin = std::int64_t{32} << 20;
 constexpr std::int64_t margin_share = 20;
 
@@ -48,7 +50,7 @@ Demand demand_of(PipelinePlace const& place, std::int64_t micro_batches) {
 /// The demand of a rehearsed step that needs as much memory as one with `number` micro-batches. How many of an
 /// interleaved schedule are in flight, and of which parts, depends on the remainder of their number by the stages, too.
 Demand rehearsed_demand(PipelinePlace const& place, std::int64_t number) {
-  std::int64_t const max = rehearsed_per_stage * place.stages;
+  std::int64_t const max = (place.parts > 1 ? rehearsed_per_stage_of_parts : rehearsed_per_stage) * place.stages;
   return demand_of(place, number <= max ? number : max + number % place.stages);
 }
 
