@@ -194,7 +194,8 @@ std::vector<RoundSeconds> seconds_over_rounds(std::vector<CallTimer::Calls> cons
   return seconds;
 }
 
-/// Seconds of two micro-batches and an update on the slowest rank, with nothing between them that watches.
+/// Seconds of two micro-batches and an update on the slowest rank, with nothing between them that watches: the median,
+/// as a run has slow steps, too.
 double unwatched_seconds(KernelMeasurement const& measurement, Config const& config, Pack const& pack,
                          double max_seconds) {
   LoneRank rank(measurement, config, nullptr);
@@ -210,7 +211,7 @@ double unwatched_seconds(KernelMeasurement const& measurement, Config const& con
   });
   seconds = without_warm_up(std::move(seconds));
   all_reduce_values(measurement.world, std::span(seconds), ReduceOp::max);
-  return std::ranges::min(seconds);
+  return median(std::move(seconds));
 }
 
 /// Whether the ranks' memory is available here, as rank 0 of `world` sees it.

@@ -133,15 +133,28 @@ Planner::Load const& Planner::load(LayoutChoice const& layout) {
   int const data = layout.size(MeshAxis::data);
   bool const equal = layout.size(MeshAxis::pipeline) > 1;
   return cached(loads_, {layout.micro_batch_tokens, data, equal}, [&] {
+    constexpr int batches_looked_at = 4;
+    constexpr int ranks_looked_at = 16;
+    int const batches = std::min(request_.samples.batches(), batches_looked_at);
+    int const ranks = std::min(data, ranks_looked_at);
     double tokens = 0;
     double count = 0;
-    constexpr int looked_at = 4;
-    int const batches = std::min(request_.samples.batches(), looked_at);
     for (int batch = 0; batch < batches; ++batch) {
-      auto const cut =
-          request_.samples.cut(batch, {.max_tokens = layout.micro_batch_tokens, .data = {0, data}, .equal = equal});
-      tokens += static_cast<double>(cut->tokens().all) / data / batches;
-      count += static_cast<double>(cut->count()) / batches;
+      // All ranks wait for the one with the most tokens.
+      std::int64_t max_tokens = 0;
+      std::int64_t max_count = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        auto const cut = request_.samples.cut(
+            batch, {.max_tokens = layout.micro_batch_tokens, .data = {rank * data / ranks, data}, .equal = equal});
+        std::int64_t own_tokens = 0;
+        for (std::int64_t index = 0; index < cut->count(); ++index) {
+          own_tokens += tokens_of(cut->micro_batch(index));
+        }
+        max_tokens = std::max(max_tokens, own_tokens);
+        max_count = std::max(max_count, cut->count());
+      }
+      tokens += static_cast<double>(max_tokens) / batches;
+      count += static_cast<double>(max_count) / batches;
     }
     return Load{std::max<std::int64_t>(1, static_cast<std::int64_t>(count + 0.5)), tokens};
   });

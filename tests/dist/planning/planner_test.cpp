@@ -45,6 +45,19 @@ class RaggedSamples : public BatchSamples {
   bool equal_;
 };
 
+/// The last data rank has twice as many micro-batches as the others.
+class UnevenSamples final : public RaggedSamples {
+ public:
+  UnevenSamples() : RaggedSamples(true) {}
+
+  std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override {
+    bool const is_last = cut.data.ranks > 1 && cut.data.rank + 1 == cut.data.ranks;
+    std::shared_ptr<MicroBatchSource> const whole = RaggedSamples::cut(batch, cut);
+    auto const make = [whole](std::int64_t) { return whole->micro_batch(0); };
+    return std::make_unique<TestMicroBatches<decltype(make)>>((is_last ? 2 : 1) * micro_batches, make);
+  }
+};
+
 class CountingSamples final : public RaggedSamples {
  public:
   CountingSamples() : RaggedSamples(false) {}
@@ -172,6 +185,15 @@ TEST_F(PlannerTest, EstimatesTheMemoryThatTheRunPlans) {
     }
     EXPECT_EQ(plan.node_bytes, bytes);
   }
+}
+
+TEST_F(PlannerTest, TheDataRankWithTheMostTokensDecides) {
+  Machines const machines{.nodes = 1, .ranks_per_node = 2};
+  LayoutChoice const two = choice_of({.shape = {1, 2, 1, 1}});
+  LayoutPlan const even = planner_of(small_config(), machines, RaggedSamples(true)).estimate(two);
+  LayoutPlan const uneven = planner_of(small_config(), machines, UnevenSamples()).estimate(two);
+  EXPECT_EQ(uneven.micro_batches, 2 * even.micro_batches);
+  EXPECT_GT(uneven.kernel_seconds, 1.5 * even.kernel_seconds);
 }
 
 TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {

@@ -113,7 +113,7 @@ class Planner {
     std::int64_t tokens = 0;
     double max_share = 1;  ///< tokens of the context rank that has most, divided by the last one's
   };
-  /// The micro-batches of a data rank in a step.
+  /// The micro-batches of the data rank that has the most tokens, the mean over some steps.
   struct Load {
     std::int64_t micro_batches = 1;
     double tokens = 0;  ///< tokens of all of them, on both sides
