@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 
-#include "checkpoints/best_checkpoints.hpp"
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
-#include "report/warning.hpp"
+#include "run/checkpoints/best_checkpoints.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

@@ -15,13 +15,13 @@
 #include "command_line/options.hpp"
 #include "command_line/ranks.hpp"
 #include "commands.hpp"
-#include "kernels/cache.hpp"
 #include "planning/config_edit.hpp"
 #include "planning/plan_session.hpp"
-#include "registration.hpp"
-#include "report/run_text.hpp"
-#include "report/warning.hpp"
-#include "training/config_check.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/registration.hpp"
+#include "run/directory/warning.hpp"
+#include "run/report/run_text.hpp"
 
 namespace heddle {
 namespace {

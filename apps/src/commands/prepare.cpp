@@ -17,7 +17,7 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inference/trained_model.hpp"
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {

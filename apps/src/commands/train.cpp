@@ -15,11 +15,11 @@
 #include "command_line/ranks.hpp"
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
-#include "kernels/cache.hpp"
 #include "planning/dry_run.hpp"
-#include "registration.hpp"
-#include "report/warning.hpp"
-#include "training/config_check.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/registration.hpp"
+#include "run/directory/warning.hpp"
 #include "training/trainer.hpp"
 
 namespace heddle {

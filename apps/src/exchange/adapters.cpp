@@ -18,9 +18,9 @@
 #include <optional>
 #include <set>
 
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/new_run.hpp"
 #include "exchange/exporting.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/new_run.hpp"
 
 namespace heddle {
 

@@ -23,14 +23,14 @@
 #include <numeric>
 #include <tuple>
 
-#include "checkpoints/averaging.hpp"
-#include "checkpoints/checkpoint.hpp"
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
 #include "exchange/marian_form.hpp"
 #include "exchange/model_form.hpp"
 #include "exchange/probe.hpp"
-#include "report/warning.hpp"
+#include "run/checkpoints/averaging.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

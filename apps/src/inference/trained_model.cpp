@@ -11,9 +11,9 @@
 #include <map>
 #include <numeric>
 
-#include "checkpoints/averaging.hpp"
-#include "checkpoints/checkpoint.hpp"
-#include "registration.hpp"
+#include "run/checkpoints/averaging.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 namespace {

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "registration.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 

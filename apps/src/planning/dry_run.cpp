@@ -10,14 +10,14 @@
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/checkpoint_room.hpp"
-#include "checkpoints/initialization.hpp"
 #include "plan_session.hpp"
-#include "report/mesh.hpp"
-#include "report/run_text.hpp"
-#include "run_directory/run_directory.hpp"
-#include "training/config_check.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/checkpoint_room.hpp"
+#include "run/checkpoints/initialization.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/report/mesh.hpp"
+#include "run/report/run_text.hpp"
 
 namespace heddle {
 

@@ -22,11 +22,11 @@
 #include <set>
 #include <utility>
 
-#include "checkpoints/base.hpp"
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/checkpoint_room.hpp"
-#include "supervision/earlier_starts.hpp"
-#include "watched_micro_batches.hpp"
+#include "measures/watched_micro_batches.hpp"
+#include "run/checkpoints/base.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/checkpoint_room.hpp"
+#include "training/supervision/earlier_starts.hpp"
 
 namespace heddle {
 

@@ -11,9 +11,9 @@
 
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
-#include "exchange/provenance.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "run/checkpoints/provenance.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

@@ -11,15 +11,15 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/samples/mixture.hpp>
 
-#include "checkpoints/checkpoint.hpp"
-#include "exchange/provenance.hpp"
 #include "inference/trained_model.hpp"
-#include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
-#include "inspection/run/run_files.hpp"
-#include "report/warning.hpp"
-#include "run_directory/run_progress.hpp"
-#include "validation/measure.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/provenance.hpp"
+#include "run/directory/run_progress.hpp"
+#include "run/directory/warning.hpp"
+#include "run/metrics/measure.hpp"
+#include "run/metrics/metrics.hpp"
+#include "run/report/run_files.hpp"
 
 namespace heddle {
 namespace {
