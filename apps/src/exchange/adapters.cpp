@@ -8,11 +8,11 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/low_rank.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <map>
 #include <optional>

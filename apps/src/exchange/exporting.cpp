@@ -16,7 +16,7 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <limits>

@@ -9,7 +9,7 @@
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <memory>
 #include <span>

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/communicator.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
 #include <memory>
 #include <optional>
 #include <string>

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <functional>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <limits>
 #include <map>
 #include <memory>

@@ -27,8 +27,8 @@
 #include "format.hpp"
 #include "given_texts.hpp"
 #include "prepare_options.hpp"
-#include "text/tokenizer_model.hpp"
 #include "text_findings.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {

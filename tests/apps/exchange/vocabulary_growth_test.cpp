@@ -6,7 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 
 #include "exchange/exporting.hpp"

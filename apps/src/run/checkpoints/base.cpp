@@ -4,8 +4,8 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <memory>
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/samples/training_data.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <span>
 #include <string>
 #include <vector>

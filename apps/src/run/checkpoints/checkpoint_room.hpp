@@ -7,7 +7,7 @@
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <optional>
 #include <set>
 #include <string>

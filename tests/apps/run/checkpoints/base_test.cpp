@@ -4,8 +4,8 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 
 #include "run/checkpoints/constant_tensors.hpp"
 #include "temporary_directory.hpp"

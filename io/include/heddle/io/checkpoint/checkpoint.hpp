@@ -5,7 +5,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <iterator>
 #include <map>
 #include <memory>

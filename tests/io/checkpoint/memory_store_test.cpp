@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <heddle/io/host_memory/memory_store.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <map>
 
 #include "checkpoint_fixture.hpp"

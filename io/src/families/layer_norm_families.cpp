@@ -1,7 +1,7 @@
 #include <boost/json.hpp>
 #include <string>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 // Decoder-only models with LayerNorm before their sublayers and a feed-forward sublayer without a gate, GPT-2's heirs.
 

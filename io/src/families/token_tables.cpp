@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 // Which tables of tokens a model of another system has. Its files may have one table under several names, or tables
 // that differ under names that config.json calls one: what the tensors are decides, as it does for transformers 5.

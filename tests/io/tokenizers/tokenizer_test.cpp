@@ -4,7 +4,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 
 #include "temporary_directory.hpp"
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <map>
 #include <unordered_map>
 

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <map>
 #include <optional>
 #include <ranges>

@@ -8,14 +8,14 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/tokenizer.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <limits>
 #include <regex>
 #include <unordered_map>
 #include <utility>
 
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {

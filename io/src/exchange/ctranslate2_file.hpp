@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <map>
 #include <optional>
 #include <string>

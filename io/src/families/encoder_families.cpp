@@ -1,6 +1,6 @@
 #include <string>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 namespace heddle {
 

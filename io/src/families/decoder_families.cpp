@@ -1,7 +1,7 @@
 #include <boost/json.hpp>
 #include <string>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 namespace heddle {
 

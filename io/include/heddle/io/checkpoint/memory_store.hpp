@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <memory>
 #include <optional>
 #include <string>

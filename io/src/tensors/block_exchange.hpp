@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <span>
 #include <vector>
 

@@ -5,7 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <string>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 namespace heddle {
 

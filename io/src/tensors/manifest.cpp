@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <set>
 
 #include "files/direct_file.hpp"

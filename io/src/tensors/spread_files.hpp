@@ -2,7 +2,7 @@
 
 #include <filesystem>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <memory>
 #include <string>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <heddle/core/base/error.hpp>
 #include <iterator>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 namespace heddle {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/text_form.hpp>
 #include <heddle/io/text/text_parts.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <memory>
 #include <span>
 #include <string>

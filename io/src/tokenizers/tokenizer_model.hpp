@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <memory>
 #include <span>
 #include <string>

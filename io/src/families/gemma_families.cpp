@@ -5,7 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <string>
 
-#include "exchange/family_tables.hpp"
+#include "families/family_tables.hpp"
 
 // Gemma (Gemma Team 2024), Gemma 2 (Gemma Team 2024), Gemma 3 (Gemma Team 2025) and T5Gemma (Zhang et al. 2025).
 

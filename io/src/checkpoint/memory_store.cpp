@@ -13,19 +13,19 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
 #include <map>
 #include <new>
 #include <utility>
 
-#include "block_exchange.hpp"
 #include "checkpoint/state_file.hpp"
 #include "checkpoint/writing.hpp"
 #include "files/file_descriptor.hpp"
 #include "parallel/together.hpp"
-#include "spread_files.hpp"
+#include "tensors/block_exchange.hpp"
 #include "tensors/hosts.hpp"
+#include "tensors/spread_files.hpp"
 #include "tensors/tensor_writer.hpp"
 
 namespace heddle {

@@ -3,7 +3,7 @@
 #include <array>
 #include <boost/json/fwd.hpp>
 #include <heddle/core/base/activation_functions.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <string>
 #include <vector>
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <limits>
 
 #include "digest_file.hpp"

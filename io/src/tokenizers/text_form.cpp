@@ -4,8 +4,8 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/text_form.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <regex>
 
 namespace heddle {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <limits>
 #include <sstream>
 
