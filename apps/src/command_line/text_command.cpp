@@ -94,20 +94,6 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequi
   return model;
 }
 
-std::string commands_for(ModelDescription const& model) {
-  if (model.keys.is_encoder_decoder()) {
-    return "";
-  }
-  if (model.no_generation_reason()) {
-    return "; `heddle evaluate --text` measures such a model";
-  }
-  return fmt::format(
-      "; `heddle generate` continues text with a decoder-only model, and `heddle evaluate --text` measures it{}",
-      model.needs_prefixes() ? "; if it was trained on pairs, `heddle generate --end-prompt` translates, and "
-                               "`heddle evaluate --hypotheses` measures that"
-                             : "");
-}
-
 std::string no_translations(TrainedModel const& model) {
   return model.task().pairs(model.needs_prefixes())
              ? ""

@@ -33,7 +33,7 @@ struct PlanOptions : ConfigOptions {
   std::optional<double> measure_seconds;
   int best = 5;
   bool details = false;
-  VerbosityOptions verbosity{};
+  Verbosity verbosity = Verbosity::normal;
   bool write = false;
   bool measure = false;
 };
@@ -169,7 +169,7 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
 }
 
 void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
-  Verbosity const verbosity = options.verbosity.verbosity();
+  Verbosity const verbosity = options.verbosity;
   Machines const& machines = options.settings.machines;
   auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
   if (verbosity == Verbosity::quiet) {
@@ -272,7 +272,6 @@ ExitCode run_plan(Arguments const& arguments) {
   PlanOptions options;
   parse_options(plan_syntax(options), arguments);
   check(options);
-  options.verbosity.verbosity();
   if (!options.measure) {
     return plan(options);
   }

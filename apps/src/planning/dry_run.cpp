@@ -91,7 +91,7 @@ void print_start(DryRun const& run, Start const& start) {
   std::optional<Checkpoint> const& found = start.checkpoint;
   if (!found) {
     std::string const& from = run.config.train.initialize_from;
-    if (run.options.verbosity.verbosity() != Verbosity::quiet) {
+    if (run.options.verbosity != Verbosity::quiet) {
       for (std::string const& message : start.initialization) {
         fmt::print("{}\n", message);
       }
@@ -117,7 +117,7 @@ void print_start(DryRun const& run, Start const& start) {
 void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, Start const& start) {
   CheckpointRoom const room = checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(),
                                               run.registries.kernels, start.origin_bytes);
-  if (run.options.verbosity.verbosity() != Verbosity::quiet || !room.suffices()) {
+  if (run.options.verbosity != Verbosity::quiet || !room.suffices()) {
     fmt::print("{}\n", room.describe());
   }
   if (start.made() < run.config.train.steps) {
@@ -130,7 +130,7 @@ void print_room(DryRun const& run, PlannedData const& data, WholeModel const& mo
 ExitCode dry_run(DryRun const& run) {
   Config const& config = run.config;
   int const number_of_ranks = run.options.ranks.value_or(1);
-  Verbosity const verbosity = run.options.verbosity.verbosity();
+  Verbosity const verbosity = run.options.verbosity;
   PlanSession session(
       config, run.registries, run.execution,
       {.machines = {.nodes = 1, .ranks_per_node = number_of_ranks}, .network = {}, .keep_times = false});

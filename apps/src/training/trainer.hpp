@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "command_line/train_options.hpp"
 #include "loss_watch.hpp"
 #include "run/checkpoints/initialization.hpp"
 #include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/options.hpp"
 #include "run/metrics/measure.hpp"
 #include "run/metrics/training_log.hpp"
 #include "run/report/run_report.hpp"

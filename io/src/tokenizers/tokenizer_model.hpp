@@ -11,6 +11,9 @@
 
 namespace heddle {
 
+/// Datasets and checkpoints refuse larger models.
+inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
+
 /// A kind of vocabulary: what Tokenizer's copies share. Its functions may be called from several threads.
 struct TokenizerModel {
   TokenizerModel() = default;

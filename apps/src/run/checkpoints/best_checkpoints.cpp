@@ -11,7 +11,6 @@
 #include <optional>
 #include <utility>
 
-#include "inspection/run/run_view.hpp"
 #include "run/directory/json_text.hpp"
 #include "run/directory/run_progress.hpp"
 #include "run/metrics/measured_values.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "checkpoint.hpp"
-#include "inference/trained_model.hpp"
+#include "opening.hpp"
 #include "run/directory/warning.hpp"
 
 namespace heddle {
@@ -22,9 +22,7 @@ namespace {
 constexpr std::string_view arrow = " ->";
 
 Checkpoint open_source(std::string const& place, Communicator const& world) {
-  TrainedModelOptions options;
-  options.checkpoint = place;
-  auto [checkpoints, skipped] = open_checkpoints(options, {value_key}, world);
+  auto [checkpoints, skipped] = open_checkpoints({.checkpoint = place}, {value_key}, world);
   if (world.rank() == 0) {
     std::ranges::for_each(skipped, report_on_stderr);
   }

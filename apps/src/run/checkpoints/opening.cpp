@@ -1,3 +1,5 @@
+#include "opening.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "inference/trained_model.hpp"
 #include "run/checkpoints/base.hpp"
 #include "run/checkpoints/best_checkpoints.hpp"
 
@@ -16,15 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_options(TrainedModelOptions const& options) {
+void check_options(CheckpointChoice const& options) {
   if (options.average < 1) {
     throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
   }
   if ((options.average > 1 && options.which == "best") || (options.average_by != "newest" && options.which != "auto")) {
     throw UsageError("--average and --average-by choose checkpoints of a run, and --which one: give only one of them");
-  }
-  if (!options.quantize.empty() && options.quantize != "int8") {
-    throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
   }
 }
 
@@ -32,7 +30,7 @@ void check_options(TrainedModelOptions const& options) {
 class Candidates {
  public:
   /// Throws DataError if there are none.
-  explicit Candidates(TrainedModelOptions const& options) : options_(options) {
+  explicit Candidates(CheckpointChoice const& options) : options_(options) {
     left_ = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
     if (left_.empty()) {
       throw DataError(
@@ -91,14 +89,14 @@ class Candidates {
     }
   }
 
-  TrainedModelOptions const& options_;
+  CheckpointChoice const& options_;
   std::vector<CheckpointEntry> left_;  ///< the last one is the next, unless the best one comes first
   bool best_first_ = false;
   bool noted_ = false;
 };
 
 /// Opens the checkpoints that `options` name. False if one of them was removed after it was listed.
-bool open_listed(TrainedModelOptions const& options, WantedKeys const& keys, Communicator const& world,
+bool open_listed(CheckpointChoice const& options, WantedKeys const& keys, Communicator const& world,
                  Verification verification, OpenedCheckpoints& opened, std::vector<std::string>& notes) {
   std::optional<Candidates> left;
   if (world.rank() == 0) {
@@ -124,7 +122,7 @@ bool open_listed(TrainedModelOptions const& options, WantedKeys const& keys, Com
 }
 
 /// Throws DataError if fewer checkpoints were opened than are to be averaged.
-void require_enough(TrainedModelOptions const& options, OpenedCheckpoints const& opened) {
+void require_enough(CheckpointChoice const& options, OpenedCheckpoints const& opened) {
   auto const& [checkpoints, skipped] = opened;
   if (std::ssize(checkpoints) >= options.average) {
     return;
@@ -140,9 +138,9 @@ void require_enough(TrainedModelOptions const& options, OpenedCheckpoints const&
 
 }  // namespace
 
-OpenedCheckpoints open_checkpoints(TrainedModelOptions const& chosen, WantedKeys const& keys, Communicator const& world,
+OpenedCheckpoints open_checkpoints(CheckpointChoice const& chosen, WantedKeys const& keys, Communicator const& world,
                                    Verification verification) {
-  TrainedModelOptions options = chosen;
+  CheckpointChoice options = chosen;
   std::string const base = options.adapter.empty() ? "" : options.checkpoint;
   if (!options.adapter.empty()) {
     options.checkpoint = options.adapter;

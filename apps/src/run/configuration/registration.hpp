@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "command_line/options.hpp"
+#include "options.hpp"
 
 namespace heddle {
 

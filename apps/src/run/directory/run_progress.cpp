@@ -56,6 +56,17 @@ std::int64_t newest_step_of_checkpoints(std::filesystem::path const& directory) 
 
 }  // namespace
 
+std::filesystem::path run_directory_of(std::filesystem::path const& path) {
+  std::error_code problem;
+  std::filesystem::path at = std::filesystem::weakly_canonical(path, problem);
+  for (int level = 0; level < 3; ++level, at = at.parent_path()) {
+    if (std::filesystem::exists(at / metrics_name, problem)) {
+      return at;
+    }
+  }
+  return {};
+}
+
 std::optional<boost::json::object> parse_metrics_line(std::string line) {
   boost::json::error_code problem;
   boost::json::value value = boost::json::parse(line, problem);

@@ -27,6 +27,9 @@ std::int64_t step_of(std::optional<boost::json::object> const& line);
 /// be read show nothing: errors of the file system are not thrown.
 std::int64_t newest_step(std::filesystem::path const& run_directory);
 
+/// The directory of the run in which a path lies: itself, or up to two levels above it; empty: none has metrics.
+std::filesystem::path run_directory_of(std::filesystem::path const& path);
+
 /// Tells two report.json apart: each is a new file under that name, and times of files may be coarse.
 struct ReportStamp {
   std::uint64_t device = 0;
