@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <checkpoints/checkpoint.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +15,7 @@
 #include <iterator>
 #include <numeric>
 #include <registration.hpp>
+#include <run/checkpoints/checkpoint.hpp>
 #include <sstream>
 #include <string>
 #include <vector>

@@ -2,7 +2,7 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <iostream>
 #include <iterator>

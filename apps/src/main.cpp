@@ -19,7 +19,7 @@
 #include "command_line/options.hpp"
 #include "command_line/terminal.hpp"
 #include "commands/commands.hpp"
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {

@@ -7,7 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 
-#include "registration.hpp"
+#include "run/configuration/registration.hpp"
 #include "variants.hpp"
 
 namespace heddle {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 
 #include "temporary_directory.hpp"
 

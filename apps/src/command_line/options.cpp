@@ -119,17 +119,19 @@ std::string describe_surplus(std::string const& argument, po::variables_map cons
 
 }  // namespace
 
-Verbosity VerbosityOptions::verbosity() const {
-  if (quiet && verbose) {
-    throw UsageError("-q and -v exclude each other");
-  }
-  return quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal;
-}
-
-void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more) {
-  syntax.options.add_options()("quiet,q", po::bool_switch(&options.quiet), less);
+void add_verbosity(CommandSyntax& syntax, Verbosity& verbosity, char const* less, char const* more) {
+  auto const add = [&](char const* option, Verbosity chosen, char const* help) {
+    auto const choose = [&verbosity, chosen](bool given) {
+      if (given && verbosity != Verbosity::normal) {
+        throw UsageError("-q and -v exclude each other");
+      }
+      verbosity = given ? chosen : verbosity;
+    };
+    syntax.options.add_options()(option, po::bool_switch()->notifier(choose), help);
+  };
+  add("quiet,q", Verbosity::quiet, less);
   if (more != nullptr) {
-    syntax.options.add_options()("verbose,v", po::bool_switch(&options.verbose), more);
+    add("verbose,v", Verbosity::verbose, more);
   }
 }
 

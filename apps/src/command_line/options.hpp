@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "report/warning.hpp"
+#include "run/configuration/options.hpp"
 
 namespace heddle {
 
@@ -47,23 +47,9 @@ auto* without_default(Value& value, char const* name) {
       [&value](Given const& given) { value = given; });
 }
 
-/// The values of -q and -v.
-struct VerbosityOptions {
-  bool quiet = false;
-  bool verbose = false;
-
-  /// Throws UsageError if both were given.
-  Verbosity verbosity() const;
-};
 /// Adds -q and, where `more` is given, -v: `less` and `more` say for --help what is printed with them.
-void add_verbosity(CommandSyntax& syntax, VerbosityOptions& options, char const* less, char const* more = nullptr);
+void add_verbosity(CommandSyntax& syntax, Verbosity& verbosity, char const* less, char const* more = nullptr);
 
-/// A configuration as commands get it.
-struct ConfigOptions {
-  std::string config;                  ///< RUN.toml
-  std::vector<std::string> overrides;  ///< "section.key=value"
-  std::vector<std::string> plugins;
-};
 /// Adds the argument RUN.toml, --set and --plugin.
 void add_config_options(CommandSyntax& syntax, ConfigOptions& options, bool required);
 

@@ -6,7 +6,7 @@
 #include <heddle/core/base/host_name.hpp>
 #include <thread>
 
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 
-#include "checkpoints/best_checkpoints.hpp"
 #include "command_line/ranks.hpp"
 #include "corpus/corpus_output.hpp"
-#include "report/warning.hpp"
+#include "run/checkpoints/best_checkpoints.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 
@@ -92,20 +92,6 @@ std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequi
     std::ranges::for_each(model->skipped(), report_on_stderr);
   }
   return model;
-}
-
-std::string commands_for(ModelDescription const& model) {
-  if (model.keys.is_encoder_decoder()) {
-    return "";
-  }
-  if (model.no_generation_reason()) {
-    return "; `heddle evaluate --text` measures such a model";
-  }
-  return fmt::format(
-      "; `heddle generate` continues text with a decoder-only model, and `heddle evaluate --text` measures it{}",
-      model.needs_prefixes() ? "; if it was trained on pairs, `heddle generate --end-prompt` translates, and "
-                               "`heddle evaluate --hypotheses` measures that"
-                             : "");
 }
 
 std::string no_translations(TrainedModel const& model) {

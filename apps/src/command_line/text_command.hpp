@@ -25,9 +25,6 @@ void add_plugin_options(OptionsDescription& description, TrainedModelOptions& op
 std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require,
                                          bool by_line = false);
 
-/// The commands for a model of one stack, as the end of a message: "; `heddle evaluate --text` measures such a model";
-/// "" for others.
-std::string commands_for(ModelDescription const& model);
 /// A message if the model was trained on text only, so that its output is not a translation; else "".
 std::string no_translations(TrainedModel const& model);
 

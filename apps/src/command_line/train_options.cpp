@@ -46,7 +46,6 @@ void require_valid(TrainOptions const& options, std::string_view command) {
   if (options.dry_run && options.trace > 0) {
     throw UsageError(fmt::format("{}: a dry run makes no step that --trace could record", command));
   }
-  options.verbosity.verbosity();  // refuses -q with -v
 }
 
 std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::filesystem::path const& directory) {
@@ -63,8 +62,8 @@ std::vector<std::string> arguments_to_resume(TrainOptions const& options, std::f
   if (options.new_data) {
     words.emplace_back("--new-data");
   }
-  if (Verbosity const verbosity = options.verbosity.verbosity(); verbosity != Verbosity::normal) {
-    words.emplace_back(verbosity == Verbosity::quiet ? "-q" : "-v");
+  if (options.verbosity != Verbosity::normal) {
+    words.emplace_back(options.verbosity == Verbosity::quiet ? "-q" : "-v");
   }
   if (options.fresh) {
     words.insert(words.end(), {"--set", fmt::format("run.directory={}", directory.string())});

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,18 +8,6 @@
 #include "options.hpp"
 
 namespace heddle {
-
-/// The options of `train` and `run`.
-struct TrainOptions : ConfigOptions {
-  bool trust_plugins = false;
-  bool fresh = false;
-  std::optional<std::int64_t> resume_from;  ///< the step to go back to; none: the newest checkpoint's
-  bool new_data = false;
-  std::int64_t trace = 0;    ///< steps
-  bool dry_run = false;      ///< `train` only
-  std::optional<int> ranks;  ///< number of ranks of a dry run; none: 1
-  VerbosityOptions verbosity{};
-};
 
 /// Adds the options of both commands.
 void add_train_options(CommandSyntax& syntax, TrainOptions& options);

@@ -9,12 +9,12 @@
 #include <optional>
 #include <sstream>
 
-#include "checkpoints/averaging.hpp"
-#include "checkpoints/new_run.hpp"
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inference/trained_model.hpp"
-#include "report/warning.hpp"
+#include "run/checkpoints/averaging.hpp"
+#include "run/checkpoints/new_run.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

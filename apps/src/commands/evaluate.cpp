@@ -25,9 +25,9 @@
 #include "corpus/text_conversion.hpp"
 #include "corpus/text_measures.hpp"
 #include "inference/forced_translation.hpp"
-#include "registration.hpp"
-#include "report/json_text.hpp"
-#include "report/warning.hpp"
+#include "run/configuration/registration.hpp"
+#include "run/directory/json_text.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {

@@ -10,7 +10,7 @@
 #include "command_line/text_command.hpp"
 #include "commands.hpp"
 #include "exchange/vocabulary_growth.hpp"
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

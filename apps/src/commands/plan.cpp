@@ -15,13 +15,13 @@
 #include "command_line/options.hpp"
 #include "command_line/ranks.hpp"
 #include "commands.hpp"
-#include "kernels/cache.hpp"
 #include "planning/config_edit.hpp"
 #include "planning/plan_session.hpp"
-#include "registration.hpp"
-#include "report/run_text.hpp"
-#include "report/warning.hpp"
-#include "training/config_check.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/registration.hpp"
+#include "run/directory/warning.hpp"
+#include "run/report/run_text.hpp"
 
 namespace heddle {
 namespace {
@@ -33,7 +33,7 @@ struct PlanOptions : ConfigOptions {
   std::optional<double> measure_seconds;
   int best = 5;
   bool details = false;
-  VerbosityOptions verbosity{};
+  Verbosity verbosity = Verbosity::normal;
   bool write = false;
   bool measure = false;
 };
@@ -169,7 +169,7 @@ void write_layout(std::string const& path, LayoutChoice const& layout) {
 }
 
 void print_plan(PlanOptions const& options, PlanSession& session, Config const& config, Plan const& plan) {
-  Verbosity const verbosity = options.verbosity.verbosity();
+  Verbosity const verbosity = options.verbosity;
   Machines const& machines = options.settings.machines;
   auto const tokens = static_cast<std::int64_t>(session.data().tokens_of_a_step());
   if (verbosity == Verbosity::quiet) {
@@ -272,7 +272,6 @@ ExitCode run_plan(Arguments const& arguments) {
   PlanOptions options;
   parse_options(plan_syntax(options), arguments);
   check(options);
-  options.verbosity.verbosity();
   if (!options.measure) {
     return plan(options);
   }

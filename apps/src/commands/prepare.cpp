@@ -17,7 +17,7 @@
 #include "command_line/options.hpp"
 #include "commands.hpp"
 #include "inference/trained_model.hpp"
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -91,7 +91,7 @@ void add_vocabulary(CommandSyntax& syntax, PrepareOptions& prepared) {
        "an existing vocabulary of the target side");
 }
 
-CommandSyntax prepare_syntax(PrepareOptions& prepared, VerbosityOptions& verbosity) {
+CommandSyntax prepare_syntax(PrepareOptions& prepared, Verbosity& verbosity) {
   CommandSyntax syntax;
   syntax.name = "prepare";
   syntax.usage = "(--source TEXT... --target TEXT... | --tsv FILE... | --text TEXT...) --out DIRECTORY [options]";
@@ -278,13 +278,13 @@ void take_vocabulary(PrepareOptions& options) {
 
 ExitCode run_prepare(Arguments const& arguments) {
   PrepareOptions options;
-  VerbosityOptions verbosity;
+  Verbosity verbosity = Verbosity::normal;
   auto const values = parse_options(prepare_syntax(options, verbosity), arguments);
   check_options(values);
   take_vocabulary(options);
   std::ostream nothing(nullptr);
-  PrepareReport const report = prepare(options, verbosity.quiet ? nothing : std::cerr);
-  if (!verbosity.quiet) {
+  PrepareReport const report = prepare(options, verbosity == Verbosity::quiet ? nothing : std::cerr);
+  if (verbosity != Verbosity::quiet) {
     print_report(report, options);
     for_each_text(report, [&](char const* name, PreparedText const& text) { print_findings(name, text, options); });
   }

@@ -8,8 +8,8 @@
 
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
-#include "supervision/earlier_starts.hpp"
-#include "supervision/supervisor.hpp"
+#include "training/supervision/earlier_starts.hpp"
+#include "training/supervision/supervisor.hpp"
 
 namespace heddle {
 namespace {

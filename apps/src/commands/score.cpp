@@ -16,7 +16,7 @@
 #include "inference/alignment.hpp"
 #include "inference/forced_decoding.hpp"
 #include "inference/translation.hpp"
-#include "report/json_text.hpp"
+#include "run/directory/json_text.hpp"
 
 namespace heddle {
 namespace {

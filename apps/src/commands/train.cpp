@@ -15,11 +15,11 @@
 #include "command_line/ranks.hpp"
 #include "command_line/train_options.hpp"
 #include "commands.hpp"
-#include "kernels/cache.hpp"
 #include "planning/dry_run.hpp"
-#include "registration.hpp"
-#include "report/warning.hpp"
-#include "training/config_check.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/registration.hpp"
+#include "run/directory/warning.hpp"
 #include "training/trainer.hpp"
 
 namespace heddle {
@@ -124,7 +124,7 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   StepTimes times(trace ? &*trace : nullptr);
   Communicator const world = run_world(config, *watch, times, session);
   Registries registries;
-  CpuLevel const level = common_cpu_level(world, options.verbosity.verbosity());
+  CpuLevel const level = common_cpu_level(world, options.verbosity);
   std::vector<PluginFile> const plugins = read_plugins(config.plugins);
   require_same_plugins(plugins, world);
   register_everything({.plugins = plugins, .trust_plugins = options.trust_plugins, .level = level}, registries,

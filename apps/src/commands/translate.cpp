@@ -8,7 +8,7 @@
 #include "commands.hpp"
 #include "inference/alignment.hpp"
 #include "inference/forced_translation.hpp"
-#include "report/json_text.hpp"
+#include "run/directory/json_text.hpp"
 
 namespace heddle {
 namespace {

@@ -14,7 +14,7 @@
 #include <heddle/core/base/error.hpp>
 #include <system_error>
 
-#include "supervision/forked_process.hpp"
+#include "run/processes/forked_process.hpp"
 
 namespace heddle {
 namespace {

@@ -8,7 +8,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <system_error>
 
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

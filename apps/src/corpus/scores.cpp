@@ -7,7 +7,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <memory>
 
-#include "validation/measure.hpp"
+#include "run/metrics/measure.hpp"
 
 namespace heddle {
 namespace {

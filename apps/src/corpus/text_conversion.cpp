@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "corpus/forked_workers.hpp"
-#include "report/warning.hpp"
-#include "supervision/forked_process.hpp"
+#include "run/directory/warning.hpp"
+#include "run/processes/forked_process.hpp"
 
 namespace heddle {
 namespace {

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "corpus/line_source.hpp"
-#include "report/json_text.hpp"
+#include "run/directory/json_text.hpp"
 
 namespace heddle {
 namespace {

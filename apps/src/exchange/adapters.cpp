@@ -8,19 +8,19 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/low_rank.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <map>
 #include <optional>
 #include <set>
 
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/new_run.hpp"
 #include "exchange/exporting.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/new_run.hpp"
 
 namespace heddle {
 

@@ -16,21 +16,21 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <limits>
 #include <numeric>
 #include <tuple>
 
-#include "checkpoints/averaging.hpp"
-#include "checkpoints/checkpoint.hpp"
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
 #include "exchange/marian_form.hpp"
 #include "exchange/model_form.hpp"
 #include "exchange/probe.hpp"
-#include "report/warning.hpp"
+#include "run/checkpoints/averaging.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

@@ -2,7 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <filesystem>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 #include <optional>
 #include <string>

@@ -22,11 +22,11 @@
 #include <regex>
 #include <set>
 
-#include "checkpoints/new_run.hpp"
 #include "exchange/probe.hpp"
-#include "exchange/provenance.hpp"
-#include "registration.hpp"
-#include "training/config_check.hpp"
+#include "run/checkpoints/new_run.hpp"
+#include "run/checkpoints/provenance.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 

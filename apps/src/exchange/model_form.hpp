@@ -5,7 +5,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <map>
 #include <string>
 #include <vector>

@@ -11,11 +11,11 @@
 #include <map>
 #include <utility>
 
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/new_run.hpp"
-#include "exchange/provenance.hpp"
-#include "registration.hpp"
-#include "training/config_check.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/new_run.hpp"
+#include "run/checkpoints/provenance.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 

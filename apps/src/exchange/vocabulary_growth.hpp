@@ -1,7 +1,7 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <string>
 #include <vector>
 

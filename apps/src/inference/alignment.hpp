@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <span>
 #include <string>
 #include <string_view>

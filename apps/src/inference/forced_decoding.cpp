@@ -9,7 +9,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <utility>
 
-#include "inspection/model/probe.hpp"
+#include "inference/probe.hpp"
 
 namespace heddle {
 

@@ -11,9 +11,9 @@
 #include <map>
 #include <numeric>
 
-#include "checkpoints/averaging.hpp"
-#include "checkpoints/checkpoint.hpp"
-#include "registration.hpp"
+#include "run/checkpoints/averaging.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 namespace {
@@ -64,6 +64,9 @@ bool names_plugins(std::string const& override_text) {
 }  // namespace
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
+  if (!options.quantize.empty() && options.quantize != "int8") {
+    throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
+  }
   if (!options.adapters.empty() && (!options.ensemble.empty() || !options.adapter.empty())) {
     throw UsageError("--adapter NAME=RUN beside another model or adapters without a name: expected one base");
   }

@@ -8,38 +8,32 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "registration.hpp"
+#include "run/checkpoints/opening.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 
 class AveragedModel;
 
 /// The user's choice of a trained model.
-struct TrainedModelOptions {
-  std::string checkpoint;             ///< a run's directory, its checkpoints directory, or one checkpoint's
+struct TrainedModelOptions : CheckpointChoice {
   std::vector<std::string> ensemble;  ///< such places of further models, with which `checkpoint` generates together
   std::vector<double> weights;        ///< of all models in the ensemble's log-probabilities; empty: equal ones
-  std::string which = "auto";         ///< "best", "last", or "auto": the best where there is one, else the last
-  std::string adapter;                ///< a run whose adapters are used on `checkpoint`, which must be its base
   /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
   std::map<std::string, std::string> adapters = {};
-  std::int64_t average = 1;            ///< the number of a run's checkpoints whose parameters are averaged
-  std::string average_by = "newest";   ///< the first ones in this order: "newest", "best", "bleu" (see ordered)
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   std::string quantize;                ///< "int8": the products are; "": not
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
   std::vector<std::string> plugins;    ///< see trusted_plugins
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
-  bool attach_base = true;  ///< false: frozen parameters that a checkpoint leaves to its base are not looked for
   /// The ranks that compute with one model: its tensor group. All of them open it together.
   Communicator group = Communicator::self();
   Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
@@ -47,18 +41,6 @@ struct TrainedModelOptions {
 
 /// Throws ConfigError where a model cannot do what a command needs, naming both.
 using ModelRequirement = std::function<void(ModelDescription const&)>;
-
-struct OpenedCheckpoints {
-  std::vector<Checkpoint> checkpoints;
-  std::vector<std::string> skipped;  ///< messages about those that do not verify, and about a best one that is missing
-};
-/// The checkpoints that `options` name, verified as far as these keys need it; the first one's configuration is used.
-/// Throws DataError if none is left, or fewer than are to be averaged; UsageError for an impossible choice. Rank 0
-/// chooses; collective over `world`. `verification` is for a place with one checkpoint: from several the first that
-/// verifies is taken, which shows at opening. One that is removed before it is open was not there.
-OpenedCheckpoints open_checkpoints(TrainedModelOptions const& options, WantedKeys const& keys = {value_key},
-                                   Communicator const& world = Communicator::self(),
-                                   Verification verification = Verification::at_opening);
 
 /// A model loaded from its checkpoint, ready to compute: on one rank, or split over a tensor group, over which opening
 /// it, generation and loss are collective. It reads no options of a command line and prints nothing: errors are

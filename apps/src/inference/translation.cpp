@@ -13,6 +13,20 @@ namespace heddle {
 
 using Tokens = std::vector<std::int32_t>;
 
+std::string commands_for(ModelDescription const& model) {
+  if (model.keys.is_encoder_decoder()) {
+    return "";
+  }
+  if (model.no_generation_reason()) {
+    return "; `heddle evaluate --text` measures such a model";
+  }
+  return fmt::format(
+      "; `heddle generate` continues text with a decoder-only model, and `heddle evaluate --text` measures it{}",
+      model.needs_prefixes() ? "; if it was trained on pairs, `heddle generate --end-prompt` translates, and "
+                               "`heddle evaluate --hypotheses` measures that"
+                             : "");
+}
+
 EncodedLine encode_source(TrainedModel const& model, std::string const& text, std::string const& prefix) {
   Tokens tokens = model.vocabulary().source.encode(text);
   if (tokens.empty()) {

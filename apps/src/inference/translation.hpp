@@ -9,6 +9,10 @@
 
 namespace heddle {
 
+/// The commands for a model of one stack, as the end of a message: "; `heddle evaluate --text` measures such a model";
+/// "" for others.
+std::string commands_for(ModelDescription const& model);
+
 /// A sentence to translate, between the tokens of the model's frame, and what its translation starts with. Where one of
 /// them is too long for the model it loses its end; a sentence with only white space has no tokens.
 EncodedLine encode_source(TrainedModel const& model, std::string const& text, std::string const& prefix = {});

@@ -13,7 +13,7 @@
 #include "inspection/page/page.hpp"
 #include "inspection/run/parameters.hpp"
 #include "inspection/run/run_view.hpp"
-#include "registration.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 
-#include "validation/measure.hpp"
+#include "run/metrics/measure.hpp"
 
 namespace heddle {
 namespace {

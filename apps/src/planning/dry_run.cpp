@@ -10,14 +10,14 @@
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/checkpoint_room.hpp"
-#include "checkpoints/initialization.hpp"
 #include "plan_session.hpp"
-#include "report/mesh.hpp"
-#include "report/run_text.hpp"
-#include "run_directory/run_directory.hpp"
-#include "training/config_check.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/checkpoint_room.hpp"
+#include "run/checkpoints/initialization.hpp"
+#include "run/configuration/config_check.hpp"
+#include "run/directory/run_directory.hpp"
+#include "run/report/mesh.hpp"
+#include "run/report/run_text.hpp"
 
 namespace heddle {
 
@@ -91,7 +91,7 @@ void print_start(DryRun const& run, Start const& start) {
   std::optional<Checkpoint> const& found = start.checkpoint;
   if (!found) {
     std::string const& from = run.config.train.initialize_from;
-    if (run.options.verbosity.verbosity() != Verbosity::quiet) {
+    if (run.options.verbosity != Verbosity::quiet) {
       for (std::string const& message : start.initialization) {
         fmt::print("{}\n", message);
       }
@@ -117,7 +117,7 @@ void print_start(DryRun const& run, Start const& start) {
 void print_room(DryRun const& run, PlannedData const& data, WholeModel const& model, Start const& start) {
   CheckpointRoom const room = checkpoint_room(run.directory, run.config, model, data.data()->vocabulary(),
                                               run.registries.kernels, start.origin_bytes);
-  if (run.options.verbosity.verbosity() != Verbosity::quiet || !room.suffices()) {
+  if (run.options.verbosity != Verbosity::quiet || !room.suffices()) {
     fmt::print("{}\n", room.describe());
   }
   if (start.made() < run.config.train.steps) {
@@ -130,7 +130,7 @@ void print_room(DryRun const& run, PlannedData const& data, WholeModel const& mo
 ExitCode dry_run(DryRun const& run) {
   Config const& config = run.config;
   int const number_of_ranks = run.options.ranks.value_or(1);
-  Verbosity const verbosity = run.options.verbosity.verbosity();
+  Verbosity const verbosity = run.options.verbosity;
   PlanSession session(
       config, run.registries, run.execution,
       {.machines = {.nodes = 1, .ranks_per_node = number_of_ranks}, .network = {}, .keep_times = false});

@@ -5,7 +5,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 
-#include "command_line/train_options.hpp"
+#include "run/configuration/options.hpp"
 
 namespace heddle {
 

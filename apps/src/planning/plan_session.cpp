@@ -10,8 +10,8 @@
 #include <map>
 #include <sstream>
 
-#include "kernels/cache.hpp"
-#include "report/warning.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 

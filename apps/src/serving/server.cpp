@@ -11,11 +11,11 @@
 #include <iostream>
 #include <memory>
 
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
+#include "run/processes/child_process.hpp"
+#include "run/processes/forked_process.hpp"
 #include "serving/http/connection.hpp"
 #include "serving/workers/worker_message.hpp"
-#include "supervision/child_process.hpp"
-#include "supervision/forked_process.hpp"
 
 namespace heddle {
 namespace {

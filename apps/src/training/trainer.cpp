@@ -22,11 +22,11 @@
 #include <set>
 #include <utility>
 
-#include "checkpoints/base.hpp"
-#include "checkpoints/checkpoint.hpp"
-#include "checkpoints/checkpoint_room.hpp"
-#include "supervision/earlier_starts.hpp"
-#include "watched_micro_batches.hpp"
+#include "measures/watched_micro_batches.hpp"
+#include "run/checkpoints/base.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/checkpoint_room.hpp"
+#include "training/supervision/earlier_starts.hpp"
 
 namespace heddle {
 
@@ -51,8 +51,7 @@ Trainer::Trainer(TrainerSetup const& setup)
     : setup_(setup),
       config_(setup.config),
       checkpoints_({config_, setup.parallel.world, setup.directory}),
-      log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(),
-           setup.options.verbosity.verbosity(),
+      log_(setup.parallel.world.rank() == 0, isatty(STDOUT_FILENO) == 1 && !launched_by_mpi(), setup.options.verbosity,
            earlier_starts() > 0 && std::filesystem::exists(setup.directory / "log.txt")) {}
 
 void Trainer::open_data() {

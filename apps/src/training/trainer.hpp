@@ -16,16 +16,16 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/checkpoint_keeper.hpp"
-#include "checkpoints/initialization.hpp"
-#include "command_line/train_options.hpp"
-#include "kernels/cache.hpp"
 #include "loss_watch.hpp"
-#include "report/run_report.hpp"
-#include "report/run_text.hpp"
-#include "run_directory/training_log.hpp"
+#include "run/checkpoints/initialization.hpp"
+#include "run/configuration/kernel_cache.hpp"
+#include "run/configuration/options.hpp"
+#include "run/metrics/measure.hpp"
+#include "run/metrics/training_log.hpp"
+#include "run/report/run_report.hpp"
+#include "run/report/run_text.hpp"
 #include "stop_signal.hpp"
-#include "validation/measure.hpp"
+#include "training/checkpoint_keeper.hpp"
 
 namespace heddle {
 

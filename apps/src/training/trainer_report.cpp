@@ -12,14 +12,14 @@
 #include <memory>
 #include <ostream>
 
-#include "checkpoints/best_checkpoints.hpp"
-#include "checkpoints/checkpoint.hpp"
-#include "report/json_text.hpp"
-#include "report/run_text.hpp"
-#include "run_directory/run_progress.hpp"
-#include "supervision/earlier_starts.hpp"
+#include "measures/attention_maps.hpp"
+#include "run/checkpoints/best_checkpoints.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/directory/json_text.hpp"
+#include "run/directory/run_progress.hpp"
+#include "run/report/run_text.hpp"
 #include "trainer.hpp"
-#include "validation/attention_maps.hpp"
+#include "training/supervision/earlier_starts.hpp"
 
 // The trainer's messages, and its reports at the start and at the end of a run.
 namespace heddle {

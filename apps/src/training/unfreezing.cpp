@@ -4,7 +4,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
-#include "checkpoints/checkpoint_room.hpp"
+#include "run/checkpoints/checkpoint_room.hpp"
 #include "trainer.hpp"
 
 namespace heddle {

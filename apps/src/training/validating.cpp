@@ -5,10 +5,10 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 
-#include "checkpoints/checkpoint.hpp"
+#include "measures/attention_maps.hpp"
+#include "measures/validation.hpp"
+#include "run/checkpoints/checkpoint.hpp"
 #include "trainer.hpp"
-#include "validation/attention_maps.hpp"
-#include "validation/validation.hpp"
 
 namespace heddle {
 

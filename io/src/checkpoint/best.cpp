@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <ranges>
 
 #include "files/file_descriptor.hpp"

@@ -4,17 +4,17 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <iterator>
 #include <span>
 
-#include "host_memory/spread_files.hpp"
 #include "parallel/together.hpp"
 #include "state_file.hpp"
 #include "tensors/block_reader.hpp"
+#include "tensors/spread_files.hpp"
 #include "tensors/tensor_files.hpp"
 
 namespace heddle {

@@ -7,16 +7,16 @@
 #include <cmath>
 #include <functional>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <limits>
 #include <map>
 #include <memory>
 
-#include "dataset/format.hpp"
 #include "tensor_index.hpp"
 #include "tensors/tensor_files.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 
@@ -40,7 +40,7 @@ constexpr std::int64_t max_cursor_bytes = std::int64_t{512} << 10;
 constexpr std::int64_t max_base_bytes = std::int64_t{4} << 20;
 constexpr std::int64_t max_state_begin_bytes = max_index_bytes / 8;  // an entry of the index has more than 64 bytes
 static_assert(max_config_bytes + max_index_bytes + max_state_begin_bytes + max_fields_bytes + max_cursor_bytes +
-                  max_base_bytes + max_origin_bytes + 2 * dataset_format::max_model_bytes <
+                  max_base_bytes + max_origin_bytes + 2 * max_model_bytes <
               max_state_bytes);
 
 /// Calls use(name, field) for each number of a training state; the names are those of the file's attributes.
@@ -220,8 +220,8 @@ bool write_vocabulary(hdf5::File& file, CheckpointIndex const& index) {
 }
 
 void read_vocabulary(Reading const& from, CheckpointIndex& index) {
-  index.contents.source_model = from.file.read_bytes("vocabulary/source", dataset_format::max_model_bytes);
-  index.contents.target_model = from.file.read_bytes("vocabulary/target", dataset_format::max_model_bytes);
+  index.contents.source_model = from.file.read_bytes("vocabulary/source", max_model_bytes);
+  index.contents.target_model = from.file.read_bytes("vocabulary/target", max_model_bytes);
 }
 
 bool write_origin(hdf5::File& file, CheckpointIndex const& index) {

@@ -9,10 +9,10 @@
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <iterator>
 #include <limits>
 #include <map>

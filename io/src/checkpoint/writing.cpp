@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <memory>
 #include <system_error>
 #include <utility>

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/file_lock.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <new>
 #include <optional>
 #include <span>

@@ -10,6 +10,7 @@
 
 #include "format.hpp"
 #include "protected_array.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 

@@ -20,8 +20,6 @@ inline constexpr char const* findings_group = "findings";
 /// The bytes of tokens or offsets that one digest protects.
 inline constexpr std::int64_t block_bytes = std::int64_t{128} << 10;
 inline constexpr std::int64_t digest_bytes = 32;
-/// Larger vocabulary models are refused.
-inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
 /// More different lengths are refused.
 inline constexpr std::int64_t max_lengths = 1'000'000;
 

@@ -27,8 +27,8 @@
 #include "format.hpp"
 #include "given_texts.hpp"
 #include "prepare_options.hpp"
-#include "text/tokenizer_model.hpp"
 #include "text_findings.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {
@@ -118,7 +118,7 @@ void survey(GivenTexts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
 
 /// The vocabulary in a file, with pieces for the start and the end of a text where a SentencePiece model has none.
 Tokenizer load_model(Path const& path, std::ostream& out) {
-  auto [model, problem] = read_file_text(path, static_cast<std::uintmax_t>(dataset_format::max_model_bytes));
+  auto [model, problem] = read_file_text(path, static_cast<std::uintmax_t>(max_model_bytes));
   if (!problem.empty()) {
     throw DataError(problem + "; expected a vocabulary model");
   }

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <string>
 #include <string_view>

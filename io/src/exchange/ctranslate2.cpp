@@ -9,10 +9,10 @@
 #include <heddle/io/exchange/ctranslate2.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <limits>
 
-#include "formats/ctranslate2_file.hpp"
+#include "exchange/ctranslate2_file.hpp"
 #include "formats/element_bytes.hpp"
 
 namespace heddle {

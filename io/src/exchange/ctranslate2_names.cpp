@@ -10,8 +10,8 @@
 #include <heddle/core/base/error.hpp>
 #include <optional>
 
-#include "exchange/family_tables.hpp"
-#include "formats/ctranslate2_file.hpp"
+#include "exchange/ctranslate2_file.hpp"
+#include "families/family_tables.hpp"
 
 namespace heddle {
 

@@ -13,7 +13,7 @@
 #include "formats/element_bytes.hpp"
 #include "formats/yaml_text.hpp"
 #include "marian_keys.hpp"
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {

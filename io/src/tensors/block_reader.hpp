@@ -1,8 +1,8 @@
 #pragma once
 
 #include <filesystem>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <memory>
 #include <vector>
 

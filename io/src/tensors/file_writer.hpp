@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <optional>
 #include <span>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <bit>
 #include <functional>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <iterator>
 #include <numeric>
 #include <set>

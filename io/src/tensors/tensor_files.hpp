@@ -1,8 +1,7 @@
 #pragma once
 
-#include <heddle/core/parallel/tensor_stream.hpp>
-#include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/tensor_info.hpp>
 #include <memory>
 #include <span>
 #include <string>

@@ -4,7 +4,7 @@
 #include <functional>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parallel/tensor_stream.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <string_view>
 #include <vector>
 

@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <mutex>
 #include <optional>
 #include <span>

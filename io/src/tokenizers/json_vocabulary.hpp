@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "text/tokenizer_model.hpp"
 #include "tokenizers/prefix_tree.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 

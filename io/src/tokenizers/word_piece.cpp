@@ -6,7 +6,7 @@
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <optional>
 #include <unordered_map>
 #include <utility>

@@ -5,13 +5,13 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <set>
 
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
 
 namespace heddle {

@@ -7,11 +7,11 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/tokenizer.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <optional>
 
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {

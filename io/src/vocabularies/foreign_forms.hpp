@@ -1,8 +1,8 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
-#include <heddle/io/exchange/family.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/families/family.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <map>
 #include <string>
 

@@ -4,13 +4,13 @@
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <tuple>
 #include <unordered_map>

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <optional>
 
-#include "text/tokenizer_model.hpp"
 #include "tokenizers/byte_pairs.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/sentencepiece_json.hpp"
 
 namespace heddle {

@@ -14,7 +14,7 @@
 #include <optional>
 #include <span>
 
-#include "text/tokenizer_model.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/foreign_forms.hpp"
 #include "vocabularies/kept_keys.hpp"
 

@@ -10,10 +10,10 @@
 #include <heddle/io/formats/npz.hpp>
 #include <heddle/io/formats/safetensors.hpp>
 
-#include "checkpoints/new_run.hpp"
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
+#include "run/checkpoints/new_run.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

@@ -6,14 +6,14 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
-#include "exchange/provenance.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
+#include "run/checkpoints/provenance.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

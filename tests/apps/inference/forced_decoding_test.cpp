@@ -17,8 +17,8 @@
 #include "exchange/importing.hpp"
 #include "inference/alignment.hpp"
 #include "inference/forbidden_words.hpp"
+#include "inference/probe.hpp"
 #include "inference/translation.hpp"
-#include "inspection/model/probe.hpp"
 #include "kernel_test_support.hpp"
 #include "temporary_directory.hpp"
 

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 
-#include "checkpoints/constant_tensors.hpp"
+#include "run/checkpoints/constant_tensors.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "inspection/run/run_files.hpp"
-#include "report/run_text.hpp"
+#include "run/report/run_files.hpp"
+#include "run/report/run_text.hpp"
 #include "temporary_directory.hpp"
 
 namespace heddle {

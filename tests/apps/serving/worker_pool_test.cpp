@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "supervision/forked_process.hpp"
+#include "run/processes/forked_process.hpp"
 
 namespace heddle {
 namespace {

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 
 #include "checkpoint_fixture.hpp"
 

@@ -2,8 +2,8 @@
 #include <hdf5.h>
 
 #include <functional>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 
 #include "checkpoint_fixture.hpp"
 #include "digest_file.hpp"

@@ -3,7 +3,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 
 #include "exchange_file.hpp"

@@ -3,7 +3,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <sstream>

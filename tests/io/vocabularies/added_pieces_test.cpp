@@ -4,7 +4,7 @@
 #include <boost/json.hpp>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/text/text_form.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <boost/json.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 
 #include "temporary_directory.hpp"

@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "exchange_file.hpp"

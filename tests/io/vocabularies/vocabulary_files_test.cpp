@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "temporary_directory.hpp"

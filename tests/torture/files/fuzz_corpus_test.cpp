@@ -5,8 +5,8 @@
 #include <fstream>
 #include <functional>
 #include <heddle/core/config/config.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/files/measured_times.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <map>
 
 #include "fuzz/targets.hpp"

@@ -9,10 +9,10 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/measured_times.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tensors/manifest.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <numeric>
 
 #include "digest_file.hpp"

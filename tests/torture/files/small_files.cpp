@@ -6,9 +6,9 @@
 #include <cmath>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
 #include <stdexcept>
 
 #include "io/checkpoint_fixture.hpp"

@@ -9,9 +9,9 @@
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <heddle/io/checkpoint/manifest.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/measured_times.hpp>
+#include <heddle/io/tensors/manifest.hpp>
 #include <string>
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/io/host_memory/memory_store.hpp>
+#include <heddle/io/checkpoint/memory_store.hpp>
 #include <memory>
 #include <random>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "inference/probe.hpp"
 #include "inference/trained_model.hpp"
-#include "inspection/model/probe.hpp"
 
 namespace heddle {
 

@@ -3,7 +3,7 @@
 #include <boost/json/array.hpp>
 #include <cstdint>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <span>
 #include <string>
 #include <vector>

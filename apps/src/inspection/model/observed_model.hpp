@@ -4,7 +4,7 @@
 #include <heddle/core/config/config.hpp>
 #include <vector>
 
-#include "inspection/model/probe.hpp"
+#include "inference/probe.hpp"
 
 namespace heddle {
 

@@ -2,7 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/core/generation/generation.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <vector>
 
 namespace heddle {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/json_text.hpp"
+#include "run/directory/json_text.hpp"
 
 namespace heddle {
 namespace {

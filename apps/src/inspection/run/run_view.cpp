@@ -11,15 +11,15 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/samples/mixture.hpp>
 
-#include "checkpoints/checkpoint.hpp"
-#include "exchange/provenance.hpp"
-#include "inference/trained_model.hpp"
-#include "inspection/run/metrics.hpp"
 #include "inspection/run/parameters.hpp"
-#include "inspection/run/run_files.hpp"
-#include "report/warning.hpp"
-#include "run_directory/run_progress.hpp"
-#include "validation/measure.hpp"
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/checkpoints/opening.hpp"
+#include "run/checkpoints/provenance.hpp"
+#include "run/directory/run_progress.hpp"
+#include "run/directory/warning.hpp"
+#include "run/metrics/measure.hpp"
+#include "run/metrics/metrics.hpp"
+#include "run/report/run_files.hpp"
 
 namespace heddle {
 namespace {
@@ -35,17 +35,6 @@ bool has_checkpoints(fs::path const& path) {
 }
 
 }  // namespace
-
-fs::path run_directory_of(fs::path const& path) {
-  std::error_code problem;
-  fs::path at = fs::weakly_canonical(path, problem);
-  for (int level = 0; level < 3; ++level, at = at.parent_path()) {
-    if (fs::exists(at / metrics_name, problem)) {
-      return at;
-    }
-  }
-  return {};
-}
 
 std::optional<Config> RunView::config() const {
   return checkpoint ? std::optional(stored_config(*checkpoint)) : std::nullopt;
@@ -76,11 +65,7 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
   }
   RunView run{path, run_directory_of(path), std::nullopt};
   if (has_checkpoints(path)) {
-    TrainedModelOptions options;
-    options.checkpoint = path;
-    options.which = which;
-    options.attach_base = false;
-    auto [checkpoints, skipped] = open_checkpoints(options, keys);
+    auto [checkpoints, skipped] = open_checkpoints({.checkpoint = path, .which = which, .attach_base = false}, keys);
     std::ranges::for_each(skipped, report_on_stderr);
     run.checkpoint = std::move(checkpoints.front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {

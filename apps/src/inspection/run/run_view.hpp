@@ -22,9 +22,6 @@ struct RunView {
   std::optional<Config> config() const;
 };
 
-/// The directory of the run in which a path lies: itself, or up to two levels above it; empty: none has metrics.
-std::filesystem::path run_directory_of(std::filesystem::path const& path);
-
 /// The datasets at a path: the file itself, or those that `heddle prepare` wrote to a directory.
 std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path);
 

@@ -9,7 +9,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 
-#include "report/warning.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {

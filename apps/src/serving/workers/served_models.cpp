@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 
-#include "command_line/text_command.hpp"
+#include "inference/translation.hpp"
+#include "run/directory/warning.hpp"
 
 namespace heddle {
 namespace {
@@ -76,8 +77,8 @@ ServedModels::ServedModels(ServedModelOptions const& options) {
   auto const open = [&](std::string const& name) {
     TrainedModelOptions own = next;
     ForcedDecoding forcing({}, own);
-    models_.push_back(
-        {name, run_name(own.checkpoint), std::move(forcing), open_model(own, require, !own.adapters.empty())});
+    models_.push_back({name, run_name(own.checkpoint), std::move(forcing), TrainedModel::open(own, require)});
+    std::ranges::for_each(models_.back().model->skipped(), report_on_stderr);
     next.execution = &models_.front().model->execution();
   };
   if (!next.checkpoint.empty()) {

@@ -29,7 +29,7 @@ class ServedModels {
  public:
   static constexpr char const* first_name = "default";
 
-  /// Throws as open_model and apply do, and ConfigError for a model that does not translate.
+  /// Throws as TrainedModel::open and apply do, and ConfigError for a model that does not translate.
   explicit ServedModels(ServedModelOptions const& options);
   ~ServedModels();
   ServedModels(ServedModels const&) = delete;

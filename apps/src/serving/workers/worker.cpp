@@ -16,11 +16,11 @@
 
 #include "inference/alignment.hpp"
 #include "inference/translation.hpp"
-#include "report/json_text.hpp"
+#include "run/directory/json_text.hpp"
+#include "run/processes/forked_process.hpp"
 #include "serving/workers/growing_texts.hpp"
 #include "serving/workers/translation_request.hpp"
 #include "serving/workers/worker_message.hpp"
-#include "supervision/forked_process.hpp"
 
 namespace heddle {
 namespace {

@@ -10,8 +10,8 @@
 #include <heddle/core/base/error.hpp>
 #include <utility>
 
-#include "report/warning.hpp"
-#include "supervision/forked_process.hpp"
+#include "run/directory/warning.hpp"
+#include "run/processes/forked_process.hpp"
 
 namespace heddle {
 

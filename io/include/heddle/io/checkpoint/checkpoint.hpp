@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
-#include <heddle/core/parallel/tensor_stream.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tensors/tensor_info.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -92,19 +92,6 @@ struct CheckpointContents {
     Tokenizer const source = Tokenizer::from_model(source_model);
     return {source, target_model == source_model ? source : Tokenizer::from_model(target_model)};
   }
-};
-
-/// A tensor and its place in a checkpoint. Its name has no '/': "encoder.layers.0.self_attention.q.weight".
-struct TensorInfo : StreamedTensor {
-  std::size_t file = 0;               ///< the number of its file
-  std::vector<std::int64_t> offsets;  ///< where its arrays' bytes start in the file, in the order of the keys
-
-  std::int64_t elements(std::string const& key = value_key) const;
-  std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
-  /// The bytes of all its arrays.
-  std::int64_t bytes() const;
-  /// The place of a key among `keys`, if it is there.
-  std::optional<std::size_t> find(std::string const& key) const;
 };
 
 /// The content of a state file.

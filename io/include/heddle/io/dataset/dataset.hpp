@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <memory>
 #include <optional>

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <heddle/core/generation/shortlist.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <string>
 #include <vector>
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/text_form.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <iosfwd>
 #include <optional>
 #include <string>

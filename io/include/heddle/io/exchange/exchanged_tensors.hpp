@@ -4,7 +4,7 @@
 #include <functional>
 #include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
 #include <string>
 #include <vector>

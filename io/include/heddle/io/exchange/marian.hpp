@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
-#include <heddle/io/exchange/family.hpp>
+#include <heddle/io/families/family.hpp>
 #include <heddle/io/formats/npz.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 #include <map>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <string>
 #include <vector>

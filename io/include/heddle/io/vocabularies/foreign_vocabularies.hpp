@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <heddle/io/vocabularies/sentencepiece_model.hpp>
+#include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <map>
 #include <optional>
 #include <string>

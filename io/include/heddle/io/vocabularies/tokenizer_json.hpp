@@ -3,7 +3,7 @@
 #include <boost/json/fwd.hpp>
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <string>
 #include <string_view>

@@ -2,8 +2,8 @@
 
 #include <boost/json/fwd.hpp>
 #include <filesystem>
-#include <heddle/io/exchange/family.hpp>
-#include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/families/family.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <string>
 

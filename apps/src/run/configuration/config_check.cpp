@@ -1,0 +1,96 @@
+#include "config_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/layers/low_rank.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/core/model/model.hpp>
+#include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/dist/planning/rehearsal.hpp>
+#include <limits>
+
+#include "run/metrics/measure.hpp"
+
+namespace heddle {
+
+WholeModel whole_model(Config config, Registries const& registries, VocabularySizes const& sizes) {
+  config.parallel = {};
+  Mesh const mesh({1, 1, 1, 1}, 0, 1);
+  ParallelState const parallel = idle_parallel_state(mesh, config.parallel);
+  ParameterSet parameters(mesh);
+  Model const model({.name = "",
+                     .model = config.model,
+                     .dtype = dtype_of(config.train.precision),
+                     .kernels = {registries.kernels, config.kernels},
+                     .parallel = parallel,
+                     .parameters = parameters},
+                    registries.layers, sizes);
+  parameters.arrange();
+  return WholeModel::gather(ParallelState(), parameters);
+}
+
+void resolve_validate_bleu(Config& config, Registries const& registries) {
+  if (!config.train.places.given("validate_bleu") &&
+      (!config.train.validate_metrics.empty() || !registries.tasks.of(config).translates() ||
+       no_translation_reason(describe_model(config.model, registries.layers)))) {
+    config.train.validate_bleu = false;
+  }
+}
+
+ModelDescription describe_trainable(Config const& config, Registries const& registries) {
+  Task const& task = registries.tasks.of(config);
+  ModelDescription model = describe_model(config.model, registries.layers);
+  if (auto const reason = model.untrainable_reason()) {
+    throw ConfigError(*reason);
+  }
+  TrainConfig const& train = config.train;
+  if (train.validate_every == 0) {
+    return model;
+  }
+  if (!translation_metrics(config, registries.metrics).empty()) {
+    std::string const key = train.validate_bleu ? "validate_bleu" : "validate_metrics";
+    std::string const wanted =
+        train.places.of(key) + " = " + (train.validate_bleu ? "true" : to_toml(OptionValue(train.validate_metrics)));
+    std::string const instead = fmt::format("set train.{} = {}", key, train.validate_bleu ? "false" : "[]");
+    require_translation(model, wanted, "; or " + instead);
+    if (!task.translates()) {
+      throw ConfigError(
+          fmt::format("{} measures translations, and {} makes none; {}", wanted, place_of_task(config), instead));
+    }
+  }
+  best_measure(config, registries);  // which throws if it is not measured
+  return model;
+}
+
+void check_config(Config config, Registries const& registries, std::optional<int> ranks) {
+  registries.kernels.require_known(config.kernels);
+  resolve_rules(config.optimizer, registries.kernels);
+  static_cast<void>(registries.schedules.of(config.optimizer));
+  resolve_validate_bleu(config, registries);
+  ModelDescription const model = describe_trainable(config, registries);
+  MeshShape const shape = shape_of(config.parallel);
+  make_mesh(config, model, 0,
+            ranks.value_or(shape.with(MeshAxis::data, std::max(1, shape.size(MeshAxis::data))).ranks()));
+  constexpr std::int64_t short_sentences = 16;
+  config.model.max_length = std::min(config.model.max_length, short_sentences);  // tables of positions are computed
+  // The data decide whether the vocabularies are joint, and that on the names of the tables: either may be right.
+  constexpr std::int64_t usual_vocabulary = 8000;
+  std::exception_ptr problem;
+  for (bool const joint : {true, false}) {
+    try {
+      auto const names = whole_model(config, registries, {usual_vocabulary, usual_vocabulary, joint}).names();
+      require_patterns_match(config.optimizer, names);
+      require_targets_match(config.model.adapter, names);
+      require_some_trained(config.optimizer, names);
+      return;
+    } catch (ConfigError const&) {
+      problem = problem ? problem : std::current_exception();
+    }
+  }
+  std::rethrow_exception(problem);
+}
+
+}  // namespace heddle

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <heddle/core/tensor/pack.hpp>
+#include <heddle/io/tokenizers/text_form.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heddle {
+
+/// Datasets and checkpoints refuse larger models.
+inline constexpr std::int64_t max_model_bytes = std::int64_t{64} << 20;
+
+/// A kind of vocabulary: what Tokenizer's copies share. Its functions may be called from several threads.
+struct TokenizerModel {
+  TokenizerModel() = default;
+  TokenizerModel(TokenizerModel const&) = delete;
+  TokenizerModel& operator=(TokenizerModel const&) = delete;
+  virtual ~TokenizerModel() = default;
+
+  // Tokenizer documents these functions. Ids are inside [0, size).
+  virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  virtual std::string decode(std::span<std::int32_t const> ids) const = 0;
+  virtual std::string piece(std::int32_t id) const = 0;
+
+  std::string bytes;  ///< that it was made from
+  std::int32_t size = 0;
+  SpecialIds ids;
+  std::vector<std::int32_t> sentinels;
+  TextForm text_form;
+};
+
+/// The maximum number of ids of a vocabulary that comes from another system: eight times those of the largest known.
+inline constexpr std::int64_t max_foreign_ids = std::int64_t{1} << 21;
+
+/// Whether a vocabulary's bytes are those of `load_json_vocabulary`; else they are a SentencePiece model.
+bool is_json(std::string_view bytes) noexcept;
+
+/// A vocabulary of Hugging Face's tokenizer.json, with its member "heddle" (see
+/// tokenizer_json.hpp). Throws DataError for a document that is not such a vocabulary, and for a tokenizer
+/// that does more than these do.
+std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes);
+
+}  // namespace heddle

@@ -1,0 +1,158 @@
+#include "run/metrics/training_log.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <boost/json.hpp>
+#include <limits>
+#include <sstream>
+
+#include "temporary_directory.hpp"
+
+namespace heddle {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class TrainingLogTest : public testing::Test {
+ protected:
+  TrainingLog opened(std::int64_t step, std::string const& valid_dataset = "digest") {
+    return TrainingLog::open(directory_,
+                             {.step = step,
+                              .steps = 100,
+                              .every = 1,
+                              .measures = {loss_, bleu_, ter_, medical_},
+                              .valid_datasets = {{"", valid_dataset}, {"medical", "other"}},
+                              .parallel = parallel_},
+                             log_);
+  }
+  std::vector<std::string> lines() const {
+    std::istringstream text(test::read_whole(place_.path() / "run" / "metrics.jsonl"));
+    std::vector<std::string> found;
+    for (std::string line; std::getline(text, line);) {
+      found.push_back(line);
+    }
+    return found;
+  }
+  static StepReport report(std::int64_t step) {
+    return {.step = step,
+            .result = {.loss = 3.616267673897025, .nll = 3.5},
+            .learning_rate = 0.0007,
+            .tokens = {},
+            .epochs = 2.25};
+  }
+
+  /// "MEASURE VALUE step STEP" of a measure.
+  static std::string best(TrainingLog const& log, Measure const& measure) {
+    for (auto const& [each, value, step] : log.best_values()) {
+      if (each.key() == measure.key()) {
+        return fmt::format("{} {} step {}", each.name(), each.number(value), step);
+      }
+    }
+    return "not measured";
+  }
+
+  Measure const loss_{"loss"}, bleu_{"bleu", "", true}, ter_{"ter"}, medical_{"bleu", "medical", true};
+  test::TemporaryDirectory place_;
+  RunDirectory directory_ = RunDirectory::open(place_.path() / "run");
+  ParallelState parallel_;
+  RunLog log_{true, false, Verbosity::quiet};
+};
+
+TEST_F(TrainingLogTest, ALineIsJsonAlsoWhereTheLossIsNotFinite) {
+  TrainingLog log = opened(0);
+  log.step(report(1), ValidationResult{.values = {{loss_, 800}}});
+  log.step(report(2), ValidationResult{.values = {{loss_, std::numeric_limits<double>::quiet_NaN()}}});
+  auto const found = lines();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_THAT(found[0], StartsWith(R"({"step":1,"train_loss":3.616267673897025,"learning_rate":0.0007,)"
+                                   R"("gradient_norm":0,"tokens":0,"epoch":2.25,"train_nll":3.5,)"));
+  EXPECT_THAT(found[0], HasSubstr(R"("valid_loss":800,"valid_perplexity":null)"));
+  EXPECT_THAT(found[1], HasSubstr(R"("valid_loss":null,"valid_perplexity":null)"));
+  for (std::string const& line : found) {
+    EXPECT_NO_THROW(boost::json::parse(line)) << line;
+  }
+}
+
+TEST_F(TrainingLogTest, ALineHasThePassesOverEachCorpus) {
+  TrainingLog log = opened(0);
+  StepReport mixed = report(1);
+  mixed.corpus_epochs = {{"news", 2.5}, {"web", 0.25}};
+  log.step(mixed, std::nullopt);
+  EXPECT_THAT(lines().front(), HasSubstr(R"("corpus_epochs":{"news":2.5,"web":0.25})"));
+}
+
+TEST_F(TrainingLogTest, EachValueHasAKeyWithItsSet) {
+  opened(0).step(report(1),
+                 ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});
+  EXPECT_THAT(lines()[0],
+              HasSubstr(R"("valid_loss":1,"valid_perplexity":2.718281828459045,"valid_bleu":20,)"
+                        R"("valid_loss/medical":2,"valid_perplexity/medical":7.38905609893065,)"
+                        R"("valid_bleu/medical":8,"valid_dataset":"digest","valid_dataset/medical":"other")"));
+}
+
+TEST_F(TrainingLogTest, EachSetHasALineOfAValidation) {
+  RunLog shown(true, false, Verbosity::normal);
+  testing::internal::CaptureStdout();
+  TrainingLog::open(directory_, {.steps = 100, .every = 1, .measures = {loss_, medical_}, .parallel = parallel_}, shown)
+      .step(report(1), ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              HasSubstr("step 1: validation loss 1.0000, perplexity 2.7183, BLEU 20.00\n"
+                        "step 1: medical loss 2.0000, medical perplexity 7.3891, medical BLEU 8.00\n"));
+}
+
+TEST_F(TrainingLogTest, TheBestValuesAreThoseOfAllStarts) {
+  {
+    TrainingLog log = opened(0);
+    log.step(report(1), ValidationResult{.values = {{loss_, std::numeric_limits<double>::infinity()}}});
+    EXPECT_EQ(best(log, loss_), "validation loss 0.0000 step 0");
+    log.step(report(2), ValidationResult{.values = {{loss_, 2}, {bleu_, 20.5}, {ter_, 70}, {medical_, 3}}});
+    log.step(report(3), ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {ter_, 80}, {medical_, 4}}});
+    log.step(report(4), ValidationResult{.values = {{loss_, 1}, {bleu_, 30}}});
+  }
+  TrainingLog resumed = opened(3);
+  EXPECT_EQ(best(resumed, loss_), "validation loss 1.0000 step 3");
+  EXPECT_EQ(best(resumed, bleu_), "BLEU 20.50 step 2") << "step 4 was not kept";
+  EXPECT_EQ(best(resumed, ter_), "TER 70.00 step 2") << "lower is better";
+  EXPECT_EQ(best(resumed, medical_), "medical BLEU 4.00 step 3");
+  resumed.step(report(4), ValidationResult{.values = {{bleu_, 25}}});
+  EXPECT_EQ(best(resumed, bleu_), "BLEU 25.00 step 4");
+  EXPECT_EQ(lines().size(), 4U);
+}
+
+TEST_F(TrainingLogTest, TheBestValueIsOnTheStartsOwnValidationSet) {
+  opened(0, "first").step(report(1), ValidationResult{.values = {{bleu_, 40}, {medical_, 9}}});
+  TrainingLog other = opened(1, "second");
+  EXPECT_EQ(best(other, bleu_), "BLEU 0.00 step 0");
+  EXPECT_EQ(best(other, medical_), "medical BLEU 9.00 step 1") << "this set is the same";
+  other.step(report(2), ValidationResult{.values = {{bleu_, 30}}});
+  EXPECT_EQ(best(opened(2, "second"), bleu_), "BLEU 30.00 step 2");
+}
+
+TEST_F(TrainingLogTest, SamplesOfAValidationAreCutBetweenCharacters) {
+  std::string letters = "a";
+  for (int letter = 0; letter < 300; ++letter) {
+    letters += "ä";
+  }
+  opened(0).step(report(1), ValidationResult{.samples = {{"one | two", "eins", ""}, {letters, "b", "c"}}});
+  boost::json::value const line = boost::json::parse(lines().at(0));
+  boost::json::array const& rows = line.at("valid_samples").as_array();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0], (boost::json::array{"one | two", "eins", ""}));
+  // 400 bytes would end inside of a letter.
+  EXPECT_EQ(rows[1].at(0).as_string(), letters.substr(0, 399) + "…");
+}
+
+TEST(MarkdownCellTest, KeepsTheColumnsOfATable) {
+  EXPECT_EQ(markdown_cell("one | two||"), "one \\| two\\|\\|");
+}
+
+TEST_F(TrainingLogTest, AResumedRunKeepsLinesThatAnEarlierVersionWrote) {
+  std::ofstream(place_.path() / "run" / "metrics.jsonl") << "{\"step\":1,\"valid_perplexity\":Infinity}\n";
+  TrainingLog const log = opened(1);
+  EXPECT_EQ(lines().size(), 1U);
+}
+
+}  // namespace
+}  // namespace heddle
