@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
@@ -99,6 +100,20 @@ FileFault::~FileFault() {
 
 bool FileFault::happened() const {
   return !fault().armed;
+}
+
+namespace {
+
+std::atomic<std::chrono::milliseconds::rep> read_milliseconds{0};
+
+}  // namespace
+
+SlowReads::SlowReads(std::chrono::milliseconds each) {
+  read_milliseconds = each.count();
+}
+
+SlowReads::~SlowReads() {
+  read_milliseconds = 0;
 }
 
 namespace {
@@ -218,6 +233,9 @@ namespace {
 /// Reads with `real(bytes, count)`, or fails in the way chosen.
 template <class Read>
 ssize_t read_or_fail(FileCall call, int file, void* bytes, std::size_t count, Read const& real) {
+  if (auto const delay = read_milliseconds.load(); delay > 0 && is_file(file)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+  }
   if (!strikes(call, file)) {
     return real(bytes, count);
   }

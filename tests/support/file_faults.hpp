@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+
 /// Faults of the operating system's file functions, for tests only: a program that uses them gets `read`, `pread`,
 /// `pwrite`, `write` and `fsync` from here in place of the C library's. Only calls for regular files and directories
 /// are counted and fail, not those for MPI's sockets.
@@ -20,6 +22,15 @@ class FileFault {
 
   /// True if there were so many calls.
   bool happened() const;
+};
+
+/// A slow disk: while it lives, each `read` and `pread` of a file takes this long. One at a time.
+class SlowReads {
+ public:
+  explicit SlowReads(std::chrono::milliseconds each);
+  ~SlowReads();
+  SlowReads(SlowReads const&) = delete;
+  SlowReads& operator=(SlowReads const&) = delete;
 };
 
 /// While it lives, `renameat2` has no flags, as on NFS, and the `number`-th call of `rename` fails, from 0. One at a

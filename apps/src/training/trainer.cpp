@@ -71,14 +71,13 @@ void Trainer::open_data() {
     valid_digest_ = data_->valid.front().digest();
     best_measure_ = best_measure(config_, setup_.registries);
   }
-  mixture_ = training_mixture(config_, task, *data_, model.needs_prefixes());
-  BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
-  batches_.emplace(*mixture_, limits, config_.train.seed);
-  cursor_ = batches_->cursor();
   ParallelState const& parallel = setup_.parallel;
+  BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   // Ranks with one data coordinate train on the same samples.
-  reader_.emplace(*batches_, parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
-  require_long_enough(config_, model, parallel.mesh, parallel.world.size(), batches_->totals().longest);
+  reader_.emplace(
+      BatchPlanner(training_mixture(config_, task, *data_, model.needs_prefixes()), limits, config_.train.seed),
+      micro_batch_cut(config_.train, parallel), parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
+  require_long_enough(config_, model, parallel.mesh, parallel.world.size(), reader_->totals().longest);
   loss_watch_ = LossWatch(vocabulary_sizes(data_->train.front()).target, config_.optimizer.warmup_steps);
 }
 
@@ -92,7 +91,7 @@ void Trainer::announce() {
   bool const prefixes = model.needs_prefixes();
   bool const joined = setup_.registries.tasks.of(config_).pairs(prefixes) == PairForm::joined;
   RunPacks const packs({.config = config_,
-                        .training = *mixture_,
+                        .training = reader_->mixture(),
                         .validation = validation_samples(*data_),
                         .prefixes = prefixes || joined,
                         .sequences = data_->has_lines()});
@@ -276,16 +275,16 @@ void Trainer::restore(Checkpoint const& checkpoint) {
   origin_ = checkpoint.contents().origin;
   base_ = checkpoint.contents().base;
   std::erase_if(base_.names, [&](auto const& name) { return !checkpoint.in_base(name.first); });
-  cursor_ = data_cursor(checkpoint.contents(), checkpoint.directory().string());
+  MixtureCursor cursor = data_cursor(checkpoint.contents(), checkpoint.directory().string());
   if (has_new_data(checkpoint, *data_)) {
-    for (SampleCursor& own : cursor_) {
+    for (SampleCursor& own : cursor) {
       ++own.epoch;
       own.position = 0;
     }
-    log_.info(fmt::format("note: new data: training starts with its first sample, epoch {}", cursor_.front().epoch));
+    log_.info(fmt::format("note: new data: training starts with its first sample, epoch {}", cursor.front().epoch));
   }
   restore_losses(checkpoint);
-  reader_->seek(cursor_);
+  reader_->seek(cursor);
 }
 
 ExitCode Trainer::run(StopSignal const& signal) {
@@ -346,19 +345,17 @@ StepReport Trainer::train_step() {
     report_not_finite(outcome);
     if (!outcome.skipped) {
       ++state_.step;
-      cursor_ = batches_->cursor();
       state_.tokens += batch.tokens().all;
-      return {state_.step, outcome.result, rate, batch.tokens(), batches_->epochs(), corpus_epochs()};
+      return {state_.step, outcome.result, rate, batch.tokens(), reader_->progress().epochs, corpus_epochs()};
     }
   }
 }
 
 std::map<std::string, double> Trainer::corpus_epochs() const {
   std::map<std::string, double> epochs;
-  std::vector<Corpus> const& corpora = mixture_->corpora();
+  std::vector<Corpus> const& corpora = reader_->mixture().corpora();
   if (is_rank_zero() && corpora.size() > 1) {
-    std::vector<double> const values = batches_->corpus_epochs();
-    std::ranges::transform(corpora, values, std::inserter(epochs, epochs.end()),
+    std::ranges::transform(corpora, reader_->progress().corpus_epochs, std::inserter(epochs, epochs.end()),
                            [](Corpus const& corpus, double value) { return std::pair(corpus.name, value); });
   }
   return epochs;
@@ -377,7 +374,11 @@ StepReport Trainer::traced_step() {
 
 MicroBatchSource const& Trainer::next_batch() {
   WorkScope const timed(&setup_.times, {WorkKind::data, "reading"});
-  return reader_->next(micro_batch_cut(config_.train, setup_.parallel));
+  MicroBatchSource const& batch = reader_->next();
+  if (state_.step + 1 < config_.train.steps) {
+    reader_->read_ahead();
+  }
+  return batch;
 }
 
 void Trainer::after_step(StepReport const& report, StopSignal const& signal) {
@@ -460,7 +461,7 @@ void Trainer::save_checkpoint(CheckpointKeeper::Request const& asked) {
   contents.source_model = data_->vocabulary().source.model();
   contents.target_model = data_->vocabulary().target.model();
   contents.dataset = data_->digest();
-  set_data_cursor(contents, cursor_);
+  set_data_cursor(contents, reader_->progress().cursor);
   contents.instruction_set = setup_.instruction_set;
   contents.valid_dataset = valid_digest_;
   contents.losses = loss_watch_.history();

@@ -165,8 +165,6 @@ class Trainer {
   std::optional<TrainingData> data_;
   std::string valid_digest_;  ///< digest of the data that state_.best_value is of; "": unknown
   Measure best_measure_;      ///< which state_.best_value is of
-  std::optional<Mixture> mixture_;
-  std::optional<BatchPlanner> batches_;
   std::optional<BatchReader> reader_;
   std::optional<RunReport> report_;
   std::optional<TrainingEngine> engine_;
@@ -178,7 +176,6 @@ class Trainer {
   CheckpointBase base_;                           ///< CheckpointContents::base
   CheckpointKeeper checkpoints_;
   TrainingState state_;
-  MixtureCursor cursor_;  ///< after the last step's batch, on ranks that read data
   FiniteSteps finite_steps_;
   LossWatch loss_watch_;                   ///< rank 0's
   bool warned_of_attention_ = false;       ///< a warning said that attention is uniform

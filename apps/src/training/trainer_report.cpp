@@ -47,7 +47,7 @@ void Trainer::print_warnings() {
     log_.header_warning(warning);
   }
   std::int64_t const longest = config_.model.max_length;
-  std::vector<std::string> warnings = warnings_about(*mixture_, longest);
+  std::vector<std::string> warnings = warnings_about(reader_->mixture(), longest);
   for (ValidationSet const& set : data_->valid) {
     std::string const warning = set.samples->warning();
     if (!set.tag.empty() && std::ranges::count(warnings, warning) == 0) {  // it is said once of a corpus's own tag
@@ -74,9 +74,9 @@ void Trainer::print_start() {
                             setup_.directory.string()));
   }
   log_.header(fmt::format(
-      "{}, training on {}{}", describe_parameters(*whole_model_, config_.optimizer), mixture_->describe(),
-      batches_->totals().left_out > 0
-          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(batches_->totals().left_out))
+      "{}, training on {}{}", describe_parameters(*whole_model_, config_.optimizer), reader_->mixture().describe(),
+      reader_->totals().left_out > 0
+          ? fmt::format(" ({} left out: longer than model.max_length)", readable_count(reader_->totals().left_out))
           : ""));
   std::int64_t const micro_batches = config_.train.batch_tokens / config_.train.micro_batch_tokens;
   if (config_.train.deterministic && micro_batches < setup_.parallel.data.size()) {
@@ -266,7 +266,7 @@ void Trainer::print_end(std::string const& how) {
     log_.notice(describe_end(ending, report_->model(), nullptr));
     return;
   }
-  auto const& totals = batches_->totals();
+  auto const& totals = reader_->totals();
   double const typical_length = static_cast<double>(totals.tokens) / static_cast<double>(totals.usable);
   Ending const ending = outcome(how);
   std::string const tables = report_->end(*engine_, setup_.execution, setup_.times, typical_length, ending);

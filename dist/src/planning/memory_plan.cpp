@@ -58,9 +58,9 @@ std::int64_t scaled(std::int64_t bytes, double scale) {
   return static_cast<std::int64_t>(static_cast<double>(bytes) * scale);
 }
 
-/// An upper bound of the host memory of a rank's samples: a step's samples, which are read at once and shared with the
-/// ranks that train on the same ones; and packs of the micro-batches in flight, each in a slab that may be twice as
-/// large as its arrays (see PackWriter).
+/// An upper bound of the host memory of a rank's samples: a step's samples, which are read at once, those of the next
+/// step, which are read ahead, and the message to the ranks that train on the same ones; and packs of the micro-batches
+/// in flight, each in a slab that may be twice as large as its arrays (see PackWriter).
 std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_t in_flight) {
   constexpr std::int64_t id = sizeof(std::int32_t);
   constexpr std::int64_t arrays_of_a_side = 5;
@@ -79,7 +79,7 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
   std::ranges::for_each(packs.steps, take);
   std::int64_t const arrays = arrays_of_a_side + (context > 1 ? arrays_of_context : 0);
   std::int64_t const slabs = scaled(grown * id * arrays * whole * (in_flight + 2), packs.scale);
-  std::int64_t const copies = context * mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::tensor) > 1 ? 2 : 1;
+  std::int64_t const copies = context * mesh.size(MeshAxis::pipeline) * mesh.size(MeshAxis::tensor) > 1 ? 3 : 2;
   return slabs + copies * grown * id * ids_of_a_sample_token * packs.step_tokens;
 }
 

@@ -26,6 +26,7 @@ hid_t bfloat16_type() {
 }
 
 std::array<TypeTraits, 7> const& all_types() {
+  LibraryLock const lock;  // the names of types are calls
   static std::array<TypeTraits, 7> const types{{{ElementType::int32, "int32", 4, H5T_STD_I32LE},
                                                 {ElementType::int64, "int64", 8, H5T_STD_I64LE},
                                                 {ElementType::float32, "float32", 4, H5T_IEEE_F32LE},
@@ -147,6 +148,7 @@ std::int64_t Array::elements_of(std::int64_t begin, std::int64_t count) const {
 }
 
 void Array::transfer(std::int64_t begin, std::int64_t count, void* destination, void const* source) const {
+  LibraryLock const lock;
   auto const elements = static_cast<hsize_t>(elements_of(begin, count));
   if (elements == 0) {
     return;
@@ -180,6 +182,7 @@ void Array::write_rows(std::int64_t begin, std::span<std::uint8_t const> bytes) 
 }
 
 void Array::append_bytes(std::span<std::uint8_t const> bytes) {
+  LibraryLock const lock;
   std::int64_t const begin = shape_[0];
   Extents grown = shape_;
   grown[0] = 1;
@@ -201,6 +204,7 @@ void Array::read_bytes(std::int64_t begin, std::int64_t count, std::vector<std::
 }
 
 std::int64_t Array::file_offset() const {
+  LibraryLock const lock;
   haddr_t const offset = H5Dget_offset(handle_.id());
   if (offset == HADDR_UNDEF) {
     H5Eclear2(H5E_DEFAULT);

@@ -57,6 +57,11 @@ hid_t attribute_type() {
 
 }  // namespace
 
+std::recursive_mutex& LibraryLock::mutex() {
+  static std::recursive_mutex one;
+  return one;
+}
+
 std::string last_error() {
   std::string message;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, remember_message, &message);
@@ -73,6 +78,7 @@ bool Handle::close() noexcept {
   if (id_ < 0) {
     return true;
   }
+  LibraryLock const lock;
   bool const closed = closer_(std::exchange(id_, -1)) >= 0;
   if (!closed && file_) {
     file_->close_failed = true;
@@ -93,6 +99,7 @@ File File::create(std::filesystem::path const& path) {
 
 File File::create(std::shared_ptr<ByteStore> bytes, std::string const& name, std::int64_t alignment,
                   std::int64_t metadata_bytes) {
+  LibraryLock const lock;
   prepare_library();
   auto state = std::make_shared<FileState>(FileState{name, std::move(bytes), true});
   Handle const access = access_properties(*state);
@@ -112,6 +119,7 @@ File File::open(std::filesystem::path const& path) {
 }
 
 File File::open(std::shared_ptr<ByteStore> bytes, std::string const& name) {
+  LibraryLock const lock;
   prepare_library();
   std::int64_t const file_bytes = bytes->size();
   auto state = std::make_shared<FileState>(FileState{name, std::move(bytes)});
@@ -123,6 +131,7 @@ File File::open(std::shared_ptr<ByteStore> bytes, std::string const& name) {
 }
 
 void File::close() {
+  LibraryLock const lock;
   if (handle_of_file_.id() < 0) {
     return;
   }
@@ -146,6 +155,7 @@ std::string Group::child(std::string const& name) const {
 }
 
 bool Group::contains(std::string const& name) const {
+  LibraryLock const lock;
   for (std::size_t slash = name.find('/');; slash = name.find('/', slash + 1)) {
     std::string const prefix = name.substr(0, slash);
     if (require(H5Lexists(handle_.id(), prefix.c_str(), H5P_DEFAULT), where(), "look for '" + prefix + "'") == 0) {
@@ -173,12 +183,14 @@ std::vector<Link> links_of(hid_t group, std::string const& where) {
 }
 
 std::vector<std::string> Group::names() const {
+  LibraryLock const lock;
   std::vector<std::string> names;
   std::ranges::transform(links_of(handle_.id(), where()), std::back_inserter(names), &Link::name);
   return names;
 }
 
 Group Group::create_group(std::string const& name) {
+  LibraryLock const lock;
   std::string const path = child(name);
   Handle creation = creation_properties(H5P_GROUP_CREATE, where());
   hid_t const id = H5Gcreate2(handle_.id(), name.c_str(), H5P_DEFAULT, creation.id(), H5P_DEFAULT);
@@ -186,6 +198,7 @@ Group Group::create_group(std::string const& name) {
 }
 
 Group Group::group(std::string const& name) const {
+  LibraryLock const lock;
   std::string const path = child(name);
   hid_t const id = contains(name) ? H5Gopen2(handle_.id(), name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
   return {file_, path, {require(id, file_->path + ": " + path, "open the group, is it missing?"), H5Gclose, file_}};
@@ -193,6 +206,7 @@ Group Group::group(std::string const& name) const {
 
 Array Group::create_array(std::string const& name, ElementType type, Extents const& shape, Extents const& chunk,
                           bool reserve) {
+  LibraryLock const lock;
   std::string const path = child(name);
   std::string const where = file_->path + ": " + path;
   std::vector<hsize_t> const dimensions = extents(shape);
@@ -216,6 +230,7 @@ Array Group::create_array(std::string const& name, ElementType type, Extents con
 }
 
 Array Group::array(std::string const& name) const {
+  LibraryLock const lock;
   std::string const path = child(name);
   hid_t const id = contains(name) ? H5Dopen2(handle_.id(), name.c_str(), H5P_DEFAULT) : H5I_INVALID_HID;
   return {file_, path, {require(id, file_->path + ": " + path, "open the dataset, is it missing?"), H5Dclose, file_}};
@@ -242,6 +257,7 @@ std::string Object::where() const {
 }
 
 bool Object::has_attribute(std::string const& attribute) const {
+  LibraryLock const lock;
   return require(H5Aexists(handle_.id(), attribute.c_str()), where(), "look for attribute '" + attribute + "'") > 0;
 }
 
@@ -271,6 +287,7 @@ void Object::read_attribute(std::string const& attribute, std::int64_t type, cha
 
 template <class Number>
 void Object::set_attribute(std::string const& attribute, Number value) requires std::is_arithmetic_v<Number> {
+  LibraryLock const lock;
   write_attribute(attribute, attribute_type<Number>(), &value);
 }
 template void Object::set_attribute(std::string const& attribute, std::int64_t value);
@@ -278,6 +295,7 @@ template void Object::set_attribute(std::string const& attribute, std::uint64_t 
 template void Object::set_attribute(std::string const& attribute, double value);
 
 void Object::set_attribute(std::string const& attribute, std::string_view value) {
+  LibraryLock const lock;
   if (std::ssize(value) > longest_string_attribute || value.find('\0') != value.npos) {
     throw DataError(where() + ": attribute '" + attribute + "' can hold at most " +
                     std::to_string(longest_string_attribute) + " bytes, none of them zero");
@@ -292,6 +310,7 @@ void Object::set_attribute(std::string const& attribute, std::string_view value)
 
 template <class Number>
 Number Object::attribute(std::string const& attribute) const {
+  LibraryLock const lock;
   Number value = 0;
   read_attribute(attribute, attribute_type<Number>(),
                  std::is_floating_point_v<Number> ? "64-bit floating-point number"
@@ -306,6 +325,7 @@ template double Object::attribute(std::string const& attribute) const;
 
 template <>
 std::string Object::attribute(std::string const& attribute) const {
+  LibraryLock const lock;
   Handle const opened = open_attribute(attribute);
   Handle type(require(H5Aget_type(opened.id()), where(), "read attribute '" + attribute + "'"), H5Tclose);
   std::size_t const size = H5Tget_size(type.id());

@@ -4,11 +4,21 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
+#include <mutex>
 #include <string>
 #include <vector>
 
 /// Shared by the HDF5 sources of this room only.
 namespace heddle::hdf5 {
+
+/// One thread's turn at HDF5, which is not thread-safe, and whose error stack belongs to the process. Every function of
+/// the public header that calls the library takes it first; the functions below are called with it. A thread may take
+/// it again.
+class LibraryLock {
+ private:
+  static std::recursive_mutex& mutex();
+  std::lock_guard<std::recursive_mutex> held_{mutex()};
+};
 
 /// The innermost message on HDF5's error stack (it contains errno's text); clears the stack. "" if there is none.
 std::string last_error();

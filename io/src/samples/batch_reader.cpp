@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
+#include <memory>
 #include <utility>
 
 #include "parallel/together.hpp"
@@ -45,54 +46,85 @@ void take(std::span<std::int32_t const>& message, SideTokens& side) {
 
 }  // namespace
 
-BatchReader::BatchReader(BatchPlanner& planner, Communicator group) : planner_(planner), group_(std::move(group)) {}
-
-void BatchReader::seek(MixtureCursor const& cursor) {
-  on_rank_0(group_, [&] { planner_.seek(cursor); });
+BatchReader::BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group)
+    : planner_(std::move(planner)), cut_(cut), group_(std::move(group)) {
+  batch_.context = cut.context;
+  batch_.content.progress = planned();
 }
 
-MicroBatchSource const& BatchReader::next(MicroBatchCut const& cut) {
-  batch_.context = cut.context;
-  on_rank_0(group_, [&] { read(cut); });
+BatchReader::~BatchReader() = default;
+
+BatchReader::Progress BatchReader::planned() const {
+  return {planner_.cursor(), planner_.epochs(), planner_.corpus_epochs()};
+}
+
+void BatchReader::seek(MixtureCursor const& cursor) {
+  on_rank_0(group_, [&] {
+    thread_.reset();
+    planner_.seek(cursor);
+    batch_.content.progress = planned();
+  });
+}
+
+MicroBatchSource const& BatchReader::next() {
+  on_rank_0(group_, [&] {
+    if (thread_) {
+      auto const reading = std::move(thread_);
+      reading->finish();
+    } else {
+      read();
+    }
+    std::swap(batch_.content, ahead_);
+  });
   if (group_.size() > 1) {
     share();
   }
   return batch_;
 }
 
-void BatchReader::read(MicroBatchCut const& cut) {
-  SampledMicroBatches const batch(planner_.mixture(), planner_.next(), cut);
-  batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch.count())));
-  for (std::int64_t index = 0; index < batch.count(); ++index) {
-    batch.read(index, batch_.content[static_cast<std::size_t>(index)]);
+void BatchReader::read_ahead() {
+  if (group_.rank() == 0 && !thread_) {
+    thread_ = std::make_unique<BackgroundThread>([this] { read(); });
   }
-  batch_.head = {.micro_batches = batch.count(), .tokens = batch.tokens()};
+}
+
+void BatchReader::read() {
+  SampledMicroBatches const batch(planner_.mixture(), planner_.next(), cut_);
+  std::vector<PackTokens>& into = ahead_.micro_batches;
+  into.resize(std::max(into.size(), static_cast<std::size_t>(batch.count())));
+  for (std::int64_t index = 0; index < batch.count(); ++index) {
+    batch.read(index, into[static_cast<std::size_t>(index)]);
+  }
+  ahead_.head = {.micro_batches = batch.count(), .tokens = batch.tokens()};
+  ahead_.progress = planned();
 }
 
 void BatchReader::share() {
+  Head& head = batch_.content.head;
+  std::vector<PackTokens>& micro_batches = batch_.content.micro_batches;
   if (group_.rank() == 0) {
     message_.clear();
-    for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.head.micro_batches); ++index) {
-      put(message_, batch_.content[index].source);
-      put(message_, batch_.content[index].target);
+    for (std::size_t index = 0; index < static_cast<std::size_t>(head.micro_batches); ++index) {
+      put(message_, micro_batches[index].source);
+      put(message_, micro_batches[index].target);
     }
-    batch_.head.message_size = std::ssize(message_);
+    head.message_size = std::ssize(message_);
   }
-  batch_.head = broadcast_value(group_, batch_.head);
-  if (batch_.head.message_size == 0) {
+  head = broadcast_value(group_, head);
+  if (head.message_size == 0) {
     return;  // this data rank has no share of the batch, and an empty message has no memory to lend
   }
-  message_.resize(static_cast<std::size_t>(batch_.head.message_size));
-  Shape const shape{batch_.head.message_size};
+  message_.resize(static_cast<std::size_t>(head.message_size));
+  Shape const shape{head.message_size};
   group_.broadcast(Tensor::borrow(message_.data(), DType::int32, shape, MemorySpace::host), 0);
   if (group_.rank() == 0) {
     return;
   }
-  batch_.content.resize(std::max(batch_.content.size(), static_cast<std::size_t>(batch_.head.micro_batches)));
+  micro_batches.resize(std::max(micro_batches.size(), static_cast<std::size_t>(head.micro_batches)));
   std::span<std::int32_t const> rest(message_);
-  for (std::size_t index = 0; index < static_cast<std::size_t>(batch_.head.micro_batches); ++index) {
-    take(rest, batch_.content[index].source);
-    take(rest, batch_.content[index].target);
+  for (std::size_t index = 0; index < static_cast<std::size_t>(head.micro_batches); ++index) {
+    take(rest, micro_batches[index].source);
+    take(rest, micro_batches[index].target);
   }
 }
 

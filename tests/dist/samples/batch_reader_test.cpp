@@ -45,18 +45,22 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
   CountingSamples const alone;
   BatchPlanner planner(alone, limits, 7);
   CountingSamples const shared;
-  BatchPlanner shared_planner(shared, limits, 7);
+  BatchReader reader({shared, limits, 7}, cut, world_);
   std::int64_t const asked_before = shared.asked;
-  BatchReader reader(shared_planner, world_);
   for (int step = 0; step < 12; ++step) {
     if (step == 5) {
       planner.seek({{.position = 3}});
       reader.seek({{.position = 3}});
     }
     SampledMicroBatches const expected(alone, planner.next(), cut);
-    MicroBatchSource const& batch = reader.next(cut);
+    MicroBatchSource const& batch = reader.next();
+    if (step != 2) {  // step 3's batch is read when it is asked for; what was read ahead of a seek is dropped
+      reader.read_ahead();
+    }
     if (world_.rank() == 0) {
-      EXPECT_EQ(shared_planner.cursor(), planner.cursor());
+      EXPECT_EQ(reader.progress().cursor, planner.cursor());
+      EXPECT_EQ(reader.progress().epochs, planner.epochs());
+      EXPECT_EQ(reader.progress().corpus_epochs, planner.corpus_epochs());
     }
     ASSERT_EQ(batch.count(), expected.count());
     EXPECT_EQ(batch.tokens().all, expected.tokens().all);
@@ -69,16 +73,16 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
       EXPECT_EQ(host(pack.target_rows.sample), host(wanted.target_rows.sample));
     }
   }
+  reader.seek({});  // ends what is read ahead
   EXPECT_EQ(shared.asked > asked_before, world_.rank() == 0);
 }
 
 TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
   CountingSamples const samples;
-  BatchPlanner planner(samples, limits, 7);
-  BatchReader reader(planner, world_);
   MicroBatchCut own = cut;
   own.context = {world_.rank(), world_.size()};
-  MicroBatchSource const& batch = reader.next(own);
+  BatchReader reader({samples, limits, 7}, own, world_);
+  MicroBatchSource const& batch = reader.next();
   Pack const pack = batch.micro_batch(0);
   std::int64_t const rows = sums_of<std::int64_t>(world_, {pack.source_rows.tokens}).front();
   EXPECT_EQ(rows, world_.size() > 1 ? pack.source_context.whole.tokens : pack.source_rows.tokens);
@@ -86,25 +90,29 @@ TEST_F(BatchReaderTest, EachRankGetsItsPartOfASplitPack) {
 
 TEST_F(BatchReaderTest, ABatchMayLeaveNothingHere) {
   CountingSamples const samples;
-  BatchPlanner planner(samples, {.batch_tokens = 6, .max_length = 100}, 7);
-  BatchReader reader(planner, world_);
-  MicroBatchCut last = cut;  // of 50 data ranks: each batch is one or two sentences, of which it gets none
-  last.data = {0, 50};
-  for (int step = 0; step < 3; ++step) {
-    MicroBatchSource const& batch = reader.next(last);
-    EXPECT_EQ(batch.count(), 0);
+  MicroBatchCut most = cut;  // of 3 data ranks: a batch is one to three sentences
+  most.data = {2, 3};
+  BatchReader reader({samples, {.batch_tokens = 6, .max_length = 100}, 7}, most, world_);
+  std::int64_t empty = 0;
+  for (int step = 0; step < 10; ++step) {
+    MicroBatchSource const& batch = reader.next();
+    reader.read_ahead();
+    empty += batch.count() == 0 ? 1 : 0;
     EXPECT_GT(batch.tokens().all, 0);
   }
-  EXPECT_GT(reader.next(cut).count(), 0) << "a later batch is read as always";
+  EXPECT_GT(empty, 0);
+  EXPECT_LT(empty, 10) << "a later batch is read as always";
 }
 
-TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodys) {
+TEST_F(BatchReaderTest, AnErrorOfReadingIsEverybodysAtTheStepThatNeedsTheBatch) {
   CountingSamples samples;
+  BatchReader reader({samples, {.batch_tokens = 1000, .max_length = 100}, 7}, cut, world_);
+  reader.next();
   samples.broken = 17;
-  BatchPlanner planner(samples, {.batch_tokens = 1000, .max_length = 100}, 7);
-  BatchReader reader(planner, world_);
-  std::string const error = error_of([&] { reader.next(cut); });
+  reader.read_ahead();
+  std::string const error = error_of([&] { reader.next(); });
   EXPECT_NE(error.find("sentence 17 is broken"), std::string::npos) << error;
+  EXPECT_NE(error_of([&] { reader.next(); }).find("sentence 17 is broken"), std::string::npos);
   EXPECT_NE(error_of([&] { reader.seek({{.epoch = -3}}); }), "");
 }
 

@@ -7,6 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <numeric>
+#include <thread>
 
 #include "temporary_directory.hpp"
 
@@ -276,6 +277,28 @@ TEST_F(Hdf5Test, EqualContentMakesEqualFiles) {
   }
   EXPECT_FALSE(bytes[0].empty());
   EXPECT_EQ(bytes[0], bytes[1]);
+}
+
+TEST_F(Hdf5Test, ThreadsTakeTurns) {
+  {
+    File file = File::create(file_);
+    file.write_array<std::int32_t>("values", {3}, std::vector<std::int32_t>{1, 2, 3});
+    file.close();
+  }
+  auto const use = [&] {
+    for (int time = 0; time < 300; ++time) {
+      File const file = File::open(file_);
+      EXPECT_THAT(file.array("values").read<std::int32_t>(), ElementsAre(1, 2, 3));
+      EXPECT_THAT(test::message_of<DataError>([&] { file.array("other"); }), HasSubstr("other: HDF5 could not open"));
+      File made = File::create(std::make_shared<FileImage>(), "made");
+      made.set_attribute("time", std::int64_t{time});
+      EXPECT_EQ(made.attribute<std::int64_t>("time"), time);
+      made.close();
+    }
+  };
+  std::thread other(use);
+  use();
+  other.join();
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 #include <vector>
 
 /// Move-only wrappers of HDF5: every return code is checked and becomes a DataError that names file and object; a file
-/// that cannot be created or a write that fails is an Error. The library is used serially (one process per file);
-/// `hid_t` is an int64_t here so that only the sources include hdf5.h.
+/// that cannot be created or a write that fails is an Error. The library is used serially: one process per file, and a
+/// lock lets one thread of a process call it at a time. The objects of one file are one thread's at a time. `hid_t` is
+/// an int64_t here so that only the sources include hdf5.h.
 namespace heddle::hdf5 {
 
 /// The element types of arrays, always stored little-endian. Nothing else is read or written.

@@ -3,22 +3,44 @@
 #include <cstdint>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/io/samples/batches.hpp>
+#include <memory>
 #include <vector>
 
 namespace heddle {
 
+class BackgroundThread;
+
 /// Reads the batches of a training run for a group of ranks that train on the same samples: rank 0 of the group plans
-/// and reads, the others get the tokens from it. Keeps a reference to the planner, which only rank 0 uses. An error of
-/// reading is thrown on every rank.
+/// and reads, the others get the tokens from it. An error of reading is thrown on every rank, by the call of `next`
+/// that was to return the batch.
 class BatchReader {
  public:
-  BatchReader(BatchPlanner& planner, Communicator group);
+  /// The place in the data after a batch.
+  struct Progress {
+    MixtureCursor cursor{};
+    double epochs = 0;                    ///< BatchPlanner::epochs
+    std::vector<double> corpus_epochs{};  ///< BatchPlanner::corpus_epochs
+  };
 
-  /// Moves the cursor; as BatchPlanner::seek. Collective over the group.
+  /// `cut` differs between ranks at most in `context`.
+  BatchReader(BatchPlanner planner, MicroBatchCut const& cut, Communicator group);
+  /// Waits for a batch that is being read ahead.
+  ~BatchReader();
+
+  Mixture const& mixture() const { return planner_.mixture(); }
+  /// The totals of the first epoch.
+  SampleTotals const& totals() const { return planner_.totals(); }
+
+  /// Moves the cursor; as BatchPlanner::seek. What was read ahead is dropped. Collective over the group.
   void seek(MixtureCursor const& cursor);
-  /// The micro-batches of the next batch, read whole, valid until the next call; `cut` differs between ranks at most in
-  /// `context`. Their memory is used again. Collective over the group.
-  MicroBatchSource const& next(MicroBatchCut const& cut);
+  /// The micro-batches of the next batch, read whole, valid until the next call. Their memory is used again. Collective
+  /// over the group.
+  MicroBatchSource const& next();
+  /// Starts to read the batch that `next` returns then, on rank 0, in a thread that calls no MPI. Until then the
+  /// samples are the thread's alone. Not collective.
+  void read_ahead();
+  /// After the batch that `next` has returned last, or where `seek` went. On other ranks than 0 the start of the data.
+  Progress const& progress() const { return batch_.content.progress; }
 
  private:
   /// The start of a batch's message.
@@ -26,27 +48,37 @@ class BatchReader {
     std::int64_t micro_batches = 0, message_size = 0;
     BatchTokens tokens;
   };
+  /// A batch as it was read.
+  struct Content {
+    Head head;
+    std::vector<PackTokens> micro_batches;  ///< at least head.micro_batches
+    Progress progress;
+  };
   class Batch final : public MicroBatchSource {
    public:
-    std::int64_t count() const override { return head.micro_batches; }
-    BatchTokens tokens() const override { return head.tokens; }
+    std::int64_t count() const override { return content.head.micro_batches; }
+    BatchTokens tokens() const override { return content.head.tokens; }
     Pack micro_batch(std::int64_t index) const override {
-      return make_pack(content.at(static_cast<std::size_t>(index)), context, &memory);
+      return make_pack(content.micro_batches.at(static_cast<std::size_t>(index)), context, &memory);
     }
 
-    Head head;
-    std::vector<PackTokens> content;  ///< at least head.micro_batches
+    Content content;
     GroupMember context;
     mutable PackMemory memory;
   };
 
-  void read(MicroBatchCut const& cut);
+  Progress planned() const;
+  /// Reads the next batch into ahead_.
+  void read();
   void share();
 
-  BatchPlanner& planner_;
+  BatchPlanner planner_;
+  MicroBatchCut cut_;
   Communicator group_;
   Batch batch_;
+  Content ahead_;
   std::vector<std::int32_t> message_;
+  std::unique_ptr<BackgroundThread> thread_;  ///< the last member: it ends before those that it uses
 };
 
 }  // namespace heddle
