@@ -10,7 +10,7 @@
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <heddle/io/formats/safetensors.hpp>
-#include <inference/trained_model.hpp>
+#include <heddle/model.hpp>
 #include <iostream>
 #include <iterator>
 #include <numeric>

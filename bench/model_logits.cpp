@@ -1,7 +1,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <inference/trained_model.hpp>
+#include <heddle/model.hpp>
 #include <inference/translation.hpp>
 #include <iostream>
 #include <sstream>

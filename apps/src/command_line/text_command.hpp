@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/model.hpp>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,6 @@
 #include "corpus/line_source.hpp"
 #include "corpus/text_conversion.hpp"
 #include "inference/token_choices.hpp"
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

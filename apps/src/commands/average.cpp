@@ -5,13 +5,13 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/pending_directory.hpp>
+#include <heddle/model.hpp>
 #include <iostream>
 #include <optional>
 #include <sstream>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "inference/trained_model.hpp"
 #include "run/checkpoints/averaging.hpp"
 #include "run/checkpoints/new_run.hpp"
 #include "run/directory/warning.hpp"

@@ -7,13 +7,13 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
+#include <heddle/model.hpp>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "inference/trained_model.hpp"
 #include "inspection/run/run_view.hpp"
 #include "run/checkpoints/best_checkpoints.hpp"
 #include "run/checkpoints/comparison.hpp"

@@ -34,19 +34,6 @@ the same order. An empty line is continued, too. Takes the likeliest token at ea
   return syntax;
 }
 
-void require_continuation(ModelDescription const& model) {
-  auto reason = model.no_generation_reason();
-  if (reason) {
-    *reason += commands_for(model);
-  } else if (model.keys.is_encoder_decoder()) {
-    reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
-                         model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
-  }
-  if (reason) {
-    throw ConfigError("heddle generate needs a decoder-only model: " + *reason);
-  }
-}
-
 }  // namespace
 
 ExitCode run_generate(Arguments const& arguments) {
@@ -62,7 +49,7 @@ ExitCode run_generate(Arguments const& arguments) {
          std::string text;
          for (GeneratedLine const& line : lines) {
            std::string const prompt = options.with_prompt ? line.line.text + (end ? "\t" : "") : "";
-           text += prompt + continuation_of(model, line, end) + "\n";
+           text += prompt + continuations_of(model, line, end).front().text + "\n";
          }
          return text;
        }});

@@ -5,15 +5,15 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/dataset.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/regular_file.hpp>
+#include <heddle/model.hpp>
 #include <iostream>
 #include <iterator>
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "inference/trained_model.hpp"
 #include "inspection/dataset_view.hpp"
 #include "inspection/report.hpp"
 #include "inspection/run/parameters.hpp"

@@ -10,13 +10,13 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
+#include <heddle/model.hpp>
 #include <iostream>
 #include <system_error>
 #include <utility>
 
 #include "command_line/options.hpp"
 #include "commands.hpp"
-#include "inference/trained_model.hpp"
 #include "run/directory/warning.hpp"
 
 namespace heddle {

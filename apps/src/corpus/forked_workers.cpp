@@ -14,6 +14,7 @@
 #include <heddle/core/base/error.hpp>
 #include <system_error>
 
+#include "run/directory/warning.hpp"
 #include "run/processes/forked_process.hpp"
 
 namespace heddle {

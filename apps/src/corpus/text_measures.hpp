@@ -3,10 +3,9 @@
 #include <boost/json/object.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
+#include <heddle/model.hpp>
 #include <string>
 #include <string_view>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <heddle/io/families/family.hpp>
 #include <heddle/io/formats/safetensors.hpp>
+#include <heddle/model.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

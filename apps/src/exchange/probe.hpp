@@ -1,9 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/model.hpp>
 #include <vector>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

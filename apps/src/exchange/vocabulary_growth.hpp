@@ -2,10 +2,9 @@
 
 #include <filesystem>
 #include <heddle/io/tokenizers/tokenizer.hpp>
+#include <heddle/model.hpp>
 #include <string>
 #include <vector>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

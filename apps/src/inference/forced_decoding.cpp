@@ -7,6 +7,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "inference/probe.hpp"
@@ -190,6 +192,25 @@ ForcedDecoding::ForcedDecoding(AlignedAttention const& read, TrainedModelOptions
       kernels.of<Attention>() = recorded(kernels.of<Attention>(), recording);
     }
   };
+}
+
+std::vector<double> score(TrainedModel& model, std::span<std::string const> sources,
+                          std::span<std::string const> targets, Languages const& languages) {
+  if (sources.size() != targets.size()) {
+    throw UsageError(fmt::format("{} sources and {} targets: expected pairs", sources.size(), targets.size()));
+  }
+  model.choose_languages(languages);
+  std::vector<GivenTarget> given;
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    given.push_back(
+        {model.vocabulary().source.encode(sources[index]), model.vocabulary().target.encode(targets[index])});
+  }
+  std::vector<double> sums;
+  for (ForcedTarget const& forced : ForcedDecoding().decode(model, given)) {
+    sums.push_back(forced.losses.empty() ? std::numeric_limits<double>::quiet_NaN()
+                                         : -std::accumulate(forced.losses.begin(), forced.losses.end(), 0.0));
+  }
+  return sums;
 }
 
 std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<GivenTarget const> given) const {

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <heddle/model.hpp>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

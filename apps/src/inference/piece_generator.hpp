@@ -3,14 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/model.hpp>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

@@ -1,9 +1,8 @@
 #pragma once
 
 #include <heddle/core/generation/generation.hpp>
+#include <heddle/model.hpp>
 #include <string>
-
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

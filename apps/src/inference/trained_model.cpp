@@ -1,5 +1,3 @@
-#include "trained_model.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <heddle/model.hpp>
 #include <map>
 #include <numeric>
 
@@ -102,7 +101,9 @@ std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& opti
   }
   model->build([&](ModelDescription const& description) {
     check_description(first, description);
-    require(description);
+    if (require) {
+      require(description);
+    }
   });
   model->load(average, base);
   model->skipped_ = std::move(skipped);
@@ -360,6 +361,41 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePa
     }
   }
   return losses;
+}
+
+std::vector<std::vector<float>> TrainedModel::embed(std::span<std::vector<std::int32_t> const> sequences) {
+  ModelConfig const& keys = config_.model;
+  std::vector<std::vector<float>> means;
+  for (std::vector<std::int32_t> const& tokens : sequences) {
+    std::vector<std::int32_t> input = tokens;
+    if (keys.is_decoder_only()) {
+      input.insert(input.begin(), vocabulary_.special_ids().target.begin);
+    } else {
+      input.push_back(vocabulary_.special_ids().source.end);
+    }
+    TokenSequence const sequence{0, input, input};
+    Pack const pack =
+        model_->has_encoder_output()
+            ? make_source_pack(std::span(&tokens, 1), vocabulary_.special_ids().source)
+            : make_sequence_pack(std::span(&sequence, 1), keys.is_decoder_only() ? Side::target : Side::source);
+    ArenaScope const scope(*arena_);
+    LayerContext context{*execution_, *arena_, pack};
+    Saved saved;
+    Tensor const states = model_->has_encoder_output()
+                              ? model_->encode(context)
+                              : model_->parts().front().forward(context, {}, saved, {0, 0}).hidden;
+    auto const width = static_cast<std::size_t>(states.dim(1));
+    std::vector<double> const values = to_doubles(states);
+    std::vector<float>& mean = means.emplace_back(width);
+    for (std::size_t column = 0; column < width; ++column) {
+      double sum = 0;
+      for (std::size_t at = column; at < values.size(); at += width) {
+        sum += values[at];
+      }
+      mean[column] = static_cast<float>(sum * static_cast<double>(width) / static_cast<double>(values.size()));
+    }
+  }
+  return means;
 }
 
 std::vector<float> TrainedModel::logits(Pack const& pack) {

@@ -27,6 +27,19 @@ std::string commands_for(ModelDescription const& model) {
                              : "");
 }
 
+void require_continuation(ModelDescription const& model) {
+  auto reason = model.no_generation_reason();
+  if (reason) {
+    *reason += commands_for(model);
+  } else if (model.keys.is_encoder_decoder()) {
+    reason = fmt::format("{} = {} has an encoder, whose input is translated: use `heddle translate`",
+                         model.keys.place("stacks"), to_toml(OptionValue(model.keys.stacks)));
+  }
+  if (reason) {
+    throw ConfigError("heddle generate needs a decoder-only model: " + *reason);
+  }
+}
+
 EncodedLine encode_source(TrainedModel const& model, std::string const& text, std::string const& prefix) {
   Tokens tokens = model.vocabulary().source.encode(text);
   if (tokens.empty()) {
@@ -116,6 +129,18 @@ std::vector<Translation> translations_of(TrainedModel const& model, GeneratedLin
   return translations;
 }
 
+std::vector<Translation> continuations_of(TrainedModel const& model, GeneratedLine const& line, bool end) {
+  Tokens const before = end ? Tokens() : *line.encoded.tokens;
+  std::vector<Translation> continuations;
+  for (Hypothesis const& hypothesis : line.hypotheses) {
+    continuations.push_back({.text = on_one_line(text_after(model.vocabulary().target, before, hypothesis.tokens)),
+                             .score = hypothesis.score,
+                             .log_probability = hypothesis.log_probability,
+                             .tokens = hypothesis.tokens});
+  }
+  return continuations;
+}
+
 std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, Translation const& translation) {
   auto const& [text, score, log_probability, tokens, prefix_bytes, prefix_tokens] = translation;
   std::vector<std::int64_t> words = words_of(tokenizer, std::string_view(text).substr(0, prefix_bytes), prefix_tokens);
@@ -156,9 +181,57 @@ std::vector<std::int32_t> parse_pieces(std::string_view text,
   return tokens;
 }
 
-std::string continuation_of(TrainedModel const& model, GeneratedLine const& line, bool end) {
-  Tokens const before = end ? Tokens() : *line.encoded.tokens;
-  return on_one_line(text_after(model.vocabulary().target, before, line.hypotheses.front().tokens));
+namespace {
+
+/// The lines with their results, in order.
+std::vector<GeneratedLine> generated(TrainedModel& model, std::span<std::string const> texts,
+                                     GenerationOptions const& options, PieceGenerator::Encode encode) {
+  std::vector<SourceLine> lines;
+  for (std::string const& text : texts) {
+    lines.push_back({text, std::ssize(lines) + 1});
+  }
+  return PieceGenerator(model, options, std::move(encode)).generate(std::move(lines), [] {});
+}
+
+}  // namespace
+
+std::vector<std::vector<Translation>> translate(TrainedModel& model, std::span<std::string const> lines,
+                                                GenerationOptions const& options, Languages const& languages) {
+  require_translation(model.description(), "translate", commands_for(model.description()));
+  model.choose_languages(languages);
+  std::vector<std::vector<Translation>> translations;
+  for (GeneratedLine const &line : generated(model, lines, options, [](TrainedModel const&of, SourceLine const&each) {
+         return encode_source(of, each.text);
+       })) {
+    translations.push_back(translations_of(model, line));
+  }
+  return translations;
+}
+
+std::vector<std::vector<Translation>> generate(TrainedModel& model, std::span<std::string const> prompts,
+                                               GenerationOptions const& options) {
+  require_continuation(model.description());
+  std::vector<std::vector<Translation>> continuations;
+  for (GeneratedLine const &line : generated(model, prompts, options, [](TrainedModel const&of, SourceLine const&each) {
+         return encode_prompt(of, each.text, false);
+       })) {
+    continuations.push_back(continuations_of(model, line, false));
+  }
+  return continuations;
+}
+
+std::vector<std::vector<float>> embed(TrainedModel& model, std::span<std::string const> lines,
+                                      Languages const& languages) {
+  bool const source = model.config().model.is_encoder_decoder();
+  if (source) {
+    model.choose_languages(languages);
+  }
+  std::vector<Tokens> sequences;
+  for (std::string const& line : lines) {
+    EncodedLine const encoded = source ? encode_source(model, line) : encode_prompt(model, line, false);
+    sequences.push_back(encoded.tokens.value_or(Tokens()));
+  }
+  return model.embed(sequences);
 }
 
 }  // namespace heddle

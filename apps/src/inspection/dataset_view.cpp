@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/dataset.hpp>
+#include <heddle/io/dataset/prepare.hpp>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -121,6 +123,21 @@ void for_each_example(Dataset const& dataset, std::int64_t count, Visit const& v
 }
 
 }  // namespace
+
+std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path) {
+  if (!std::filesystem::is_directory(path)) {
+    return {path};
+  }
+  std::vector<std::filesystem::path> found;
+  for (auto const& entry : std::filesystem::directory_iterator(path)) {
+    std::string const name = entry.path().filename().string();
+    if (is_training_file(name) || name == "valid.h5") {
+      found.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
 
 std::string describe(Vocabulary const& vocabulary, std::string const& digest, bool has_lines) {
   auto const special = [](Tokenizer const& tokenizer) {

@@ -1,5 +1,3 @@
-#include "inference/trained_model.hpp"
-
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +5,7 @@
 #include <csignal>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
+#include <heddle/model.hpp>
 
 #include "run/checkpoints/constant_tensors.hpp"
 #include "temporary_directory.hpp"

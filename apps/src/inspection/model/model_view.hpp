@@ -1,13 +1,13 @@
 #pragma once
 
 #include <boost/json.hpp>
+#include <heddle/model.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "inference/probe.hpp"
-#include "inference/trained_model.hpp"
 
 namespace heddle {
 

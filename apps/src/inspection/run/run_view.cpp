@@ -7,13 +7,13 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/readable.hpp>
+#include <heddle/dataset.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/samples/mixture.hpp>
+#include <heddle/run.hpp>
 
 #include "inspection/run/parameters.hpp"
 #include "run/checkpoints/checkpoint.hpp"
-#include "run/checkpoints/opening.hpp"
 #include "run/checkpoints/provenance.hpp"
 #include "run/directory/run_progress.hpp"
 #include "run/directory/warning.hpp"
@@ -38,21 +38,6 @@ bool has_checkpoints(fs::path const& path) {
 
 std::optional<Config> RunView::config() const {
   return checkpoint ? std::optional(stored_config(*checkpoint)) : std::nullopt;
-}
-
-std::vector<fs::path> datasets_at(fs::path const& path) {
-  if (!fs::is_directory(path)) {
-    return {path};
-  }
-  std::vector<fs::path> found;
-  for (auto const& entry : fs::directory_iterator(path)) {
-    std::string const name = entry.path().filename().string();
-    if (is_training_file(name) || name == "valid.h5") {
-      found.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(found);
-  return found;
 }
 
 RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys) {

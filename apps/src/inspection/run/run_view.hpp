@@ -22,9 +22,6 @@ struct RunView {
   std::optional<Config> config() const;
 };
 
-/// The datasets at a path: the file itself, or those that `heddle prepare` wrote to a directory.
-std::vector<std::filesystem::path> datasets_at(std::filesystem::path const& path);
-
 /// Opens a run's directory, its checkpoints directory, or one checkpoint's. Throws DataError where there is neither a
 /// checkpoint nor a metrics.jsonl, or where no checkpoint verifies, as far as these keys need it.
 RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys = {value_key});

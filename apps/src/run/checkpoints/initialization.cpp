@@ -7,12 +7,12 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/layers/low_rank.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/run.hpp>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "checkpoint.hpp"
-#include "opening.hpp"
 #include "run/directory/warning.hpp"
 
 namespace heddle {

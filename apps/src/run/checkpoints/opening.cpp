@@ -1,10 +1,9 @@
-#include "opening.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/run.hpp>
 #include <iterator>
 #include <optional>
 #include <utility>

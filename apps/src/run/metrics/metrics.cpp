@@ -40,6 +40,12 @@ void add_numbers(RunMetrics& metrics, double step, std::string const& prefix, bo
   }
 }
 
+/// An element of an array; "" where it is not a string.
+std::string text_at(boost::json::value const& array, std::size_t index) {
+  auto const* const found = array.is_array() ? array.get_array().if_contains(index) : nullptr;
+  return found != nullptr && found->is_string() ? std::string(found->get_string()) : "";
+}
+
 void add(RunMetrics& metrics, boost::json::object const& line) {
   double const step = line.at("step").to_number<double>();
   add_numbers(metrics, step, "", line);
@@ -47,7 +53,10 @@ void add(RunMetrics& metrics, boost::json::object const& line) {
     add_numbers(metrics, step, key + ".", object_of(line, key));
   }
   if (auto const* const samples = line.if_contains(valid_samples_key); samples != nullptr && samples->is_array()) {
-    metrics.samples.push_back({step, samples->get_array()});
+    metrics.samples.push_back({step, {}});
+    for (boost::json::value const& row : samples->get_array()) {
+      metrics.samples.back().pairs.push_back({text_at(row, 0), text_at(row, 1), text_at(row, 2)});
+    }
   }
 }
 
@@ -66,8 +75,12 @@ boost::json::array samples_to_json(std::vector<ValidationSamples> const& samples
   boost::json::array array;
   std::size_t const shown = std::min(samples.size(), max);
   for (std::size_t index = 0; index < shown; ++index) {
-    auto const& [step, rows] = samples[shown == 1 ? 0 : index * (samples.size() - 1) / (shown - 1)];
-    array.push_back({{"step", step}, {"rows", rows}});
+    auto const& [step, pairs] = samples[shown == 1 ? 0 : index * (samples.size() - 1) / (shown - 1)];
+    boost::json::array rows;
+    for (auto const& [source, reference, translation] : pairs) {
+      rows.push_back(boost::json::array{source, reference, translation});
+    }
+    array.push_back({{"step", step}, {"rows", std::move(rows)}});
   }
   return array;
 }

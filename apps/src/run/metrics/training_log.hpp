@@ -9,6 +9,7 @@
 #include <heddle/dist/report/traffic_report.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
+#include <heddle/run.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,13 +36,6 @@ struct AttentionEntropy {
   /// keys that it sees: 1 where all are equal, 0 where one key has all.
   double mean = 0;
   bool of_source = true;  ///< it reads the source: an encoder's, or a decoder's cross-attention
-};
-
-/// A pair of the validation set and the model's translation of its source.
-struct SampleTranslation {
-  std::string source;
-  std::string reference;
-  std::string translation;
 };
 
 /// A validation's result.

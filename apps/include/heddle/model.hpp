@@ -9,14 +9,12 @@
 #include <heddle/core/tensor/runtime.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
+#include <heddle/run.hpp>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "run/checkpoints/opening.hpp"
-#include "run/configuration/registration.hpp"
 
 namespace heddle {
 
@@ -31,7 +29,7 @@ struct TrainedModelOptions : CheckpointChoice {
   std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
   std::string quantize;                ///< "int8": the products are; "": not
   bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
-  std::vector<std::string> plugins;    ///< see trusted_plugins
+  std::vector<std::string> plugins;    ///< files, by their names in place of those that the checkpoint names
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
   /// The ranks that compute with one model: its tensor group. All of them open it together.
@@ -39,7 +37,7 @@ struct TrainedModelOptions : CheckpointChoice {
   Execution* execution = nullptr;  ///< which outlives the model; null: the model owns the process's only Runtime
 };
 
-/// Throws ConfigError where a model cannot do what a command needs, naming both.
+/// Throws ConfigError where a model cannot do what its user needs, naming both; empty: any model will do.
 using ModelRequirement = std::function<void(ModelDescription const&)>;
 
 /// A model loaded from its checkpoint, ready to compute: on one rank, or split over a tensor group, over which opening
@@ -48,12 +46,12 @@ using ModelRequirement = std::function<void(ModelDescription const&)>;
 class TrainedModel {
  public:
   /// Opens the checkpoints, builds the model of the first one's configuration and loads the parameters, without memory
-  /// for gradients. Throws as open_checkpoints does, and UntrustedPluginsError before code of the checkpoint's choice
+  /// for gradients. Throws as open_checkpoints does, and ConfigError before code of the checkpoint's choice
   /// would run, ConfigError if this build lacks a kernel, layer or plug-in that the model was trained with, DataError
   /// if a parameter is missing, superfluous or of another shape, for an ensemble of models with different vocabularies,
   /// and for adapters of another base than the checkpoint that is opened. The other options are for each model of an
   /// ensemble, and for the runs of adapters.
-  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require);
+  static std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options, ModelRequirement const& require = {});
 
   Config const& config() const { return config_; }
   Vocabulary const& vocabulary() const { return vocabulary_; }
@@ -66,7 +64,8 @@ class TrainedModel {
   Task const& task() const { return registries_->tasks.of(config_); }
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;
-  /// Sets the languages of sources and targets. Throws UsageError as frame_of does.
+  /// Sets the languages of sources and targets. Throws UsageError for one that the model does not have, and for one
+  /// that it needs and is not given.
   void choose_languages(Languages const& languages);
   /// The tokens around texts of the languages; empty before they are chosen.
   TextFrame const& frame() const { return frame_; }
@@ -98,6 +97,9 @@ class TrainedModel {
   /// each pack's pairs, after this model has computed it and before others of an ensemble do.
   using PackObserver = std::function<void(std::span<std::size_t const> indices)>;
   std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs, PackObserver const& packed = {});
+  /// The mean over a sequence's tokens of what the encoder or, of a model of one stack, the last layer computes:
+  /// [sequences][d_model]. A sequence gets the end token of a source or the begin token of a target.
+  std::vector<std::vector<float>> embed(std::span<std::vector<std::int32_t> const> sequences);
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
 
@@ -142,5 +144,35 @@ class TrainedModel {
   std::vector<std::unique_ptr<TrainedModel>> others_;  ///< of an ensemble
   std::map<std::string, std::unique_ptr<TrainedModel>> adapted_;
 };
+
+/// A translation of a line, or the continuation of a prompt.
+struct Translation {
+  std::string text = {};  ///< starts with the prefix as it was given; where that was cut, with the text of its tokens
+  double score = 0;
+  double log_probability = 0;
+  std::vector<std::int32_t> tokens = {};  ///< with the prefix, which counts neither in the score nor in the probability
+  /// The prefix as it was given; 0 where there is none or it was cut.
+  std::size_t prefix_bytes = 0, prefix_tokens = 0;
+};
+
+// Text in, text out, each line by itself: what `heddle translate`, `generate` and `score` do with a text in memory. All
+// are collective over the model's group.
+
+/// The translations of each line, the best of options.n_best first; of a line with only white space one empty
+/// translation. A line that is too long for the model loses its end. Throws UsageError as choose_languages does, and as
+/// Generation does.
+std::vector<std::vector<Translation>> translate(TrainedModel& model, std::span<std::string const> lines,
+                                                GenerationOptions const& options = {}, Languages const& languages = {});
+/// The continuations of each prompt by a decoder-only model, otherwise as translate.
+std::vector<std::vector<Translation>> generate(TrainedModel& model, std::span<std::string const> prompts,
+                                               GenerationOptions const& options = {});
+/// The natural logarithm of the probability of each target, with its end, as the translation of the source of the same
+/// index; NaN where a side is too long for the model. Throws UsageError for unequal numbers of lines, and as
+/// choose_languages does.
+std::vector<double> score(TrainedModel& model, std::span<std::string const> sources,
+                          std::span<std::string const> targets, Languages const& languages = {});
+/// A vector of d_model numbers for each line, by TrainedModel::embed.
+std::vector<std::vector<float>> embed(TrainedModel& model, std::span<std::string const> lines,
+                                      Languages const& languages = {});
 
 }  // namespace heddle
