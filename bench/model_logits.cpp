@@ -36,20 +36,15 @@ void print(std::vector<std::int32_t> const& ids, char const* end) {
 int translate(char const* checkpoint, std::int64_t greedy_tokens, heddle::Languages const& languages) {
   heddle::TrainedModelOptions options;
   options.checkpoint = checkpoint;
-  auto const model = heddle::TrainedModel::open(options, [](heddle::ModelDescription const&) {});
+  auto const model = heddle::TrainedModel::open(options);
   model->choose_languages(languages);
   for (std::string line; std::getline(std::cin, line);) {
     heddle::EncodedLine const encoded = heddle::encode_source(*model, line);
     auto const pack =
         heddle::make_source_pack(std::span(&encoded.tokens.value(), 1), model->vocabulary().special_ids().source);
     print(heddle::to_host<std::int32_t>(pack.source.id), "| ");
-    auto const generation = model->generation({.max_length = greedy_tokens});
-    generation->add(0, *encoded.tokens, encoded.start);
-    while (!generation->empty()) {
-      for (heddle::Generated const& generated : generation->step()) {
-        print(generated.hypotheses.front().tokens, "\n");
-      }
-    }
+    print(translate(*model, std::span(&line, 1), {.max_length = greedy_tokens}, languages).front().front().tokens,
+          "\n");
   }
   return std::cout.flush() ? 0 : 1;
 }
@@ -57,7 +52,7 @@ int translate(char const* checkpoint, std::int64_t greedy_tokens, heddle::Langua
 int run(char const* checkpoint, std::int64_t greedy_tokens) {
   heddle::TrainedModelOptions options;
   options.checkpoint = checkpoint;
-  auto const model = heddle::TrainedModel::open(options, [](heddle::ModelDescription const&) {});
+  auto const model = heddle::TrainedModel::open(options);
   for (std::string line; std::getline(std::cin, line);) {
     std::size_t const bar = line.find('|');
     heddle::SentencePair const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};

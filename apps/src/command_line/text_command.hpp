@@ -22,7 +22,7 @@ void add_model_options(OptionsDescription& description, TrainedModelOptions& opt
 void add_plugin_options(OptionsDescription& description, TrainedModelOptions& options);
 /// TrainedModel::open; standard error names the checkpoints that it skipped. Unless `by_line`, where each line chooses
 /// adapters by their names, only one run's may be given, with a name or without. Throws UsageError for others.
-std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require,
+std::unique_ptr<TrainedModel> open_model(TrainedModelOptions options, ModelRequirement const& require = {},
                                          bool by_line = false);
 
 /// A message if the model was trained on text only, so that its output is not a translation; else "".

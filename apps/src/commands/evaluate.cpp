@@ -431,7 +431,7 @@ ExitCode run_evaluate(Arguments const& arguments) {
   return run_on_ranks([&](MpiSession const* session) {
     if (!options.text.empty()) {
       return alone(session, [&] {
-        auto const model = open_model(options.model, [](ModelDescription const&) {});
+        auto const model = open_model(options.model);
         measure_text(*model, {options.text, options.pair, options.text_options.invalid_utf8, options.json});
       });
     }

@@ -47,7 +47,7 @@ std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const&
   TrainedModelOptions shared = options;
   shared.execution = &execution;
   shared.overrides.emplace_back("train.precision=float32");
-  auto const model = TrainedModel::open(shared, [](ModelDescription const&) {});
+  auto const model = TrainedModel::open(shared);
   Vocabulary const& vocabulary = model->vocabulary();
   std::int64_t const length = std::min(longest, model->longest_source() - 1);
   bool const pairs = model->config().model.is_encoder_decoder();

@@ -57,7 +57,7 @@ class ExchangeTest : public testing_support::KernelTest, public testing::WithPar
     TrainedModelOptions options;
     options.checkpoint = run.string();
     options.execution = &execution_;
-    return logits_of(*TrainedModel::open(options, [](ModelDescription const&) {}), golden);
+    return logits_of(*TrainedModel::open(options), golden);
   }
 
   static std::vector<float> logits_of(TrainedModel& model, Golden const& golden) {
@@ -129,7 +129,7 @@ TEST_F(ExchangeTest, SpecialPiecesOfEncodersBeginEndAndMask) {
     TrainedModelOptions options;
     options.checkpoint = (directory_ / family).string();
     options.execution = &execution_;
-    Tokenizer const vocabulary = TrainedModel::open(options, [](ModelDescription const&) {})->vocabulary().source;
+    Tokenizer const vocabulary = TrainedModel::open(options)->vocabulary().source;
     SpecialIds const& ids = vocabulary.special_ids();
     return vocabulary.piece(ids.begin) + vocabulary.piece(ids.end) + vocabulary.piece(ids.mask) +
            vocabulary.piece(ids.padding) + vocabulary.piece(ids.unknown);
@@ -243,7 +243,7 @@ TEST_P(AdapterExchangeTest, SeveralOnOneBaseComputeAsEachAloneAndShareTheBase) {
     import_peft(execution_, adapter(), options.checkpoint, directory_ / name,
                 {.overrides = {"adapter.save_base=false", setting}});
   }
-  auto const model = TrainedModel::open(options, [](ModelDescription const&) {});
+  auto const model = TrainedModel::open(options);
   EXPECT_THAT(model->adapters(), testing::ElementsAre("rounded", "rounded_too", "run", "stronger"));
   Golden const probe(adapter());
   std::vector<std::vector<float>> found{logits_of(*model, probe)};

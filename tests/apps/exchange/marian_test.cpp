@@ -83,7 +83,7 @@ TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
   std::vector<std::int32_t> source, target;
   next_line(source);
   next_line(target);
-  auto const model = TrainedModel::open(options(directory_ / "run"), [](ModelDescription const&) {});
+  auto const model = TrainedModel::open(options(directory_ / "run"));
   SentencePair const pair{0, source, target};
   std::vector<float> const found = model->logits(make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
   std::size_t const rows = target.size() + 1;

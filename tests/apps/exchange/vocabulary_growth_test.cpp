@@ -41,7 +41,7 @@ class VocabularyGrowthTest : public testing_support::KernelTest, public testing:
     options.checkpoint = run.string();
     options.execution = &execution_;
     options.add_kernels = [](KernelRegistries&, KernelChoices& choices) { choices = reference_kernels(); };
-    return TrainedModel::open(options, [](ModelDescription const&) {});
+    return TrainedModel::open(options);
   }
 
   /// The logits [tokens, vocabulary] of some tokens that all models here have.

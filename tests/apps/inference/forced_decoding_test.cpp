@@ -42,7 +42,7 @@ class ForcedDecodingTest : public testing_support::KernelTest, public testing::W
     options_.execution = &execution_;
   }
   std::unique_ptr<TrainedModel> open(TrainedModelOptions const& options) const {
-    auto model = TrainedModel::open(options, [](ModelDescription const&) {});
+    auto model = TrainedModel::open(options);
     model->choose_languages(has_languages() ? Languages{"eng_Latn", "deu_Latn"} : Languages());
     return model;
   }
