@@ -22,14 +22,15 @@ class AveragedModel;
 
 /// The user's choice of a trained model.
 struct TrainedModelOptions : CheckpointChoice {
-  std::vector<std::string> ensemble;  ///< such places of further models, with which `checkpoint` generates together
-  std::vector<double> weights;        ///< of all models in the ensemble's log-probabilities; empty: equal ones
+  /// Such places of further models, with which `checkpoint` generates together.
+  std::vector<std::string> ensemble = {};
+  std::vector<double> weights = {};  ///< of all models in the ensemble's log-probabilities; empty: equal ones
   /// Such runs by names, between which with_adapter chooses: they share the memory of the base.
   std::map<std::string, std::string> adapters = {};
-  std::vector<std::string> overrides;  ///< "section.key=value" in place of the checkpoint's configuration
-  std::string quantize;                ///< "int8": the products are; "": not
-  bool trust_plugins = false;          ///< the plug-ins that the checkpoint names are loaded, and none is checked
-  std::vector<std::string> plugins;    ///< files, by their names in place of those that the checkpoint names
+  std::vector<std::string> overrides = {};  ///< "section.key=value" in place of the checkpoint's configuration
+  std::string quantize = {};                ///< "int8": the products are; "": not
+  bool trust_plugins = false;               ///< the plug-ins that the checkpoint names are loaded, and none is checked
+  std::vector<std::string> plugins = {};    ///< files, by their names in place of those that the checkpoint names
   /// May add kernels and choose them; called before the model is built.
   std::function<void(KernelRegistries&, KernelChoices&)> add_kernels = {};
   /// The ranks that compute with one model: its tensor group. All of them open it together.
