@@ -1,5 +1,5 @@
 # heddle_embed_plugins(TARGET DIRECTORY): compiles the files of the example plug-ins below DIRECTORY into TARGET, as
-# apps/src/commands/plugin_templates.hpp declares them.
+# apps/src/commands/embedded_files.hpp declares them.
 function(heddle_embed_plugins target directory)
   file(GLOB files CONFIGURE_DEPENDS RELATIVE "${directory}" "${directory}/*/*")
   set(entries "")
@@ -12,7 +12,7 @@ function(heddle_embed_plugins target directory)
   endforeach()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/plugin_templates.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "commands/plugin_templates.hpp"
+#include "commands/embedded_files.hpp"
 
 namespace heddle {
 namespace {
@@ -92,9 +92,9 @@ std::span<PageFile const> page_files() {
   target_sources(${target} PRIVATE "${source}")
 endfunction()
 
-# heddle_embed_job_script(TARGET FUNCTION FILE): compiles into TARGET the function of apps/src/commands/job_script.hpp that returns FILE.
+# heddle_embed_job_script(TARGET FUNCTION FILE): compiles into TARGET the function of apps/src/commands/embedded_files.hpp that returns FILE.
 function(heddle_embed_job_script target function file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
   file(READ "${file}" script)
-  heddle_embed_text(${target} "commands/job_script.hpp" ${function} "${script}")
+  heddle_embed_text(${target} "commands/embedded_files.hpp" ${function} "${script}")
 endfunction()

@@ -5,7 +5,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/pending_directory.hpp>
-#include <heddle/model.hpp>
+#include <heddle/run.hpp>
 #include <iostream>
 #include <optional>
 #include <sstream>
@@ -50,12 +50,10 @@ std::vector<Checkpoint> open_all(AverageOptions const& options) {
   }
   std::vector<Checkpoint> checkpoints;
   for (std::string const& place : options.places) {
-    TrainedModelOptions chosen;
-    chosen.checkpoint = place;
-    chosen.which = options.which;
-    chosen.average = options.best.value_or(options.last);
-    chosen.average_by = options.best ? options.by : "newest";
-    OpenedCheckpoints opened = open_checkpoints(chosen);
+    OpenedCheckpoints opened = open_checkpoints({.checkpoint = place,
+                                                 .which = options.which,
+                                                 .average = options.best.value_or(options.last),
+                                                 .average_by = options.best ? options.by : "newest"});
     std::ranges::for_each(opened.skipped, report_on_stderr);
     std::ranges::move(opened.checkpoints, std::back_inserter(checkpoints));
   }

@@ -7,7 +7,7 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <heddle/model.hpp>
+#include <heddle/run.hpp>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -151,9 +151,8 @@ ExitCode prune(CheckpointOptions const& options) {
 }
 
 Checkpoint open_one(std::string const& place) {
-  TrainedModelOptions chosen;
-  chosen.checkpoint = place;
-  OpenedCheckpoints opened = open_checkpoints(chosen, {value_key}, Communicator::self(), Verification::at_reading);
+  OpenedCheckpoints opened =
+      open_checkpoints({.checkpoint = place}, {value_key}, Communicator::self(), Verification::at_reading);
   std::ranges::for_each(opened.skipped, report_on_stderr);
   return std::move(opened.checkpoints.front());
 }

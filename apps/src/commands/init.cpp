@@ -20,7 +20,7 @@
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "job_script.hpp"
+#include "embedded_files.hpp"
 #include "run/report/run_text.hpp"
 
 namespace heddle {

@@ -20,7 +20,7 @@
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"
-#include "plugin_templates.hpp"
+#include "embedded_files.hpp"
 
 namespace heddle {
 namespace {

@@ -10,7 +10,7 @@
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/prepare.hpp>
-#include <heddle/model.hpp>
+#include <heddle/run.hpp>
 #include <iostream>
 #include <system_error>
 #include <utility>
@@ -267,9 +267,8 @@ void take_vocabulary(PrepareOptions& options) {
     options.vocabulary = Dataset::open(given).vocabulary();
     options.source_model.reset();
   } else {
-    TrainedModelOptions model;
-    model.checkpoint = given.string();
-    options.vocabulary = open_checkpoints(model, {}).checkpoints.front().contents().vocabulary();
+    options.vocabulary =
+        open_checkpoints({.checkpoint = given.string()}, {}).checkpoints.front().contents().vocabulary();
     options.source_model.reset();
   }
 }

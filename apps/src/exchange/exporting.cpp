@@ -25,7 +25,6 @@
 
 #include "exchange/adapters.hpp"
 #include "exchange/importing.hpp"
-#include "exchange/marian_form.hpp"
 #include "exchange/model_form.hpp"
 #include "exchange/probe.hpp"
 #include "run/checkpoints/averaging.hpp"

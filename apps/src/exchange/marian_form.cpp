@@ -1,5 +1,3 @@
-#include "exchange/marian_form.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/marian.hpp>
 #include <numeric>
+
+#include "exchange/model_form.hpp"
 
 namespace heddle {
 

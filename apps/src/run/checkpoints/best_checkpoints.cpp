@@ -13,7 +13,7 @@
 
 #include "run/directory/json_text.hpp"
 #include "run/directory/run_progress.hpp"
-#include "run/metrics/measured_values.hpp"
+#include "run/metrics/metrics.hpp"
 #include "run/report/run_files.hpp"
 
 namespace heddle {

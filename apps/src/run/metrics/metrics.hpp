@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "measure.hpp"
+
 namespace heddle {
 
 /// At most 2 * buckets + 2 points: the first and the last, and the smallest and the largest value of each of `buckets`
@@ -17,5 +19,14 @@ std::vector<std::string> describe_not_finite(RunMetrics const& metrics);
 /// {"series": {KEY: {"steps": […], "values": […], "not_finite": [[first, last], …]}}, "unreadable",
 /// "not_finite": [the sentences], "samples": [{"step", "rows"}]}. Of many samples some are left out, never the last.
 boost::json::object to_json(RunMetrics const& metrics);
+
+/// The digest of the validation set by which a line of metrics.jsonl was measured; "" where the line does not name it,
+/// as older ones.
+std::string valid_dataset_of(boost::json::object const& line, std::string const& set);
+
+/// The finite values of a measure in a metrics.jsonl, by step. Values of different validation sets are not compared:
+/// they are those of the set with this digest, or, where none is given, of the set of the newest value.
+std::map<std::int64_t, double> measured_values(std::filesystem::path const& metrics, Measure const& measure,
+                                               std::optional<std::string> const& digest = std::nullopt);
 
 }  // namespace heddle

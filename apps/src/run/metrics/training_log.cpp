@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "measured_values.hpp"
+#include "metrics.hpp"
 #include "run/directory/json_text.hpp"
 #include "run/directory/run_progress.hpp"
 
