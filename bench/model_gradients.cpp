@@ -111,13 +111,13 @@ class ImportMap {
     OneTensor one(model);
     std::vector<heddle::StreamedTensor> tensors;
     for (Parameter const& parameter : parameters.all()) {
-      tensors.push_back({parameter.spec.name, parameter.spec.shape.to_vector()});
+      tensors.push_back({parameter.spec.name, parameter.global_shape().to_vector()});
     }
     heddle::ImportedTensors imported(one, exchanged, tensors);
     auto const import = [&](std::size_t index, std::string const& chosen, bool numbered) {
       one.chosen = chosen;
       one.numbered = numbered;
-      auto const elements = parameters.all()[index].spec.shape.size();
+      auto const elements = parameters.all()[index].global_shape().size();
       std::vector<float> values(static_cast<std::size_t>(elements));
       imported.receive({index, 0, {0, elements}}, values);
       return values;
@@ -210,7 +210,8 @@ int run(std::vector<std::string> const& arguments) {
        .execution = runtime.execution(),
        .vocabulary = {vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()}});
   for (Parameter const& parameter : engine.parameters().all()) {
-    heddle::copy_from_host(parameter.value, checkpoint.read(heddle::own_slice(parameter, heddle::value_key)).data());
+    heddle::copy_from_host(parameter.value,
+                           checkpoint.read({parameter.spec.name, heddle::value_key, parameter.slice.ranges()}).data());
   }
   engine.parameters().bump_versions();
   std::ifstream file(theirs / "config.json");

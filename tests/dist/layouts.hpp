@@ -152,20 +152,11 @@ inline Config tiny_config(Layout const& layout, Config config = {}) {
 
 /// This rank's part of a whole tensor's elements; none of the gradient of a frozen one.
 inline std::vector<double> local_part(std::vector<double> const& whole, Parameter const& parameter) {
-  Shape const& global = parameter.spec.shape;
-  int const axis = parameter.spec.shard.axis;
-  if (axis < 0 || whole.empty()) {
-    return whole;
-  }
-  std::int64_t inner = 1;
-  for (int later = axis + 1; later < global.rank(); ++later) {
-    inner *= global[later];
-  }
   std::vector<double> part;
-  for (std::int64_t outer = 0; outer < global.size() / (inner * global[axis]); ++outer) {
-    auto const begin = whole.begin() + (outer * global[axis] + parameter.shard_begin) * inner;
-    part.insert(part.end(), begin, begin + parameter.local_shape[axis] * inner);
-  }
+  IndexRange const all{0, whole.empty() ? 0 : parameter.local_shape.size()};
+  parameter.slice.for_each_run(all, [&](std::int64_t /*first*/, std::int64_t index, std::int64_t count) {
+    part.insert(part.end(), whole.begin() + index, whole.begin() + index + count);
+  });
   return part;
 }
 

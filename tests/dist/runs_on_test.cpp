@@ -22,9 +22,6 @@ RunsOn const two_axes({"ContextAttentionCost", "ContextAttentionSplit", "Context
 // layer.
 RunsOn const two_ranks({"LedgerFormulasTest.ALayerMovesWhatTheFormulasSay"}, {2});
 
-// Their views have groups of two ranks.
-RunsOn const pairs({"ViewsTest"}, {2, 4});
-
 // The part `reshard` of scripts/torture: tensor 4 x pipeline 2 x data 3.
 RunsOn const reshard({"ReshardTest"}, {24});
 

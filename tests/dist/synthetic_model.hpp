@@ -13,7 +13,6 @@
 #include <map>
 
 #include "dist_fixture.hpp"
-#include "factored_rule.hpp"
 #include "orthogonal_rule.hpp"
 
 namespace heddle {
@@ -27,8 +26,9 @@ struct WholeTensor {
   bool operator==(WholeTensor const&) const = default;
 };
 
-/// Eight layers of parameters of every kind, and two that several stages hold, on any mesh. Gradients are small
-/// integers, so that their sums are exact in any order, and the norm too.
+/// Eight layers of parameters of every kind, and two that several stages hold, on any mesh, also one whose data ranks
+/// are divided by an expert axis. Gradients are small integers, so that their sums are exact in any order, and the norm
+/// too.
 class SyntheticModel {
  public:
   static constexpr int layers = 8;
@@ -113,7 +113,7 @@ class SyntheticModel {
       WholeTensor& filled = whole.emplace_back(WholeTensor{tensor.name, Shape(tensor.shape)});
       for (std::size_t key = 0; key < tensor.keys.size(); ++key) {
         std::vector<float>& elements = filled.arrays[tensor.keys[key]];
-        std::int64_t const size = Shape(tensor.shape_of(tensor.keys[key])).size();
+        std::int64_t const size = Shape(tensor.shape).size();
         elements.resize(static_cast<std::size_t>(size));
         for (std::int64_t begin = 0; begin < size; begin += chunk) {
           IndexRange const range{begin, std::min(begin + chunk, size)};
@@ -146,12 +146,11 @@ class SyntheticModel {
         return local;
       };
       copy_from_host(parameter.value, mine(whole.arrays.at(value_key)).data());
-      for (StateTensor const& state : parameter.state) {
-        std::vector<float> const& stored = whole.arrays.at(state.key);
-        std::vector<float> const local = state.shape == StateShape::parameter ? mine(stored) : stored;
-        for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+      for (std::string const& key : parameter.state) {
+        std::vector<float> const local = mine(whole.arrays.at(key));
+        for (IndexRange const& kept : optimizer.kept_state(parameter)) {
           optimizer.set_state(
-              parameter, state, kept,
+              parameter, key, kept,
               std::span(local).subspan(static_cast<std::size_t>(kept.begin), static_cast<std::size_t>(kept.count())));
         }
       }
@@ -161,16 +160,17 @@ class SyntheticModel {
   /// Passes the local and the global index of each element to `visit`.
   template <class Visitor>
   static void for_each_element(Parameter const& parameter, Visitor const& visit) {
-    Shape const& global = parameter.spec.shape;
-    int const axis = std::max(0, parameter.spec.shard.axis);
-    std::int64_t inner = 1;
-    for (int later = axis + 1; later < global.rank(); ++later) {
-      inner *= global[later];
-    }
+    Shape const& global = parameter.global_shape();
     std::size_t local = 0;
     for (std::int64_t index = 0; index < global.size(); ++index) {
-      std::int64_t const along = index / inner % global[axis];
-      if (along >= parameter.shard_begin && along < parameter.shard_begin + parameter.local_shape[axis]) {
+      bool held = true;
+      std::int64_t rest = index;
+      for (int axis = global.rank() - 1; axis >= 0; --axis) {
+        IndexRange const& range = parameter.slice.ranges()[static_cast<std::size_t>(axis)];
+        held = held && rest % global[axis] >= range.begin && rest % global[axis] < range.end;
+        rest /= global[axis];
+      }
+      if (held) {
         visit(local++, index);
       }
     }
@@ -192,7 +192,6 @@ class SyntheticModel {
     KernelRegistries registries;
     register_built_in_kernels(registries);
     add_orthogonal_rule(registries);
-    add_factored_rule(registries);
     return registries;
   }
 
@@ -206,7 +205,7 @@ class SyntheticModel {
     bool const holds_tied = std::find(tied_stages.begin(), tied_stages.end(), here) != tied_stages.end();
     auto const declare_tied = [&] {
       if (holds_tied) {
-        set.declare({"tied", {11, 13}, normal, {0, MeshAxis::tensor}, {}, tied_stages});
+        set.declare({"tied", {{11, 13}, {{MeshAxis::tensor}}, {expert_axis}, tied_stages}, normal});
       }
     };
     if (here == 0) {
@@ -215,14 +214,15 @@ class SyntheticModel {
     for (int layer = 0; layer < layers; ++layer) {
       if (stage_of(layer, mesh) == here) {
         std::string const name = fmt::format("layer{}", layer);
-        set.declare({name + ".norm", {37}, normal, {}, {MeshAxis::tensor}});
-        set.declare({name + ".rows", {9, 33}, normal, {0, MeshAxis::tensor}, {}});
-        set.declare({name + ".bias", {21}, normal, {}, {}});
-        set.declare({name + ".columns", {3, 10, 5}, normal, {1, MeshAxis::tensor}, {}});
+        set.declare({name + ".norm", {{37}, {}, {MeshAxis::tensor, expert_axis}}, normal});
+        set.declare({name + ".rows", {{9, 33}, {{MeshAxis::tensor}}, {expert_axis}}, normal});
+        set.declare({name + ".bias", {{21}, {}, {expert_axis}}, normal});
+        set.declare({name + ".columns", {{3, 10, 5}, {{}, {MeshAxis::tensor}}, {expert_axis}}, normal});
+        set.declare({name + ".experts", {{8, 3, 9}, {{expert_axis}, {}, {MeshAxis::tensor}}}, normal});
       }
     }
     if (here == 0 || here == last) {
-      set.declare({"every_end", {19}, normal, {}, {MeshAxis::tensor}, distinct({0, last})});
+      set.declare({"every_end", {{19}, {}, {MeshAxis::tensor, expert_axis}, distinct({0, last})}, normal});
     }
     if (here != 0) {
       declare_tied();
@@ -246,18 +246,17 @@ class SyntheticModel {
     return config;
   }
 
-  /// Returns which part of a micro-batch's gradient this rank has, and one beyond the last: parts count over context
-  /// and, if the gradient is partial over them, tensor and stages.
+  /// Returns which part of a micro-batch's gradient this rank has, and one beyond the last: parts count over context,
+  /// the axes that the gradient is partial over, and stages.
   IndexRange part_of(Parameter const& parameter) const {
     Mesh const& mesh = parallel.mesh;
     std::int64_t part = mesh.coordinate(MeshAxis::context);
     std::int64_t parts = mesh.size(MeshAxis::context);
-    auto const& axes = parameter.spec.gradient_partial_over;
-    if (std::find(axes.begin(), axes.end(), MeshAxis::tensor) != axes.end()) {
-      part = part * mesh.size(MeshAxis::tensor) + mesh.coordinate(MeshAxis::tensor);
-      parts *= mesh.size(MeshAxis::tensor);
+    for (MeshAxis const axis : parameter.placement().gradient_partial_over) {
+      part = part * mesh.size(axis) + mesh.coordinate(axis);
+      parts *= mesh.size(axis);
     }
-    auto const& stages = parameter.spec.stages;
+    auto const& stages = parameter.placement().stages;
     if (auto const count = static_cast<std::int64_t>(stages.size()); count > 1) {
       auto const here = std::find(stages.begin(), stages.end(), mesh.coordinate(MeshAxis::pipeline));
       part = part * count + (here - stages.begin());

@@ -58,7 +58,7 @@ using namespace heddle;
 class Shift final : public Layer {
  public:
   explicit Shift(LayerSpec const& spec)
-      : shift_(spec.parameters.declare({spec.name + ".shift", {spec.model.d_model}, Initializer::zeros(), {}, {}})) {}
+      : shift_(spec.parameters.declare({spec.name + ".shift", {{spec.model.d_model}}, Initializer::zeros()})) {}
 
   HiddenStates forward(LayerContext& context, HiddenStates const& input, Saved&) const override {
     Tensor const output = context.arena.allocate(input.hidden.dtype(), input.hidden.shape());

@@ -187,26 +187,5 @@ TEST_F(UpdateTest, ARuleWhoseStateNoCheckpointCanKeepIsRefused) {
   EXPECT_NO_THROW(implementation_prefix(registries_, {.name = "new", .state = {"new.momentum"}}));
 }
 
-TEST_F(UpdateTest, OnlyARuleOverWholeParametersKeepsRowsColumnsOrScalars) {
-  for (StateShape const shape : {StateShape::row, StateShape::column, StateShape::scalar}) {
-    RuleDefinition rule{.name = "new", .state = {"new.momentum", {"new.other", shape}}};
-    EXPECT_THAT(
-        [&] { implementation_prefix(registries_, rule); },
-        testing::ThrowsMessage<ConfigError>(testing::HasSubstr("the update rule new keeps new.other (one number")));
-    rule.scope = RuleDefinition::Scope::parameters;
-    EXPECT_NO_THROW(implementation_prefix(registries_, rule));
-  }
-}
-
-TEST_F(UpdateTest, RowsAreAllDimensionsButTheLast) {
-  Shape const matrix{3, 10, 5};
-  EXPECT_EQ(shape_of(StateShape::parameter, matrix), matrix);
-  EXPECT_EQ(shape_of(StateShape::row, matrix), (Shape{3, 10}));
-  EXPECT_EQ(shape_of(StateShape::column, matrix), Shape{5});
-  EXPECT_EQ(shape_of(StateShape::scalar, matrix), Shape{1});
-  EXPECT_EQ(shape_of(StateShape::row, {7}), Shape{1}) << "a vector is one row";
-  EXPECT_EQ(shape_of(StateShape::column, {7}), Shape{7});
-}
-
 }  // namespace
 }  // namespace heddle::testing_support

@@ -111,11 +111,8 @@ void print_registries(Config const& config, Registries const& registries, Execut
   }
   std::cout << "\nUpdate rules, for optimizer.name, and their options:\n";
   for (RuleDefinition const& rule : update_rules(registries.kernels)) {
-    std::string kept;
-    for (StateTensor const& state : rule.state) {
-      kept += (kept.empty() ? "" : ", ") + describe(state);
-    }
-    std::cout << fmt::format("    {:<21}   keeps {} for a parameter\n", rule.name, kept.empty() ? "nothing" : kept);
+    std::cout << fmt::format("    {:<21}   keeps {} for a parameter\n", rule.name,
+                             rule.state.empty() ? "nothing" : fmt::format("{}", fmt::join(rule.state, ", ")));
     for (RuleOption const& option : rule.options) {
       std::cout << fmt::format("        {:<17}   {}\n", option.description.name, option.description.meaning);
     }

@@ -237,7 +237,7 @@ std::vector<StreamedTensor> parameters_of(Execution& execution, Config const& co
   std::vector<StreamedTensor> tensors;
   whole_model(config, registries, {vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()})
       .for_each_parameter([&](ParameterDescription const& parameter) {
-        tensors.push_back({parameter.name, parameter.shape.to_vector()});
+        tensors.push_back({parameter.name, parameter.placement.global_shape.to_vector()});
         tensors.back().dtype = parameter.rounded ? DType::bfloat16 : DType::float32;
       });
   return tensors;

@@ -33,7 +33,7 @@ void move_embeddings(Checkpoint const& checkpoint, Config const& config, ModelFo
   bool const shared = checkpoint.contains("embedding.weight");
   std::string const table = shared ? "embedding.weight" : "decoder.embedding.weight";
   std::int32_t const start = checkpoint.contents().vocabulary().target.special_ids().begin;
-  std::vector<float> const vector = checkpoint.read(table, value_key, 0, start, 1);
+  std::vector<float> const vector = checkpoint.read(TensorSlice{table, value_key, {{start, start + 1}}});
   if (std::ranges::all_of(vector, [](float value) { return value == 0; })) {
     return;
   }

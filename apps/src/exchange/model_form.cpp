@@ -222,7 +222,8 @@ std::vector<float> FormTensors::read_rows(std::size_t tensor, IndexRange const& 
     std::int64_t const index = order[static_cast<std::size_t>(row)];
     auto const into = std::span(values).subspan(static_cast<std::size_t>(row - rows.begin) * columns, columns);
     if (index >= 0) {
-      wanted.push_back({shape.size() == 1 ? TensorSlice{source} : TensorSlice{source, value_key, 0, index, 1}, into});
+      wanted.push_back(
+          {shape.size() == 1 ? TensorSlice{source} : TensorSlice{source, value_key, {{index, index + 1}}}, into});
     }
   }
   if (is_new) {

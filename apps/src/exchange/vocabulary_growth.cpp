@@ -76,7 +76,7 @@ class GrownTensors final : public OneRankTensors {
     for (std::vector<std::int32_t> const& ids : parts) {
       std::vector<double> sum;
       for (std::int32_t const id : ids) {
-        std::vector<float> const row = checkpoint_.read(table.name, value_key, 0, id, 1);
+        std::vector<float> const row = checkpoint_.read(TensorSlice{table.name, value_key, {{id, id + 1}}});
         sum.resize(row.size());
         std::ranges::transform(sum, row, sum.begin(), std::plus());
       }
@@ -95,7 +95,7 @@ std::map<std::string, Shape> shapes_of(Config const& config, Registries const& r
                                        VocabularySizes const& sizes) {
   std::map<std::string, Shape> shapes;
   whole_model(config, registries, sizes).for_each_parameter([&](ParameterDescription const& parameter) {
-    shapes.emplace(parameter.name, parameter.shape);
+    shapes.emplace(parameter.name, parameter.placement.global_shape);
   });
   return shapes;
 }

@@ -271,8 +271,8 @@ void TrainedModel::load(AveragedModel const& model, TrainedModel const* base) {
     bool const direct = parameter.value.space() == MemorySpace::host;
     on_host.push_back(direct ? parameter.value : Tensor::allocate_on_host(DType::float32, parameter.local_shape));
     Tensor const& memory = on_host.back();
-    wanted.push_back(
-        {own_slice(parameter, value_key), {memory.data<float>(), static_cast<std::size_t>(memory.size())}});
+    wanted.push_back({{parameter.spec.name, value_key, parameter.slice.ranges()},
+                      {memory.data<float>(), static_cast<std::size_t>(memory.size())}});
   }
   model.read(wanted);
   for (std::size_t index = 0; index < on_host.size(); ++index) {

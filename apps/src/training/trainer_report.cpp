@@ -31,7 +31,7 @@ std::string describe_parameters(WholeModel const& model, OptimizerConfig const& 
   std::int64_t frozen = 0;
   model.for_each_parameter([&](ParameterDescription const& parameter) {
     UpdateRule const rule = update_rule(optimizer, parameter.name);
-    frozen += rule.frozen || rule.unfreeze_at > 0 ? parameter.shape.size() : 0;
+    frozen += rule.frozen || rule.unfreeze_at > 0 ? parameter.placement.global_shape.size() : 0;
   });
   return fmt::format("{} parameters{}", readable_count(model.elements()),
                      frozen > 0 ? fmt::format(" ({} of them frozen)", readable_count(frozen)) : "");

@@ -22,7 +22,7 @@ void Trainer::unfreeze(std::int64_t updates) {
       std::int64_t const at = update_rule(config_.optimizer, parameter.name).unfreeze_at;
       if (changes(at) && at <= updates) {
         begins[parameter.name] = updates;
-        elements += parameter.shape.size();
+        elements += parameter.placement.global_shape.size();
       }
     });
     engine_->optimizer().set_state_begins(std::move(begins));

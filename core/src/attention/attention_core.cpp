@@ -100,10 +100,10 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
     key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
   }
   if (base_.score == ScoreKind::additive) {
-    score_weight_ = &spec.parameters.declare({.name = spec.name + ".score.weight",
-                                              .shape = {sizes_.heads, sizes_.head_dim},
-                                              .initializer = Initializer::xavier_uniform(sizes_.head_dim, 1),
-                                              .shard = {0}});
+    score_weight_ =
+        &spec.parameters.declare({.name = spec.name + ".score.weight",
+                                  .placement = {{sizes_.heads, sizes_.head_dim}, Placement::sharded_along(0)},
+                                  .initializer = Initializer::xavier_uniform(sizes_.head_dim, 1)});
   }
 }
 

@@ -129,13 +129,13 @@ class LearnedBias : public AttentionPositions {
  public:
   LearnedBias(AttentionPositionsSpec const& spec, std::int64_t columns)
       : weight_(spec.stack.parameters.reserve({.name = spec.stack.name + ".attention_bias.weight",
-                                               .shape = {spec.heads, columns},
-                                               .initializer = Initializer::zeros(),
-                                               .shard = {0},
-                                               .stages = spec.stages})) {}
+                                               .placement = {.global_shape = {spec.heads, columns},
+                                                             .shards = Placement::sharded_along(0),
+                                                             .stages = spec.stages},
+                                               .initializer = Initializer::zeros()})) {}
 
   void add_layer(LayerSpec const& spec, std::int64_t heads, std::int64_t /*head_dim*/) override {
-    require_heads_of_stack(spec, heads, weight_.spec.shape[0]);
+    require_heads_of_stack(spec, heads, weight_.global_shape()[0]);
     spec.parameters.add_use(weight_);
   }
 

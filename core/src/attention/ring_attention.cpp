@@ -117,7 +117,7 @@ class GradientRing {
 };
 
 /// Consecutive heads of a call, with the heads of keys that they share.
-struct Slice {
+struct HeadRange {
   IndexRange key_heads;
   std::int64_t sharing, head_dim;
 
@@ -155,7 +155,7 @@ int slices_of(AttentionCall const& call) {
   return static_cast<int>(std::min<std::int64_t>(key_heads_of(call), max_slices));
 }
 
-Slice slice_of(AttentionCall const& call, int index) {
+HeadRange slice_of(AttentionCall const& call, int index) {
   return {share(key_heads_of(call), index, slices_of(call)), call.heads / key_heads_of(call),
           call.q.dim(1) / call.heads};
 }
@@ -190,7 +190,7 @@ ContextAttention::Activations ContextAttention::ring_forward(Task const& task, A
     ArenaScope const block_scope(task.arena);
     AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
-      Slice const slice = slice_of(call, index);
+      HeadRange const slice = slice_of(call, index);
       attention_->forward(task.execution, slice.of(block), slice.columns(sums), slice.statistics(kept.log_sum_exp));
       blocks.progress();
     }
@@ -223,7 +223,7 @@ void ContextAttention::ring_backward(Task const& task, Activations const& kept, 
     ArenaScope const block_scope(task.arena);
     AttentionCall const block = call_with(wide, blocks, widened, queries);
     for (int index = 0; index < slices_of(call); ++index) {
-      Slice const slice = slice_of(call, index);
+      HeadRange const slice = slice_of(call, index);
       GradientRing& ring = block_gradients[static_cast<std::size_t>(index)];
       KeysAndValues const gradient = ring.begin(blocks.step());
       attention_->backward(task.execution, slice.of(block), slice.columns(output), slice.statistics(kept.log_sum_exp),

@@ -69,8 +69,8 @@ std::vector<NamedPart> named_parts(LayerSpec const& spec, std::vector<Linear::Pa
 }
 
 /// A parameter that is not split is applied to the rows of the stream as they are.
-std::vector<MeshAxis> partial_over(LayerSpec const& spec, Linear::Split split) {
-  return split == Linear::Split::none ? spec.stream_axes() : std::vector<MeshAxis>();
+MeshAxes partial_over(LayerSpec const& spec, Linear::Split split) {
+  return split == Linear::Split::none ? spec.stream_axes() : MeshAxes();
 }
 
 int split_axis(Linear::Split split) {
@@ -86,14 +86,13 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
                        });
   for (NamedPart const& part : named) {
     require_divisible(spec, by_outputs(split) ? part.outputs : inputs, split);
-    specs.push_back({.name = part.name + ".weight",
-                     .shape = {part.outputs, inputs},
-                     .initializer = Initializer::xavier_uniform(inputs, part.outputs),
-                     .shard = {split_axis(split)},
-                     .gradient_partial_over = partial_over(spec, split),
-                     .initializer_key = part.start_name + ".weight",
-                     .initializer_offset = part.first_row * inputs,
-                     .rounded = rounded});
+    specs.push_back(
+        {.name = part.name + ".weight",
+         .placement = {{part.outputs, inputs}, Placement::sharded_along(split_axis(split)), partial_over(spec, split)},
+         .initializer = Initializer::xavier_uniform(inputs, part.outputs),
+         .initializer_key = part.start_name + ".weight",
+         .initializer_offset = part.first_row * inputs,
+         .rounded = rounded});
   }
   return spec.parameters.declare_block(std::move(specs));
 }
@@ -106,13 +105,12 @@ ParameterBlock* declare_biases(LayerSpec const& spec, std::vector<Linear::Part> 
   }
   std::vector<ParameterSpec> specs;
   for (NamedPart const& part : named_parts(spec, parts)) {
-    specs.push_back({.name = part.name + ".bias",
-                     .shape = {part.outputs},
-                     .initializer = Initializer::zeros(),
-                     .shard = {by_outputs(split) ? 0 : -1},
-                     .gradient_partial_over = partial_over(spec, split),
-                     .initializer_key = part.start_name + ".bias",
-                     .initializer_offset = part.first_row});
+    specs.push_back(
+        {.name = part.name + ".bias",
+         .placement = {{part.outputs}, Placement::sharded_along(by_outputs(split) ? 0 : -1), partial_over(spec, split)},
+         .initializer = Initializer::zeros(),
+         .initializer_key = part.start_name + ".bias",
+         .initializer_offset = part.first_row});
   }
   return &spec.parameters.declare_block(std::move(specs));
 }
@@ -126,7 +124,7 @@ std::optional<LowRank> declare_adapters(LayerSpec const& spec, std::vector<Linea
     Parameter const& weight = *weights.members[adapted.size()];
     adapted.push_back({part.name, part.outputs, column, weight.local_shape[0]});
     column += weight.local_shape[0];
-    inputs = weight.spec.shape[1];
+    inputs = weight.global_shape()[1];
   }
   return LowRank::declare(spec, {inputs, split_axis(split), partial_over(spec, split)}, adapted);
 }
@@ -152,7 +150,7 @@ Linear::Linear(LayerSpec const& spec, std::int64_t inputs, std::vector<Part> con
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {}
 
 std::int32_t Linear::first_output() const {
-  return by_outputs(split_) ? static_cast<std::int32_t>(weight_.members.front()->shard_begin) : 0;
+  return static_cast<std::int32_t>(weight_.members.front()->global_offset(0));
 }
 
 void Linear::multiply(LayerContext& context, Tensor const& x, Tensor const& y) const {

@@ -12,8 +12,8 @@ namespace heddle {
 namespace {
 
 /// The matrix that is not split with the weights has the gradients of its ranks' outputs or inputs.
-std::vector<MeshAxis> partial_over(LowRank::Weights const& weights, int axis) {
-  return weights.split_axis == axis ? std::vector{MeshAxis::tensor} : weights.partial_over;
+MeshAxes partial_over(LowRank::Weights const& weights, int axis) {
+  return weights.split_axis == axis ? MeshAxes{MeshAxis::tensor} : weights.partial_over;
 }
 
 ParameterBlock& declare_a(LayerSpec const& spec, LowRank::Weights const& weights,
@@ -21,20 +21,20 @@ ParameterBlock& declare_a(LayerSpec const& spec, LowRank::Weights const& weights
   std::vector<ParameterSpec> specs;
   for (LowRank::Part const& part : targets) {
     specs.push_back({.name = part.name + adapter_suffixes[0],
-                     .shape = {spec.model.adapter.rank, weights.inputs},
-                     .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<double>(weights.inputs))},
-                     .shard = {weights.split_axis == 1 ? 1 : -1},
-                     .gradient_partial_over = partial_over(weights, 0)});
+                     .placement = {{spec.model.adapter.rank, weights.inputs},
+                                   Placement::sharded_along(weights.split_axis == 1 ? 1 : -1),
+                                   partial_over(weights, 0)},
+                     .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<double>(weights.inputs))}});
   }
   return spec.parameters.declare_block(std::move(specs));
 }
 
 Parameter& declare_b(LayerSpec const& spec, LowRank::Weights const& weights, LowRank::Part const& part) {
   return spec.parameters.declare({.name = part.name + adapter_suffixes[1],
-                                  .shape = {part.outputs, spec.model.adapter.rank},
-                                  .initializer = Initializer::zeros(),
-                                  .shard = {weights.split_axis == 0 ? 0 : -1},
-                                  .gradient_partial_over = partial_over(weights, 1)});
+                                  .placement = {{part.outputs, spec.model.adapter.rank},
+                                                Placement::sharded_along(weights.split_axis == 0 ? 0 : -1),
+                                                partial_over(weights, 1)},
+                                  .initializer = Initializer::zeros()});
 }
 
 std::shared_ptr<Gemm> select_gemm(LayerSpec const& spec, std::int64_t outputs, std::int64_t inputs) {
@@ -76,7 +76,7 @@ LowRank::LowRank(LayerSpec const& spec, Weights const& weights, std::vector<Part
 Dropout LowRank::dropout(LayerContext const& context) const {
   Dropout dropout = stream_ ? make_stream_dropout(context, rate_, dropout_name_, side_)
                             : make_dropout(context, rate_, dropout_name_, side_);
-  dropout.first_column = static_cast<std::int32_t>(a_.members.front()->shard_begin);
+  dropout.first_column = static_cast<std::int32_t>(a_.members.front()->global_offset(1));
   return dropout;
 }
 

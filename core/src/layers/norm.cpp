@@ -36,10 +36,8 @@ Norm::Norm(LayerSpec const& spec, Declaration const& declaration)
     : kind_(spec.model.norm_kind), epsilon_(spec.model.norm_epsilon), kernel_(select_kernel(spec, declaration)) {
   auto const declare = [&](char const* part, Initializer const& initializer) {
     Parameter& declared = spec.parameters.declare({.name = declaration.name + part,
-                                                   .shape = {declaration.columns},
-                                                   .initializer = initializer,
-                                                   .shard = {},
-                                                   .gradient_partial_over = declaration.partial_over});
+                                                   .placement = {{declaration.columns}, {}, declaration.partial_over},
+                                                   .initializer = initializer});
     parameters_.push_back(&declared);
     return &declared;
   };

@@ -54,7 +54,7 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
       region_(spec.parallel, spec.side),
       table_(table),
       cap_(spec.model.logit_cap),
-      chunk_tokens_(chunk_tokens(table.spec.shape[0], tensor_.size(), spec.dtype)),
+      chunk_tokens_(chunk_tokens(table.global_shape()[0], tensor_.size(), spec.dtype)),
       gemm_(spec.kernels.select<Gemm>({.dtype = spec.dtype,
                                        .b_dtype = table.value_dtype(spec.dtype),
                                        .output_dtype = spec.dtype,
@@ -64,15 +64,17 @@ OutputLoss::OutputLoss(LayerSpec const& spec, Parameter& table)
                                        .transpose_b = true,
                                        .bias = spec.model.output_bias})),
       tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})),
-      cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>(
-          {.dtype = spec.dtype, .local_vocabulary = table.local_shape[0], .global_vocabulary = table.spec.shape[0]})) {
+      cross_entropy_(spec.kernels.select<SoftmaxCrossEntropy>({.dtype = spec.dtype,
+                                                               .local_vocabulary = table.local_shape[0],
+                                                               .global_vocabulary = table.global_shape()[0]})) {
   spec.parameters.add_use(table_);
   if (spec.model.output_transform) {
     transform_.emplace(spec);
   }
   if (spec.model.output_bias) {
-    bias_ = &spec.parameters.declare(
-        {.name = "output.bias", .shape = {table.spec.shape[0]}, .initializer = Initializer::zeros(), .shard = {0}});
+    bias_ = &spec.parameters.declare({.name = "output.bias",
+                                      .placement = {{table.global_shape()[0]}, Placement::sharded_along(0)},
+                                      .initializer = Initializer::zeros()});
   }
 }
 
@@ -143,8 +145,8 @@ SoftmaxCrossEntropyCall OutputLoss::call(Tensor const& logits, RowTargets const&
                                          Training const& training) const {
   return {.logits = logits,
           .targets = targets.id,
-          .first_token = table_.shard_begin,
-          .global_vocabulary = table_.spec.shape[0],
+          .first_token = table_.global_offset(0),
+          .global_vocabulary = table_.global_shape()[0],
           .label_smoothing = training.label_smoothing,
           .z_loss = training.z_loss,
           .weights = targets.weight};

@@ -64,18 +64,15 @@ TokenEmbedding::TokenEmbedding(LayerSpec const& spec)
   if (spec.model.positions == Positions::learned) {
     double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
     learned_positions_ =
-        &spec.parameters.declare({spec.name + ".positions.weight", shape, Initializer::normal(deviation), {}, {}, {}});
+        &spec.parameters.declare({spec.name + ".positions.weight", {shape}, Initializer::normal(deviation)});
   } else if (spec.model.positions == Positions::sinusoidal) {
     fixed_positions_ = from_doubles(sinusoidal_positions(spec.model), statistics_dtype(spec.dtype), shape);
   }
   if (spec.model.token_types > 0) {
     double const deviation = 1 / std::sqrt(static_cast<double>(spec.model.d_model));
     token_types_ = &spec.parameters.declare({spec.name + ".token_types.weight",
-                                             {spec.model.token_types, spec.model.d_model},
-                                             Initializer::normal(deviation),
-                                             {},
-                                             {},
-                                             {}});
+                                             {{spec.model.token_types, spec.model.d_model}},
+                                             Initializer::normal(deviation)});
     zeros_ = Tensor::allocate(DType::int32, {spec.model.max_length});
   }
   if (spec.model.embedding_norm) {
@@ -144,7 +141,7 @@ EmbeddingCall TokenEmbedding::call(LayerContext& context, TokenIds const& tokens
           .positions = positions(context, types),
           .tokens = tokens,
           .rows = placed,
-          .first_token = table_.shard_begin,
+          .first_token = table_.global_offset(0),
           .scale = scale_,
           .dropout = norm_ ? Dropout() : make_dropout(context, dropout_, dropout_name_, side_)};
 }

@@ -118,10 +118,11 @@ class SharedParameters {
     double const deviation = 1 / std::sqrt(static_cast<double>(table.width));
     return spec_.parameters.reserve(
         {.name = table.name,
-         .shape = {table.size, table.width},
+         .placement = {.global_shape = {table.size, table.width},
+                       .shards = Placement::sharded_along(0),
+                       .stages =
+                           sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); })},
          .initializer = Initializer::normal(deviation),
-         .shard = {0},
-         .stages = sharing_stages(plan_, [&](IndexRange const& part) { return uses_table(part, table.name); }),
          .rounded = spec_.model.frozen.rounded && is_frozen(spec_.model.frozen, table.name)});
   }
 
@@ -221,7 +222,6 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
     Stack const& stack = stacks_[index];
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name});
-      ParameterUseScope const use(context, stack.input_parameters);
       stream.hidden = stack.input->forward(context, activations.inputs[index]);
     }
     stream = stack.layers.forward(of_layers, stream, activations.stacks[index]);
@@ -231,7 +231,6 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
   }
   if (output_) {
     WorkScope const work(observer_, {WorkKind::layer, "output"});
-    ParameterUseScope const use(context, output_parameters_);
     if (training.scale != 0) {
       activations.grad_hidden = context.arena.allocate(stream.hidden.dtype(), stream.hidden.shape());
     }
@@ -268,7 +267,6 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
     grad = stack.layers.backward(of_layers, grad, activations.stacks[index]);
     if (stack.begins) {
       WorkScope const work(observer_, {WorkKind::layer, stack.input_name, Direction::backward});
-      ParameterUseScope const use(context, stack.input_parameters);
       stack.input->backward(context, grad.hidden, activations.inputs[index]);
       context.uses_done(stack.input_parameters);
       grad.hidden = Tensor();
@@ -306,7 +304,6 @@ ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
 Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const {
   Tensor input = hidden;
   if (stack.begins) {
-    ParameterUseScope const use(context, stack.input_parameters);
     Saved of_input;
     input = stack.input->forward(context, of_input);
   }
@@ -317,7 +314,6 @@ Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput 
                          std::vector<DecodeCache>& caches) const {
   HiddenStates states = input.previous;
   if (stack.begins) {
-    ParameterUseScope const use(context, stack.input_parameters);
     states.hidden = stack.input->decode(context, input.tokens, input.rows);
   }
   return stack.layers.decode(context, states, step, caches).hidden;

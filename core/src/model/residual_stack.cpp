@@ -57,17 +57,6 @@ ResidualStack::ResidualStack(LayerSpec const& spec, LayerRegistry const& registr
   if (pre_ && ends_stack_) {
     final_norm_ = Norm::of_stream(spec, spec.name + ".norm", dropout);
   }
-  for (std::size_t index = 0; index < sublayers_.size(); ++index) {
-    std::vector<Parameter const*>& all = sublayers_[index].parameters;
-    auto const add = [&](std::vector<Parameter const*> const& some) {
-      all.insert(all.end(), some.begin(), some.end());
-    };
-    add(sublayers_[index].used);
-    if (sublayers_[index].output_norm) {
-      add(sublayers_[index].output_norm->parameters());
-    }
-    add(norm_after(index).parameters());
-  }
 }
 
 Norm const& ResidualStack::norm_after(std::size_t index) const {
@@ -84,7 +73,6 @@ ResidualStack::Stream ResidualStack::begin(LayerContext& context, HiddenStates c
     stream.states.encoder_output = encoder_region_.enter(context, input.encoder_output);
   }
   if (pre_ && first_norm().present()) {
-    ParameterUseScope const use(context, first_norm().parameters());
     first = first_norm().forward(context, {stream.residual});
     stream.states.hidden = first.output.normalized;
   }
@@ -123,7 +111,6 @@ void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, St
   activations.sublayers.resize(layer.end - layer.begin);
   for (std::size_t index = layer.begin; index < layer.end; ++index) {
     WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
-    ParameterUseScope const use(context, sublayers_[index].parameters);
     SublayerActivations& own = activations.sublayers[index - layer.begin];
     HiddenStates const branch = run_branch(context, sublayers_[index], stream.states, own);
     stream = join(context, index, stream, branch, own);
@@ -205,7 +192,6 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
     backward_layer(context, layer, gradients, again);
   }
   if (pre_ && first_norm().present()) {
-    ParameterUseScope const use(context, first_norm().parameters());
     first_norm().backward(context, activations.first,
                           {.normalized = gradients.normalized, .sum = gradients.sum, .residual = grad});
     first_norm().done(context);
@@ -223,7 +209,6 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
                                       SublayerActivations const& activations) const {
   Sublayer const& sublayer = sublayers_[index];
   WorkScope const work(observer_, {WorkKind::layer, sublayer.name, Direction::backward});
-  ParameterUseScope const use(context, sublayer.parameters);
   norm_after(index).backward(
       context, activations.joint,
       {.normalized = grad.normalized, .sum = grad.sum, .residual = grad.residual, .branch = grad.branch});
@@ -263,7 +248,6 @@ HiddenStates ResidualStack::infer(LayerContext& context, HiddenStates const& inp
   Tensor const hidden = pre_ ? allocate() : residual;
   for (std::size_t index = 0; index < sublayers_.size(); ++index) {
     WorkScope const work(observer_, {WorkKind::layer, sublayers_[index].name});
-    ParameterUseScope const use(context, sublayers_[index].parameters);
     ArenaScope const scope(context.arena);
     SublayerActivations activations;
     Stream const result = join(context, index, stream, run(index, stream.states, activations.branch), activations);

@@ -38,19 +38,11 @@ class ObservedUpdate final : public ObservedKernel<Update> {
   }
 };
 
-/// Throws ConfigError for a key under which a checkpoint cannot keep a tensor beside a parameter's value, and for rows,
-/// columns and scalars of any elements.
+/// Throws ConfigError for a key under which a checkpoint cannot keep a tensor beside a parameter's value.
 void require_storable_state(RuleDefinition const& rule) {
-  for (StateTensor const& state : rule.state) {
-    std::string const& key = state.key;
-    if (state.shape != StateShape::parameter && rule.scope != RuleDefinition::Scope::parameters) {
-      throw ConfigError(
-          fmt::format("the update rule {} keeps {}, but updates any elements of parameters; such state needs "
-                      ".scope = RuleDefinition::Scope::parameters",
-                      rule.name, describe(state)));
-    }
+  for (std::string const& key : rule.state) {
     if (key.empty() || key == "value" || key.front() == '.' || key.find('/') != key.npos ||
-        std::ranges::count(rule.state, key, &StateTensor::key) > 1) {
+        std::ranges::count(rule.state, key) > 1) {
       throw ConfigError(fmt::format(
           "the update rule {} keeps a tensor under the key \"{}\"; expected a key of its own for each, such "
           "as \"{}.momentum\"",
@@ -68,25 +60,6 @@ std::string describe(UpdateProblem const& problem) {
 Cost cost(UpdateProblem const& problem, double elements, double state_elements) {
   // The gradient is read; the value and the state are read and written.
   return {0, (3 * elements + 2 * state_elements) * static_cast<double>(size_of(problem.dtype))};
-}
-
-Shape shape_of(StateShape state, Shape const& parameter) {
-  if (state == StateShape::parameter) {
-    return parameter;
-  }
-  std::vector<std::int64_t> const extents = parameter.to_vector();
-  if (state == StateShape::column) {
-    return {extents.back()};
-  }
-  if (state == StateShape::scalar || extents.size() == 1) {
-    return {1};
-  }
-  return Shape(std::span(extents).first(extents.size() - 1));
-}
-
-std::string describe(StateTensor const& state) {
-  constexpr std::array shapes{"", " (one number for each row)", " (one number for each column)", " (one number)"};
-  return state.key + shapes.at(static_cast<std::size_t>(state.shape));
 }
 
 std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const& rule, RuleOptions const& options,

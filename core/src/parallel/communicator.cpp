@@ -358,6 +358,9 @@ Communicator Communicator::split(int color, int key, std::string const& name) co
 
 ParallelState::ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup make_group)
     : mesh(std::move(own_mesh)), world(std::move(all_ranks)), make_group_(std::move(make_group)) {
+  for (auto const& [axis, size] : mesh.shape().axes()) {
+    group({axis});
+  }
   pipeline = group({MeshAxis::pipeline});
   data = group({MeshAxis::data});
   context = group({MeshAxis::context});
@@ -372,13 +375,6 @@ Communicator ParallelState::group(MeshAxes const& axes) const {
   }
   auto const known = groups_->find(group.name);
   return known != groups_->end() ? known->second : groups_->emplace(group.name, make_group_(group)).first->second;
-}
-
-ParallelState ParallelState::view(MeshShape const& shape) const {
-  ParallelState state(world, Mesh(shape, mesh.rank(), world.size()), make_group_);
-  state.sequence_parallel = sequence_parallel;
-  state.context_mode = context_mode;
-  return state;
 }
 
 ParallelState make_parallel_state(Communicator const& world, Mesh const& mesh) {

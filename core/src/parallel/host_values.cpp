@@ -100,6 +100,13 @@ std::vector<std::string> gather_texts(Communicator const& group, std::string con
   return texts;
 }
 
+void sum_over_model(ParallelState const& parallel, std::span<double> values) {
+  for (MeshAxis const axis : parallel.mesh.shape().model_axes()) {
+    all_reduce_values(parallel.group({axis}), values);
+  }
+  all_reduce_values(parallel.pipeline, values);
+}
+
 bool any_of(Communicator const& group, bool own) {
   std::int32_t any = own ? 1 : 0;
   all_reduce_values(group, std::span(&any, 1), ReduceOp::max);

@@ -49,22 +49,26 @@ MeshAxes const& replica_axes() {
   return axes;
 }
 
-MeshShape::MeshShape() {
-  std::ranges::transform(known_axes, std::back_inserter(axes_), [](MeshAxis axis) { return Axis{axis, 1}; });
-}
+MeshShape::MeshShape() : MeshShape(1, 1, 1, 1) {}
 
 MeshShape::MeshShape(int pipeline, int data, int context, int tensor)
-    : MeshShape(MeshShape()
-                    .with(MeshAxis::pipeline, pipeline)
-                    .with(MeshAxis::data, data)
-                    .with(MeshAxis::context, context)
-                    .with(MeshAxis::tensor, tensor)) {}
+    : MeshShape(std::vector<Axis>{{MeshAxis::pipeline, pipeline},
+                                  {MeshAxis::data, data},
+                                  {MeshAxis::context, context},
+                                  {MeshAxis::tensor, tensor}}) {}
 
 MeshAxes MeshShape::axes_except(MeshAxis axis) const {
   MeshAxes others;
   std::ranges::transform(axes_, std::back_inserter(others), &Axis::axis);
   std::erase(others, axis);
   return others;
+}
+
+MeshAxes MeshShape::model_axes() const {
+  MeshAxes axes = axes_except(MeshAxis::pipeline);
+  std::erase_if(axes, [](MeshAxis axis) { return contains(replica_axes(), axis); });
+  std::ranges::reverse(axes);
+  return axes;
 }
 
 int MeshShape::size(MeshAxis axis) const {
@@ -96,19 +100,6 @@ MeshShape MeshShape::with(MeshAxis axis, int size) const {
   }
   found->size = size;
   return changed;
-}
-
-MeshShape MeshShape::divided(MeshAxis outer, MeshAxis inner, int size) const {
-  MeshShape finer = *this;
-  auto const found = std::ranges::find(finer.axes_, outer, &Axis::axis);
-  bool const taken = std::ranges::find(axes_, inner, &Axis::axis) != axes_.end();
-  if (found == finer.axes_.end() || taken || size < 1 || found->size % size != 0) {
-    throw Error(fmt::format("the axis {} of the mesh {} cannot be divided by an axis {} of {}", outer.name(),
-                            to_string(), inner.name(), size));
-  }
-  found->size /= size;
-  finer.axes_.insert(found + 1, {inner, size});
-  return finer;
 }
 
 int MeshShape::coordinate(MeshAxis axis, int rank) const {

@@ -27,13 +27,12 @@ auto find_in(Parameters& parameters, std::string const& name) -> decltype(&param
 
 /// The number of elements that every rank reserves: the size of the largest shard.
 std::int64_t reserved_elements(Parameter const& parameter, Mesh const& mesh) {
-  auto extents = parameter.spec.shape.to_vector();
-  if (int const axis = parameter.spec.shard.axis; axis >= 0) {
-    int const parts = mesh.size(parameter.spec.shard.mesh_axis);
-    std::int64_t& extent = extents[static_cast<std::size_t>(axis)];
-    extent = (extent + parts - 1) / parts;
+  std::int64_t elements = 1;
+  for (int axis = 0; axis < parameter.global_shape().rank(); ++axis) {
+    int const shards = parameter.placement().shards_along(axis, mesh.shape());
+    elements *= (parameter.global_shape()[axis] + shards - 1) / shards;
   }
-  return Shape(extents).size();
+  return elements;
 }
 
 /// Uniform in (0, 1) with 53 bits, from two random words.
@@ -62,32 +61,17 @@ double initial_value(Initializer const& initializer, std::uint64_t key, std::uin
   return initializer.scale * std::sqrt(-2 * std::log(first)) * std::cos(angle);
 }
 
-/// Passes the local and the global index of each element that this rank holds to `visit`.
-template <class Visitor>
-void for_each_element(Parameter const& parameter, Visitor const& visit) {
-  Shape const& global = parameter.spec.shape;
-  Shape const& local = parameter.local_shape;
-  int const axis = std::max(parameter.spec.shard.axis, 0);
-  std::int64_t inner = 1;
-  for (int later = axis + 1; later < global.rank(); ++later) {
-    inner *= global[later];
-  }
-  std::int64_t const local_block = inner * (local.rank() > 0 ? local[axis] : 1);
-  std::int64_t const global_block = inner * (global.rank() > 0 ? global[axis] : 1);
-  for (std::int64_t index = 0; index < local.size(); ++index) {
-    visit(index, index / local_block * global_block + parameter.shard_begin * inner + index % local_block);
-  }
-}
-
 template <class Element>
 void initialize_value(Parameter const& parameter, std::uint64_t seed) {
   using Real = kernels::ArithmeticType<Element>;
   std::vector<Element> host(static_cast<std::size_t>(parameter.local_shape.size()));
   std::uint64_t const key = random_key(seed, parameter.spec.key());
-  for_each_element(parameter, [&](std::int64_t local, std::int64_t global) {
-    auto const index = static_cast<std::uint64_t>(parameter.spec.initializer_offset + global);
-    host[static_cast<std::size_t>(local)] =
-        static_cast<Element>(static_cast<Real>(initial_value(parameter.spec.initializer, key, index)));
+  auto element = host.begin();
+  parameter.slice.for_each_run({0, std::ssize(host)}, [&](std::int64_t, std::int64_t first, std::int64_t count) {
+    for (std::int64_t index = first; index < first + count; ++index) {
+      auto const global = static_cast<std::uint64_t>(parameter.spec.initializer_offset + index);
+      *element++ = static_cast<Element>(static_cast<Real>(initial_value(parameter.spec.initializer, key, global)));
+    }
   });
   copy_from_host(parameter.value, host.data());
 }
@@ -129,22 +113,21 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
   if (find(spec.name) != nullptr) {
     throw Error(fmt::format("parameter {}: the name is taken", spec.name));
   }
-  Parameter parameter;
-  auto extents = spec.shape.to_vector();
-  if (spec.shard.axis >= 0) {
-    auto const axis = static_cast<std::size_t>(spec.shard.axis);
-    int const parts = mesh_.size(spec.shard.mesh_axis);
-    if (extents.at(axis) < parts) {
+  Parameter parameter{.spec = std::move(spec)};
+  parameter.slice = parameter.placement().slice(mesh_.shape(), mesh_.rank());
+  std::vector<std::int64_t> extents;
+  for (IndexRange const& range : parameter.slice.ranges()) {
+    auto const axis = static_cast<int>(extents.size());
+    int const shards = parameter.placement().shards_along(axis, mesh_.shape());
+    if (std::int64_t const extent = parameter.global_shape()[axis]; extent < shards) {
+      MeshAxes const& over = parameter.placement().shards[extents.size()];
       throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; expected at most {}",
-                                    spec.name, spec.shape.to_string(), axis, spec.shard.mesh_axis.name(), parts,
-                                    extents[axis]));
+                                    parameter.spec.name, parameter.global_shape().to_string(), axis,
+                                    mesh_.group(over).name, shards, extent));
     }
-    IndexRange const held = share(extents[axis], mesh_.coordinate(spec.shard.mesh_axis), parts);
-    extents[axis] = held.count();
-    parameter.shard_begin = held.begin;
+    extents.push_back(range.count());
   }
   parameter.local_shape = Shape(extents);
-  parameter.spec = std::move(spec);
   parameter.id = next_parameter_id();
   return parameters_.emplace_back(std::move(parameter));
 }
@@ -153,9 +136,11 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
   ParameterBlock block;
   bool const rounded = specs.front().rounded;
   for (ParameterSpec& spec : specs) {
-    int const axis = spec.shard.axis;
-    bool const uneven = axis >= 0 && spec.shape[axis] % mesh_.size(spec.shard.mesh_axis) != 0;
-    if (specs.size() > 1 && (uneven || !spec.stages.empty() || spec.rounded != rounded)) {
+    bool uneven = false;
+    for (int axis = 0; axis < spec.placement.global_shape.rank(); ++axis) {
+      uneven |= spec.placement.global_shape[axis] % spec.placement.shards_along(axis, mesh_.shape()) != 0;
+    }
+    if (specs.size() > 1 && (uneven || !spec.placement.stages.empty() || spec.rounded != rounded)) {
       throw Error(fmt::format(
           "parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",
           spec.name));
@@ -242,7 +227,7 @@ std::int64_t ParameterSet::divisible() const {
 
 void ParameterSet::place(Group const& group) {
   bool const alone = std::ranges::any_of(
-      group, [](Parameter const* each) { return each->spec.stages.size() > 1 || each->updated_whole; });
+      group, [](Parameter const* each) { return each->placement().on_several_stages() || each->updated_whole(); });
   if (alone) {
     size_ = rounded_up(size_, divisible());
   }

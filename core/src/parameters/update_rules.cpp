@@ -145,8 +145,9 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
     }
     RuleDefinition const& rule = rules[name];
     parameter.waits = false;
-    parameter.state = parameter.rule.frozen ? std::vector<StateTensor>() : rule.state;
-    parameter.updated_whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
+    bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
+    parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
+    parameter.spec.placement.owner = whole ? Placement::Owner::single : Placement::Owner::divided;
     parameter.state_begin = 0;
   }
   unfreeze(parameters, registries, 0);
@@ -158,7 +159,7 @@ void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std:
     if (waits != parameter.waits) {
       parameter.waits = waits;
       parameter.state =
-          waits ? std::vector<StateTensor>() : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
+          waits ? std::vector<std::string>() : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
       parameter.state_begin = waits ? 0 : updates;
     }
   }
@@ -199,7 +200,7 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
 std::vector<RuleRange> rule_ranges(ParameterSet const& parameters) {
   std::vector<RuleRange> ranges;
   for (Parameter const* const parameter : parameters.trained()) {
-    bool const alike = !ranges.empty() && !parameter->updated_whole && !ranges.back().first->updated_whole &&
+    bool const alike = !ranges.empty() && !parameter->updated_whole() && !ranges.back().first->updated_whole() &&
                        ranges.back().first->rule == parameter->rule &&
                        ranges.back().first->state_begin == parameter->state_begin;
     if (alike) {

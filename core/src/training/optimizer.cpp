@@ -72,12 +72,9 @@ void Optimizer::add_rules(KernelSource const& kernels) {
 
 void Optimizer::find_zeros() {
   for (Parameter const& parameter : parameters_.all()) {
-    bool const rows_are_split = parameter.spec.shard.axis == 0;
-    std::int64_t const rows = parameter.local_shape.rank() == 0 ? 1 : parameter.local_shape[0];
-    bool const has_last = !rows_are_split || parameter.shard_begin + rows == parameter.spec.shape[0];
-    if (parameter.rule.zero_last_row && has_last) {
+    if (parameter.rule.zero_last_row && parameter.slice.ranges().front().end == parameter.global_shape()[0]) {
       std::int64_t const end = parameter.place.begin + parameter.local_shape.size();
-      zeros_.push_back({end - parameter.local_shape.size() / rows, end});
+      zeros_.push_back({end - parameter.local_shape.size() / parameter.local_shape[0], end});
     }
   }
 }
@@ -91,7 +88,7 @@ void Optimizer::add_pieces() {
         continue;
       }
       Shape whole;
-      if (first->updated_whole) {
+      if (first->updated_whole()) {
         whole = first->local_shape;
         piece = {first->place.begin, first->place.begin + whole.size()};
         if (piece.begin < part.begin || piece.end > part.end) {
@@ -107,8 +104,8 @@ void Optimizer::add_pieces() {
 void Optimizer::place_state() {
   std::map<std::string, std::int64_t> elements;
   for (Piece const& piece : pieces_) {
-    for (StateTensor const& state : rules_[piece.rule].definition.state) {
-      elements[state.key] += count(piece, state);
+    for (std::string const& key : rules_[piece.rule].definition.state) {
+      elements[key] += piece.range.count();
     }
   }
   for (auto& [key, place] : elements) {
@@ -118,11 +115,11 @@ void Optimizer::place_state() {
     place = 0;
   }
   for (Piece& piece : pieces_) {
-    std::vector<StateTensor> const& states = rules_[piece.rule].definition.state;
-    for (std::size_t index = 0; index < states.size(); ++index) {
-      std::int64_t& place = elements[states[index].key];
-      piece.state.at(index) = state_[states[index].key].rows(place, count(piece, states[index]));
-      place += count(piece, states[index]);
+    std::vector<std::string> const& keys = rules_[piece.rule].definition.state;
+    for (std::size_t index = 0; index < keys.size(); ++index) {
+      std::int64_t& place = elements[keys[index]];
+      piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
+      place += piece.range.count();
     }
   }
 }
@@ -186,10 +183,7 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
       .options = rule.options,
       .weight_decay = rule.chosen.weight_decay / rule.form.scale};
   for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
-    StateShape const shape = rule.definition.state[index].shape;
-    Tensor const& state = piece.state.at(index);
-    call.state.at(index) = shape == StateShape::parameter ? elements(state, updated.begin - piece.range.begin)
-                                                          : state.reshaped(shape_of(shape, piece.whole));
+    call.state.at(index) = elements(piece.state.at(index), updated.begin - piece.range.begin);
   }
   double const offset = rule.chosen.weight_decay > 0 ? rule.form.offset : 0;  // only the decay depends on it
   add_to_values(execution, updated, -offset);
@@ -238,12 +232,10 @@ void Optimizer::add_sum_of_squares(Execution& execution, IndexRange const& range
 Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) const {
   auto const piece = first_piece(range.begin);
   if (piece != pieces_.end() && range.begin >= piece->range.begin && range.end <= piece->range.end) {
-    std::vector<StateTensor> const& states = rules_[piece->rule].definition.state;
-    auto const found = std::ranges::find(states, key, &StateTensor::key);
-    if (found != states.end() && (found->shape == StateShape::parameter || range == piece->range)) {
-      Tensor const& state = piece->state.at(static_cast<std::size_t>(found - states.begin()));
-      return found->shape == StateShape::parameter ? state.rows(range.begin - piece->range.begin, range.count())
-                                                   : state;
+    std::vector<std::string> const& keys = rules_[piece->rule].definition.state;
+    if (auto const found = std::ranges::find(keys, key); found != keys.end()) {
+      Tensor const& state = piece->state.at(static_cast<std::size_t>(found - keys.begin()));
+      return state.rows(range.begin - piece->range.begin, range.count());
     }
   }
   throw Error(fmt::format("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end));

@@ -9,20 +9,18 @@ namespace heddle {
 namespace {
 
 Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, TrialTensors& tensors, DType dtype) {
-  auto const updated = [&](Shape const& kept, double low, double high) {
-    return tensors.updated(dtype, kept, to_doubles(tensors.input(dtype, kept, low, high)));
+  auto const updated = [&](double low, double high) {
+    return tensors.updated(dtype, shape, to_doubles(tensors.input(dtype, shape, low, high)));
   };
-  UpdateCall call{
-      .rule = rule.name, .value = updated(shape, -1, 1), .gradient = tensors.input(dtype, shape), .scalars = {}};
+  UpdateCall call{.rule = rule.name, .value = updated(-1, 1), .gradient = tensors.input(dtype, shape), .scalars = {}};
   Trial<Update> trial{.problem = call.problem()};
   if (dtype == DType::bfloat16) {
     return trial;  // values are float32 or float64
   }
   trial.outputs = {{"value", call.value}};
   for (std::size_t index = 0; index < rule.state.size(); ++index) {
-    StateTensor const& state = rule.state[index];
-    call.state.at(index) = updated(shape_of(state.shape, shape), 0, 1);  // a second moment has no negative numbers
-    trial.outputs.push_back({state.key, call.state.at(index)});
+    call.state.at(index) = updated(0, 1);  // a second moment has no negative numbers
+    trial.outputs.push_back({rule.state[index], call.state.at(index)});
   }
   call.options = option_values(rule, {});
   call.weight_decay = 0.1;

@@ -8,60 +8,53 @@ namespace heddle {
 
 namespace {
 
-/// Makes one segment of each parameter that is alone, and one of all parameters between two of them.
-std::vector<PlacedParameter> segments_of(std::vector<PlacedParameter> const& parameters) {
-  std::vector<PlacedParameter> segments;
-  bool joins = false;
-  for (PlacedParameter const& parameter : parameters) {
-    bool const alone = parameter.of_several_stages || parameter.whole;
-    if (joins && !alone) {
-      segments.back().place.end = parameter.place.end;
-    } else {
-      segments.push_back(parameter);
+/// A parameter that is alone in its buckets, or all parameters between two of those.
+struct Segment {
+  IndexRange range;
+  bool alone = false;
+  bool single_owner = false;
+  bool on_several_stages = false;
+};
+
+std::vector<Segment> segments_of(ParameterSet const& parameters) {
+  std::vector<Parameter const*> const trained = parameters.trained();
+  std::vector<Segment> segments;
+  bool single_owner = false;  // of the block
+  for (auto each = trained.begin(); each != trained.end(); ++each) {
+    if (!(*each)->follows) {
+      auto const end = std::find_if(each + 1, trained.end(), [](auto const* next) { return !next->follows; });
+      single_owner = std::any_of(each, end, [](auto const* member) { return member->updated_whole(); });
     }
-    joins = !alone;
+    bool const on_several_stages = (*each)->placement().on_several_stages();
+    bool const alone = on_several_stages || single_owner;
+    if (!alone && !segments.empty() && !segments.back().alone) {
+      segments.back().range.end = (*each)->place.end;
+    } else {
+      segments.push_back({(*each)->place, alone, single_owner, on_several_stages});
+    }
   }
   return segments;
 }
 
 }  // namespace
 
-std::vector<PlacedParameter> placed_parameters(ParameterSet const& parameters) {
-  std::vector<PlacedParameter> placed;
-  std::size_t block = 0;  // its first member
-  bool whole = false;
-  for (Parameter const* const parameter : parameters.trained()) {
-    if (!parameter->follows) {
-      block = placed.size();
-      whole = false;
-    }
-    placed.push_back({parameter->place, parameter->spec.stages.size() > 1});
-    whole = whole || parameter->updated_whole;
-    for (std::size_t member = block; whole && member < placed.size(); ++member) {
-      placed[member].whole = true;
-    }
-  }
-  return placed;
-}
-
-BufferParts::BufferParts(std::vector<PlacedParameter> const& parameters, std::int64_t bucket_elements, int ranks)
-    : ranks_(ranks) {
+BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks) : ranks_(ranks) {
   if (bucket_elements < 1) {
     throw Error(fmt::format("a gradient bucket of {} elements; at least 1 is needed", bucket_elements));
   }
   std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);
   std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), 0);
-  for (auto const& [place, of_several_stages, whole] : segments_of(parameters)) {
-    if (whole) {
+  for (auto const& [range, alone, single_owner, on_several_stages] : segments_of(parameters)) {
+    if (single_owner) {
       // The rank that owns least so far; of a parameter of several stages the first, as other stages have other loads.
-      auto const least = of_several_stages ? owned.begin() : std::ranges::min_element(owned);
-      *least += place.count();
-      buckets_.push_back({place, static_cast<int>(least - owned.begin())});
+      auto const least = on_several_stages ? owned.begin() : std::ranges::min_element(owned);
+      *least += range.count();
+      buckets_.push_back({range, static_cast<int>(least - owned.begin())});
       continue;
     }
-    std::int64_t const end = place.begin + rounded_up(place.count(), divisible);
-    for (std::int64_t begin = place.begin; begin < end; begin += step) {
+    std::int64_t const end = range.begin + rounded_up(range.count(), divisible);
+    for (std::int64_t begin = range.begin; begin < end; begin += step) {
       buckets_.push_back({{begin, std::min(begin + step, end)}});
     }
   }
@@ -74,12 +67,6 @@ IndexRange BufferParts::part(Bucket const& bucket, int rank) const {
   }
   std::int64_t const count = range.count() / ranks_;
   return {range.begin + rank * count, range.begin + (rank + 1) * count};
-}
-
-int BufferParts::owner(std::int64_t element) const {
-  auto const bucket = std::ranges::partition_point(buckets_, [=](Bucket const& b) { return b.range.end <= element; });
-  return bucket->owner >= 0 ? bucket->owner
-                            : static_cast<int>((element - bucket->range.begin) / (bucket->range.count() / ranks_));
 }
 
 std::vector<IndexRange> BufferParts::parts_of(int rank) const {
@@ -116,17 +103,6 @@ bool is_frozen(ParameterSet const& parameters, IndexRange const& range) {
     }
   }
   return holds;
-}
-
-bool is_split(ShardSpec const& shard) {
-  return shard.axis >= 0 && shard.mesh_axis == MeshAxis::tensor;
-}
-
-bool counts_here(ParameterSpec const& spec, Mesh const& mesh) {
-  if (!is_split(spec.shard) && mesh.coordinate(MeshAxis::tensor) != 0) {
-    return false;
-  }
-  return spec.stages.empty() || spec.stages.front() == mesh.coordinate(MeshAxis::pipeline);
 }
 
 IndexRange elements_of(Parameter const& parameter) {

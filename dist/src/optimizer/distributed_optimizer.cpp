@@ -21,7 +21,7 @@ ParameterSet& with_rules(OptimizerConfig const& config, KernelSource const& kern
                          ParameterSet& parameters) {
   assign_rules(config, kernels.registries, parameters);
   for (Parameter const& parameter : parameters.all()) {
-    if (parameter.updated_whole && is_split(parameter.spec.shard) && parallel.tensor.size() > 1) {
+    if (parameter.updated_whole() && parameter.local_shape != parameter.global_shape()) {
       throw ConfigError(fmt::format(
           "parameter {}: its update rule {} updates whole parameters, but parallel.tensor = {} divides it; use "
           "parallel.tensor = 1, or put it into a group with another rule",
@@ -29,11 +29,6 @@ ParameterSet& with_rules(OptimizerConfig const& config, KernelSource const& kern
     }
   }
   return parameters;
-}
-
-double summed_over(Communicator const& group, double value) {
-  all_reduce_values(group, std::span(&value, 1));
-  return value;
 }
 
 }  // namespace
@@ -63,14 +58,13 @@ void DistributedOptimizer::find_ranges() {
   }
 }
 
-/// Numbers that every tensor rank holds count on the first of them, numbers that several stages hold on the first of
-/// those, numbers of frozen parameters nowhere.
+/// Elements of frozen parameters count nowhere.
 void DistributedOptimizer::find_counted() {
   counted_.clear();
   bool joins = false;
   for (Parameter const* const parameter : parameters_.trained()) {
-    bool const alone = parameter->spec.stages.size() > 1 || parameter->updated_whole;
-    if (!counts_here(parameter->spec, parallel_.mesh) || parameter->frozen()) {
+    bool const alone = parameter->placement().on_several_stages() || parameter->updated_whole();
+    if (!parameter->placement().counts(parallel_.mesh) || parameter->frozen()) {
       joins = false;
       continue;
     }
@@ -116,11 +110,15 @@ void DistributedOptimizer::add_sum_of_squares(Tensor const& sum) const {
   }
 }
 
-/// The norm of the whole model's gradient, with each number counted once. Collective over tensor × pipeline; if the
-/// replicas have separate parts of the sums, over the world.
+/// The norm of the whole model's gradient, with each element counted once. Collective over the axes but replica_axes;
+/// if the replicas have separate parts of the sums, over the world.
 double DistributedOptimizer::norm_of(double own_sum_of_squares) const {
-  double const sum = reducer_->scattered() ? summed_over(parallel_.replicas, own_sum_of_squares) : own_sum_of_squares;
-  return std::sqrt(summed_over(parallel_.pipeline, summed_over(parallel_.tensor, sum)));
+  std::span const sum(&own_sum_of_squares, 1);
+  if (reducer_->scattered()) {
+    all_reduce_values(parallel_.replicas, sum);
+  }
+  sum_over_model(parallel_, sum);
+  return std::sqrt(own_sum_of_squares);
 }
 
 double DistributedOptimizer::update(double learning_rate, std::int64_t step, GradientsAfter after) {
@@ -182,29 +180,26 @@ void DistributedOptimizer::update_and_gather() {
   gather.wait();
 }
 
-std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter, StateTensor const& state) const {
+std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parameter) const {
   IndexRange const elements = elements_of(parameter);
   std::vector<IndexRange> kept = intersection({elements}, optimizer_.parts());
   for (IndexRange& piece : kept) {
-    piece = state.shape == StateShape::parameter ? IndexRange{piece.begin - elements.begin, piece.end - elements.begin}
-                                                 : IndexRange{0, shape_of(state.shape, parameter.local_shape).size()};
+    piece = {piece.begin - elements.begin, piece.end - elements.begin};
   }
   return kept;
 }
 
-void DistributedOptimizer::set_state(Parameter const& parameter, StateTensor const& state, IndexRange const& elements,
+void DistributedOptimizer::set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
                                      std::span<float const> values) {
   if (values.size() != static_cast<std::size_t>(elements.count())) {
-    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", state.key, values.size(),
-                            elements.count(), parameter.spec.name));
+    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", key, values.size(), elements.count(),
+                            parameter.spec.name));
   }
   if (owned_) {
     owned_->forget();
   }
-  IndexRange const all = elements_of(parameter);
-  Tensor const kept = state.shape == StateShape::parameter
-                          ? optimizer_.state_in(state.key, {all.begin + elements.begin, all.begin + elements.end})
-                          : optimizer_.state_in(state.key, all).rows(elements.begin, elements.count());
+  std::int64_t const begin = parameter.place.begin;
+  Tensor const kept = optimizer_.state_in(key, {begin + elements.begin, begin + elements.end});
   kept.require(DType::float32, {elements.count()}, "state from a checkpoint");
   copy_from_host(kept, values.data());
 }

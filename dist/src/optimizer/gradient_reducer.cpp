@@ -5,6 +5,7 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <numeric>
 
 namespace heddle {
 
@@ -13,28 +14,29 @@ namespace {
 /// The tag that separates these messages from those of the schedule.
 constexpr int exchange_tag = 7001;
 
-void require_stages(Parameter const& parameter, Mesh const& mesh) {
-  std::vector<int> const& stages = parameter.spec.stages;
+/// Throws unless the reducer sums the gradients of such a placement.
+void require_supported(Parameter const& parameter, Mesh const& mesh) {
+  Placement const& placement = parameter.placement();
+  if (placement.is_partial_over(MeshAxis::pipeline)) {
+    throw ConfigError(
+        fmt::format("parameter {}: its gradient cannot be partial over pipeline; name the stages that hold it instead",
+                    parameter.spec.name));
+  }
+  for (MeshAxis const axis : {MeshAxis::pipeline, MeshAxis::data, MeshAxis::context}) {
+    if (placement.is_split_over(axis)) {
+      throw ConfigError(fmt::format("parameter {}: {} cannot split a parameter", parameter.spec.name, axis.name()));
+    }
+  }
+  std::vector<int> const& stages = placement.stages;
   int const here = mesh.coordinate(MeshAxis::pipeline);
   bool const ascends = std::adjacent_find(stages.begin(), stages.end(), std::greater_equal<>()) == stages.end();
-  if (!ascends || stages.front() < 0 || stages.back() >= mesh.size(MeshAxis::pipeline) ||
-      !std::binary_search(stages.begin(), stages.end(), here)) {
+  if (!stages.empty() && (!ascends || stages.front() < 0 || stages.back() >= mesh.size(MeshAxis::pipeline) ||
+                          !std::binary_search(stages.begin(), stages.end(), here))) {
     throw Error(
         fmt::format("parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and "
                     "name this one",
                     parameter.spec.name, here, fmt::join(stages, ", "), mesh.size(MeshAxis::pipeline)));
   }
-}
-
-bool is_partial_over_tensor(Parameter const& parameter) {
-  auto const& axes = parameter.spec.gradient_partial_over;
-  if (std::find(axes.begin(), axes.end(), MeshAxis::pipeline) != axes.end()) {
-    throw ConfigError(
-        fmt::format("parameter {}: its gradient cannot be partial over pipeline; name the stages that "
-                    "hold it instead",
-                    parameter.spec.name));
-  }
-  return std::find(axes.begin(), axes.end(), MeshAxis::tensor) != axes.end();
 }
 
 void require_loss_sums(Tensor const& loss_sums) {
@@ -45,28 +47,35 @@ void require_loss_sums(Tensor const& loss_sums) {
 
 PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& parameters,
                          std::shared_ptr<TensorOps> operations, Execution& execution, std::int64_t bucket_elements)
-    : tensor_(parallel.tensor),
-      pipeline_(parallel.pipeline),
-      parameters_(parameters),
-      operations_(std::move(operations)),
-      execution_(execution) {
+    : pipeline_(parallel.pipeline), parameters_(parameters), operations_(std::move(operations)), execution_(execution) {
+  for (MeshAxis const axis : parallel.mesh.shape().model_axes()) {
+    over_axes_.push_back({axis, parallel.group({axis}), {}});
+  }
   std::int64_t packed = 0;
   std::int64_t exchanged = 0;
   std::size_t holders = 0;
   for (Parameter const& parameter : parameters.all()) {
+    require_supported(parameter, parallel.mesh);
+    if (parameter.frozen()) {
+      continue;
+    }
+    Placement const& placement = parameter.placement();
     IndexRange const elements = elements_of(parameter);
-    if (is_partial_over_tensor(parameter) && tensor_.size() > 1 && !parameter.frozen()) {
-      over_tensor_.push_back(elements);
-      packed += elements.count();
+    for (OverAxis& over : over_axes_) {
+      if (placement.is_partial_over(over.axis) && over.group.size() > 1) {
+        over.elements.push_back(elements);
+      }
     }
-    if (!parameter.spec.stages.empty()) {
-      require_stages(parameter, parallel.mesh);
-    }
-    if (parameter.spec.stages.size() > 1 && !parameter.frozen()) {
-      over_stages_.push_back({parameter.spec.name, elements, parameter.spec.stages});
+    if (placement.on_several_stages()) {
+      over_stages_.push_back({parameter.spec.name, elements, placement.stages});
       exchanged = std::max(exchanged, std::min(elements.count(), bucket_elements));
-      holders = std::max(holders, parameter.spec.stages.size());
+      holders = std::max(holders, placement.stages.size());
     }
+  }
+  for (OverAxis const& over : over_axes_) {
+    packed =
+        std::max(packed, std::accumulate(over.elements.begin(), over.elements.end(), std::int64_t{0},
+                                         [](std::int64_t sum, IndexRange const& each) { return sum + each.count(); }));
   }
   std::sort(over_stages_.begin(), over_stages_.end(),
             [](Held const& left, Held const& right) { return left.name < right.name; });
@@ -78,7 +87,9 @@ PartialSums::PartialSums(ParallelState const& parallel, ParameterSet const& para
 }
 
 void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
-  sum_over_tensor(intersection(over_tensor_, ranges));
+  for (OverAxis const& over : over_axes_) {
+    sum_over(over.group, intersection(over.elements, ranges));
+  }
   for (Held const& held : over_stages_) {
     for (IndexRange const& range : intersection({held.elements}, ranges)) {
       std::int64_t const step = received_.dim(1);
@@ -89,7 +100,7 @@ void PartialSums::sum(std::vector<IndexRange> const& ranges) const {
   }
 }
 
-void PartialSums::sum_over_tensor(std::vector<IndexRange> const& ranges) const {
+void PartialSums::sum_over(Communicator const& group, std::vector<IndexRange> const& ranges) const {
   Tensor const& gradients = parameters_.gradients();
   std::int64_t packed = 0;
   for (IndexRange const& range : ranges) {
@@ -99,7 +110,7 @@ void PartialSums::sum_over_tensor(std::vector<IndexRange> const& ranges) const {
   if (packed == 0) {
     return;
   }
-  tensor_.all_reduce(packed_.rows(0, packed));
+  group.all_reduce(packed_.rows(0, packed));
   packed = 0;
   for (IndexRange const& range : ranges) {
     operations_->copy(execution_, packed_.rows(packed, range.count()), gradients.rows(range.begin, range.count()));

@@ -23,8 +23,8 @@ OwnedState::OwnedState(ParameterSet const& parameters, Optimizer const& optimize
   for (Parameter const* const parameter : parameters.trained()) {
     for (IndexRange const& range : intersection({elements_of(*parameter)}, blocks)) {
       pieces_.push_back({range, parameter, "", parameters.values().rows(range.begin, range.count())});
-      for (StateTensor const& state : parameter->state) {
-        pieces_.push_back({range, parameter, state.key, optimizer.state_in(state.key, range)});
+      for (std::string const& key : parameter->state) {
+        pieces_.push_back({range, parameter, key, optimizer.state_in(key, range)});
       }
     }
   }

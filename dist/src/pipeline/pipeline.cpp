@@ -104,8 +104,7 @@ class Pipeline::Run {
             .seed = step_.seed,
             .step = step_.step,
             .row_split = step_.row_split,
-            .gradients = training_ && last ? step_.gradients : nullptr,
-            .parameter_use = step_.parameter_use};
+            .gradients = training_ && last ? step_.gradients : nullptr};
   }
 
   /// Waits for the input; gradient reductions make progress meanwhile.

@@ -252,7 +252,7 @@ class Planner::Estimate {
                   .state = 0,
                   .kernels = work.kept_by_kernels};
     for (auto const& [rule, update] : work.updates) {
-      use.state += update.state_of((update.elements + owners() - 1) / owners(), owners()) * element;
+      use.state += update.state * ((update.elements + owners() - 1) / owners()) * element;
     }
     auto const actions =
         training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},

@@ -124,12 +124,9 @@ class Rehearsal {
     std::int64_t elements = 0;
     for (auto const& [rule_range, first] : rule_ranges(parameters)) {
       // A whole parameter's state has no padding.
-      IndexRange const range = first->updated_whole ? elements_of(*first) : rule_range;
+      IndexRange const range = first->updated_whole() ? elements_of(*first) : rule_range;
       for (IndexRange const& kept : intersection({range}, own)) {
-        for (StateTensor const& state : first->state) {
-          elements +=
-              state.shape == StateShape::parameter ? kept.count() : shape_of(state.shape, first->local_shape).size();
-        }
+        elements += kept.count() * std::ssize(first->state);
       }
     }
     return elements;

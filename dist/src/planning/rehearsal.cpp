@@ -185,25 +185,21 @@ class StageRehearsal {
       if (!first->frozen()) {
         UpdateWork& update = work.updates[first->rule.name];
         update.elements += range.count();
-        update.state = std::ranges::count(first->state, StateShape::parameter, &StateTensor::shape);
-        for (StateTensor const& state : first->state) {
-          update.other_state +=
-              state.shape == StateShape::parameter ? 0 : shape_of(state.shape, first->local_shape).size();
-        }
+        update.state = std::ssize(first->state);
       }
     }
     for (Parameter const& parameter : parameters.all()) {
       std::int64_t const elements = parameter.local_shape.size();
-      ParameterSpec const& spec = parameter.spec;
+      Placement const& placement = parameter.placement();
       if (parameter.frozen()) {
         continue;
       }
-      if (spec.stages.size() > 1) {
+      if (placement.on_several_stages()) {
         work.shared_elements += elements;
         work.updates[parameter.rule.name].shared += elements;
-        work.max_holders = std::max(work.max_holders, static_cast<int>(spec.stages.size()));
+        work.max_holders = std::max(work.max_holders, static_cast<int>(placement.stages.size()));
       }
-      if (std::ranges::find(spec.gradient_partial_over, MeshAxis::tensor) != spec.gradient_partial_over.end()) {
+      if (placement.is_partial_over(MeshAxis::tensor)) {
         work.partial_elements += elements;
       }
     }
@@ -274,7 +270,6 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
         all.elements += count * update.elements;
         all.shared = std::max(all.shared, update.shared);
         all.state = update.state;
-        all.other_state += count * update.other_state;
         shared_by_rule[rule] += count * update.shared;
       }
     }
@@ -298,8 +293,7 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   auto const name = name_of(work.parameter_dtype);
   auto const element = static_cast<double>(work.element_bytes());
   TensorOpsProblem const tensors{work.parameter_dtype};
-  auto const own_elements = [&](std::int64_t elements) { return (elements + ranks - 1) / ranks; };
-  auto const own = [&](std::int64_t elements) { return static_cast<double>(own_elements(elements)); };
+  auto const own = [&](std::int64_t elements) { return static_cast<double>((elements + ranks - 1) / ranks); };
   std::int64_t const trained = work.trained();
   std::vector<KernelCalls> calls{
       {fmt::format("tensor_ops fill, {}; {}", name, timing_key(tensors)),
@@ -309,9 +303,7 @@ std::vector<KernelCalls> update_kernels(RankWork const& work, int ranks) {
   for (auto const& [rule, update] : work.updates) {
     UpdateProblem const problem{rule, work.parameter_dtype};
     calls.push_back({fmt::format("update update, {}; {}", name, timing_key(problem)),
-                     cost(problem, own(update.elements),
-                          static_cast<double>(update.state_of(own_elements(update.elements), ranks))),
-                     1});
+                     cost(problem, own(update.elements), static_cast<double>(update.state) * own(update.elements)), 1});
   }
   return calls;
 }

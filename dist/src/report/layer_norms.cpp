@@ -32,7 +32,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
   Tensor const own_sums = Tensor::allocate(DType::float64, {2 * static_cast<std::int64_t>(count)});
   bool const sharded = optimizer.sharded();
   for (Parameter const& parameter : parameters.all()) {
-    if (!counts_here(parameter.spec, parallel.mesh)) {
+    if (!parameter.placement().counts(parallel.mesh)) {
       continue;
     }
     std::size_t const layer = index.at(layer_of(parameter.spec.name));
@@ -51,8 +51,7 @@ LayerNorms layer_norms(ParallelState const& parallel, WholeModel const& model, P
     }
   }
   auto sums = to_host<double>(own_sums);  // of squares: parameters, then gradients
-  all_reduce_values(parallel.tensor, std::span(sums));
-  all_reduce_values(parallel.pipeline, std::span(sums));
+  sum_over_model(parallel, sums);
   if (sharded) {
     all_reduce_values(parallel.replicas, std::span(sums));
   }

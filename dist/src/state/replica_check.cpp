@@ -42,11 +42,11 @@ constexpr std::string_view wrong_numbers =
     "A rank computed or received wrong numbers (its memory, its processor or the network may be faulty): resume from "
     "the last checkpoint";
 
-/// For tensor ranks that differ while replicas, if there are any, are equal: a fault of one rank would show there, too.
+/// For tensor ranks, or those of another axis that may split parameters, that differ while replicas, if there are any,
+/// are equal: a fault of one rank would show there, too.
 constexpr std::string_view undeclared_sum =
     "If a plug-in's layer has this parameter, and each tensor rank computes a part of its gradient, the parts were not "
-    "added up: declare the parameter with gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes() where it "
-    "is "
+    "added up: place the parameter with gradient_partial_over = {MeshAxis::tensor}, or spec.stream_axes() where it is "
     "applied to rows of the stream (docs/guide/plugins.md). Otherwise a rank computed or received wrong numbers "
     "(its memory, its processor or the network may be faulty): resume from the last checkpoint";
 
@@ -91,8 +91,9 @@ std::map<std::string, std::string> differences(Communicator const& group, int wo
 }
 
 /// How surely a finding names the tensor and the ranks with the fault. A damaged tensor makes others differ, too, but
-/// only between tensor ranks, which compute from it: replicas, and stages, apply the same sums of gradients.
-enum class Surety : std::int32_t { nothing, tensor_ranks, stages, replicas, damage };
+/// only between tensor ranks and the like, which compute from it: replicas, and stages, apply the same sums of
+/// gradients.
+enum class Surety : std::int32_t { nothing, model_axes, stages, replicas, damage };
 
 /// One rank's finding, as a message.
 struct Finding {
@@ -103,19 +104,23 @@ struct Finding {
 /// Digests of everything that must be the same on several ranks, in the order in which differences are searched.
 class Digests {
  public:
-  void add(ParameterSpec const& spec, std::string name, Tensor const& tensor) {
+  explicit Digests(ParallelState const& parallel) : parallel_(parallel) {}
+
+  void add(Placement const& placement, std::string name, Tensor const& tensor) {
     NamedDigest const& held = all_.emplace_back(NamedDigest{std::move(name), digest(tensor)});
-    if (!is_split(spec.shard)) {
-      on_each_tensor_rank_.push_back(held);
+    for (MeshAxis const axis : parallel_.mesh.shape().model_axes()) {
+      if (!placement.is_split_over(axis)) {
+        along_model_axes_[axis].push_back(held);
+      }
     }
-    if (spec.stages.size() > 1) {
+    if (placement.on_several_stages()) {
       on_several_stages_.push_back(held);
     }
   }
 
   void add_values(ParameterSet const& parameters) {
     for (Parameter const& parameter : parameters.all()) {
-      add(parameter.spec, fmt::format("parameter {}", parameter.spec.name), parameter.value);
+      add(parameter.placement(), fmt::format("parameter {}", parameter.spec.name), parameter.value);
     }
   }
 
@@ -124,9 +129,9 @@ class Digests {
   void add_state(ParameterSet const& parameters, Optimizer const& optimizer) {
     for (Parameter const* const parameter : parameters.trained()) {
       for (IndexRange const& piece : intersection({elements_of(*parameter)}, optimizer.parts())) {
-        for (StateTensor const& state : parameter->state) {
-          add(parameter->spec, fmt::format("{} of {}", state.key, heddle::describe(*parameter, piece)),
-              optimizer.state_in(state.key, piece));
+        for (std::string const& key : parameter->state) {
+          add(parameter->placement(), fmt::format("{} of {}", key, heddle::describe(*parameter, piece)),
+              optimizer.state_in(key, piece));
         }
       }
     }
@@ -136,24 +141,29 @@ class Digests {
   void add_damage(std::vector<std::string> names) { damaged_ = std::move(names); }
 
   /// Throws on every rank of the world what one of them has found: the lowest of those with the surest finding.
-  void compare(ParallelState const& parallel) const {
-    Finding const own = finding(parallel);
-    std::vector<Surety> const found = gather_values(parallel.world, own.surety);
+  void compare() const {
+    Finding const own = finding();
+    std::vector<Surety> const found = gather_values(parallel_.world, own.surety);
     auto const surest = std::ranges::max_element(found);
     if (*surest == Surety::nothing) {
       return;
     }
-    std::string const text = broadcast_text(parallel.world, own.text, static_cast<int>(surest - found.begin()));
+    std::string const text = broadcast_text(parallel_.world, own.text, static_cast<int>(surest - found.begin()));
     throw Error("replicas diverged: " + text, ExitCode::replicas_diverged);
   }
 
  private:
   /// Collective over the world.
-  Finding finding(ParallelState const& parallel) const {
-    int const world_rank = parallel.world.rank();
-    auto const replicas = differences(parallel.replicas, world_rank, all_);
-    auto const stages = differences(parallel.pipeline, world_rank, on_several_stages_);
-    auto const tensor_ranks = differences(parallel.tensor, world_rank, on_each_tensor_rank_);
+  Finding finding() const {
+    int const world_rank = parallel_.world.rank();
+    auto const replicas = differences(parallel_.replicas, world_rank, all_);
+    auto const stages = differences(parallel_.pipeline, world_rank, on_several_stages_);
+    std::map<std::string, std::string> model_axes;
+    for (MeshAxis const axis : parallel_.mesh.shape().model_axes()) {
+      auto const held = along_model_axes_.find(axis);
+      model_axes.merge(differences(parallel_.group({axis}), world_rank,
+                                   held == along_model_axes_.end() ? std::vector<NamedDigest>() : held->second));
+    }
     if (!damaged_.empty()) {
       return {Surety::damage,
               fmt::format("{} on rank {} ({}) changed between two updates ({} of its tensors did); only "
@@ -166,7 +176,7 @@ class Digests {
     if (!stages.empty()) {
       return {Surety::stages, describe(stages, wrong_numbers)};
     }
-    return tensor_ranks.empty() ? Finding{} : Finding{Surety::tensor_ranks, describe(tensor_ranks, undeclared_sum)};
+    return model_axes.empty() ? Finding{} : Finding{Surety::model_axes, describe(model_axes, undeclared_sum)};
   }
 
   /// The first tensor that differs, and what that means.
@@ -179,8 +189,9 @@ class Digests {
         first->name, differing.at(first->name), readable_count(differing.size()), readable_count(all_.size()), meaning);
   }
 
+  ParallelState const& parallel_;
   std::vector<NamedDigest> all_;
-  std::vector<NamedDigest> on_each_tensor_rank_;
+  std::map<MeshAxis, std::vector<NamedDigest>> along_model_axes_;
   std::vector<NamedDigest> on_several_stages_;
   std::vector<std::string> damaged_;
 };
@@ -199,13 +210,13 @@ std::uint64_t digest(Tensor const& tensor) {
 
 void check_replicas(ParallelState const& parallel, ParameterSet const& parameters,
                     DistributedOptimizer const* optimizer) {
-  Digests digests;
+  Digests digests(parallel);
   digests.add_values(parameters);
   if (optimizer != nullptr) {
     digests.add_state(parameters, optimizer->local());
     digests.add_damage(optimizer->damaged());
   }
-  digests.compare(parallel);
+  digests.compare();
 }
 
 }  // namespace heddle

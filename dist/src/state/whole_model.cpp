@@ -11,15 +11,14 @@ namespace heddle {
 
 namespace {
 
-/// A ParameterDescription as it travels: the texts and the stages are elsewhere, one after another. A parameter's texts
-/// are its name and, of each tensor of its state, a digit for the shape and the key, each followed by a line break.
+/// A ParameterDescription as it travels, without its texts: in lines after one another its name, for each axis in
+/// Placement::shards the mesh axes, and the keys of its state.
 struct SentDescription {
   Shape shape;
-  ShardSpec shard;
   IndexRange place;
   std::int64_t trained = 0;
   std::int64_t rounded = 0;
-  std::int64_t whole = 0;
+  std::int64_t shards = 0;
   std::int64_t keys = 0;
   std::int64_t stages = 0;
 };
@@ -41,48 +40,58 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
   std::vector<SentDescription> sent;
   std::string texts;
   std::vector<int> stages;
-  std::vector<PlacedParameter> const placed = placed_parameters(parameters);
   for (Parameter const* const parameter : in_order(parameters)) {
-    ParameterSpec const& spec = parameter->spec;
+    Placement const& placement = parameter->placement();
     std::size_t const before = stages.size();
-    stages.insert(stages.end(), spec.stages.begin(), spec.stages.end());
-    if (spec.stages.empty()) {
+    stages.insert(stages.end(), placement.stages.begin(), placement.stages.end());
+    if (placement.stages.empty()) {
       stages.push_back(parallel.mesh.coordinate(MeshAxis::pipeline));
     }
-    texts += spec.name + "\n";
-    for (StateTensor const& state : parameter->state) {
-      texts += fmt::format("{}{}\n", static_cast<int>(state.shape), state.key);
+    texts += parameter->spec.name + "\n";
+    for (MeshAxes const& axes : placement.shards) {
+      for (MeshAxis const axis : axes) {
+        texts += fmt::format("{} ", axis.name());
+      }
+      texts += "\n";
     }
-    bool const trained = sent.size() < placed.size();
-    bool const whole = trained && placed[sent.size()].whole;
-    sent.push_back({spec.shape, spec.shard, parameter->place, trained ? 1 : 0, spec.rounded ? 1 : 0, whole ? 1 : 0,
-                    std::ssize(parameter->state), static_cast<std::int64_t>(stages.size() - before)});
+    for (std::string const& key : parameter->state) {
+      texts += key + "\n";
+    }
+    sent.push_back({placement.global_shape, parameter->place,
+                    parameter->place.end <= parameters.gradient_size() ? 1 : 0, parameter->spec.rounded ? 1 : 0,
+                    std::ssize(placement.shards), std::ssize(parameter->state),
+                    static_cast<std::int64_t>(stages.size() - before)});
   }
   auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
-  auto const all_texts = gather_lists<char>(parallel.pipeline, texts);
+  auto const all_texts = gather_texts(parallel.pipeline, texts);
   auto const all_stages = gather_lists<int>(parallel.pipeline, stages);
   std::vector<std::vector<ParameterDescription>> gathered(all_sent.size());
   for (std::size_t stage = 0; stage < gathered.size(); ++stage) {
-    std::istringstream lines(std::string(all_texts[stage].begin(), all_texts[stage].end()));
+    std::istringstream lines(all_texts[stage]);
+    auto const next_line = [&] {
+      std::string line;
+      std::getline(lines, line);
+      return line;
+    };
     auto holder = all_stages[stage].begin();
     for (SentDescription const& each : all_sent[stage]) {
-      auto const holder_end = holder + each.stages;
-      ParameterDescription& described =
-          gathered[stage].emplace_back(ParameterDescription{.name = "",
-                                                            .shape = each.shape,
-                                                            .shard = each.shard,
-                                                            .stages = {holder, holder_end},
-                                                            .place = each.place,
-                                                            .trained = each.trained != 0,
-                                                            .rounded = each.rounded != 0,
-                                                            .whole = each.whole != 0});
-      std::getline(lines, described.name);
-      for (std::int64_t number = 0; number < each.keys; ++number) {
-        std::string line;
-        std::getline(lines, line);
-        described.state.emplace_back(line.substr(1), static_cast<StateShape>(line.front() - '0'));
+      ParameterDescription& described = gathered[stage].emplace_back(
+          ParameterDescription{.name = next_line(),
+                               .placement = {.global_shape = each.shape, .stages = {holder, holder + each.stages}},
+                               .place = each.place,
+                               .trained = each.trained != 0,
+                               .rounded = each.rounded != 0});
+      holder += each.stages;
+      for (std::int64_t axis = 0; axis < each.shards; ++axis) {
+        MeshAxes& axes = described.placement.shards.emplace_back();
+        std::istringstream names(next_line());
+        for (std::string name; names >> name;) {
+          axes.emplace_back(name);
+        }
       }
-      holder = holder_end;
+      for (std::int64_t key = 0; key < each.keys; ++key) {
+        described.state.push_back(next_line());
+      }
     }
   }
   WholeModel model(std::move(gathered));
@@ -100,9 +109,11 @@ void WholeModel::check() const {
     for (ParameterDescription const& description : stages_[stage]) {
       Holders& holders = by_name.try_emplace(description.name, Holders{&description, {}}).first->second;
       holders.stages.push_back(static_cast<int>(stage));
-      if (!(description.shape == holders.first->shape) || description.shard.axis != holders.first->shard.axis) {
+      Placement const& first = holders.first->placement;
+      Placement const& here = description.placement;
+      if (!(here.global_shape == first.global_shape) || here.shards != first.shards) {
         throw Error(fmt::format("parameter {}: {} on stage {}, and {} on stage {}", description.name,
-                                holders.first->shape.to_string(), holders.stages.front(), description.shape.to_string(),
+                                first.global_shape.to_string(), holders.stages.front(), here.global_shape.to_string(),
                                 stage));
       }
     }
@@ -110,9 +121,9 @@ void WholeModel::check() const {
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     for (ParameterDescription const& description : stages_[stage]) {
       auto const& holders = by_name.at(description.name).stages;
-      if (description.stages != holders) {
+      if (auto const& said = description.placement.stages; said != holders) {
         throw Error(fmt::format("parameter {}: held by the stages {{{}}}, while stage {} says {{{}}}", description.name,
-                                fmt::join(holders, ", "), stage, fmt::join(description.stages, ", ")));
+                                fmt::join(holders, ", "), stage, fmt::join(said, ", ")));
       }
     }
   }
@@ -126,7 +137,8 @@ std::vector<std::string> WholeModel::names() const {
 
 std::int64_t WholeModel::elements() const {
   std::int64_t elements = 0;
-  for_each_parameter([&](ParameterDescription const& parameter) { elements += parameter.shape.size(); });
+  for_each_parameter(
+      [&](ParameterDescription const& parameter) { elements += parameter.placement.global_shape.size(); });
   return elements;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
+#include <heddle/core/tensor/slice.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/sha256.hpp>
@@ -170,50 +171,41 @@ std::vector<IndexRange> Checkpoint::bytes_of(TensorSlice const& slice) const {
     throw Error(where + ": its " + slice.key + " was not verified, because it was opened without that key");
   }
   std::vector<std::int64_t> const& shape = info.shape_of(slice.key);
-  if (slice.axis < -1 || slice.axis >= static_cast<int>(shape.size())) {
-    throw Error(where + " has no axis " + std::to_string(slice.axis));
+  if (slice.ranges.size() > shape.size()) {
+    throw Error(where + " has no axis " + std::to_string(shape.size()));
   }
-  std::int64_t const extent = slice.axis < 0 ? 1 : shape[static_cast<std::size_t>(slice.axis)];
-  IndexRange const wanted = slice.axis < 0 ? IndexRange{0, 1} : IndexRange{slice.begin, slice.begin + slice.count};
-  if (wanted.begin < 0 || wanted.begin > wanted.end || wanted.end > extent) {
-    throw DataError(where + " has " + std::to_string(extent) + " indices along axis " + std::to_string(slice.axis) +
-                    ", not " + std::to_string(wanted.begin) + " to " + std::to_string(wanted.end));
+  for (std::size_t axis = 0; axis < slice.ranges.size(); ++axis) {
+    IndexRange const& wanted = slice.ranges[axis];
+    if (wanted.begin < 0 || wanted.begin > wanted.end || wanted.end > shape[axis]) {
+      throw DataError(where + " has " + std::to_string(shape[axis]) + " indices along axis " + std::to_string(axis) +
+                      ", not " + std::to_string(wanted.begin) + " to " + std::to_string(wanted.end));
+    }
+  }
+  Slice const wanted(shape, slice.ranges);
+  IndexRange const kept = slice.elements.value_or(IndexRange{0, wanted.size()});
+  if (kept.begin < 0 || kept.begin > kept.end || kept.end > wanted.size()) {
+    throw DataError(where + " has " + std::to_string(wanted.size()) + " elements there, not " +
+                    std::to_string(kept.begin) + " to " + std::to_string(kept.end));
   }
   std::int64_t const size = info.element_bytes();
-  std::int64_t inner = size;
-  for (auto later = static_cast<std::size_t>(slice.axis + 1); later < shape.size(); ++later) {
-    inner *= shape[later];
-  }
-  std::int64_t const run = wanted.count() * inner;
-  std::int64_t const bytes = extent == 0 ? 0 : info.elements(slice.key) * size / extent * wanted.count();
-  IndexRange const kept =
-      slice.elements ? IndexRange{slice.elements->begin * size, slice.elements->end * size} : IndexRange{0, bytes};
-  if (kept.begin < 0 || kept.begin > kept.end || kept.end > bytes) {
-    throw DataError(where + " has " + std::to_string(bytes / size) + " elements there, not " +
-                    std::to_string(slice.elements->begin) + " to " + std::to_string(slice.elements->end));
-  }
   std::vector<IndexRange> ranges;
-  std::int64_t const first = info.offsets[*key] + wanted.begin * inner;
-  for (std::int64_t begin = kept.begin; begin < kept.end;) {
-    std::int64_t const in_file = first + begin / run * extent * inner + begin % run;
-    std::int64_t const count = std::min(run - begin % run, kept.end - begin);
-    ranges.push_back({in_file, in_file + count});
-    begin += count;
-  }
+  wanted.for_each_run(kept, [&](std::int64_t /*first*/, std::int64_t index, std::int64_t count) {
+    std::int64_t const begin = info.offsets[*key] + index * size;
+    ranges.push_back({begin, begin + count * size});
+  });
   return ranges;
 }
 
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key, std::int64_t max_elements) {
-  std::vector<std::int64_t> const& shape = tensor.shape_of(key);
-  std::int64_t const rows = shape.empty() ? 1 : shape.front();
+  std::int64_t const rows = tensor.shape_of(key).front();
   std::int64_t const elements = tensor.elements(key);
   if (elements <= max_elements || rows < 2) {
-    return {{tensor.name, key}};
+    return {{tensor.name, key, {{0, rows}}}};
   }
   std::int64_t const max_rows = std::max<std::int64_t>(1, max_elements / (elements / rows));
   std::vector<TensorSlice> slabs;
   for (std::int64_t row = 0; row < rows; row += max_rows) {
-    slabs.push_back({tensor.name, key, 0, row, std::min(max_rows, rows - row)});
+    slabs.push_back({tensor.name, key, {{row, std::min(row + max_rows, rows)}}});
   }
   return slabs;
 }

@@ -7,7 +7,6 @@
 #include "kernel_test_support.hpp"
 #include "test_ids.hpp"
 #include "test_scores.hpp"
-#include "values_elsewhere.hpp"
 
 namespace heddle {
 namespace {
@@ -49,15 +48,8 @@ ModelConfig small_model(NormPlacement norm, Positions positions, std::string con
 class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Positions, std::string>> {
  protected:
   DecodeTest() {
-    LayerContext context = context_of(pack_);
+    LayerContext context = test_.bench.context(pack_);
     encoder_output_ = test_.model.encode(context);
-  }
-
-  /// Encoding and decoding use parameters like training: between uses their values are not there.
-  LayerContext context_of(Pack const& pack) {
-    LayerContext context = test_.bench.context(pack);
-    context.parameter_use = &elsewhere_;
-    return context;
   }
 
   std::int64_t rows() const { return static_cast<std::int64_t>(histories_.size()); }
@@ -104,7 +96,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     }
     DecodeStep const decode_step = step();
     parents_ = places_;
-    LayerContext context = context_of(pack_);
+    LayerContext context = test_.bench.context(pack_);
     return testing_support::values(test_.model.decode(
         context,
         {{integers(newest), Tensor()}, {decode_step.queries, Tensor(), decode_step.position, rows()}, integers(row)},
@@ -119,7 +111,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
           {static_cast<std::int32_t>(row), sources_[static_cast<std::size_t>(places_[row] / 2)], histories_[row]});
     }
     Pack const pack = make_pack(pairs, test_ids);
-    LayerContext context = context_of(pack);
+    LayerContext context = test_.bench.context(pack);
     auto const logits = testing_support::values(test_.model.logits(context));
     auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
     std::vector<double> last;
@@ -154,7 +146,6 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   TestModel test_{small_model(std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())),
                   {vocabulary_, vocabulary_, true},
                   DType::float64};
-  ValuesElsewhere elsewhere_{test_.bench.parameters()};
   std::vector<Ids> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
   Ids places_{0, 1, 2, 3};   ///< of the hypotheses, in the caches; two for each sentence

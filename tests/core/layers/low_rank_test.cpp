@@ -29,7 +29,7 @@ std::vector<std::string> names_of(ModelConfig const& model) {
   Linear const linear(bench.spec("layer", Side::target), 5, {{"q", 6}, {"k", 4}, {"v", 4}}, Linear::Split::outputs);
   std::vector<std::string> names;
   for (Parameter const& parameter : bench.parameters().all()) {
-    names.push_back(parameter.spec.name + parameter.spec.shape.to_string());
+    names.push_back(parameter.spec.name + parameter.global_shape().to_string());
   }
   return names;
 }

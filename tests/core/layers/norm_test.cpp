@@ -58,7 +58,7 @@ TEST(Norms, ParametersAreNamedAfterTheirPlaces) {
   ParameterSet const& parameters = test.bench.parameters();
   auto const shape = [&](std::string const& name) {
     Parameter const* const parameter = parameters.find(name);
-    return parameter == nullptr ? Shape() : parameter->spec.shape;
+    return parameter == nullptr ? Shape() : parameter->global_shape();
   };
   for (std::string const name : {"encoder.embedding_norm", "decoder.embedding_norm", "encoder.norm", "decoder.norm",
                                  "encoder.layers.0.self_attention.norm", "encoder.layers.0.feed_forward.output_norm",

@@ -110,10 +110,10 @@ TEST(Description, LayersMayHaveTheirOwnSizes) {
                                 {"self_attention.head_dim", {std::int64_t{6}, "test"}}}}};
   TestModel test(config, vocabulary, DType::float64);
   ParameterSet const& parameters = test.bench.parameters();
-  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->spec.shape, (Shape{8, 8}));
-  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.q.weight")->spec.shape, (Shape{12, 8}));
-  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.out.weight")->spec.shape, (Shape{8, 12}));
-  EXPECT_EQ(parameters.find("decoder.layers.1.feed_forward.up.weight")->spec.shape, (Shape{20, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->global_shape(), (Shape{8, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.q.weight")->global_shape(), (Shape{12, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.self_attention.out.weight")->global_shape(), (Shape{8, 12}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.feed_forward.up.weight")->global_shape(), (Shape{20, 8}));
   Pack const pack = small_pack();
   LayerContext context = test.bench.context(pack);
   expect_gradients(test, context);
@@ -127,9 +127,9 @@ TEST(Description, HeadsMayShareKeysAndSeeAWindow) {
                              {"cross_attention.kv_heads", {std::int64_t{1}, "test"}}};
   TestModel test(config, vocabulary, DType::float64);
   ParameterSet const& parameters = test.bench.parameters();
-  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->spec.shape, (Shape{8, 8}));
-  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.k.weight")->spec.shape, (Shape{4, 8}));
-  EXPECT_EQ(parameters.find("decoder.layers.1.cross_attention.v.bias")->spec.shape, (Shape{4}));
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.q.weight")->global_shape(), (Shape{8, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.0.self_attention.k.weight")->global_shape(), (Shape{4, 8}));
+  EXPECT_EQ(parameters.find("decoder.layers.1.cross_attention.v.bias")->global_shape(), (Shape{4}));
   Pack const pack = small_pack();
   LayerContext context = test.bench.context(pack);
   expect_gradients(test, context);

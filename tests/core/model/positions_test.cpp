@@ -147,8 +147,8 @@ TEST(Sinusoids, InHalvesSinesPrecedeCosines) {
   config.d_model = 8;
   config.dropout = 0;
   TestBench bench(config, DType::float64);
-  Parameter& table = bench.parameters().reserve(
-      {.name = "table", .shape = {11, 8}, .initializer = Initializer::zeros(), .shard = {0}});
+  Parameter& table =
+      bench.parameters().reserve({"table", {{11, 8}, Placement::sharded_along(0)}, Initializer::zeros()});
   LayerSpec spec = bench.spec("encoder", Side::source);
   spec.table = &table;
   TokenEmbedding const embedding(spec);

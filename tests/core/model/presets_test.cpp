@@ -25,7 +25,7 @@ TEST_P(PresetsTest, HasTheParametersOfThePublishedModel) {
                     {GetParam().pieces, GetParam().pieces, true});
   std::int64_t parameters = 0;
   for (Parameter const& parameter : bench.parameters().all()) {
-    parameters += parameter.spec.shape.size();
+    parameters += parameter.global_shape().size();
   }
   EXPECT_EQ(parameters, GetParam().parameters);
 }

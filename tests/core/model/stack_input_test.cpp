@@ -135,7 +135,7 @@ TEST(StackInput, OnlyTheStacksThatEmbedTokensShareTheTable) {
   ModelPart const first(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {0, 1});
   EXPECT_EQ(bench.parameters().find("embedding.weight"), nullptr);
   ModelPart const second(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {1, 2});
-  EXPECT_TRUE(bench.parameters().find("embedding.weight")->spec.stages.empty());
+  EXPECT_TRUE(bench.parameters().find("embedding.weight")->placement().stages.empty());
 }
 
 TEST(StackInput, IsNamedByTheConfiguration) {

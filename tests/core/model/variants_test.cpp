@@ -196,9 +196,9 @@ TEST(Variants, StacksOfDifferentWidthShareNoTable) {
   EXPECT_THAT(built("tie_embeddings = false\nshare_embeddings = true"), refused);
   TestModel test(small_model("separate_embeddings = true", "[model.encoder]\nd_model = 12"), vocabulary,
                  DType::float64);
-  EXPECT_EQ(test.bench.parameters().find("encoder.embedding.weight")->spec.shape, (Shape{11, 12}));
-  EXPECT_EQ(test.bench.parameters().find("decoder.embedding.weight")->spec.shape, (Shape{11, 8}));
-  EXPECT_EQ(test.bench.parameters().find("decoder.layers.1.cross_attention.v.weight")->spec.shape, (Shape{8, 12}));
+  EXPECT_EQ(test.bench.parameters().find("encoder.embedding.weight")->global_shape(), (Shape{11, 12}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.embedding.weight")->global_shape(), (Shape{11, 8}));
+  EXPECT_EQ(test.bench.parameters().find("decoder.layers.1.cross_attention.v.weight")->global_shape(), (Shape{8, 12}));
 }
 
 /// A second text has the second token type: its logits are those of a model with that type in place of the first.
@@ -237,8 +237,8 @@ TEST(Variants, TheScaleOfTheEmbeddingIsOneOrTheRoot) {
   auto const embedded = [&](bool scaled) {
     config.scale_embedding = scaled;
     TestBench bench(config, DType::float64);
-    Parameter& table = bench.parameters().reserve(
-        {.name = "embedding.weight", .shape = {11, 8}, .initializer = Initializer::zeros(), .shard = {0}});
+    Parameter& table =
+        bench.parameters().reserve({"embedding.weight", {{11, 8}, Placement::sharded_along(0)}, Initializer::zeros()});
     LayerSpec spec = bench.spec("encoder", Side::source);
     spec.table = &table;
     TokenEmbedding const embedding(spec);
@@ -259,7 +259,7 @@ TEST(Variants, RelativePositionsAreOneParameterOfEachStackWithAUseForEachLayer) 
   for (std::string const stack : {"encoder", "decoder"}) {
     Parameter const* const bias = test.bench.parameters().find(stack + ".attention_bias.weight");
     ASSERT_NE(bias, nullptr);
-    EXPECT_EQ(bias->spec.shape, (Shape{2, 5}));
+    EXPECT_EQ(bias->global_shape(), (Shape{2, 5}));
     auto const& uses = test.bench.parameters().uses();
     EXPECT_EQ(std::count(uses.begin(), uses.end(), bias), 2);
   }
@@ -431,7 +431,7 @@ TEST(Variants, TheOutputBiasIsAddedToTheLogits) {
   TestModel test(config, vocabulary, DType::float64);
   Parameter const* const bias = test.bench.parameters().find("output.bias");
   ASSERT_NE(bias, nullptr);
-  EXPECT_EQ(bias->spec.shape, (Shape{11}));
+  EXPECT_EQ(bias->global_shape(), (Shape{11}));
   Pack const pack = small_pack();
   LayerContext context = test.bench.context(pack);
   auto const with = values(test.model.logits(context));

@@ -77,18 +77,19 @@ TEST(MeshTest, AllAxesButOneAreThoseOfTheRanksThatShareACoordinate) {
   }
 }
 
-TEST(MeshTest, AnAxisIsDividedByAnother) {
+TEST(MeshTest, AMeshMayHaveOtherAxes) {
   MeshAxis const expert("expert");
   MeshShape const whole(2, 6, 1, 2);
-  MeshShape const divided = whole.divided(MeshAxis::data, expert, 3);
-  EXPECT_EQ(divided.to_string(), "pipeline 2 × data 2 × expert 3 × context 1 × tensor 2");
-  EXPECT_EQ(divided.ranks(), whole.ranks());
+  MeshShape const finer({{MeshAxis::pipeline, 2}, {MeshAxis::data, 2}, {expert, 3}, {MeshAxis::tensor, 2}});
+  EXPECT_EQ(finer.to_string(), "pipeline 2 × data 2 × expert 3 × tensor 2");
+  EXPECT_EQ(finer.ranks(), whole.ranks());
   for (int rank = 0; rank < whole.ranks(); ++rank) {
-    EXPECT_EQ(divided.place({MeshAxis::data, expert}, rank), whole.coordinate(MeshAxis::data, rank));
-    EXPECT_EQ(divided.coordinate(expert, rank), whole.coordinate(MeshAxis::data, rank) % 3);
+    EXPECT_EQ(finer.place({MeshAxis::data, expert}, rank), whole.coordinate(MeshAxis::data, rank));
+    EXPECT_EQ(finer.coordinate(expert, rank), whole.coordinate(MeshAxis::data, rank) % 3);
+    EXPECT_EQ(finer.coordinate(MeshAxis::context, rank), 0);
   }
-  EXPECT_THROW(whole.divided(MeshAxis::data, expert, 4), Error);
-  EXPECT_THROW(whole.divided(MeshAxis::data, MeshAxis::tensor, 2), Error);
+  EXPECT_EQ(finer.model_axes(), (MeshAxes{MeshAxis::tensor, expert})) << "the innermost first";
+  EXPECT_EQ(whole.model_axes(), MeshAxes{MeshAxis::tensor});
   EXPECT_THROW(whole.with(expert, 2), Error);
   EXPECT_THROW(MeshAxis("a name of sixteen"), std::length_error);
 }

@@ -17,7 +17,7 @@ using testing::ThrowsMessage;
 constexpr std::uint64_t seed = 11;
 
 ParameterSpec sharded(std::string name, Shape const& shape, int axis) {
-  return {std::move(name), shape, Initializer::normal(0.5), {axis, MeshAxis::tensor}, {}};
+  return {std::move(name), {shape, Placement::sharded_along(axis)}, Initializer::normal(0.5)};
 }
 
 /// The same parameters on one rank of any mesh.
@@ -27,27 +27,10 @@ ParameterSet make_parameters(Mesh const& mesh, std::uint64_t with_seed = seed) {
   parameters.declare(sharded("rows", {6, 5}, 0));
   parameters.declare(sharded("columns", {3, 8}, 1));
   parameters.declare(sharded("middle", {2, 4, 3}, 1));
-  parameters.declare({"bias", {6}, Initializer::xavier_uniform(6, 6), {0, MeshAxis::tensor}, {}});
+  parameters.declare({"bias", {{6}, {{MeshAxis::tensor}}}, Initializer::xavier_uniform(6, 6)});
   parameters.allocate(DType::float32);
   parameters.initialize(with_seed);
   return parameters;
-}
-
-/// Elements of `whole` with index in [begin, begin + count) along `axis`.
-std::vector<float> slice(std::vector<float> const& whole, Shape const& shape, int axis, std::int64_t begin,
-                         std::int64_t count) {
-  std::int64_t inner = 1;
-  for (int later = axis + 1; later < shape.rank(); ++later) {
-    inner *= shape[later];
-  }
-  std::vector<float> result;
-  for (std::int64_t index = 0; index < shape.size(); ++index) {
-    std::int64_t const along = index / inner % shape[axis];
-    if (along >= begin && along < begin + count) {
-      result.push_back(whole[static_cast<std::size_t>(index)]);
-    }
-  }
-  return result;
 }
 
 TEST(ParameterSetTest, AShardStartsAsTheSliceOfTheWhole) {
@@ -56,18 +39,19 @@ TEST(ParameterSetTest, AShardStartsAsTheSliceOfTheWhole) {
     ParameterSet const parts = make_parameters(Mesh({1, 1, 1, 2}, rank, 2));
     for (Parameter const& part : parts.all()) {
       SCOPED_TRACE(part.spec.name);
-      Parameter const* const full = whole.find(part.spec.name);
-      ASSERT_NE(full, nullptr);
-      auto const values = to_host<float>(full->value);
-      int const axis = part.spec.shard.axis;
-      if (axis < 0) {
-        EXPECT_EQ(to_host<float>(part.value), values);
-        continue;
+      auto const values = to_host<float>(whole.find(part.spec.name)->value);
+      auto const own = to_host<float>(part.value);
+      Shape expected = part.global_shape();
+      if (int const axis = static_cast<int>(part.placement().shards.size()) - 1; axis >= 0) {
+        auto extents = expected.to_vector();
+        extents[static_cast<std::size_t>(axis)] /= 2;
+        expected = Shape(extents);
+        EXPECT_EQ(part.global_offset(axis), rank * expected[axis]);
       }
-      std::int64_t const count = part.spec.shape[axis] / 2;
-      EXPECT_EQ(part.local_shape[axis], count);
-      EXPECT_EQ(part.shard_begin, rank * count);
-      EXPECT_EQ(to_host<float>(part.value), slice(values, part.spec.shape, axis, part.shard_begin, count));
+      EXPECT_EQ(part.local_shape, expected);
+      part.slice.for_each_run({0, std::ssize(own)}, [&](std::int64_t first, std::int64_t index, std::int64_t count) {
+        EXPECT_TRUE(std::equal(own.begin() + first, own.begin() + first + count, values.begin() + index));
+      });
     }
   }
 }
@@ -87,7 +71,7 @@ TEST(ParameterSetTest, AnAxisThatDoesNotDivideIsSharedOutAtTheSamePlaces) {
   for (int rank : {0, 1, 2}) {
     ParameterSet const part = make(Mesh({1, 1, 1, 3}, rank, 3));
     Parameter const& odd = *part.find("odd");
-    EXPECT_EQ(odd.shard_begin * 33, static_cast<std::int64_t>(together.size()));
+    EXPECT_EQ(odd.global_offset(0) * 33, static_cast<std::int64_t>(together.size()));
     auto const values = to_host<float>(odd.value);
     together.insert(together.end(), values.begin(), values.end());
     places.insert(part.find("after")->place.begin);
@@ -98,9 +82,9 @@ TEST(ParameterSetTest, AnAxisThatDoesNotDivideIsSharedOutAtTheSamePlaces) {
 
 TEST(ParameterSetTest, BuffersDivideByTheReplicasAndSoDoParametersOfSeveralStages) {
   ParameterSet parameters(Mesh({2, 2, 3, 1}, 0, 12));
-  parameters.declare({"first", {5}, Initializer::ones(), {}, {}});
-  parameters.declare({"shared", {7, 3}, Initializer::ones(), {}, {}, {0, 1}});
-  parameters.declare({"last", {100}, Initializer::ones(), {}, {}});
+  parameters.declare({"first", {{5}}, Initializer::ones()});
+  parameters.declare({"shared", {{7, 3}, {}, {}, {0, 1}}, Initializer::ones()});
+  parameters.declare({"last", {{100}}, Initializer::ones()});
   parameters.allocate(DType::float32);
   std::int64_t const unit = 16 * 6;
   EXPECT_EQ(parameters.size() % unit, 0);
@@ -168,7 +152,7 @@ TEST(ParameterSetTest, InitializersHaveTheirMoments) {
   ParameterSet parameters{Mesh()};
   std::int64_t const count = 20000;
   auto const declare = [&](char const* name, Initializer const& initializer) {
-    parameters.declare({name, {count}, initializer, {}, {}});
+    parameters.declare({name, {{count}}, initializer});
   };
   declare("zeros", Initializer::zeros());
   declare("ones", Initializer::ones());

@@ -159,7 +159,7 @@ TEST(UpdateRules, AModelKnowsWhichParametersNoStepChanges) {
 
 TEST(UpdateRules, AValueInBfloat16CannotBeTrained) {
   ParameterSet parameters{Mesh()};
-  ParameterSpec spec{"a", {5}, Initializer::zeros(), {}, {}};
+  ParameterSpec spec{"a", {{5}}, Initializer::zeros()};
   spec.rounded = true;
   parameters.declare(spec);
   EXPECT_THROW(assign_rules({}, KernelRegistries(), parameters), Error);
@@ -171,10 +171,10 @@ TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
   KernelRegistries const registries;
   ParameterSet parameters{Mesh()};
   for (char const* const name : {"a", "b.1"}) {
-    parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
+    parameters.declare({name, {{5}}, Initializer::zeros()});
   }
-  ParameterBlock const& block = parameters.declare_block(
-      {{"q", {2, 5}, Initializer::zeros(), {}, {}}, {"v", {2, 5}, Initializer::zeros(), {}, {}}});
+  ParameterBlock const& block =
+      parameters.declare_block({{"q", {{2, 5}}, Initializer::zeros()}, {"v", {{2, 5}}, Initializer::zeros()}});
   assign_rules(config, registries, parameters);
   parameters.allocate(DType::float32);
   Parameter const& late = *parameters.find("b.1");
@@ -203,7 +203,7 @@ TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
 TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
   ParameterSet parameters{Mesh()};
   for (char const* const name : {"d", "e", "a.1", "a.2", "c", "f"}) {
-    parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
+    parameters.declare({name, {{5}}, Initializer::zeros()});
   }
   parameters.allocate(DType::float32);
   assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
@@ -229,10 +229,10 @@ TEST(UpdateRules, NeighboursThatAreUpdatedAlikeAreOneRange) {
 TEST(UpdateRules, AParameterThatIsUpdatedWholeIsARangeOfItsOwn) {
   ParameterSet parameters{Mesh()};
   for (char const* const name : {"d", "e", "f"}) {
-    parameters.declare({name, {5}, Initializer::zeros(), {}, {}});
+    parameters.declare({name, {{5}}, Initializer::zeros()});
   }
   assign_rules(OptimizerConfig(), KernelRegistries(), parameters);
-  parameters.all()[1].updated_whole = true;
+  parameters.all()[1].spec.placement.owner = Placement::Owner::single;
   parameters.allocate(DType::float32);
   EXPECT_EQ(rule_ranges(parameters).size(), 3U);
 }

@@ -20,8 +20,8 @@ constexpr double epsilon = 1e-9;
 class OptimizerTest : public testing::TestWithParam<DType> {
  protected:
   OptimizerTest() {
-    parameters().declare({"matrix", {3, 5}, Initializer::zeros(), {}, {}});
-    parameters().declare({"vector", {7}, Initializer::zeros(), {}, {}});
+    parameters().declare({"matrix", {{3, 5}}, Initializer::zeros()});
+    parameters().declare({"vector", {{7}}, Initializer::zeros()});
     bench_.allocate();
     reset();
   }
@@ -305,7 +305,7 @@ TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
     expected.push_back(before[index] - rate * gradient[index]);
   }
   EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
-  EXPECT_EQ(parameter(0).state, (std::vector<StateTensor>{"sgd.momentum"}));
+  EXPECT_EQ(parameter(0).state, std::vector<std::string>{"sgd.momentum"});
   EXPECT_EQ(optimizer.state().at("sgd.momentum").size(), parameter(0).place.count());
   IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
   auto moments = testing_support::values(parameter(1).gradient);

@@ -163,6 +163,7 @@ TEST_F(CommunicatorTest, MeshGroupsHoldTheRanksAlongTheirAxis) {
     check(state.data, MeshAxis::data);
     check(state.context, MeshAxis::context);
     check(state.tensor, MeshAxis::tensor);
+    check(state.group({expert_axis}), expert_axis);
     Communicator const& replicas = state.replicas;
     EXPECT_EQ(replicas.size(), mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context));
     EXPECT_EQ(replicas.rank(),

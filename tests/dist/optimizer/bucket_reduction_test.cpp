@@ -32,7 +32,7 @@ struct Bench {
 
   ParameterSet& declared() {
     for (char const* const name : {"table", "middle", "last"}) {
-      parameters.declare({name, {width}, Initializer::zeros(), {}, {}});
+      parameters.declare({name, {{width}}, Initializer::zeros()});
     }
     parameters.add_use(*parameters.find("table"));
     parameters.allocate(DType::float32);

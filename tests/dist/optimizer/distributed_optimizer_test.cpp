@@ -357,7 +357,7 @@ TEST_F(DistributedOptimizerTest, TheWholeModelIsKnownOnEveryRank) {
   SyntheticModel const alone{ParallelState(), {}};
   std::int64_t elements = 0;
   for (Parameter const& parameter : alone.parameters.all()) {
-    elements += parameter.spec.shape.size();
+    elements += parameter.global_shape().size();
   }
   for (auto const& layout : all_layouts_of(world_.size())) {
     SyntheticModel const model(state_of(layout), {});
@@ -374,7 +374,7 @@ TEST_F(DistributedOptimizerTest, AParameterThatStagesShareUnknowinglyIsFound) {
   auto const whole_model = [&](Shape const& shape, std::vector<int> const& stages) {
     ParameterSet parameters(state.mesh);
     if (world_.rank() < 2) {
-      parameters.declare({"table", shape, Initializer::zeros(), {}, {}, stages});
+      parameters.declare({"table", {shape, {}, {}, stages}, Initializer::zeros()});
     }
     parameters.allocate(DType::float32);
     return WholeModel::gather(state, parameters);

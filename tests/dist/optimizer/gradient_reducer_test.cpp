@@ -79,8 +79,8 @@ struct Bench {
   }
 
   static ParameterSet& declared(ParameterSet& set) {
-    set.declare({"weight", {5, 7}, Initializer::zeros(), {}, {MeshAxis::data}});
-    set.declare({"bias", {9}, Initializer::zeros(), {}, {}});
+    set.declare({"weight", {{5, 7}, {}, {MeshAxis::data}}, Initializer::zeros()});
+    set.declare({"bias", {{9}}, Initializer::zeros()});
     set.allocate(DType::float32);
     return set;
   }
@@ -148,7 +148,7 @@ void reduce_tree(GradientReducer& reducer, std::int64_t n, Tensor const& loss_su
 // Small messages are sent before anyone asks for them; large ones wait, and a cycle of waiting ranks would deadlock.
 TEST_F(GradientReducerTest, RanksThatWaitForEachOthersLargeMessagesComeThrough) {
   ParameterSet parameters{Mesh()};
-  parameters.declare({"large", {20000}, Initializer::zeros(), {}, {}});
+  parameters.declare({"large", {{20000}}, Initializer::zeros()});
   parameters.allocate(DType::float32);
   Bench bench(world_);
   GradientReducer reducer(Bench::state_of(world_), parameters, tensor_operations(), bench.execution, {});
@@ -249,15 +249,15 @@ TEST_F(GradientReducerTest, RefusesWhatItCannotSum) {
   };
   EXPECT_THAT(
       [&] {
-        make({"norm", {4}, Initializer::ones(), {}, {MeshAxis::pipeline}});
+        make({"norm", {{4}, {}, {MeshAxis::pipeline}}, Initializer::ones()});
       },
       ThrowsMessage<ConfigError>(HasSubstr("parameter norm: its gradient cannot be partial over pipeline")));
   EXPECT_THAT(
       [&] {
-        make({"tied", {4}, Initializer::ones(), {}, {}, {0, 1}});
+        make({"tied", {{4}, {}, {}, {0, 1}}, Initializer::ones()});
       },
       ThrowsMessage<Error>(HasSubstr("parameter tied on stage 0: its stages {0, 1} must ascend")));
-  EXPECT_NO_THROW(make({"tied", {4}, Initializer::ones(), {}, {}, {0}}));
+  EXPECT_NO_THROW(make({"tied", {{4}, {}, {}, {0}}, Initializer::ones()}));
 }
 
 }  // namespace

@@ -116,13 +116,13 @@ TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
   SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
   std::vector<std::int64_t> owned;
   for (Parameter const& parameter : model.parameters.all()) {
-    auto const kept = model.optimizer.kept_state(parameter, parameter.state.front());
+    auto const kept = model.optimizer.kept_state(parameter);
     std::int64_t elements = 0;
     for (IndexRange const& range : kept) {
       elements += range.count();
     }
     std::int64_t const size = parameter.local_shape.size();
-    if (parameter.updated_whole) {
+    if (parameter.updated_whole()) {
       EXPECT_TRUE(elements == 0 || elements == size) << parameter.spec.name;
     }
     owned.push_back(elements);

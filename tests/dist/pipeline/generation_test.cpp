@@ -54,7 +54,7 @@ class Generator {
   /// Makes the logits of the vocabulary's first token NaN, on the ranks that compute them.
   void spoil() {
     Parameter* const output = engine_.parameters().find("output.weight");
-    if (output != nullptr && output->shard_begin == 0) {
+    if (output != nullptr && output->global_offset(0) == 0) {
       copy_from_doubles(output->value.rows(0, 1), std::vector<double>(16, std::numeric_limits<double>::quiet_NaN()));
     }
   }

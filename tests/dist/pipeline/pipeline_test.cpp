@@ -15,7 +15,6 @@
 #include "pipeline_times.hpp"
 #include "test_ids.hpp"
 #include "test_micro_batches.hpp"
-#include "values_elsewhere.hpp"
 
 namespace heddle {
 namespace {
@@ -73,7 +72,6 @@ struct Stage {
   std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
   PassTimes passes;  ///< of the last call of train
-  ParameterUse* parameter_use = nullptr;
 };
 
 /// Micro-batch `index`: packs differ in their numbers of sentences and tokens, `longer` tokens apart.
@@ -106,7 +104,6 @@ LossSums train(Stage& stage, std::int64_t micro_batches, int longer = 0, Gradien
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
   PipelineStep step = step_of(micro_batches);
   step.gradients = gradients;
-  step.parameter_use = stage.parameter_use;
   step.observer = &stage.passes;
   stage.passes.clear();
   Tensor const losses = stage.pipeline->train(TestMicroBatches(micro_batches, make), step);
@@ -151,7 +148,6 @@ class FinalGradients final : public GradientProgress {
 LossSums evaluate(Stage& stage, std::int64_t micro_batches, int longer = 0) {
   auto const make = [longer](std::int64_t index) { return pack_of(index, longer); };
   PipelineStep step = step_of(micro_batches);
-  step.parameter_use = stage.parameter_use;
   LossSums sums;
   for (LossSums const& loss : stage.pipeline->evaluate(TestMicroBatches(micro_batches, make), step)) {
     sums += loss;
@@ -286,26 +282,6 @@ TEST_F(PipelineTest, ACutAnywhereIsRight) {
   given.parallel.pipeline_schedule = PipelineSchedule::interleaved;
   given.parallel.stage_layers = {3, 1, 1, 3};
   expect_equal(given, 3, expected);
-}
-
-TEST_F(PipelineTest, ParametersMayBeElsewhereBetweenUses) {
-  for (PipelineSchedule const schedule : {PipelineSchedule::one_forward_one_backward, PipelineSchedule::interleaved}) {
-    for (Recompute const recompute : {Recompute::none, Recompute::layer}) {
-      Case given = small_case(std::min(world_.size(), 2), schedule);
-      given.model.recompute = recompute;
-      Expected const expected(given, 3);
-      Stage stage(given, state_of(given.parallel.pipeline));
-      ValuesElsewhere values(stage.parameters);
-      stage.parameter_use = &values;
-      expect_loss(train(stage, 3), expected.trained, stage.parallel.pipeline);
-      expect_gradients(stage, expected.gradients);
-      std::int64_t const uses_of_training = values.uses();
-      EXPECT_GT(uses_of_training, 0);
-      expect_loss(evaluate(stage, 3), expected.evaluated, stage.parallel.pipeline);
-      EXPECT_GT(values.uses(), uses_of_training);
-      EXPECT_FALSE(values.in_use());
-    }
-  }
 }
 
 // Large messages are sent only when their receiver is ready; a cycle of waiting stages would deadlock.

@@ -10,7 +10,7 @@
 #include <heddle/kernels/register.hpp>
 
 #include "dist_fixture.hpp"
-#include "factored_rule.hpp"
+#include "orthogonal_rule.hpp"
 #include "planning/planned_run.hpp"
 
 namespace heddle {
@@ -223,15 +223,15 @@ TEST_F(MemoryPlanTest, SplitsTakeLessMemory) {
   EXPECT_THROW(plan({.shape = {16, 1, 1, 1}}, 0), ConfigError);
 }
 
-TEST_F(MemoryPlanTest, PredictsStateOfOtherShapesThanTheParameters) {
+TEST_F(MemoryPlanTest, PredictsStateOfParametersWithASingleOwner) {
   Registries registries;
   register_built_in_layers(registries.layers);
   register_built_in_kernels(registries.kernels);
-  add_factored_rule(registries.kernels);
+  add_orthogonal_rule(registries.kernels);
   for (bool const shard : {false, true}) {
     Layout const layout{.shape = {1, world_.size(), 1, 1}, .shard_optimizer = shard};
     Config config = config_of(layout);
-    config.optimizer.name = "factored";
+    config.optimizer.name = "orthogonal";
     ParallelState const parallel = parallel_of(layout, world_);
     TestBench bench(config.model, DType::float32, KernelChoices());
     TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary});
@@ -239,17 +239,6 @@ TEST_F(MemoryPlanTest, PredictsStateOfOtherShapesThanTheParameters) {
     EXPECT_GT(measured, 0);
     EXPECT_EQ(plan_memory(config, parallel.mesh, vocabulary, registries, packs_of(config, parallel)).use.state,
               measured);
-    std::int64_t others = 0;
-    for (Parameter const& parameter : engine.parameters().all()) {
-      std::int64_t const columns = parameter.local_shape[parameter.local_shape.rank() - 1];
-      others += parameter.local_shape.size() / columns + columns + 1;
-    }
-    Config alone = config_of({});
-    alone.optimizer.name = "factored";
-    RankWork const work =
-        rehearse_stage(alone, LayoutChoice{}, 0, vocabulary, registries, full_packs(alone, Mesh()).training.front());
-    EXPECT_EQ(work.updates.at("factored").state, 1);
-    EXPECT_EQ(work.updates.at("factored").other_state, others);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
+#include <heddle/dist/state/replica_check.hpp>
 #include <memory>
 
 #include "file_faults.hpp"
@@ -50,6 +51,34 @@ TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoads
       fs::path const whole = commit(model, store, 1);
       if (world_.rank() == 0) {
         EXPECT_TRUE(test::read_whole(whole / "tensors-00000.h5") == expected);
+      }
+    }
+  }
+}
+
+TEST_F(CheckpointLayoutsTest, ARunResumesUnderAnotherSizeOfAnExpertAxis) {
+  SyntheticModel undisturbed(ParallelState(), {.clip_norm = 50});
+  std::vector<double> norms;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    norms.push_back(undisturbed.step(step, 4));
+  }
+  auto const expected = undisturbed.gathered();
+  int const ranks = world_.size();
+  int number = 0;
+  for (auto const& [before, after] : {std::pair{1, ranks}, {ranks, 1}, {ranks, ranks}}) {
+    for (bool const shard : {false, true}) {
+      SCOPED_TRACE(testing::Message() << before << " to " << after << (shard ? ", sharded" : ""));
+      SyntheticModel model(state_of(with_experts(ranks / before, before)), {.shard = shard, .clip_norm = 50});
+      SyntheticModel resumed(state_of(with_experts(ranks / after, after)), {.shard = shard, .clip_norm = 50});
+      EXPECT_EQ(model.step(0, 4), norms[0]);
+      EXPECT_EQ(model.step(1, 4), norms[1]);
+      check_replicas(model.parallel, model.parameters, &model.optimizer);
+      load_state(resumed, Checkpoint::open(commit(model, fmt::format("experts-{}", number++), ranks), world_));
+      EXPECT_EQ(resumed.step(2, 4), norms[2]);
+      EXPECT_EQ(resumed.step(3, 4), norms[3]);
+      check_replicas(resumed.parallel, resumed.parameters, &resumed.optimizer);
+      if (auto const actual = resumed.gathered(); world_.rank() == 0) {
+        EXPECT_TRUE(same(actual, expected));
       }
     }
   }

@@ -14,19 +14,13 @@ namespace heddle {
 /// Loads the model's own parts from a checkpoint.
 inline void load_state(SyntheticModel& model, Checkpoint const& checkpoint) {
   for (Parameter const& parameter : model.parameters.all()) {
-    int const axis = parameter.spec.shard.axis;
-    std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
     auto const read = [&](std::string const& key, std::optional<IndexRange> elements = {}) {
-      return checkpoint.read(TensorSlice{parameter.spec.name, key, axis, parameter.shard_begin, count, elements});
+      return checkpoint.read(TensorSlice{parameter.spec.name, key, parameter.slice.ranges(), elements});
     };
     copy_from_host(parameter.value, read(value_key).data());
-    for (StateTensor const& state : parameter.state) {
-      for (IndexRange const& kept : model.optimizer.kept_state(parameter, state)) {
-        bool const whole = state.shape != StateShape::parameter;
-        model.optimizer.set_state(
-            parameter, state, kept,
-            whole ? checkpoint.read(TensorSlice{.name = parameter.spec.name, .key = state.key, .elements = kept})
-                  : read(state.key, kept));
+    for (std::string const& key : parameter.state) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+        model.optimizer.set_state(parameter, key, kept, read(key, kept));
       }
     }
   }

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 ParameterSet make_parameters(Mesh const& mesh) {
   ParameterSet parameters(mesh);
   for (char const* const name : {"first", "second", "third"}) {
-    parameters.declare({name, {6, 10}, Initializer::normal(1), {0, MeshAxis::tensor}, {}});
+    parameters.declare({name, {{6, 10}, {{MeshAxis::tensor}}}, Initializer::normal(1)});
   }
   parameters.allocate(DType::float32);
   parameters.initialize(7);
@@ -81,7 +81,7 @@ TEST_F(ReplicaCheckTest, TensorRanksThatDifferMayLackADeclaration) {
   for (bool const tensor : {true, false}) {
     Mesh const mesh = mesh_of(tensor ? MeshShape(1, 1, 1, world_.size()) : MeshShape(1, world_.size(), 1, 1));
     ParameterSet parameters(mesh);
-    parameters.declare({"whole", {7}, Initializer::normal(1), {}, {}});
+    parameters.declare({"whole", {{7}}, Initializer::normal(1)});
     parameters.allocate(DType::float32);
     parameters.initialize(7);
     if (world_.rank() == 0) {
@@ -97,18 +97,20 @@ TEST_F(ReplicaCheckTest, TensorRanksThatDifferMayLackADeclaration) {
   }
 }
 
-/// A parameter of each kind, on any mesh: "split" over tensor, "whole", "shared" by the first stage and the last.
+/// A parameter of each kind, on any mesh: "split" over tensor, "experts", "whole", "shared" by the first stage and the
+/// last.
 ParameterSet make_kinds(Mesh const& mesh) {
   ParameterSet parameters(mesh);
   int const stage = mesh.coordinate(MeshAxis::pipeline);
   int const last = mesh.size(MeshAxis::pipeline) - 1;
   if (stage != 0) {
-    parameters.declare({"later", {3}, Initializer::normal(1), {}, {}});
+    parameters.declare({"later", {{3}}, Initializer::normal(1)});
   }
-  parameters.declare({"split", {8, 3}, Initializer::normal(1), {0, MeshAxis::tensor}, {}});
-  parameters.declare({"whole", {7}, Initializer::normal(1), {}, {}});
+  parameters.declare({"split", {{8, 3}, {{MeshAxis::tensor}}}, Initializer::normal(1)});
+  parameters.declare({"experts", {{8, 3}, {{expert_axis}}}, Initializer::normal(1)});
+  parameters.declare({"whole", {{7}}, Initializer::normal(1)});
   if (last > 0 && (stage == 0 || stage == last)) {
-    parameters.declare({"shared", {8, 2}, Initializer::normal(1), {0, MeshAxis::tensor}, {}, {0, last}});
+    parameters.declare({"shared", {{8, 2}, {{MeshAxis::tensor}}, {}, {0, last}}, Initializer::normal(1)});
   }
   parameters.allocate(DType::float32);
   parameters.initialize(7);
@@ -121,7 +123,7 @@ TEST_F(ReplicaCheckTest, EveryRankThatMustHoldTheSameIsCompared) {
     ParallelState const state = make_parallel_state(world_, mesh);
     EXPECT_NO_THROW(check_replicas(state, make_kinds(mesh)));
     int const faulty = world_.size() - 1;
-    for (std::string const name : {"split", "whole", "shared"}) {
+    for (std::string const name : {"split", "experts", "whole", "shared"}) {
       SCOPED_TRACE(testing::Message() << mesh.to_string() << ", " << name);
       ParameterSet const parameters = make_kinds(mesh);
       if (name == "shared" && mesh.size(MeshAxis::pipeline) == 1) {
@@ -131,8 +133,9 @@ TEST_F(ReplicaCheckTest, EveryRankThatMustHoldTheSameIsCompared) {
         flip_bit(*parameters.find(name), 0, 4);
       }
       // Some rank differs from the last one only along axes over which the parameter is the same; all report it.
-      bool const expected = mesh.size(MeshAxis::data) * mesh.size(MeshAxis::context) > 1 ||
-                            (name == "whole" && mesh.size(MeshAxis::tensor) > 1) || name == "shared";
+      bool const expected = mesh.shape().size(replica_axes()) > 1 ||
+                            (name != "split" && mesh.size(MeshAxis::tensor) > 1) ||
+                            (name != "experts" && mesh.size(expert_axis) > 1) || name == "shared";
       auto const error = check(state, parameters);
       EXPECT_EQ(error.has_value(), expected);
       if (error) {
@@ -167,7 +170,7 @@ TEST_F(ReplicaCheckTest, TheDamagedTensorIsNamedAndNotWhatFollowsFromIt) {
   Mesh const mesh = mesh_of({1, world_.size() / 2, 1, 2});
   ParameterSet parameters(mesh);
   for (char const* const name : {"first", "second", "third"}) {
-    parameters.declare({name, {10}, Initializer::normal(1), {}, {}});
+    parameters.declare({name, {{10}}, Initializer::normal(1)});
   }
   parameters.allocate(DType::float32);
   parameters.initialize(7);
@@ -241,7 +244,7 @@ bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t k
     return false;
   }
   Tensor const tensor = key == 0 ? model.parameters.values().rows(kept.back().begin, kept.back().count())
-                                 : model.optimizer.local().state_in(parameter.state[key - 1].key, kept.back());
+                                 : model.optimizer.local().state_in(parameter.state[key - 1], kept.back());
   auto values = to_host<float>(tensor);
   values.back() = std::bit_cast<float>(std::bit_cast<std::uint32_t>(values.back()) ^ 1U);
   copy_from_host(tensor, values.data());
@@ -251,9 +254,9 @@ bool damage_own(SyntheticModel& model, Parameter const& parameter, std::size_t k
 /// Sets values and state as a checkpoint does.
 void load_other_state(SyntheticModel& model) {
   for (Parameter const& parameter : model.parameters.all()) {
-    for (StateTensor const& state : parameter.state) {
-      for (IndexRange const& kept : model.optimizer.kept_state(parameter, state)) {
-        model.optimizer.set_state(parameter, state, kept,
+    for (std::string const& key : parameter.state) {
+      for (IndexRange const& kept : model.optimizer.kept_state(parameter)) {
+        model.optimizer.set_state(parameter, key, kept,
                                   std::vector<float>(static_cast<std::size_t>(kept.count()), 0.5F));
       }
     }

@@ -36,8 +36,8 @@ TEST_F(BulkReadingTest, ManySlicesHaveTheNumbersOfEachOne) {
       slices.push_back({tensor.name, key});
     }
   }
-  slices.push_back({"large", value_key, 1, 300, 77});
-  slices.push_back({"large", value_key, 0, 20, 1300, IndexRange{5, 1'234'567}});
+  slices.push_back({"large", value_key, {{0, 1500}, {300, 377}}});
+  slices.push_back({"large", value_key, {{20, 1320}}, IndexRange{5, 1'234'567}});
   std::vector<std::vector<float>> expected;
   std::vector<std::vector<float>> found;
   for (TensorSlice const& slice : slices) {
@@ -88,7 +88,7 @@ TEST_F(BulkReadingTest, TensorsCanBeRoundedToBfloat16) {
     value = static_cast<float>(BFloat16(value));
   }
   EXPECT_EQ(checkpoint.read("rounded"), values);
-  EXPECT_EQ(checkpoint.read({"rounded", value_key, 0, 2'000'000, 5}),
+  EXPECT_EQ(checkpoint.read(TensorSlice{"rounded", value_key, {{2'000'000, 2'000'005}}}),
             (std::vector<float>(values.begin() + 2'000'000, values.begin() + 2'000'005)));
   std::vector<float> odd(3);
   std::vector<float> rounded(values.size());

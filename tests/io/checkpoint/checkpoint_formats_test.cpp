@@ -113,11 +113,14 @@ TEST_F(CheckpointTest, ArraysMayHaveAnotherShapeThanTheValue) {
   EXPECT_EQ(tensor.bytes(), 15 * 4);
   EXPECT_THAT(checkpoint.read("w"), testing::ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_THAT(checkpoint.read("w", "f.rows"), testing::ElementsAre(-7, 8, 9));
-  EXPECT_THAT(checkpoint.read("w", "f.rows", 0, 1, 2), testing::ElementsAre(8, 9));
+  EXPECT_THAT(checkpoint.read(TensorSlice{"w", "f.rows", {{1, 3}}}), testing::ElementsAre(8, 9));
   EXPECT_THAT(checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 2}}), testing::ElementsAre(8));
   EXPECT_THAT(checkpoint.read("w", "f.second_moment"), testing::ElementsAre(6, 5, 4, 3, 2, 1));
   EXPECT_EQ(slabs_of(tensor, "f.rows", 2).size(), 2U);
-  EXPECT_THAT(test::message_of<Error>([&] { checkpoint.read("w", "f.rows", 1, 0, 1); }), HasSubstr("has no axis 1"));
+  EXPECT_THAT(test::message_of<Error>([&] {
+                checkpoint.read(TensorSlice{"w", "f.rows", {{0, 3}, {0, 1}}});
+              }),
+              HasSubstr("has no axis 1"));
   EXPECT_THAT(test::message_of<DataError>([&] {
                 checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 4}});
               }),

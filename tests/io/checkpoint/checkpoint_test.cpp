@@ -36,17 +36,22 @@ TEST_F(CheckpointTest, RoundTripsBitByBit) {
   EXPECT_THROW(checkpoint.read("encoder.1.weight", value_key), DataError);
 }
 
-TEST_F(CheckpointTest, ReadsHyperslabsOfOneAxis) {
+TEST_F(CheckpointTest, ReadsHyperslabs) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
   auto const whole = checkpoint.read("encoder.0.weight", second_moment);
-  auto const rows = checkpoint.read("encoder.0.weight", second_moment, 0, 2, 3);
+  auto const read = [&](std::string const& key, std::vector<IndexRange> const& ranges) {
+    return checkpoint.read(TensorSlice{"encoder.0.weight", key, ranges});
+  };
+  auto const rows = read(second_moment, {{2, 5}});
   expect_same_bits(rows, std::span(whole).subspan(8, 12));
-  auto const columns = checkpoint.read("encoder.0.weight", second_moment, 1, 1, 2);
+  auto const columns = read(second_moment, {{0, 6}, {1, 3}});
   ASSERT_THAT(columns, SizeIs(12));
   EXPECT_EQ(columns[2], whole[5]);
   EXPECT_EQ(columns[11], whole[22]);
-  EXPECT_THROW(checkpoint.read("encoder.0.weight", value_key, 0, 4, 3), DataError);
-  EXPECT_THROW(checkpoint.read("encoder.0.weight", value_key, 2, 0, 1), Error);
+  EXPECT_EQ(read(second_moment, {{4, 6}, {1, 3}}), (std::vector<float>{whole[17], whole[18], whole[21], whole[22]}));
+  EXPECT_THROW(read(value_key, {{4, 7}}), DataError);
+  EXPECT_THROW(read(value_key, {{0, 6}, {3, 2}}), DataError);
+  EXPECT_THROW(read(value_key, {{0, 6}, {0, 4}, {0, 1}}), Error);
 }
 
 TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
@@ -68,20 +73,22 @@ TEST_F(CheckpointTest, SlabsAreTheWholeTensor) {
 
 TEST_F(CheckpointTest, ReadsSomeElementsOfASlice) {
   Checkpoint const checkpoint = Checkpoint::open(commit(7).directory);
-  auto const read = [&](int axis, std::int64_t begin, std::int64_t count, IndexRange const& elements) {
-    return checkpoint.read(TensorSlice{"encoder.0.weight", first_moment, axis, begin, count, elements});
+  auto const read = [&](std::vector<IndexRange> const& ranges, std::optional<IndexRange> elements = {}) {
+    return checkpoint.read(TensorSlice{"encoder.0.weight", first_moment, ranges, elements});
   };
   auto const whole = checkpoint.read("encoder.0.weight", first_moment);
-  expect_same_bits(read(-1, 0, 0, {5, 17}), std::span(whole).subspan(5, 12));
-  auto const columns = checkpoint.read("encoder.0.weight", first_moment, 1, 1, 3);
+  expect_same_bits(read({}, IndexRange{5, 17}), std::span(whole).subspan(5, 12));
+  std::vector<IndexRange> const of_columns{{0, 6}, {1, 4}};
+  auto const columns = read(of_columns);
   ASSERT_THAT(columns, SizeIs(18));
   for (IndexRange const& elements : {IndexRange{0, 18}, {1, 2}, {2, 3}, {2, 11}, {7, 18}, {9, 12}, {4, 4}}) {
-    expect_same_bits(read(1, 1, 3, elements), std::span(columns).subspan(static_cast<std::size_t>(elements.begin),
-                                                                         static_cast<std::size_t>(elements.count())));
+    expect_same_bits(read(of_columns, elements),
+                     std::span(columns).subspan(static_cast<std::size_t>(elements.begin),
+                                                static_cast<std::size_t>(elements.count())));
   }
-  EXPECT_THROW(read(1, 1, 3, {10, 19}), DataError);
-  EXPECT_THROW(read(1, 1, 3, {-1, 2}), DataError);
-  EXPECT_THROW(read(1, 1, 3, {3, 2}), DataError);
+  EXPECT_THROW(read(of_columns, IndexRange{10, 19}), DataError);
+  EXPECT_THROW(read(of_columns, IndexRange{-1, 2}), DataError);
+  EXPECT_THROW(read(of_columns, IndexRange{3, 2}), DataError);
 }
 
 TEST_F(CheckpointTest, AModelWithoutMomentsCanBeReadButNotResumed) {
@@ -309,7 +316,7 @@ TEST_F(CheckpointTest, AWriterHoldsOneChunkOfATensor) {
   for (std::size_t key = 0; key < adam_keys.size(); ++key) {
     expect_same_bits(checkpoint.read("huge", adam_keys[key]), sample.tensors().parts(4)[key]);
   }
-  auto const columns = checkpoint.read("huge", second_moment, 1, 1000, 262);
+  auto const columns = checkpoint.read(TensorSlice{"huge", second_moment, {{0, 9}, {1000, 1262}}});
   ASSERT_THAT(columns, SizeIs(9 * 262));
   EXPECT_EQ(columns[8 * 262 + 261], sample.tensors().parts(4)[2][8 * (1 << 18) + 1261]);
 }

@@ -56,10 +56,8 @@ class IoFaults : public DistTest {
   bool whole(Checkpoint const& checkpoint) const {
     bool same = true;
     for (Parameter const& parameter : model_.parameters.all()) {
-      int const axis = parameter.spec.shard.axis;
-      std::int64_t const count = axis < 0 ? 0 : parameter.local_shape[axis];
-      same = same && checkpoint.read(parameter.spec.name, value_key, axis, parameter.shard_begin, count) ==
-                         to_host<float>(parameter.value);
+      TensorSlice const slice{parameter.spec.name, value_key, parameter.slice.ranges()};
+      same = same && checkpoint.read(slice) == to_host<float>(parameter.value);
     }
     return !any_of(world_, !same);
   }

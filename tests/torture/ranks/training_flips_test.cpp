@@ -111,9 +111,9 @@ class TrainingFlips {
     copy_from_host(parameters().values(), start_[0].data());
     parameters().bump_versions();
     for (Parameter const& parameter : parameters().all()) {
-      for (StateTensor const& state : parameter.state) {
-        for (IndexRange const& range : optimizer().kept_state(parameter, state)) {
-          optimizer().set_state(parameter, state, range, std::vector<float>(static_cast<std::size_t>(range.count())));
+      for (std::string const& key : parameter.state) {
+        for (IndexRange const& range : optimizer().kept_state(parameter)) {
+          optimizer().set_state(parameter, key, range, std::vector<float>(static_cast<std::size_t>(range.count())));
         }
       }
     }

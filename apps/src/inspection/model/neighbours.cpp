@@ -52,14 +52,14 @@ boost::json::array words_to_json(Checkpoint const& checkpoint, TensorInfo const&
     pieces.push_back(tokenizer.encode(word));
     std::vector<std::vector<float>> rows;
     for (std::int32_t const piece : pieces.back()) {
-      rows.push_back(checkpoint.read(table.name, value_key, 0, piece, 1));
+      rows.push_back(checkpoint.read(TensorSlice{table.name, value_key, {{piece, piece + 1}}}));
     }
     nearest.emplace_back(pieces.back(), rows, shown_neighbours);
   }
   for (TensorSlice const& slab : slabs_of(table)) {
     std::vector<float> const values = checkpoint.read(slab);
     for (NearestRows& rows : nearest) {
-      rows.add(values, slab.begin);
+      rows.add(values, slab.ranges.front().begin);
     }
   }
   boost::json::array entries;

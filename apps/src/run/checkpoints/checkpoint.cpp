@@ -16,10 +16,10 @@ namespace {
 
 void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   std::string const& name = parameter.spec.name;
-  if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.spec.shape.to_vector()) {
+  if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.global_shape().to_vector()) {
     throw DataError(fmt::format("{}: parameter {} has the shape [{}]; the model's configuration gives it {}",
                                 checkpoint.directory().string(), name, fmt::join(shape, ", "),
-                                parameter.spec.shape.to_string()));
+                                parameter.global_shape().to_string()));
   }
 }
 
@@ -82,19 +82,18 @@ std::vector<std::string> describe_corpora(ChangedCorpora const& changed) {
 
 /// Whether the checkpoint has all state of a parameter. One number says how many updates it has seen, so that a part of
 /// it is of no use.
-bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<StateTensor> const& state) {
-  return checkpoint.contains(name) && std::ranges::all_of(state, [&](StateTensor const& each) {
-           return checkpoint.tensor(name).find(each.key).has_value();
+bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vector<std::string> const& state) {
+  return checkpoint.contains(name) && std::ranges::all_of(state, [&](std::string const& key) {
+           return checkpoint.tensor(name).find(key).has_value();
          });
 }
 
-void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, StateTensor const& state) {
+void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, std::string const& key) {
   std::string const& name = parameter.spec.name;
-  Shape const expected = shape_of(state.shape, parameter.spec.shape);
-  if (auto const& shape = checkpoint.tensor(name).shape_of(state.key); shape != expected.to_vector()) {
+  if (auto const& shape = checkpoint.tensor(name).shape_of(key); shape != parameter.global_shape().to_vector()) {
     throw DataError(fmt::format("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
-                                checkpoint.directory().string(), state.key, name, fmt::join(shape, ", "),
-                                parameter.rule.name, expected.to_string()));
+                                checkpoint.directory().string(), key, name, fmt::join(shape, ", "), parameter.rule.name,
+                                parameter.global_shape().to_string()));
   }
 }
 
@@ -106,14 +105,6 @@ std::vector<IndexRange> pieces_of(IndexRange const& all) {
     pieces.push_back({begin, std::min(begin + max_elements, all.end)});
   }
   return pieces;
-}
-
-/// Elements of a parameter's state that this rank keeps.
-TensorSlice state_slice(Parameter const& parameter, StateTensor const& state, IndexRange const& kept) {
-  if (state.shape == StateShape::parameter) {
-    return own_slice(parameter, state.key, kept);
-  }
-  return {.name = parameter.spec.name, .key = state.key, .elements = kept};
 }
 
 DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, WholeModel const& model) {
@@ -132,17 +123,10 @@ DistributedOptimizer::StateBegins state_begins(Checkpoint const& checkpoint, Who
 
 }  // namespace
 
-TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements) {
-  int const axis = parameter.spec.shard.axis;
-  return {parameter.spec.name, key, axis, parameter.shard_begin, axis < 0 ? 0 : parameter.local_shape[axis], elements};
-}
-
 void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter) {
   Tensor const flat = parameter.value.reshaped({parameter.value.size()});
   for (IndexRange const& piece : pieces_of({0, flat.size()})) {
-    TensorSlice slice = own_slice(parameter, value_key, piece);
-    slice.name = name;
-    std::vector<float> const numbers = checkpoint.read(slice);
+    std::vector<float> const numbers = checkpoint.read(TensorSlice{name, value_key, parameter.slice.ranges(), piece});
     std::vector<BFloat16> const halves =
         parameter.spec.rounded ? std::vector<BFloat16>(numbers.begin(), numbers.end()) : std::vector<BFloat16>();
     Tensor const rows = flat.rows(piece.begin, piece.count());
@@ -162,13 +146,13 @@ std::vector<TensorSlice> own_slices(Checkpoint const& checkpoint, ParameterSet c
   std::vector<TensorSlice> slices;
   for (Parameter const& parameter : parameters.all()) {
     // Parameters that the checkpoint lacks stay: the caller that reads them reports that, together with other ranks.
-    slices.push_back(own_slice(parameter, value_key));
+    slices.push_back({parameter.spec.name, value_key, parameter.slice.ranges()});
     if (!has_state(checkpoint, parameter.spec.name, parameter.state)) {
       continue;
     }
-    for (StateTensor const& state : parameter.state) {
-      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
-        slices.push_back(state_slice(parameter, state, kept));
+    for (std::string const& key : parameter.state) {
+      for (IndexRange const& kept : optimizer.kept_state(parameter)) {
+        slices.push_back({parameter.spec.name, key, parameter.slice.ranges(), kept});
       }
     }
   }
@@ -206,15 +190,16 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
     require_shape(checkpoint, parameter);
     load_value(checkpoint, parameter.spec.name, parameter);
     bool const stored = has_state(checkpoint, parameter.spec.name, parameter.state);
-    for (StateTensor const& state : parameter.state) {
+    for (std::string const& key : parameter.state) {
       if (stored) {
-        require_state_shape(checkpoint, parameter, state);
+        require_state_shape(checkpoint, parameter, key);
       }
-      for (IndexRange const& kept : optimizer.kept_state(parameter, state)) {
+      for (IndexRange const& kept : optimizer.kept_state(parameter)) {
         for (IndexRange const& piece : pieces_of(kept)) {
-          optimizer.set_state(parameter, state, piece,
-                              stored ? checkpoint.read(state_slice(parameter, state, piece))
-                                     : std::vector<float>(static_cast<std::size_t>(piece.count())));
+          TensorSlice const slice{parameter.spec.name, key, parameter.slice.ranges(), piece};
+          optimizer.set_state(
+              parameter, key, piece,
+              stored ? checkpoint.read(slice) : std::vector<float>(static_cast<std::size_t>(piece.count())));
         }
       }
     }

@@ -13,9 +13,6 @@
 
 namespace heddle {
 
-/// This rank's shard of one of a parameter's arrays, or some elements of it.
-TensorSlice own_slice(Parameter const& parameter, std::string const& key, std::optional<IndexRange> elements = {});
-
 /// Loads this rank's part of a parameter's value from the parameter `name` of a checkpoint. It is read piece by
 /// piece, in little memory beside the parameters. Throws DataError as Checkpoint::read does.
 void load_value(Checkpoint const& checkpoint, std::string const& name, Parameter const& parameter);

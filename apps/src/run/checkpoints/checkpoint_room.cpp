@@ -18,18 +18,15 @@ std::vector<StreamedTensor> largest_tensors(WholeModel const& model, Config cons
     if (left_out.contains(parameter.name)) {
       return;
     }
-    StreamedTensor& tensor = tensors.emplace_back(StreamedTensor{parameter.name, parameter.shape.to_vector()});
+    StreamedTensor& tensor =
+        tensors.emplace_back(StreamedTensor{parameter.name, parameter.placement.global_shape.to_vector()});
     tensor.dtype = parameter.rounded ? DType::bfloat16 : DType::float32;
     UpdateRule const rule = update_rule(config.optimizer, parameter.name);
     if (rule.frozen) {
       return;
     }
-    for (StateTensor const& state : rule_definition(kernels, rule.name, config.optimizer.places.of("name")).state) {
-      tensor.keys.push_back(state.key);
-      if (state.shape != StateShape::parameter) {
-        tensor.other_shapes[state.key] = shape_of(state.shape, parameter.shape).to_vector();
-      }
-    }
+    RuleDefinition const definition = rule_definition(kernels, rule.name, config.optimizer.places.of("name"));
+    tensor.keys.insert(tensor.keys.end(), definition.state.begin(), definition.state.end());
   });
   std::ranges::sort(tensors, {}, &StreamedTensor::name);
   return tensors;

@@ -143,7 +143,7 @@ void Initialization::find_sources(Setup const& setup) {
     std::string problem = parameter.name;
     if (found != there_by_here.end()) {
       auto const& shape = checkpoint_.tensor(found->second).shape;
-      if (shape == parameter.shape.to_vector()) {
+      if (shape == parameter.placement.global_shape.to_vector()) {
         sources_.insert({parameter.name, found->second});
         if (!parameter.trained) {
           base_.names.insert({parameter.name, found->second});
@@ -154,7 +154,8 @@ void Initialization::find_sources(Setup const& setup) {
         std::erase(names, found->second);
         return;
       }
-      problem += fmt::format(" ({} there, {} here)", Shape(shape).to_string(), parameter.shape.to_string());
+      problem +=
+          fmt::format(" ({} there, {} here)", Shape(shape).to_string(), parameter.placement.global_shape.to_string());
     }
     bool const may_be_new =
         is_of_adapter(parameter.name) || std::ranges::any_of(train.initialize_missing, [&](auto const& pattern) {

@@ -63,16 +63,16 @@ int slots_of(std::vector<Host> const& hosts) {
   return std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, Host const& host) { return sum + host.slots; });
 }
 
-std::optional<Placement> place(std::vector<Host> const& hosts, std::span<int const> numbers) {
+std::optional<HostAllocation> place(std::vector<Host> const& hosts, std::span<int const> numbers) {
   int const slots = slots_of(hosts);
   if (numbers.empty()) {
-    return Placement{hosts, slots};
+    return HostAllocation{hosts, slots};
   }
   auto const number = std::ranges::find_if(numbers, [&](int ranks) { return ranks <= slots; });
   if (number == numbers.end()) {
     return std::nullopt;
   }
-  Placement placement{.hosts = {}, .ranks = *number};
+  HostAllocation placement{.hosts = {}, .ranks = *number};
   for (auto host = hosts.begin(); slots_of(placement.hosts) < *number; ++host) {
     placement.hosts.push_back(*host);
   }

@@ -24,13 +24,13 @@ std::string to_string(std::vector<Host> const& hosts);
 int slots_of(std::vector<Host> const& hosts);
 
 /// The hosts of a start and its number of ranks.
-struct Placement {
+struct HostAllocation {
   std::vector<Host> hosts;
   int ranks = 0;
 };
 /// The first of the numbers of ranks for which the hosts have slots, on the first hosts that have enough; without
 /// numbers all hosts and slots. Nothing if the hosts have too few slots for any number.
-std::optional<Placement> place(std::vector<Host> const& hosts, std::span<int const> numbers);
+std::optional<HostAllocation> place(std::vector<Host> const& hosts, std::span<int const> numbers);
 
 /// The names of the hosts that are not among `present`, "n3, n4".
 std::string missing_from(std::vector<Host> const& hosts, std::vector<Host> const& present);

@@ -95,7 +95,7 @@ class Supervisor {
 
  private:
   /// The launcher's arguments, with these hosts and this number of ranks, and then `command`.
-  std::vector<std::string> launch(Placement const& placement, std::vector<std::string> const& command) const;
+  std::vector<std::string> launch(HostAllocation const& placement, std::vector<std::string> const& command) const;
   /// The hosts on which the launcher can start a program.
   std::vector<Host> usable_hosts() const;
   /// Chooses among the usable hosts, and with them the number of ranks; waits while they are too few for any number.
@@ -131,7 +131,7 @@ class Supervisor {
   BlockedSignals signals_;
   std::int64_t newest_;
   std::size_t choice_ = 0;                    ///< index into supervision_.ranks
-  Placement placement_;                       ///< of this start
+  HostAllocation placement_;                  ///< of this start
   bool trained_ = false;                      ///< a start has begun to train
   std::optional<ReportStamp> report_before_;  ///< this start
   std::optional<std::string> last_holder_;  ///< the directory's holder before this start; nothing if that is not known
@@ -143,7 +143,8 @@ class Supervisor {
   int signals_received_ = 0;
 };
 
-std::vector<std::string> Supervisor::launch(Placement const& placement, std::vector<std::string> const& command) const {
+std::vector<std::string> Supervisor::launch(HostAllocation const& placement,
+                                            std::vector<std::string> const& command) const {
   std::vector<std::string> words = supervision_.launcher;
   for (std::string& word : words) {
     replace(word, ranks_place, std::to_string(placement.ranks));

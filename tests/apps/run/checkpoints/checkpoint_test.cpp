@@ -22,7 +22,7 @@ class Zeros final : public TensorStream {
  public:
   explicit Zeros(ParameterSet const& parameters) {
     for (Parameter const& parameter : parameters.all()) {
-      tensors_.push_back({parameter.spec.name, parameter.spec.shape.to_vector()});
+      tensors_.push_back({parameter.spec.name, parameter.global_shape().to_vector()});
     }
   }
   std::vector<StreamedTensor> const& tensors() const override { return tensors_; }

@@ -51,9 +51,7 @@ class InitializationTest : public testing::Test {
         CheckpointStore(directory_.path(), 3).commit(Communicator::self(), contents, tensors, 1).directory.string();
   }
 
-  void declare(std::string const& name, Shape const& shape) {
-    parameters_.declare({.name = name, .shape = shape, .initializer = {}, .shard = {}});
-  }
+  void declare(std::string const& name, Shape const& shape) { parameters_.declare({name, {shape}, {}}); }
   Initialization plan(std::string const& source_model = "source") {
     if (parameters_.size() == 0) {
       parameters_.allocate(DType::float32);

@@ -70,8 +70,8 @@ class SmallRun {
   }
   ParameterSet& declared() {
     ParameterSet& parameters = bench_.parameters();
-    parameters.declare({"a", {3, 5}, Initializer::zeros(), {}, {}});
-    parameters.declare({"b", {7}, Initializer::zeros(), {}, {}});
+    parameters.declare({"a", {{3, 5}}, Initializer::zeros()});
+    parameters.declare({"b", {{7}}, Initializer::zeros()});
     assign_rules(config_, bench_.registries().kernels, parameters);
     bench_.allocate();
     return parameters;

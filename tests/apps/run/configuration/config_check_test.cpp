@@ -78,7 +78,7 @@ TEST(WholeModelOfAConfiguration, HasTheShapesOfTheTrainedModel) {
   TestBench bench(config.model, DType::float32, KernelChoices());
   std::map<std::string, std::string> shapes;
   whole_model(config, bench.registries(), {70, 60, false}).for_each_parameter([&](ParameterDescription const& each) {
-    shapes[each.name] = each.shape.to_string();
+    shapes[each.name] = each.placement.global_shape.to_string();
   });
   EXPECT_EQ(shapes["encoder.positions.weight"], Shape({300, config.model.d_model}).to_string());
   EXPECT_EQ(shapes["decoder.embedding.weight"], Shape({60, config.model.d_model}).to_string());

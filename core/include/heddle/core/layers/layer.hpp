@@ -41,8 +41,6 @@ struct LayerContext {
   GroupMember row_split{};
   /// Set in the step's last micro-batch if gradients are reduced during the backward pass.
   GradientProgress* gradients = nullptr;
-  /// Called before and after each use of parameters; null: their values are always there.
-  ParameterUse* parameter_use = nullptr;
   /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
   /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
   /// ModelPart sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
@@ -60,28 +58,6 @@ struct LayerContext {
   /// The parameter's gradient, to be added to. If it is frozen, memory of the arena with any content: for kernels that
   /// compute small gradients together with others. Products are left out instead: Parameter::gradient is empty.
   Tensor gradient_of(Parameter const& parameter) const;
-};
-
-/// A use of parameters, see ParameterUse.
-class ParameterUseScope {
- public:
-  ParameterUseScope(LayerContext const& context, std::span<Parameter const* const> parameters)
-      : use_(context.parameter_use), parameters_(parameters) {
-    if (use_ != nullptr) {
-      use_->before_use(parameters_);
-    }
-  }
-  ~ParameterUseScope() {
-    if (use_ != nullptr) {
-      use_->after_use(parameters_);
-    }
-  }
-  ParameterUseScope(ParameterUseScope const&) = delete;
-  ParameterUseScope& operator=(ParameterUseScope const&) = delete;
-
- private:
-  ParameterUse* use_;
-  std::span<Parameter const* const> parameters_;
 };
 
 /// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses
@@ -198,9 +174,7 @@ struct LayerSpec {
 
   bool has_encoder_output() const { return encoder_side.has_value() && *encoder_side != side; }
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
-  std::vector<MeshAxis> stream_axes() const {
-    return parallel.sequence_parallel ? std::vector{MeshAxis::tensor} : std::vector<MeshAxis>();
-  }
+  MeshAxes stream_axes() const { return parallel.sequence_parallel ? MeshAxes{MeshAxis::tensor} : MeshAxes(); }
   LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
   /// A part with its own name and keys.
   LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {

@@ -29,9 +29,9 @@ class LowRank {
     std::int64_t local_outputs = 0;  ///< of this rank
   };
   struct Weights {
-    std::int64_t inputs = 0;             ///< of all tensor ranks
-    int split_axis = -1;                 ///< of [outputs, inputs], over the tensor group; -1: none
-    std::vector<MeshAxis> partial_over;  ///< their gradient_partial_over
+    std::int64_t inputs = 0;  ///< of all tensor ranks
+    int split_axis = -1;      ///< of [outputs, inputs], over the tensor group; -1: none
+    MeshAxes partial_over;    ///< their gradient_partial_over
   };
 
   /// Nothing where no part is a target. spec.side is that of x's rows.

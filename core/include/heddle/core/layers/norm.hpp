@@ -20,8 +20,8 @@ class Norm {
   struct Declaration {
     std::string name;
     std::int64_t columns = 0;
-    std::vector<MeshAxis> partial_over = {};  ///< the parameters' gradient_partial_over
-    double dropout = 0;                       ///< the highest of the branches, by which the kernel is selected
+    MeshAxes partial_over = {};  ///< the parameters' gradient_partial_over
+    double dropout = 0;          ///< the highest of the branches, by which the kernel is selected
   };
   /// Throws ConfigError, which names the norm and its kind, where no chosen kernel supports them.
   Norm(LayerSpec const& spec, Declaration const& declaration);
@@ -32,7 +32,6 @@ class Norm {
   /// Only the sum, where no norm follows: nothing is normalized, no parameter declared.
   static Norm none(LayerSpec const& spec, double dropout) { return {spec, dropout}; }
   bool present() const { return weight_ != nullptr; }
-  std::vector<Parameter const*> const& parameters() const { return parameters_; }
 
   struct Input {
     Tensor residual;  ///< [rows, columns]

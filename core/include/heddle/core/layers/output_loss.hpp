@@ -76,7 +76,7 @@ class OutputLoss {
   /// together.
   static std::int64_t device_chunk_tokens(std::int64_t vocabulary, int ranks, DType dtype);
   /// The global id of the logits' first column.
-  std::int64_t first_token() const { return table_.shard_begin; }
+  std::int64_t first_token() const { return table_.global_offset(0); }
 
  private:
   /// evaluate without the transform: `hidden` is its output.

@@ -82,17 +82,12 @@ class ModelPart {
   Tensor decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
                 std::vector<DecodeCache>& caches) const;
   /// hidden [rows, d_model] after the last layer → logits [rows, this rank's part of the vocabulary], from the arena.
-  Tensor logits(LayerContext& context, Tensor const& hidden) const {
-    ParameterUseScope const use(context, output_parameters_);
-    return output_->logits(context, hidden);
-  }
+  Tensor logits(LayerContext& context, Tensor const& hidden) const { return output_->logits(context, hidden); }
   /// The same for the tokens of a selection.
   Tensor logits(LayerContext& context, Tensor const& hidden, OutputSelection const& selection) const {
-    ParameterUseScope const use(context, output_parameters_);
     return output_->logits(context, hidden, selection);
   }
   void select_outputs(LayerContext& context, Tensor const& ids, OutputSelection& selection) const {
-    ParameterUseScope const use(context, output_parameters_);
     output_->select(context, ids, selection);
   }
   std::int64_t first_logit() const { return output_->first_token(); }

@@ -53,11 +53,10 @@ class ResidualStack {
     std::string dropout_name;
     std::unique_ptr<Layer> branch;
     Norm norm;
-    std::optional<Norm> output_norm;                ///< of the branch's output
-    std::vector<Parameter const*> used;             ///< by the branch
-    std::vector<Parameter const*> parameters = {};  ///< of a use: by the branch and the norms after it
-    double dropout = 0;                             ///< of the branch's output
-    bool recomputed = false;                        ///< the branch's activations, by itself
+    std::optional<Norm> output_norm;     ///< of the branch's output
+    std::vector<Parameter const*> used;  ///< by the branch
+    double dropout = 0;                  ///< of the branch's output
+    bool recomputed = false;             ///< the branch's activations, by itself
   };
   struct LayerRange {
     std::size_t begin = 0;  ///< of its sublayers

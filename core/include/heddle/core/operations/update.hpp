@@ -6,7 +6,6 @@
 #include <functional>
 #include <heddle/core/config/options.hpp>
 #include <heddle/core/operations/kernel.hpp>
-#include <heddle/core/operations/update_state.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,8 +43,9 @@ struct RuleDefinition {
   using Numbers = std::array<double, 2>;
 
   std::string name;  ///< the value of optimizer.name
-  /// The tensors that it keeps for a parameter; those of another shape than the parameter's need Scope::parameters.
-  std::vector<StateTensor> state = {};
+  /// The keys under which a checkpoint has the tensors that it keeps for a parameter, each of the parameter's shape,
+  /// beside its value: "adam.first_moment".
+  std::vector<std::string> state = {};
   std::vector<RuleOption> options = {};
   Scope scope = Scope::elements;
   std::function<Numbers(RuleOptions const&, UpdateStep const&)> numbers = {};  ///< null: none
@@ -60,8 +60,7 @@ std::string describe(UpdateProblem const& problem);
 /// The cost of an update of `elements` elements by a rule that keeps `state_elements` numbers for them.
 Cost cost(UpdateProblem const& problem, double elements, double state_elements);
 
-/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters, and
-/// its state the shapes of StateTensor.
+/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters.
 struct UpdateCall {
   std::string rule;
   Tensor value;  ///< updated
@@ -106,8 +105,7 @@ std::vector<RuleDefinition> update_rules(KernelRegistries const& registries);
 RuleDefinition rule_definition(KernelRegistries const& registries, std::string const& name, std::string const& place);
 
 /// The start of the names of a new rule's implementations: nothing for Heddle's own, "NAME." for a plug-in's. Throws
-/// ConfigError where the rule's name is empty or taken, a key of its state cannot be one in a checkpoint, or state of
-/// another shape than the parameter's belongs to a rule that does not update whole parameters.
+/// ConfigError where the rule's name is empty or taken, or a key of its state cannot be one in a checkpoint.
 std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule);
 
 /// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,

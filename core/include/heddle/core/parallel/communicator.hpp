@@ -202,11 +202,9 @@ class ParallelState {
   /// Makes the groups below; collective over all ranks if `make_group` is.
   ParallelState(Communicator all_ranks, Mesh own_mesh, MakeGroup make_group);
 
-  /// The ranks that differ from this one only along `axes`, in ascending order. Made by the first call, which is
-  /// collective over the world; copies of this state share it.
+  /// The ranks that differ from this one only along `axes`, in ascending order. A group along several axes is made by
+  /// the first call, which is collective over the world; copies of this state share it.
   Communicator group(MeshAxes const& axes) const;
-  /// This world on a mesh of another shape: of a stack, or with an axis that is divided. Collective over the world.
-  ParallelState view(MeshShape const& shape) const;
 
   Mesh mesh;
   Communicator world = Communicator::self();

@@ -42,6 +42,10 @@ void all_reduce_values(Communicator const& group, std::span<T> values, ReduceOp 
   }
 }
 
+/// values = their sums over MeshShape::model_axes and then pipeline, element by element: over the parts of a model that
+/// ranks hold, of which copies count once (Placement::counts). Collective over these axes.
+void sum_over_model(ParallelState const& parallel, std::span<double> values);
+
 /// True on every rank if `value` is true on any.
 bool any_of(Communicator const& group, bool own);
 

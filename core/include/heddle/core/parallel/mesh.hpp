@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -34,13 +35,14 @@ inline constexpr MeshAxis MeshAxis::pipeline{"pipeline"};
 inline constexpr MeshAxis MeshAxis::data{"data"};
 inline constexpr MeshAxis MeshAxis::context{"context"};
 inline constexpr MeshAxis MeshAxis::tensor{"tensor"};
-/// Heddle's axes, the outermost first. Tensor neighbours have consecutive ranks, so they are on one node.
+/// Heddle's axes, the outermost first. Tensor neighbours have consecutive ranks, so they are on one node. A mesh may
+/// have others, which may split parameters.
 inline constexpr std::array known_axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 
 /// A set of axes.
 using MeshAxes = std::vector<MeshAxis>;
 
-/// The axes whose ranks hold the same parameters.
+/// The axes that never split a parameter: their ranks sum gradients, and may divide the state of the optimizer.
 MeshAxes const& replica_axes();
 
 /// The sizes of a mesh's axes, the outermost first. Ranks are numbered with the last axis fastest. A value.
@@ -55,10 +57,14 @@ class MeshShape {
   /// One rank, with Heddle's axes.
   MeshShape();
   MeshShape(int pipeline, int data, int context, int tensor);
+  explicit MeshShape(std::vector<Axis> axes) : axes_(std::move(axes)) {}
 
   std::vector<Axis> const& axes() const { return axes_; }
   /// All axes except `axis`: a group along them has the ranks that share a coordinate along `axis`.
   MeshAxes axes_except(MeshAxis axis) const;
+  /// The axes whose ranks may hold different parts of a stage's parameters, the innermost first: all but pipeline and
+  /// replica_axes.
+  MeshAxes model_axes() const;
   /// 1 for an axis that the shape does not have.
   int size(MeshAxis axis) const;
   /// The product of the axes' sizes.
@@ -67,9 +73,6 @@ class MeshShape {
   int ranks() const;
   /// The shape with another size of an axis. Throws Error if it has no such axis.
   MeshShape with(MeshAxis axis, int size) const;
-  /// The shape of the same ranks in which `outer`'s ranks are groups of `size` along a new axis `inner`.
-  /// Throws Error if there is no `outer`, if `inner` exists, or if `size` does not divide it.
-  MeshShape divided(MeshAxis outer, MeshAxis inner, int size) const;
 
   /// The place of a rank along an axis; 0 for an axis that the shape does not have.
   int coordinate(MeshAxis axis, int rank) const;

@@ -6,21 +6,14 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/operations/kernel.hpp>
-#include <heddle/core/operations/update_state.hpp>
 #include <heddle/core/parallel/mesh.hpp>
+#include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace heddle {
-
-/// The axis of the global tensor that is split and the mesh axis that it is split over; rank r holds share(extent, r,
-/// ranks) of it. `axis < 0`: every rank holds the whole.
-struct ShardSpec {
-  int axis = -1;
-  MeshAxis mesh_axis = MeshAxis::tensor;
-};
 
 /// A parameter's initial values, which depend only on (seed, initializer key, global index).
 struct Initializer {
@@ -38,14 +31,8 @@ struct Initializer {
 /// A layer's declaration of a parameter: all that io and dist need to know of it.
 struct ParameterSpec {
   std::string name;
-  Shape shape;  ///< global
+  Placement placement;
   Initializer initializer;
-  ShardSpec shard;
-  /// Axes whose ranks each hold a part of the gradient's sum. Data and context always do and need not be named.
-  std::vector<MeshAxis> gradient_partial_over = {};
-  /// Pipeline coordinates that hold this same parameter, ascending; its gradient is the sum over them. Empty: only
-  /// one.
-  std::vector<int> stages = {};
   /// The name of the random numbers that its initial values use, and the index of its first element among them. Empty:
   /// its own name. Parts of one matrix start with that matrix's values.
   std::string initializer_key = {};
@@ -57,21 +44,26 @@ struct ParameterSpec {
 
 struct Parameter {
   ParameterSpec spec;
-  Shape local_shape;
-  std::int64_t shard_begin = 0;         ///< first index held along spec.shard.axis
-  IndexRange place;                     ///< in the set's buffers, with the padding that follows its elements
+  Slice slice = {};                     ///< this rank's
+  Shape local_shape = {};               ///< of the slice
+  IndexRange place = {};                ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;                 ///< it begins where the elements of the parameter declared before it end
-  UpdateRule rule;                      ///< by its group; see assign_rules
+  UpdateRule rule = {};                 ///< by its group; see assign_rules
   bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
-  std::vector<StateTensor> state = {};  ///< the tensors that its rule keeps for it; none if it is frozen
+  std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
   bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
-  bool updated_whole = false;           ///< its rule updates whole parameters, not any elements
   std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
   std::uint64_t version = 0;            ///< incremented by code that changes `value`
-  Tensor value;                         ///< master copy, [local_shape]; the only one, in bfloat16 too
-  Tensor gradient;  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
+  Tensor value = {};                    ///< master copy, [local_shape]; the only one, in bfloat16 too
+  Tensor gradient = {};  ///< [local_shape], added to by backward passes; empty: it is frozen, and none is computed
 
+  Placement const& placement() const { return spec.placement; }
+  Shape const& global_shape() const { return placement().global_shape; }
+  /// The first index of an axis that this rank holds.
+  std::int64_t global_offset(int axis) const { return slice.ranges()[static_cast<std::size_t>(axis)].begin; }
+  /// Whether its rule updates whole parameters, not any elements.
+  bool updated_whole() const { return placement().owner == Placement::Owner::single; }
   /// Whether the next update leaves it as it is.
   bool frozen() const { return rule.frozen || waits; }
   /// The dtype of its value beside activations of `dtype`.
@@ -186,22 +178,6 @@ class GradientProgress {
   virtual void use_done(Parameter const& parameter) = 0;
   /// Moves the communication in progress on. Layers call it between pieces of work.
   virtual void progress() = 0;
-};
-
-/// Gathers values before a model computes with them, so that a rank need not hold them otherwise (as ZeRO-3 does:
-/// Rajbhandari et al. 2020). A use is an input, a sublayer with the norms that follow it, the norm before a stack's
-/// first sublayer, or the output, in one pass: forward, backward (with a second forward pass of a sublayer that is
-/// recomputed by itself; that of a whole layer is uses of its own) or decode. Uses never overlap. For each micro-batch
-/// all ranks of a stage have the same uses in the same order, but data ranks may have different numbers of
-/// micro-batches.
-class ParameterUse {
- public:
-  virtual ~ParameterUse() = default;
-  /// Must fill the parameters' values, where they were before: tensors that refer to them are kept from the forward to
-  /// the backward pass. A parameter may occur twice. If it throws, after_use is not called.
-  virtual void before_use(std::span<Parameter const* const> parameters) = 0;
-  /// The values may be lost until the next use. Also called when the pass throws.
-  virtual void after_use(std::span<Parameter const* const> parameters) noexcept = 0;
 };
 
 }  // namespace heddle

@@ -50,9 +50,8 @@ class Optimizer {
   std::vector<IndexRange> const& parts() const { return parts_; }
   /// The tensors that the rules keep here, by key, each [numbers with that key], in the order of the buffers.
   std::map<std::string, Tensor> const& state() const { return state_; }
-  /// The state of that key of the buffers' elements in `range`, [range.count()]; of another shape than the parameter's,
-  /// all of it, flat, where the range has the whole parameter. Throws Error unless one rule keeps it for all of them,
-  /// and here.
+  /// The state of that key of the buffers' elements in `range`, [range.count()]. Throws Error unless one rule keeps it
+  /// for all of them, and here.
   Tensor state_in(std::string const& key, IndexRange const& range) const;
   /// The bytes of all state on this rank.
   std::int64_t state_bytes() const;
@@ -74,10 +73,6 @@ class Optimizer {
     Shape whole{};      ///< of the parameter that is updated whole; else empty
   };
 
-  /// The numbers of a tensor that its rule keeps for a piece.
-  static std::int64_t count(Piece const& piece, StateTensor const& state) {
-    return state.shape == StateShape::parameter ? piece.range.count() : shape_of(state.shape, piece.whole).size();
-  }
   void add_rules(KernelSource const& kernels);
   /// Finds the rows that stay zero, as far as this rank has them.
   void find_zeros();

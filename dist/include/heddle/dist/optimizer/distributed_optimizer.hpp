@@ -58,13 +58,12 @@ class DistributedOptimizer {
   std::int64_t bucket_elements() const { return bucket_elements_; }
   /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
-  /// The elements of one of a parameter's Parameter::state, row major in its shape, that this rank keeps: a sharded
-  /// optimizer keeps some ranges of them, or all or none of state of another shape than the parameter's; another one
-  /// all. A parameter's own shape is its local one.
-  std::vector<IndexRange> kept_state(Parameter const& parameter, StateTensor const& state) const;
-  /// Sets these elements of the state, which must lie within one of `kept_state`. Throws Error otherwise, and if the
-  /// list has another number of elements.
-  void set_state(Parameter const& parameter, StateTensor const& state, IndexRange const& elements,
+  /// The elements of a parameter's slice, row major, whose Parameter::state this rank keeps: with a sharded optimizer
+  /// some ranges of them, otherwise all.
+  std::vector<IndexRange> kept_state(Parameter const& parameter) const;
+  /// Sets these elements of the state of that key, which must lie within one of `kept_state`. Throws Error otherwise,
+  /// and if the list has another number of elements.
+  void set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
                  std::span<float const> values);
   /// The parameters of the whole model whose state began in the middle of the run, at zero, and after how many of its
   /// updates, by name: UpdateStep::step counts from there. None at first. The same on every rank; not collective.

@@ -14,38 +14,45 @@
 
 namespace heddle {
 
-/// Sums gradients over groups other than the replicas, for the parameters that need it: over the tensor group (norms
-/// and biases where sequence parallelism leaves each rank a part of the tokens), then over the pipeline stages that
-/// hold the parameter (tied embeddings). Keeps references to the parameters and the execution.
+/// Sums gradients over groups other than the replicas, for the parameters that need it: over the axes that they name in
+/// gradient_partial_over (norms and biases over tensor, where sequence parallelism leaves each rank a part of the
+/// tokens), then over the pipeline stages that hold the parameter (tied embeddings). Keeps references to the parameters
+/// and the execution.
 class PartialSums {
  public:
   /// Allocates all buffers. Throws Error if a parameter's stages do not ascend or do not include this one, and
-  /// ConfigError if its gradient is declared partial over pipeline, for which `stages` exists.
+  /// ConfigError if its gradient is declared partial over pipeline, for which `stages` exists, or if pipeline, data or
+  /// context splits it.
   PartialSums(ParallelState const& parallel, ParameterSet const& parameters, std::shared_ptr<TensorOps> operations,
               Execution& execution, std::int64_t bucket_elements);
 
-  /// Sums the elements in `ranges` of the gradient buffer, the same ranges on every rank of the tensor group and the
-  /// same parts of a parameter on all its stages; every holder gets the same bits. Collective over tensor × pipeline.
+  /// Sums the elements in `ranges` of the gradient buffer, the same ranges on every rank along MeshShape::model_axes
+  /// and the same parts of a parameter on all its stages; every holder gets the same bits. Collective over these axes
+  /// and pipeline.
   void sum(std::vector<IndexRange> const& ranges) const;
 
  private:
+  struct OverAxis {
+    MeshAxis axis;
+    Communicator group;
+    std::vector<IndexRange> elements;
+  };
   struct Held {
     std::string name;
     IndexRange elements;
     std::vector<int> stages;
   };
 
-  void sum_over_tensor(std::vector<IndexRange> const& ranges) const;
+  void sum_over(Communicator const& group, std::vector<IndexRange> const& ranges) const;
   void sum_over_stages(IndexRange const& range, std::vector<int> const& stages) const;
 
-  Communicator tensor_;
   Communicator pipeline_;
   ParameterSet const& parameters_;
   std::shared_ptr<TensorOps> operations_;
   Execution& execution_;
-  std::vector<IndexRange> over_tensor_;
+  std::vector<OverAxis> over_axes_;
   std::vector<Held> over_stages_;  ///< by name: the same order on every stage
-  Tensor packed_;                  ///< the elements of `over_tensor_`, adjacent
+  Tensor packed_;                  ///< the elements of one of `over_axes_`, adjacent
   Tensor received_;                ///< [other holders, elements of one exchange]
 };
 

@@ -21,8 +21,6 @@ struct PipelineStep {
   GroupMember row_split{};
   /// Follows the last micro-batch of training; may be null.
   GradientProgress* gradients = nullptr;
-  /// Called before and after each use of parameters; null: their values are always there.
-  ParameterUse* parameter_use = nullptr;
   /// Is notified of passes and of waiting for their input; may be null.
   WorkObserver* observer = nullptr;
 };

@@ -96,15 +96,7 @@ struct PassWork {
 struct UpdateWork {
   std::int64_t elements = 0;
   std::int64_t shared = 0;  ///< of them: elements that other stages hold, too
-  std::int64_t state = 0;   ///< tensors of the parameter's shape that the rule keeps
-  /// Numbers that the rule keeps in tensors of other shapes; of a parameter that other stages hold, too, once for each
-  /// layer that has it, as they are few.
-  std::int64_t other_state = 0;
-
-  /// The numbers that one of `owners` ranks keeps, which updates `own_elements` elements.
-  std::int64_t state_of(std::int64_t own_elements, int owners) const {
-    return state * own_elements + (other_state + owners - 1) / owners;
-  }
+  std::int64_t state = 0;   ///< tensors that the rule keeps
 };
 
 /// The work and the memory of one rank, for a micro-batch and for the update of its parameters.

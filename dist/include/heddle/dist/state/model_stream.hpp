@@ -15,7 +15,7 @@ namespace heddle {
 /// been received. Values are float32 or rounded (bfloat16), state is float32. Uses the verbs of the world.
 class ModelStream final : public TensorStream {
  public:
-  /// Parameters with a name in `left_out` are not among the tensors.
+  /// Parameters with a name in `left_out` are not among the tensors. Collective over the pipeline group.
   ModelStream(ParallelState const& parallel, WholeModel const& model, ParameterSet const& parameters,
               DistributedOptimizer const& optimizer, std::set<std::string> const& left_out = {});
 
@@ -33,8 +33,6 @@ class ModelStream final : public TensorStream {
   struct Piece;
 
   std::vector<Piece> pieces(TensorChunk const& chunk, int receiver) const;
-  /// The tensor of the state that a chunk is of; null for the value.
-  StateTensor const* state_of(TensorChunk const& chunk) const;
   /// The elements of a piece that this rank has.
   Tensor own(TensorChunk const& chunk, Piece const& piece) const;
 

@@ -11,14 +11,11 @@ namespace heddle {
 /// The description of one parameter of a stage, known to every rank.
 struct ParameterDescription {
   std::string name;
-  Shape shape;  ///< global
-  ShardSpec shard;
-  std::vector<int> stages;              ///< the stages that hold it, ascending; at least one
+  Placement placement;                  ///< with its shape, shards and stages, of which there is at least one
   IndexRange place;                     ///< in the stage's buffers
   bool trained = true;                  ///< it has a gradient
   bool rounded = false;                 ///< its value is kept in bfloat16
-  bool whole = false;                   ///< one replica owns its state: PlacedParameter::whole
-  std::vector<StateTensor> state = {};  ///< Parameter::state
+  std::vector<std::string> state = {};  ///< Parameter::state
 };
 
 /// All parameters of a model of several stages; a rank holds only its own stage's.
@@ -39,7 +36,7 @@ class WholeModel {
   void for_each_parameter(Visit const& visit) const {
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
       for (ParameterDescription const& parameter : stages_[stage]) {
-        if (parameter.stages.front() == static_cast<int>(stage)) {
+        if (parameter.placement.stages.front() == static_cast<int>(stage)) {
           visit(parameter);
         }
       }

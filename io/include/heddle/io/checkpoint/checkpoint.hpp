@@ -105,18 +105,15 @@ namespace hdf5 {
 class ByteStore;
 }
 
-/// Elements of one array of a tensor: `count` indices from `begin` along `axis`, all of the other axes; axis -1 is the
-/// whole array. With `elements` only these of them, numbered row major within the slice.
+/// Elements of one array of a tensor: see Slice.
 struct TensorSlice {
   std::string name;
   std::string key = value_key;
-  int axis = -1;
-  std::int64_t begin = 0;
-  std::int64_t count = 0;
-  std::optional<IndexRange> elements = {};
+  std::vector<IndexRange> ranges = {};      ///< of the array's first axes; all indices of the others
+  std::optional<IndexRange> elements = {};  ///< only these of them, numbered row major within the slice
 };
 
-/// The slices along the array's first axis that, in this order, are the array of the tensor, each of at most
+/// The slices by the array's first axis that, in this order, are the array of the tensor, each of at most
 /// `max_elements` or of one index: to read a large tensor in little memory. The blocks of a file that slices share are
 /// verified twice, so slices should be much longer than these.
 std::vector<TensorSlice> slabs_of(TensorInfo const& tensor, std::string const& key = value_key,
@@ -169,10 +166,6 @@ class Checkpoint {
   std::vector<float> read(TensorSlice const& slice) const;
   std::vector<float> read(std::string const& name, std::string const& key = value_key) const {
     return read(TensorSlice{name, key});
-  }
-  std::vector<float> read(std::string const& name, std::string const& key, int axis, std::int64_t begin,
-                          std::int64_t count) const {
-    return read(TensorSlice{name, key, axis, begin, count});
   }
 
   /// Reads many slices as `read` does, but each block of a file only once, by several threads: the fastest way to a
