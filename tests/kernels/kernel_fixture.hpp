@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
@@ -25,6 +24,14 @@ class BuiltInKernelsTest : public KernelTest {
       names.push_back(entry.name);
     }
     return names;
+  }
+
+  /// The implementations that support the problem.
+  template <class Interface>
+  auto supporting(typename Interface::Problem const& problem) const {
+    auto entries = registries_.of<Interface>().entries();
+    std::erase_if(entries, [&](auto const& entry) { return !entry.kernel->supports(problem); });
+    return entries;
   }
 
   KernelRegistries registries_;

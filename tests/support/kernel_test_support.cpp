@@ -1,7 +1,6 @@
 #include "kernel_test_support.hpp"
 
 #include <cmath>
-#include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <map>
 #include <span>

@@ -1,16 +1,13 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <functional>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/tensor.hpp>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle::testing_support {
 

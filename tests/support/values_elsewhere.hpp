@@ -1,12 +1,9 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <limits>
-#include <map>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle {
 

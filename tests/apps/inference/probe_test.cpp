@@ -1,11 +1,6 @@
 #include "inference/probe.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
-#include <heddle/core/base/error.hpp>
 
 #include "golden_model.hpp"
 #include "inspection/model/observed_model.hpp"

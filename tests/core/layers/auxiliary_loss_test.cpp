@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <heddle/core/config/config.hpp>
-#include <optional>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"

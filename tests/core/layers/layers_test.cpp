@@ -1,11 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
-#include <optional>
-#include <set>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"

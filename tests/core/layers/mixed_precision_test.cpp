@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/tensor/execution.hpp>
-#include <map>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/output_loss.hpp>
+
+#include "test.hpp"
 
 namespace heddle::testing_support {
 namespace {

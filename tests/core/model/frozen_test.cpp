@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <map>
 
 #include "golden_file.hpp"
 #include "golden_model.hpp"

@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/tensor/execution.hpp>
 
 #include "golden_file.hpp"

@@ -1,7 +1,3 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 
 #include "golden_model.hpp"

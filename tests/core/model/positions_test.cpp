@@ -1,9 +1,4 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
 
 #include "golden_model.hpp"
@@ -12,8 +7,6 @@
 namespace heddle {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 using testing_support::values;
 
 /// The positions of one stack, without layers.
@@ -76,9 +69,8 @@ TEST(Alibi, SlopesAreThoseOfThePaper) {
 TEST(Alibi, HeadsAreThoseOfTheStack) {
   StackPositions stack(config_with(Positions::alibi), Side::source, 8);
   stack.positions().add_layer(stack.spec(), 8, 4);
-  EXPECT_THAT([&] { stack.positions().add_layer(stack.spec().named("stack.layers.3.self_attention"), 4, 4); },
-              ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("model.heads = 4"), HasSubstr("\"alibi\""),
-                                                        HasSubstr("stack.layers.3.self_attention"))));
+  expect_config_error([&] { stack.positions().add_layer(stack.spec().named("stack.layers.3.self_attention"), 4, 4); },
+                      {"model.heads = 4", "\"alibi\"", "stack.layers.3.self_attention"});
 }
 
 /// The buckets at the distances -max_distance … max_distance, read from a bias whose weights are the buckets' numbers.
@@ -134,9 +126,8 @@ TEST(RelativeBuckets, AreThoseOfT5) {
 TEST(RelativeBuckets, MoreBucketsThanDistancesAreRefused) {
   ModelConfig config = config_with(Positions::relative_buckets);
   config.max_distance = 16;
-  EXPECT_THAT([&] { StackPositions(config, Side::target, 2); },
-              ThrowsMessage<ConfigError>(
-                  testing::AllOf(HasSubstr("model.max_distance = 16"), HasSubstr("model.position_buckets"))));
+  expect_config_error([&] { StackPositions(config, Side::target, 2); },
+                      {"model.max_distance = 16", "model.position_buckets"});
   StackPositions(config, Side::source, 2);
 }
 

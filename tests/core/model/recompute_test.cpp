@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/config/config.hpp>
 
 #include "golden_model.hpp"

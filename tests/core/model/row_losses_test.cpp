@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model.hpp>
 

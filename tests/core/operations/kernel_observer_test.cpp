@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
@@ -10,8 +8,6 @@
 
 namespace heddle::testing_support {
 namespace {
-
-using testing::ElementsAre;
 
 using Log = std::vector<std::string>;
 

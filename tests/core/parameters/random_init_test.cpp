@@ -1,8 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 #include "golden_file.hpp"

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <heddle/core/attention/context_attention.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
-#include <utility>
 
 #include "dist_fixture.hpp"
 #include "kernel_test_support.hpp"

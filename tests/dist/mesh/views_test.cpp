@@ -1,10 +1,7 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
 #include <heddle/kernels/register.hpp>
-#include <numeric>
 
 #include "dist_fixture.hpp"
 

@@ -1,12 +1,5 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <map>
-#include <numeric>
 
 #include "state/load_state.hpp"
 
@@ -15,10 +8,6 @@
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::Each;
-using testing::HasSubstr;
-using testing::SizeIs;
 using Options = SyntheticModel::Options;
 
 constexpr std::int64_t factored_batches = 5;
@@ -119,7 +108,7 @@ TEST_F(FactoredRuleTest, FiveStepsAreThoseOfThePaper) {
     auto const arrays = find(model.gathered(), name).arrays;
     ASSERT_THAT(arrays.at(row_key), SizeIs(oracle.rows));
     ASSERT_THAT(arrays.at(column_key), SizeIs(oracle.columns));
-    EXPECT_THAT(arrays.at(updates_key), testing::ElementsAre(5.0F));
+    EXPECT_THAT(arrays.at(updates_key), ElementsAre(5.0F));
     EXPECT_THAT(arrays.at("factored.momentum"), SizeIs(oracle.value.size()));
     for (std::size_t i = 0; i < oracle.rows; ++i) {
       double const mean = oracle.row_sums[i] / static_cast<double>(oracle.columns);
@@ -137,7 +126,7 @@ TEST_F(FactoredRuleTest, EveryLayoutHasTheBitsOfOneRankAndWritesAndReadsThem) {
   std::vector<WholeTensor> const written = run_steps(alone, 0, 2);
   std::string file;
   if (world_.rank() == 0) {
-    file = test::read_whole(commit(alone, "alone", 1) / "tensors-00000.h5");
+    file = read_whole(commit(alone, "alone", 1) / "tensors-00000.h5");
   }
   std::vector<WholeTensor> const expected = run_steps(alone, 2, 4);
   ASSERT_FALSE(written == expected);
@@ -153,7 +142,7 @@ TEST_F(FactoredRuleTest, EveryLayoutHasTheBitsOfOneRankAndWritesAndReadsThem) {
       std::string const store = std::to_string(number++);
       fs::path const whole = commit(model, store, 1);
       if (world_.rank() == 0) {
-        EXPECT_TRUE(test::read_whole(whole / "tensors-00000.h5") == file);
+        EXPECT_TRUE(read_whole(whole / "tensors-00000.h5") == file);
       }
       fs::path const divided = commit(model, store + "-divided", world_.size());
       SyntheticModel resumed(state_of(layout), factored(shard));
@@ -204,7 +193,7 @@ TEST_F(FactoredRuleTest, DamagedRowsAreFoundAndNamed) {
       copy_from_host(rows, numbers.data());
     }
     std::string const error = error_of([&] { check_replicas(model.parallel, model.parameters, &model.optimizer); });
-    EXPECT_THAT(error, HasSubstr(std::string(row_key) + " of layer2.rows"));
+    expect_contains(error, std::string(row_key) + " of layer2.rows");
   }
 }
 

@@ -1,13 +1,9 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <heddle/kernels/register.hpp>
-#include <map>
-#include <memory>
 
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"

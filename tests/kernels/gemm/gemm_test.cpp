@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
