@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
