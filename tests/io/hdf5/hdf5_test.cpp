@@ -281,7 +281,7 @@ TEST_F(Hdf5Test, ThreadsTakeTurns) {
     for (int time = 0; time < 300; ++time) {
       File const file = File::open(file_);
       EXPECT_THAT(file.array("values").read<std::int32_t>(), ElementsAre(1, 2, 3));
-      EXPECT_THAT(test::message_of<DataError>([&] { file.array("other"); }), HasSubstr("other: HDF5 could not open"));
+      expect_data_error([&] { file.array("other"); }, "other: HDF5 could not open");
       File made = File::create(std::make_shared<FileImage>(), "made");
       made.set_attribute("time", std::int64_t{time});
       EXPECT_EQ(made.attribute<std::int64_t>("time"), time);

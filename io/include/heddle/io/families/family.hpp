@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/formats/foreign_tensors.hpp>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>

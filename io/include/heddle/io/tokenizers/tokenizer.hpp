@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/text/text_parts.hpp>

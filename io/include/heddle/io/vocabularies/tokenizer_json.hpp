@@ -1,10 +1,12 @@
 #pragma once
 
 #include <boost/json/fwd.hpp>
+#include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <string>
+#include <string_view>
 
 // Vocabularies of other systems for Heddle's Tokenizer, as Hugging Face's tokenizer.json describes them: unigram
 // models, BPE of characters or of bytes, and WordPiece. A model's bytes are a tokenizer.json with one more member, its
