@@ -4,7 +4,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// Shapes of 11 rows, and of more columns than one batch of random counters decides.
@@ -114,4 +114,4 @@ TEST_F(ActivationTest, OtherFunctionsAndTypesAreNotSupported) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

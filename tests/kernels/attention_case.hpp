@@ -6,7 +6,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 
 /// Scores, masks, biases and shared heads of keys.
 struct AttentionCase {
@@ -134,4 +134,4 @@ class AttentionCaseTest : public BuiltInKernelsTest, public testing::WithParamIn
   Attention& reference() { return kernel("reference", {}); }
 };
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

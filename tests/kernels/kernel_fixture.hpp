@@ -7,7 +7,7 @@
 
 #include "kernel_test_support.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 
 using Values = std::vector<double>;
 
@@ -93,4 +93,4 @@ inline TokenRows token_rows(std::vector<std::int32_t> const& lengths) {
   return rows;
 }
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -10,7 +10,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 class RegistryTest : public BuiltInKernelsTest {
@@ -149,4 +149,4 @@ TEST_F(RegistryTest, APartComputesWhatTheOthersDoNot) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -2,7 +2,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 constexpr std::int64_t elements = 24;
@@ -196,4 +196,4 @@ TEST_F(UpdateTest, RowsAreAllDimensionsButTheLast) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -5,7 +5,7 @@
 #include <map>
 #include <span>
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// One element of a float64 tensor as a tensor.
@@ -151,4 +151,4 @@ Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample) {
   return result;
 }
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -9,7 +9,7 @@
 
 #include "test.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 
 /// The base of kernel tests: an Execution during the test. main() has started the Runtime.
 class KernelTest : public testing::Test {
@@ -50,4 +50,4 @@ Sequences sequences_of(std::vector<std::int32_t> const& lengths);
 /// Dropout at `rate` for `rows` rows with distinct samples and positions.
 Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample = 11);
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -77,7 +77,7 @@ class Ctranslate2Content {
   std::string rest_;
 };
 
-class Ctranslate2Test : public testing_support::KernelTest {
+class Ctranslate2Test : public KernelTest {
  protected:
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
 

@@ -35,7 +35,7 @@ struct Golden {
   }
 };
 
-class ExchangeTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class ExchangeTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
 

@@ -11,7 +11,7 @@ namespace {
 namespace json = boost::json;
 
 /// Files of other systems that are forged, and the message by which they are refused. tests/torture/apps has more.
-class HostileImportTest : public testing_support::KernelTest {
+class HostileImportTest : public KernelTest {
  protected:
   HostileImportTest() { fs::copy(fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian", model_); }
 

@@ -9,7 +9,7 @@ namespace heddle {
 namespace {
 
 /// The model of tests/golden/exchange/make_marian.py.
-class MarianTest : public testing_support::KernelTest {
+class MarianTest : public KernelTest {
  protected:
   fs::path golden() const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian_npz"; }
 

@@ -31,7 +31,7 @@ class RandomTensors final : public OneRankTensors {
 };
 
 /// Models that were trained here: their vocabularies are those of `heddle prepare`.
-class ModelFormTest : public testing_support::KernelTest {
+class ModelFormTest : public KernelTest {
  protected:
   std::string vocabulary(int size) {
     fs::path const path = directory_ / "text";

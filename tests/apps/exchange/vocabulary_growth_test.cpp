@@ -15,7 +15,7 @@
 namespace heddle {
 namespace {
 
-class VocabularyGrowthTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class VocabularyGrowthTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
   fs::path at(std::string const& name) const { return directory_ / name; }

@@ -21,7 +21,7 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 /// A small imported model, without languages and with them.
-class ForcedDecodingTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class ForcedDecodingTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   ForcedDecodingTest() {
     import_model(execution_, fs::path(HEDDLE_TEST_DATA) / "exchange" / GetParam(), directory_ / "run");

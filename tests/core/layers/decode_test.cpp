@@ -101,7 +101,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     DecodeStep const decode_step = step();
     parents_ = places_;
     LayerContext context = context_of(pack_);
-    return testing_support::values(test_.model.decode(
+    return values(test_.model.decode(
         context,
         {{integers(newest), Tensor()}, {decode_step.queries, Tensor(), decode_step.position, rows()}, integers(row)},
         decode_step.first ? encoder_output_ : Tensor(), decode_step, caches_));
@@ -116,7 +116,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     }
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = context_of(pack);
-    auto const logits = testing_support::values(test_.model.logits(context));
+    auto const logits = values(test_.model.logits(context));
     auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
     std::vector<double> last;
     for (std::ptrdiff_t row = 0; row < rows(); ++row) {
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      "cross_attention = { score = \"dot_product\" }",
                                      "[model.decoder]\nself_attention = { score = \"additive\" }\n"
                                      "cross_attention = { score = \"additive\" }",
-                                     testing_support::scores_run
+                                     scores_run
                                          ? "[model.decoder]\nself_attention = { score = \"logistic\", kv_heads = 1 }\n"
                                            "cross_attention = { score = \"cubic\" }"
                                          : "",

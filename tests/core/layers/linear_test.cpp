@@ -7,8 +7,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 class CountedProgress final : public GradientProgress {
  public:
   void use_done(Parameter const& /*parameter*/) override {}
@@ -18,7 +16,7 @@ class CountedProgress final : public GradientProgress {
 };
 
 Tensor numbered(std::string const& name, Shape const& shape) {
-  return testing_support::random_tensor(DType::float32, shape, random_key(0, name));
+  return random_tensor(DType::float32, shape, random_key(0, name));
 }
 
 /// The gradients of the input and of the weights of a large Linear.

@@ -8,8 +8,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 ModelConfig with_adapters(std::vector<std::string> targets, std::int64_t rank = 2) {
   ModelConfig model;
   model.adapter.rank = rank;

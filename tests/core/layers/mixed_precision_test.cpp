@@ -7,8 +7,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 // bfloat16 has 8 bits: each rounding has an error of up to 0.4 %. Through two layers a side the loss and each
 // gradient, as a vector, keep within these tolerances; most of the error comes from values near the corner of a ReLU.
 constexpr double loss_tolerance = 0.01;

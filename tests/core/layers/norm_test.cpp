@@ -7,9 +7,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::expect_gradient;
-using testing_support::values;
-
 constexpr VocabularySizes vocabulary{9, 9, true};
 
 Setting set(OptionValue value) {

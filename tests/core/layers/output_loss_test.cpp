@@ -3,7 +3,7 @@
 
 #include "test.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 constexpr std::int64_t max_bytes = std::int64_t{512} << 20;
@@ -28,4 +28,4 @@ TEST(OutputLoss, TheLargestPartOfAVocabularyFits) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -39,7 +39,7 @@ KernelCall call_of(bool& made) {
   return call;
 }
 
-using StepTraceTest = testing_support::KernelTest;
+using StepTraceTest = KernelTest;
 
 TEST_F(StepTraceTest, EventsAreNestedAsTheWorkIs) {
   StepTrace trace(false);

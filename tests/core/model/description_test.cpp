@@ -33,8 +33,8 @@ void expect_gradients(TestModel& test, LayerContext& context) {
   test.bench.zero_gradients();
   test.model.forward_backward(context, {0, 1});
   for (Parameter const& parameter : test.bench.parameters().all()) {
-    std::vector<double> const gradient = testing_support::values(parameter.gradient);
-    std::vector<double> values = testing_support::values(parameter.value);
+    std::vector<double> const gradient = heddle::values(parameter.gradient);
+    std::vector<double> values = heddle::values(parameter.value);
     for (std::size_t element = 0; element < values.size(); element += 1 + values.size() / 3) {
       double const step = 1e-5;
       double const before = values[element];

@@ -39,7 +39,7 @@ Trained train_once(ModelConfig const& config, bool elsewhere) {
   test.bench.zero_gradients();
   double const loss = test.model.forward_backward(context, {0.1, 0.5}).smoothed;
   EXPECT_FALSE(elsewhere && values->in_use());
-  return {testing_support::values(test.bench.parameters().gradients()), loss, elsewhere ? values->uses() : 0};
+  return {heddle::values(test.bench.parameters().gradients()), loss, elsewhere ? values->uses() : 0};
 }
 
 /// Sublayers of the model, and its stacks.

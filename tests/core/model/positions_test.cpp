@@ -7,8 +7,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 /// The positions of one stack, without layers.
 class StackPositions {
  public:
@@ -164,11 +162,11 @@ TEST(Rotary, InHalvesPairsAreHalfAHeadApart) {
   config.rotary_base = 500;
   StackPositions stack(config, Side::source, 2);
   stack.positions().add_layer(stack.spec(), 2, 6);
-  Tensor const row = testing_support::random_tensor(DType::float64, {1, 12}, 1);
+  Tensor const row = random_tensor(DType::float64, {1, 12}, 1);
   auto const before = values(row);
   Pack const pack;
   LayerContext context = stack.bench().context(pack);
-  stack.positions().rotate(context, row, 6, testing_support::int_tensor({3}));
+  stack.positions().rotate(context, row, 6, int_tensor({3}));
   auto const after = values(row);
   for (std::size_t head = 0; head < 2; ++head) {
     for (std::size_t pair = 0; pair < 3; ++pair) {

@@ -58,7 +58,7 @@ struct FeatureModel {
     bench.allocate();
     std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
     pack = make_pack(pairs, test_ids);
-    pack.source_rows.features = testing_support::random_tensor(DType::float64, {pack.source_rows.tokens, 3}, 1);
+    pack.source_rows.features = random_tensor(DType::float64, {pack.source_rows.tokens, 3}, 1);
   }
   LossSums forward_backward() {
     bench.zero_gradients();
@@ -80,8 +80,7 @@ TEST(StackInput, GradientsOfAModelOfFeaturesEqualCentralDifferences) {
     FeatureModel test(model_with_features("norm = \"" + norm + "\"\n[model.encoder]\nfeatures = { width = 3 }"));
     test.forward_backward();
     for (Parameter const& parameter : test.bench.parameters().all()) {
-      testing_support::expect_gradient([&] { return test.loss(); }, parameter.value, parameter.gradient,
-                                       parameter.spec.name.c_str());
+      expect_gradient([&] { return test.loss(); }, parameter.value, parameter.gradient, parameter.spec.name.c_str());
     }
   }
 }

@@ -12,13 +12,11 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 constexpr VocabularySizes vocabulary{11, 11, true};
 constexpr double smoothing = 0.1;
 
 /// Tables of the scores that the test bench has, where kernels can call them.
-constexpr char const* plugin_scores = testing_support::scores_run
+constexpr char const* plugin_scores = scores_run
                                           ? "[model.decoder]\nself_attention = { score = \"logistic\" }\n"
                                             "cross_attention = { score = \"cubic\" }\n"
                                             "[model.encoder]\nself_attention = { score = \"logistic\", window = 1 }"
@@ -37,8 +35,8 @@ ModelConfig small_model(std::string const& keys = "", std::string const& tables 
 Pack small_pack() {
   std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
   Pack pack = make_pack(pairs, test_ids);
-  pack.source_rows.prefix_length = testing_support::int_tensor({2, 1, 3});
-  pack.target_rows.prefix_length = testing_support::int_tensor({3, 0, 1});
+  pack.source_rows.prefix_length = int_tensor({2, 1, 3});
+  pack.target_rows.prefix_length = int_tensor({3, 0, 1});
   return pack;
 }
 
@@ -48,8 +46,8 @@ void expect_gradients(TestModel& test, Pack const& pack) {
   test.bench.zero_gradients();
   test.model.forward_backward(context, {smoothing, 0.5});
   for (Parameter const& parameter : test.bench.parameters().all()) {
-    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothing).smoothed; },
-                                     parameter.value, parameter.gradient, parameter.spec.name.c_str());
+    expect_gradient([&] { return 0.5 * test.model.forward(context, smoothing).smoothed; }, parameter.value,
+                    parameter.gradient, parameter.spec.name.c_str());
   }
 }
 
@@ -268,7 +266,7 @@ TEST(Variants, ARelativeBiasActsAtItsDistance) {
   bench.allocate();
   Pack const pack = small_pack();
   LayerContext context = bench.context(pack);
-  Tensor const input = testing_support::random_tensor(DType::float64, {pack.source_rows.tokens, 8}, 3);
+  Tensor const input = random_tensor(DType::float64, {pack.source_rows.tokens, 8}, 3);
   copy_from_doubles(bench.parameters().find("encoder.attention_bias.weight")->value,
                     {-1e9, -1e9, 0, -1e9, -1e9, -1e9, -1e9, 0, -1e9, -1e9});
   Saved saved;
@@ -305,17 +303,17 @@ TEST(Variants, RotationsDependOnTheDistanceAlone) {
   positions->add_layer(spec, 2, 6);
   Pack const pack;
   LayerContext context = bench.context(pack);
-  Tensor const query = testing_support::random_tensor(DType::float64, {1, 6}, 1);
-  Tensor const key = testing_support::random_tensor(DType::float64, {1, 6}, 2);
+  Tensor const query = random_tensor(DType::float64, {1, 6}, 1);
+  Tensor const key = random_tensor(DType::float64, {1, 6}, 2);
   auto const rotated = [&](Tensor const& row, std::int32_t position) {
-    Tensor const copy = testing_support::tensor_of(values(row), DType::float64, {1, 6});
-    positions->rotate(context, copy, 6, testing_support::int_tensor({position}));
+    Tensor const copy = tensor_of(values(row), DType::float64, {1, 6});
+    positions->rotate(context, copy, 6, int_tensor({position}));
     return copy;
   };
   auto const product = [&](std::int32_t at, std::int32_t other) {
-    return testing_support::weighted_sum(rotated(query, at), rotated(key, other));
+    return weighted_sum(rotated(query, at), rotated(key, other));
   };
-  EXPECT_NEAR(product(0, 0), testing_support::weighted_sum(query, key), 1e-14);
+  EXPECT_NEAR(product(0, 0), weighted_sum(query, key), 1e-14);
   for (std::int32_t distance : {0, 1, 5, 17}) {
     EXPECT_NEAR(product(distance, 0), product(distance + 22, 22), 1e-12) << distance;
   }
@@ -384,7 +382,7 @@ TEST(Variants, APrefixThatIsWholeIsNoMaskAndNoneIsCausal) {
   auto const logits = [&](std::string const& mask, std::int32_t prefix) {
     TestModel test(small_model("", "[model.decoder]\nself_attention = { mask = \"" + mask + "\" }"), vocabulary,
                    DType::float64);
-    pack.target_rows.prefix_length = testing_support::int_tensor({prefix, prefix, prefix});
+    pack.target_rows.prefix_length = int_tensor({prefix, prefix, prefix});
     LayerContext context = test.bench.context(pack);
     return values(test.model.logits(context));
   };

@@ -6,7 +6,7 @@
 
 #include "kernel_test_support.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 using Log = std::vector<std::string>;
@@ -230,4 +230,4 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

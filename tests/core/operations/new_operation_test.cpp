@@ -75,7 +75,7 @@ class NegationLayer final : public Layer {
 
  private:
   Tensor negated(LayerContext& context, Tensor const& tensor) const {
-    Tensor const result = testing_support::converted(tensor, tensor.dtype());
+    Tensor const result = converted(tensor, tensor.dtype());
     negation_->negate(context.execution, result);
     return result;
   }
@@ -104,7 +104,7 @@ class NewOperationTest : public testing::Test {
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = bench.context(pack);
     Saved saved;
-    return layer->forward(context, {testing_support::tensor_of({1, -2}, DType::float64, {1, 2}), {}}, saved).hidden;
+    return layer->forward(context, {tensor_of({1, -2}, DType::float64, {1, 2}), {}}, saved).hidden;
   }
 
   Registries registries_;
@@ -113,11 +113,11 @@ class NewOperationTest : public testing::Test {
 };
 
 TEST_F(NewOperationTest, ALayerCallsItAndTheConfigurationChooses) {
-  EXPECT_THAT(testing_support::values(run(registries_.kernels, Config())), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(registries_.kernels, Config())), ElementsAre(-1, 2));
   EXPECT_EQ(fast_->calls, 1);
   Config const config = parse_config("[kernels]\nnegation = \"slow\"\n", "run.toml");
   registries_.kernels.require_known(config.kernels);
-  EXPECT_THAT(testing_support::values(run(registries_.kernels, config)), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(registries_.kernels, config)), ElementsAre(-1, 2));
   EXPECT_EQ(slow_->calls, 1);
   Config const overridden = parse_config("", "run.toml", {"kernels.negation=none"});
   expect_config_error([&] { run(registries_.kernels, overridden); },
@@ -205,7 +205,7 @@ TEST_F(NewOperationTest, TimesDecideAndCallsAreObserved) {
   registries_.kernels.set_timings({{"negation", {{"float64", {{"fast", 2.0}, {"slow", 1.0}}}}}});
   KernelRegistries observed = registries_.kernels;
   observed.observe(recorder);
-  EXPECT_THAT(testing_support::values(run(observed, Config())), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(observed, Config())), ElementsAre(-1, 2));
   EXPECT_THAT(recorder.seen, ElementsAre("negation of float64: slow", "negation by fast", "negation by slow"));
   EXPECT_EQ(recorder.bytes, 32);
   EXPECT_EQ(slow_->calls, 1);
@@ -217,7 +217,7 @@ TEST_F(NewOperationTest, ARehearsalComputesNothingWithoutKnowingIt) {
     void observe(Execution&, KernelCall const& call) override { call.make(); }
   };
   Passing observer;
-  EXPECT_THAT(testing_support::values(run(KernelRegistries().rehearsal(observer), Config())), ElementsAre(1, -2));
+  EXPECT_THAT(values(run(KernelRegistries().rehearsal(observer), Config())), ElementsAre(1, -2));
   EXPECT_EQ(slow_->calls + fast_->calls, 0);
 }
 

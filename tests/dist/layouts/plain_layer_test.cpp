@@ -12,7 +12,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
 using Values = std::map<std::string, std::vector<double>>;
 
 constexpr VocabularySizes vocabulary{23, 23, true};

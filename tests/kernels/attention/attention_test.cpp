@@ -1,6 +1,6 @@
 #include "attention_case.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 using AttentionProperties = AttentionCaseTest;
@@ -118,4 +118,4 @@ TEST_F(AttentionProperties, EqualKeysGiveTheMeanOfTheValues) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

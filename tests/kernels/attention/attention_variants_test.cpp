@@ -3,7 +3,7 @@
 #include "attention_case.hpp"
 #include "test_scores.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 using Variant = AttentionCase;
@@ -312,4 +312,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](auto const& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -8,7 +8,7 @@
 #include "gemm/onednn_chunks.hpp"
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// A product of a Linear.
@@ -205,4 +205,4 @@ TEST_F(GemmReductionTest, CodeThatDoesNotFitInTheAddressSpaceIsAnError) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

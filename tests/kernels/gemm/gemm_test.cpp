@@ -6,7 +6,7 @@
 #include "golden_model.hpp"
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Sizes {
@@ -382,4 +382,4 @@ TEST_F(GemmTest, ShapesThatDoNotFitAreErrors) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -2,7 +2,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Int8Sizes {
@@ -156,4 +156,4 @@ TEST_F(Int8GemmTest, GradientsAreRefused) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

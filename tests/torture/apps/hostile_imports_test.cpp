@@ -71,7 +71,7 @@ std::string with_hostile_value(std::string const& text, std::int64_t number) {
   return json::serialize(document);
 }
 
-class HostileImports : public testing_support::KernelTest {
+class HostileImports : public KernelTest {
  protected:
   using Change = std::function<std::string(std::string const& original, std::int64_t number)>;
 
