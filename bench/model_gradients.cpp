@@ -25,7 +25,7 @@
 // the gradients of the first step, OUT/parameters what its update makes of the parameters, both as safetensors with
 // transformers' names and shapes. A line of BATCH is a pair, "source ids | target ids" without start and end tokens, or
 // for a model of one stack "input ids | ids to predict", one for each, of which -1 is none, and perhaps "| N": the
-// first N tokens are the first of two texts. For bench/parity_training.
+// first N tokens are the first of two texts. For bench/parity/training.py.
 
 namespace {
 

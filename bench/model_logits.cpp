@@ -13,7 +13,7 @@
 // target tokens, float32, to the standard output; with TOKENS, the ids of the greedy output of each source, or of each
 // sequence's continuation, at most so many, on a line of text. With SOURCE-LANGUAGE and TARGET-LANGUAGE, which may be
 // empty, the input is lines of text, and each line of output is "source ids | output ids", the source's as the encoder
-// reads them. For bench/parity_exchange and bench/parity_languages.
+// reads them. For bench/parity/exchange.py and bench/parity/languages.py.
 
 namespace {
 

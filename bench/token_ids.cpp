@@ -10,7 +10,7 @@
 
 // bench_token_ids DIRECTORY|MODEL < TEXTS: each line of TEXTS is a JSON string; writes for each a line of JSON, its ids
 // and the text that these are decoded to. DIRECTORY is a model of transformers as `heddle import` reads it, MODEL a
-// vocabulary of Heddle. For bench/parity_tokenizers.
+// vocabulary of Heddle. For bench/parity/tokenization.py.
 
 namespace {
 

@@ -4,7 +4,6 @@
 #include <simgrid/actor.h>
 #include <sys/mman.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <heddle/core/base/error.hpp>

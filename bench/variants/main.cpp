@@ -1,12 +1,6 @@
 // Prints the tables of variants in docs/reference/kernels.md: bench_variants --help
 #include "../main.hpp"
 
-#include <fmt/format.h>
-
-#include <boost/program_options.hpp>
-#include <heddle/core/base/error.hpp>
-#include <heddle/core/tensor/runtime.hpp>
-
 #include "run/configuration/registration.hpp"
 #include "variants.hpp"
 

@@ -3,15 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <heddle/core/attention/attention_positions.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/checks/compare.hpp>
 #include <heddle/core/model/description.hpp>
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/doubles.hpp>
-#include <vector>
 
 #include "variant_results.hpp"
 

@@ -1,15 +1,9 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <map>
-#include <span>
-#include <string>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle {
 

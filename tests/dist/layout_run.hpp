@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 

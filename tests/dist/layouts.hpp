@@ -86,9 +86,7 @@ inline std::vector<Variant> other_variants() {
        "cross_attention = { score = \"linear\", kv_heads = 4 }"},
       {NormPlacement::pre, true,
        "activation = \"swiglu\"\n[model.decoder]\nrecompute = \"layer\"\nself_attention = { kv_heads = 4" +
-           std::string(testing_support::scores_run
-                           ? ", score = \"logistic\" }\ncross_attention = { score = \"cubic\" }\n"
-                           : " }\n") +
+           std::string(scores_run ? ", score = \"logistic\" }\ncross_attention = { score = \"cubic\" }\n" : " }\n") +
            "[adapter]\nrank = 3\ndropout = 0.2\ntargets = [\"*\"]\n"
            "[optimizer.group.norms]\nparameters = [\"*.norm.*\"]"}};
 }

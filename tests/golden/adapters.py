@@ -11,8 +11,8 @@ import pathlib
 
 import peft
 import torch
-from family import BASE, PAIRS, SETTINGS, Model, toml
-from model import make_parameter, write_tensor
+from family import BASE, SETTINGS, Model, toml, write_values
+from model import write_tensor
 
 ADAPTER = dict(rank=3, alpha=7.0, targets=["*_attention.q", "*_attention.v", "decoder.*.out", "*.down"])
 KEYS = dict(BASE, activation="swiglu", positions="rotary")
@@ -26,8 +26,8 @@ def is_target(name):
 
 
 class AdaptedModel(Model):
-    def linear(self, name, x, outputs):
-        y = super().linear(name, x, outputs)
+    def linear(self, name, x, outputs, biases=None):
+        y = super().linear(name, x, outputs, biases)
         start, joined = name.rsplit(".", 1)
         parts = [f"{start}.{part}" for part in PARTS.get(joined, [joined])]
         rows = outputs // len(parts)
@@ -61,8 +61,6 @@ def train(model):
 
 def main():
     model = AdaptedModel(KEYS)
-    logits, smoothed, nll = model.losses()
-    smoothed.backward()
     with open(pathlib.Path(__file__).with_name("family_adapters.txt"), "w") as out:
         out.write("# Written by adapters.py.\n")
         for key, value in KEYS.items():
@@ -70,15 +68,8 @@ def main():
         out.write("model [adapter]\n")
         for key, value in ADAPTER.items():
             out.write(f"model {key} = {value}\n".replace("'", '"'))
-        for key, value in dict(SETTINGS, optimizer="adam", learning_rate=LEARNING_RATE, weight_decay=0.0, clip_norm=0.0).items():
-            out.write(f"setting {key} {value}\n")
-        for source, target in PAIRS:
-            out.write(" ".join(["source", *map(str, source)]) + "\n" + " ".join(["target", *map(str, target)]) + "\n")
-        write_tensor(out, "logits", logits)
-        write_tensor(out, "losses", smoothed.reshape(1))
-        write_tensor(out, "negative_log_likelihood", nll)
-        for name, parameter in model.p.items():
-            write_tensor(out, "gradient:" + name, parameter.grad)
+        settings = dict(SETTINGS, optimizer="adam", learning_rate=LEARNING_RATE, weight_decay=0.0, clip_norm=0.0)
+        write_values(out, model, settings)
         write_tensor(out, "trained_losses", train(model))
         for name, parameter in model.p.items():
             if "lora_" in name:

@@ -12,7 +12,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
-from model import make_parameter, write_tensor
+from model import make_parameter, write_setup, write_tensor
 
 BASE = dict(encoder_layers=1, decoder_layers=2, d_model=8, d_ff=6, heads=2, max_length=16, norm="pre", activation="relu",
             positions="none", dropout=0.0)
@@ -256,23 +256,25 @@ def toml(value):
     return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
-def write_variant(path, keys):
-    model = Model(keys)
+def write_values(out, model, settings):
+    """The settings, the pairs, and the logits, losses and gradients of the model."""
+    write_setup(out, settings, PAIRS)
     logits, smoothed, nll = model.losses()
     smoothed.backward()
+    write_tensor(out, "logits", logits)
+    write_tensor(out, "losses", smoothed.reshape(1))
+    write_tensor(out, "negative_log_likelihood", nll)
+    for name, parameter in model.p.items():
+        write_tensor(out, "gradient:" + name, parameter.grad)
+
+
+def write_variant(path, keys):
+    model = Model(keys)
     with open(path, "w") as out:
         out.write("# Written by family.py.\n")
         for key, value in keys.items():
             out.write(f"model {key} = {toml(value)}\n")
-        for key, value in SETTINGS.items():
-            out.write(f"setting {key} {value}\n")
-        for source, target in PAIRS:
-            out.write(" ".join(["source", *map(str, source)]) + "\n" + " ".join(["target", *map(str, target)]) + "\n")
-        write_tensor(out, "logits", logits)
-        write_tensor(out, "losses", smoothed.reshape(1))
-        write_tensor(out, "negative_log_likelihood", nll)
-        for name, parameter in model.p.items():
-            write_tensor(out, "gradient:" + name, parameter.grad)
+        write_values(out, model, SETTINGS)
 
 
 if __name__ == "__main__":

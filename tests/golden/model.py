@@ -152,6 +152,13 @@ def make_optimizer(model):
                 weight_decay=model.s.weight_decay)
 
 
+def write_setup(out, settings, pairs):
+    for key, value in settings.items():
+        out.write(f"setting {key} {value}\n")
+    for source, target in pairs:
+        out.write(" ".join(["source", *map(str, source)]) + "\n" + " ".join(["target", *map(str, target)]) + "\n")
+
+
 def write_tensor(out, name, tensor):
     out.write(" ".join(["tensor", name, *map(str, tensor.shape)]) + "\n")
     out.write(" ".join("%.17g" % value for value in tensor.detach().flatten().tolist()) + "\n")
@@ -162,10 +169,7 @@ def write_variant(path, settings):
     optimizer = make_optimizer(model)
     with open(path, "w") as out:
         out.write("# Written by model.py.\n")
-        for key, value in settings.items():
-            out.write(f"setting {key} {value}\n")
-        for source, target in PAIRS:
-            out.write(" ".join(["source", *map(str, source)]) + "\n" + " ".join(["target", *map(str, target)]) + "\n")
+        write_setup(out, settings, PAIRS)
         losses, norms = [], []
         for step in range(STEPS):
             optimizer.zero_grad()

@@ -1,9 +1,7 @@
-#include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <stdexcept>
-
 #include "runs_on.hpp"
+#include "test.hpp"
 
 // The cases that prove-mpi-main runs, one at a time, on two ranks: only the first may succeed. Without a filter the
 // last one is left out.

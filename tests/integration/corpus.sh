@@ -1,39 +1,12 @@
 #!/usr/bin/env bash
 # A corpus, shared by processes and by ranks: the same bytes from any number of them, also after kills; scores.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
-
-fail() { echo "FAILED: $*"; exit 1; }
-
-"$HEDDLE" demo-data --out demo --train 2000 --valid 40 --test 300 > log
-"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
-  --vocab-size 120 --out data > log 2>&1 || { cat log; fail prepare; }
-cat > run.toml << 'END'
-[run]
-directory = "run"
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 32
-heads = 2
-max_length = 40
-[train]
-steps = 40
-batch_tokens = 512
-validate_bleu = false
-[optimizer]
-learning_rate = 0.01
-warmup_steps = 10
-END
-"$HEDDLE" train run.toml > log 2>&1 || { cat log; fail train; }
-for copy in 1 2 3 4; do cat demo/test.en; echo; printf 'one hundred %.0s' {1..40}; echo; done > corpus.en
+prepare_data 2000 40 300 120
+configure train.steps=40 model.d_ff=32 model.max_length=40 train.batch_tokens=512 train.validate_bleu=false optimizer.learning_rate=0.01 \
+  optimizer.warmup_steps=10
+train 0 0
+for copy in 1 2 3 4; do cat text/test.en; echo; printf 'one hundred %.0s' {1..40}; echo; done > corpus.en
 gzip -k corpus.en
 lines=$(wc -l < corpus.en)
 translate() { "$HEDDLE" translate --checkpoint run --input corpus.en.gz --window 16 "$@"; }
@@ -120,7 +93,7 @@ if [ -e other.de.journal ]; then
 fi
 
 # Scores of translations are those that translate gives them.
-head -40 demo/test.en > some.en
+head -40 text/test.en > some.en
 "$HEDDLE" translate --checkpoint run --n-best 3 < some.en > best
 "$HEDDLE" score --checkpoint run --source some.en --target best --n-best > again
 awk -F' [|][|][|] ' '{d = $3 - $4; if (d < 0) d = -d; if (NF != 4 || d > 2e-4) {print; bad = 1}} END {exit bad || NR != 120}' again ||
@@ -132,15 +105,15 @@ paste best.scores scores | awk '{d = $1 - $2; if (d < 0) d = -d; bad = bad || d 
 [ "$(grep -c '^{"score":-[0-9.E+-]*,"log_probability":' scores.jsonl)" = 40 ] || fail "JSON lines of scores"
 
 # Test sets are evaluated together, by any number of processes.
-evaluate() { "$@" "$HEDDLE" evaluate --checkpoint run --test a=demo/test.en,demo/test.de --test b=some.en,best.de,demo/short.de \
+evaluate() { "$@" "$HEDDLE" evaluate --checkpoint run --test a=text/test.en,text/test.de --test b=some.en,best.de,text/short.de \
   --metric bleu --metric chrf++ --metric ter --confidence --window 16 2> log; }
-head -40 demo/test.de > demo/short.de
+head -40 text/test.de > text/short.de
 evaluate env > one.scores || { cat log; fail evaluate; }
 [ "$(grep -c '^test set [ab]$' one.scores)" = 2 ] && [ "$(grep -c '^TER|nrefs:[12]|bs:1000|seed:12345|' one.scores)" = 2 ] || { cat one.scores; fail "test sets"; }
 evaluate "$HEDDLE_MPIRUN" -np 2 | cmp - one.scores || fail "two ranks evaluate otherwise"
 
 # An evaluation that was killed continues, with the scores of one that was not.
-long=("$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/test.de --window 16)
+long=("$HEDDLE" evaluate --checkpoint run --source text/test.en --reference text/test.de --window 16)
 "${long[@]}" > long.scores 2> log
 "${long[@]}" --output evaluated.de --threads 1 > killed.scores 2> log &
 pid=$!

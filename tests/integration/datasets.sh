@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # Datasets as their users give them: files that are none, that never end, or that are damaged.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
-
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
 # expect CODE PATTERN COMMAND...: the exit code within 20 seconds, and a pattern in what it prints.
 expect() {
   local code=$1 pattern=$2 found=0
@@ -16,29 +11,9 @@ expect() {
   grep -q -- "$pattern" log || fail "'$pattern' is not said: $*"
 }
 
-"$HEDDLE" demo-data --out text --train 900 --valid 40 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 120 --out data > log 2>&1 || fail "prepare"
-cat > run.toml << 'TOML'
-[run]
-directory = "run"
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 16
-d_ff = 16
-heads = 2
-max_length = 128
-[train]
-steps = 6
-batch_tokens = 512
-micro_batch_tokens = 256
-validate_every = 6
-validate_bleu = false
-TOML
+prepare_data 900 40 20 120
+configure model.d_model=16 model.d_ff=16 model.max_length=128 train.steps=6 train.batch_tokens=512 train.micro_batch_tokens=256 \
+  train.validate_every=6 train.validate_bleu=false
 
 expect 0 'every byte verified' "$HEDDLE" inspect data/train.h5 --verify
 expect 0 'done: step 6' "$HEDDLE" train run.toml

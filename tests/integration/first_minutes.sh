@@ -1,76 +1,69 @@
 #!/usr/bin/env bash
 # The first run: `selftest`, `init` (options, and questions on a terminal), shell completion.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-give_up() {
-  echo "$*"
-  exit 1
-}
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 
 mkdir tmp
-TMPDIR=$work/tmp "$HEDDLE" selftest > selftest.out || { cat selftest.out; give_up "selftest fails"; }
-[ "$(tail -n 1 selftest.out)" = "everything works" ] || give_up "selftest does not say that everything works"
-[ -z "$(ls tmp)" ] || give_up "selftest leaves files: $(ls tmp)"
+TMPDIR=$work/tmp "$HEDDLE" selftest > selftest.out || { cat selftest.out; fail "selftest fails"; }
+[ "$(tail -n 1 selftest.out)" = "everything works" ] || fail "selftest does not say that everything works"
+[ -z "$(ls tmp)" ] || fail "selftest leaves files: $(ls tmp)"
 # No file may be longer than 100 KiB: the first thing that cannot be written is data or a checkpoint.
 code=0
 (ulimit -f 100 && TMPDIR=$work/tmp "$HEDDLE" selftest > selftest.out 2>&1) || code=$?
-[ "$code" -eq 1 ] || give_up "selftest ends with $code where files cannot be written"
-grep -q FAILED selftest.out || give_up "selftest does not say what failed"
-[ -n "$(ls tmp)" ] || give_up "selftest leaves nothing to look at where it failed"
+[ "$code" -eq 1 ] || fail "selftest ends with $code where files cannot be written"
+grep -q FAILED selftest.out || fail "selftest does not say what failed"
+[ -n "$(ls tmp)" ] || fail "selftest leaves nothing to look at where it failed"
 
 for size in tiny base big; do
   "$HEDDLE" init --size $size --precision bfloat16 --where slurm --nodes 2 --ranks-per-node 3 --out $size < /dev/null > next
-  "$HEDDLE" config $size/run.toml > config.out || give_up "config refuses the configuration of init --size $size"
-  grep -qx 'precision = "bfloat16"' config.out || give_up "init forgets --precision"
+  "$HEDDLE" config $size/run.toml > config.out || fail "config refuses the configuration of init --size $size"
+  grep -qx 'precision = "bfloat16"' config.out || fail "init forgets --precision"
 done
 # A model that Marian can have.
 "$HEDDLE" init --export marian --out "for marian" < /dev/null > next.marian
-grep -q "mpirun -np [0-9]* heddle train 'for marian/run.toml'" next.marian || give_up "a path with a space is not quoted: $(cat next.marian)"
+grep -q "mpirun -np [0-9]* heddle train 'for marian/run.toml'" next.marian || fail "a path with a space is not quoted: $(cat next.marian)"
 "$HEDDLE" config "for marian/run.toml" > config.out
 for key in 'norm = "post"' 'position_frequencies = "tensor2tensor"' 'norm_epsilon = 1e-06'; do
-  grep -qx "$key" config.out || give_up "init --export marian without $key"
+  grep -qx "$key" config.out || fail "init --export marian without $key"
 done
-grep -q "sbatch big/train.sbatch big/run.toml" next || give_up "init does not say what comes next"
-grep -qx "#SBATCH --nodes=2" big/train.sbatch || give_up "init forgets --nodes"
-grep -qx "#SBATCH --ntasks-per-node=3" big/train.sbatch || give_up "init forgets --ranks-per-node"
+grep -q "sbatch big/train.sbatch big/run.toml" next || fail "init does not say what comes next"
+grep -qx "#SBATCH --nodes=2" big/train.sbatch || fail "init forgets --nodes"
+grep -qx "#SBATCH --ntasks-per-node=3" big/train.sbatch || fail "init forgets --ranks-per-node"
 bash -n big/train.sbatch
 for place in pbs lsf; do
   "$HEDDLE" init --where $place --nodes 2 --ranks-per-node 3 --out $place < /dev/null > next.$place
   bash -n $place/train.$place
 done
-grep -qx "#PBS -l select=2:ncpus=3:mpiprocs=3" pbs/train.pbs || give_up "the PBS script has other nodes or ranks"
-grep -qx "script='pbs/train.pbs'" pbs/train.pbs || give_up "the PBS script would not find itself"
-grep -q "qsub -v HEDDLE_ARGUMENTS=pbs/run.toml pbs/train.pbs" next.pbs || give_up "init does not say how to submit to PBS"
-grep -qx "#BSUB -n 6" lsf/train.lsf && grep -q 'ptile=3]' lsf/train.lsf || give_up "the LSF script has other nodes or ranks"
-grep -q "HEDDLE_ARGUMENTS=lsf/run.toml bsub < lsf/train.lsf" next.lsf || give_up "init does not say how to submit to LSF"
+grep -qx "#PBS -l select=2:ncpus=3:mpiprocs=3" pbs/train.pbs || fail "the PBS script has other nodes or ranks"
+grep -qx "script='pbs/train.pbs'" pbs/train.pbs || fail "the PBS script would not find itself"
+grep -q "qsub -v HEDDLE_ARGUMENTS=pbs/run.toml pbs/train.pbs" next.pbs || fail "init does not say how to submit to PBS"
+grep -qx "#BSUB -n 6" lsf/train.lsf && grep -q 'ptile=3]' lsf/train.lsf || fail "the LSF script has other nodes or ranks"
+grep -q "HEDDLE_ARGUMENTS=lsf/run.toml bsub < lsf/train.lsf" next.lsf || fail "init does not say how to submit to LSF"
 code=0
 "$HEDDLE" init --out big < /dev/null > next 2>&1 || code=$?
-[ "$code" -eq 64 ] || give_up "init overwrites a configuration"
+[ "$code" -eq 64 ] || fail "init overwrites a configuration"
 mkdir script
 touch script/train.lsf
 code=0
 "$HEDDLE" init --where lsf --out script < /dev/null > next 2>&1 || code=$?
-[ "$code" -eq 64 ] && [ ! -e script/run.toml ] || give_up "init writes a configuration beside a job script that it refuses to replace"
+[ "$code" -eq 64 ] && [ ! -e script/run.toml ] || fail "init writes a configuration beside a job script that it refuses to replace"
 code=0
 "$HEDDLE" init --size huge --out huge < /dev/null > next 2>&1 || code=$?
-[ "$code" -eq 64 ] || give_up "init takes a size that there is not"
-[ ! -e huge ] || give_up "init writes something for answers that are not possible"
+[ "$code" -eq 64 ] || fail "init takes a size that there is not"
+[ ! -e huge ] || fail "init writes something for answers that are not possible"
 
 # On a terminal it asks for what no option gives; an empty line is the default.
 printf 'corpus\nbase\nfloat32\n\n3\n2\n' | script -qec "$HEDDLE init --out asked" /dev/null > asked.out
-grep -qx 'directory = "runs/corpus"' asked/run.toml || { cat asked/run.toml; give_up "init does not name the run after its data"; }
-grep -qx 'train = "corpus/train.h5"' asked/run.toml || { cat asked.out; give_up "init forgets an answer"; }
-grep -q "mpirun -np 6 heddle train asked/run.toml" asked.out || { cat asked.out; give_up "init forgets the ranks"; }
+grep -qx 'directory = "runs/corpus"' asked/run.toml || { cat asked/run.toml; fail "init does not name the run after its data"; }
+grep -qx 'train = "corpus/train.h5"' asked/run.toml || { cat asked.out; fail "init forgets an answer"; }
+grep -q "mpirun -np 6 heddle train asked/run.toml" asked.out || { cat asked.out; fail "init forgets the ranks"; }
 # An answer that is not possible is asked for again; a file in the way is named before the first question.
 printf 'corpus\nlarge\nbase\n\nhome\n\nx\n0\n3\n2\n' | script -qec "$HEDDLE init --out again" /dev/null > again.out
-grep -qF '"large" is not a possible answer' again.out || { cat again.out; give_up "init takes a size that there is not"; }
-grep -q "mpirun -np 6 heddle train again/run.toml" again.out || { cat again.out; give_up "init does not ask again"; }
+grep -qF '"large" is not a possible answer' again.out || { cat again.out; fail "init takes a size that there is not"; }
+grep -q "mpirun -np 6 heddle train again/run.toml" again.out || { cat again.out; fail "init does not ask again"; }
 code=0
 script -qec "$HEDDLE init --out again" /dev/null < /dev/null > exists.out || code=$?
 [ "$code" -eq 64 ] && grep -q "exists" exists.out && ! grep -q "Where are" exists.out ||
-  { cat exists.out; give_up "init asks before it names the file in the way"; }
+  { cat exists.out; fail "init asks before it names the file in the way"; }
 
 # shellcheck source=packaging/completions/heddle.bash
 source "$HEDDLE_SOURCE/packaging/completions/heddle.bash"
@@ -80,15 +73,15 @@ completed() {
   _heddle
   echo "${COMPREPLY[*]}"
 }
-[ "$(completed trans)" = translate ] || give_up "a command is not completed: $(completed trans)"
-[[ " $(completed translate --b) " == *" --beam "* ]] || give_up "an option is not completed: $(completed translate --b)"
-[ "$(completed checkpoint p)" = prune ] || give_up "an action is not completed: $(completed checkpoint p)"
-[ "$(completed help trans)" = translate ] || give_up "a command is not completed after help: $(completed help trans)"
-[ "$(completed train run.toml --set train.st)" = "train.steps=" ] || give_up "a key is not completed: $(completed train run.toml --set train.st)"
+[ "$(completed trans)" = translate ] || fail "a command is not completed: $(completed trans)"
+[[ " $(completed translate --b) " == *" --beam "* ]] || fail "an option is not completed: $(completed translate --b)"
+[ "$(completed checkpoint p)" = prune ] || fail "an action is not completed: $(completed checkpoint p)"
+[ "$(completed help trans)" = translate ] || fail "a command is not completed after help: $(completed help trans)"
+[ "$(completed train run.toml --set train.st)" = "train.steps=" ] || fail "a key is not completed: $(completed train run.toml --set train.st)"
 [ "$(completed train run.toml --set optimizer.b)" = "optimizer.beta1= optimizer.beta2=" ] ||
-  give_up "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
-[ "$(completed train run.toml --set data.valid_s)" = data.valid_sets. ] || give_up "no validation set is completed"
+  fail "options of update rules are not completed: $(completed train run.toml --set optimizer.b)"
+[ "$(completed train run.toml --set data.valid_s)" = data.valid_sets. ] || fail "no validation set is completed"
 "$HEDDLE" config --explain optimizer.beta1 > explained
-grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; give_up "an option is not explained"; }
-[ "$(completed config --explain checkpoint.k)" = checkpoint.keep ] || give_up "a key is not completed for --explain"
-[ "$(completed translate --align h)" = hard ] || give_up "a word of an option is not completed: $(completed translate --align h)"
+grep -q '^# with optimizer.name = "adam": a number, .*: decay rate of the first moment' explained || { cat explained; fail "an option is not explained"; }
+[ "$(completed config --explain checkpoint.k)" = checkpoint.keep ] || fail "a key is not completed for --explain"
+[ "$(completed translate --align h)" = hard ] || fail "a word of an option is not completed: $(completed translate --align h)"

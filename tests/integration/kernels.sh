@@ -1,38 +1,12 @@
 #!/usr/bin/env bash
 # Measured kernels for users: --benchmark, the cache, and a run that keeps its first choice.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export XDG_CACHE_HOME=$work/cache
 export OMP_NUM_THREADS=1  # part of a machine's name; mpirun may set it for its ranks
 
-fail() { echo "FAILED: $*"; for file in listing log; do [ ! -e $file ] || tail -n 40 $file; done; exit 1; }
-
-"$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
-cat > run.toml << 'TOML'
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 2
-decoder_layers = 2
-d_model = 32
-d_ff = 48
-heads = 2
-max_length = 128
-[train]
-steps = 10
-batch_tokens = 512
-micro_batch_tokens = 256
-validate_every = 0
-[optimizer]
-warmup_steps = 20
-[checkpoint]
-every_steps = 5
-TOML
+prepare_data 1000 50 20 150
+configure model.encoder_layers=2 model.decoder_layers=2 model.max_length=128 train.steps=10 train.batch_tokens=512 \
+  train.micro_batch_tokens=256 train.validate_every=0 optimizer.warmup_steps=20 checkpoint.every_steps=5
 default=$XDG_CACHE_HOME/heddle/kernels.json
 
 "$HEDDLE" kernels > listing 2> log || fail "heddle kernels without a cache"
@@ -76,9 +50,7 @@ done
   --set train.micro_batch_tokens=256 --set train.batch_tokens=256 --set model.max_length=64 --vocabulary 50 > listing 2> log ||
   fail "--benchmark without data"
 grep -q '^The times are not kept: kernels.cache is ""' listing || fail "kernels.cache = \"\" keeps times"
-code=0
-"$HEDDLE" kernels --benchmark --vocabulary 0 > log 2>&1 || code=$?
-[ $code -eq 64 ] || fail "--vocabulary 0: exit code $code"
+ends 64 "$HEDDLE" kernels --benchmark --vocabulary 0
 
 # A file that is not a cache is left unchanged, and where times cannot be kept nothing is measured first.
 cp run.toml before.toml

@@ -2,13 +2,9 @@
 # One program for every x86-64 processor from v2 on: its behaviour on processors that qemu-user emulates, and where
 # ranks or a run's two halves have different ones. Without qemu-user the parts that need it are left out and the test
 # counts as skipped.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 unset HEDDLE_CPU_LEVEL
 
-fail() { echo "FAILED: $*"; for file in listing log; do [ ! -e $file ] || tail -n 40 $file; done; exit 1; }
 skip() { echo "skipped: $*"; exit 77; }
 
 [ "$(uname -m)" = x86_64 ] || skip "not an x86-64 processor"
@@ -16,30 +12,9 @@ skip() { echo "skipped: $*"; exit 77; }
 grep -q '^Instructions: x86-64-v' listing || fail "heddle kernels does not say which instructions it takes"
 ! grep -q '^Instructions: .*compiled for one machine' listing || skip "built with HEDDLE_NATIVE: for one machine"
 
-"$HEDDLE" demo-data --out text --train 400 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
-cat > run.toml << 'TOML'
-[run]
-directory = "run"
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 48
-heads = 2
-max_length = 64
-[train]
-steps = 4
-batch_tokens = 256
-micro_batch_tokens = 256
-validate_every = 0
-[checkpoint]
-every_steps = 2
-TOML
+prepare_data 400 50 20 150
+configure model.max_length=64 train.steps=4 train.batch_tokens=256 train.micro_batch_tokens=256 train.validate_every=0 \
+  checkpoint.every_steps=2
 
 # The lowest level on this processor, then its highest: the resumed run reports that it is not bitwise the same.
 HEDDLE_CPU_LEVEL=x86-64-v2 "$HEDDLE" train run.toml --set train.steps=2 > log 2>&1 || fail "training with x86-64-v2"

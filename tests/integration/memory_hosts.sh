@@ -3,20 +3,9 @@
 # lost; the run resumes from the others', also without that host, bitwise as the run of one rank. With two memories lost it resumes
 # from the disk, and names what is missing.
 source "$(dirname "${BASH_SOURCE[0]}")/small_run"
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: memory of three hosts, because $reason"; exit 77; }
-world=
-clean_up() {
-  [ -z "$world" ] || { "$hosts" stop hosts || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
-  rm -rf "$work"
-}
-trap clean_up EXIT
-mkdir hosts
-"$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
-world=$!
-for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
-[ -e hosts/ready ] || { cat hosts/log; fail "the hosts did not come up"; }
+start_hosts hosts host1 host2 host3
 
 # In deterministic mode the run is the same, bitwise, for any number of data ranks.
 # Files of tensors have several blocks of 4 MiB.

@@ -1,20 +1,7 @@
 #!/usr/bin/env bash
 # Decoder-only and encoder-only models, from text to what they are for: a decoder continues prompts, an encoder predicts masked tokens.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
-
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
-# expect CODE PATTERN COMMAND...: the exit code, and a pattern in standard error.
-expect() {
-  local code=$1 pattern=$2 found=0
-  shift 2
-  "$@" > stdout 2> stderr < "${input:-/dev/null}" || found=$?
-  [ "$found" = "$code" ] || { cat stderr; fail "exit code $found instead of $code: $*"; }
-  grep -q -- "$pattern" stderr || { cat stderr; fail "standard error does not say '$pattern': $*"; }
-}
 
 # prepare --text: lines are kept whole, and the vocabulary has a mask token.
 "$HEDDLE" demo-data --out demo --train 1500 --valid 60 --test 20 > log
@@ -29,104 +16,36 @@ grep -q 'train.h5: 1,501 lines of text, ' shown && grep -q '^vocabulary: 90 piec
 expect 64 'expected either --source and --target, or --tsv, for pairs, or --text' "$HEDDLE" prepare --text train.gz --source x --out y
 expect 64 'lines of --text are never left out' "$HEDDLE" prepare --text train.gz --max-length 9 --out y
 
-cat > run.toml << 'TOML'
-[run]
-directory = "run"
-[data]
-train = "text/train.h5"
-valid = "text/valid.h5"
-[model]
-encoder_layers = 2
-decoder_layers = 2
-d_model = 32
-d_ff = 48
-heads = 4
-dropout = 0.1
-attention_dropout = 0.1
-max_length = 48
-[train]
-steps = 16
-batch_tokens = 512
-micro_batch_tokens = 128
-validate_every = 8
-log_every = 1
-label_smoothing = 0.0
-[optimizer]
-learning_rate = 0.01
-warmup_steps = 8
-clip_norm = 1.0
-[checkpoint]
-every_steps = 4
-TOML
+configure 'data.train="text/train.h5"' 'data.valid="text/valid.h5"' model.encoder_layers=2 model.decoder_layers=2 model.heads=4 \
+  model.dropout=0.1 model.attention_dropout=0.1 model.max_length=48 train.steps=16 train.batch_tokens=512 \
+  train.micro_batch_tokens=128 train.validate_every=8 train.log_every=1 train.label_smoothing=0.0 optimizer.learning_rate=0.01 \
+  optimizer.warmup_steps=8 optimizer.clip_norm=1.0 checkpoint.every_steps=4
+last_step=16
 
-# train KIND RANKS EXIT-CODE DIRECTORY KEY=VALUE... : one run, which must end with this code; keys are those of
-# [parallel] unless they name their section.
-train() {
-  local kind=$1 ranks=$2 expected=$3 code=0 arguments=(--set "model.stacks=[\"$1\"]" --set "run.directory=$4")
-  shift 4
-  for setting in "$@"; do
-    [[ ${setting%%=*} == *.* ]] || setting=parallel.$setting
-    arguments+=(--set "$setting")
-  done
-  if [ "$ranks" -eq 0 ]; then
-    "$HEDDLE" train run.toml "${arguments[@]}" > log 2>&1 || code=$?
-  else
-    "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train run.toml "${arguments[@]}" > log 2>&1 || code=$?
-  fi
-  [ "$code" -eq "$expected" ] || fail "$kind: train on $ranks ranks with '$*': exit code $code instead of $expected"
-}
-state() { echo "$1/checkpoints/step-$(printf %08d "${2:-16}")"; }
-same() {
-  h5diff "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > difference ||
-    { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
-}
-# near A B: the losses, gradient norms and validations of two runs agree except for the rounding of float32 sums.
-near() {
-  paste -d '\n' "$1/metrics.jsonl" "$2/metrics.jsonl" | awk '
-    function value(name) {
-      if (!match($0, "\"" name "\":[^,}]*")) return "none"
-      return substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) + 0
-    }
-    function compare(name, tolerance) {
-      if (NR % 2) { before[name] = value(name); return }
-      now = value(name); gap = now - before[name]; if (gap < 0) gap = -gap
-      if (((now == "none") != (before[name] == "none")) || gap > tolerance * (now < 0 ? -now : now)) {
-        print "line " NR / 2 ": " name " " before[name] " and " now; wrong = 1
-      }
-    }
-    { compare("step", 0); compare("train_loss", 0.002); compare("gradient_norm", 0.002); compare("tokens", 0)
-      compare("valid_loss", 0.002); compare("valid_accuracy", 0.05) }
-    END { exit wrong || NR != 32 }' > difference || { cat difference; fail "the trajectories of $1 and $2 differ"; }
-}
-wait_for_step() {
-  for _ in $(seq 3000); do
-    [ "$(cat "$1/metrics.jsonl" 2> /dev/null | wc -l)" -lt "$2" ] || return 0
-    sleep 0.02
-  done
-  fail "$1 never came to step $2"
-}
+# train_kind KIND RANKS EXIT-CODE DIRECTORY KEY=VALUE...: train_layout with this one stack.
+train_kind() { train_layout "${@:2:3}" "model.stacks=[\"$1\"]" "${@:5}"; }
 last() { sed -n "s/.*\"step\":16,.*\"$2\":\([0-9.E+-]*\).*/\1/p" "$1/metrics.jsonl"; }
 without_times() { sed 's/"tokens_per_second":[^,]*,"seconds":[^,}]*//' "$1/metrics.jsonl"; }
 
 for kind in decoder encoder; do
-  train $kind 0 0 $kind
+  train_kind $kind 0 0 $kind
   grep -q "1,501 lines of text, joined into sequences of at most 48 tokens; 1 of them are split" log || fail "$kind: no counts"
   grep -q '^validate_bleu = false$' $kind/config.toml || fail "$kind: BLEU is not off by default"
-  train $kind 0 78 refused train.validate_bleu=true
+  train_kind $kind 0 78 refused train.validate_bleu=true
   grep -q 'train.validate_bleu = true needs a model that translates: .*; or set train.validate_bleu = false' log ||
     fail "$kind: BLEU that was asked for is not refused"
   [ ! -e refused ] || fail "a refused run left its directory behind"
 
   # Any data-parallel size in deterministic mode: bitwise the same run.
   for ranks in 1 3; do
-    train $kind "$ranks" 0 "$kind-data$ranks" train.deterministic=true
-    same "$kind-data1" "$kind-data$ranks"
+    train_kind $kind "$ranks" 0 "$kind-data$ranks" train.deterministic=true
+    same_parameters "$kind-data1" "$kind-data$ranks"
   done
   # Other layouts: the trajectory of one rank.
-  train $kind 2 0 $kind-ring context=2
-  train $kind 4 0 $kind-ulysses context=2 context_mode=ulysses data=2 shard_optimizer=true
-  train $kind 4 0 $kind-grid tensor=2 pipeline=2 sequence_parallel=true
-  for layout in ring ulysses grid; do near $kind $kind-$layout; done
+  train_kind $kind 2 0 $kind-ring context=2
+  train_kind $kind 4 0 $kind-ulysses context=2 context_mode=ulysses data=2 shard_optimizer=true
+  train_kind $kind 4 0 $kind-grid tensor=2 pipeline=2 sequence_parallel=true
+  for layout in ring ulysses grid; do near $kind $kind-$layout 16 valid_accuracy:0.05; done
 
   # Killed and resumed: bitwise the undisturbed run.
   setsid "$HEDDLE" train run.toml --set "model.stacks=[\"$kind\"]" --set run.directory=$kind-killed > log 2>&1 &
@@ -134,9 +53,9 @@ for kind in decoder encoder; do
   wait_for_step $kind-killed 6
   kill -KILL "$victim"
   wait "$victim" 2> /dev/null || true
-  train $kind 0 0 $kind-killed
+  train_kind $kind 0 0 $kind-killed
   grep -q "resuming after step" log || fail "$kind: the killed run did not resume"
-  same $kind $kind-killed
+  same_parameters $kind $kind-killed
   diff <(without_times $kind) <(without_times $kind-killed) > log || fail "$kind: metrics.jsonl of the killed run differs"
 
   # evaluate --text gives the numbers of the validation.
@@ -173,17 +92,17 @@ expect 64 'the beam size is 1' "$HEDDLE" generate --checkpoint decoder --tempera
 
 # A decoder with a prefix mask: of text, and of pairs, which it translates.
 prefix=('model.decoder.self_attention={mask="prefix"}')
-train decoder 0 0 prefix "${prefix[@]}"
+train_kind decoder 0 0 prefix "${prefix[@]}"
 for layout in tensor=2 context=2 "context=2 parallel.context_mode=ulysses"; do
-  train decoder 2 0 "prefix-${layout// /-}" "${prefix[@]}" $layout
-  near prefix "prefix-${layout// /-}"
+  train_kind decoder 2 0 "prefix-${layout// /-}" "${prefix[@]}" $layout
+  near prefix "prefix-${layout// /-}" 16 valid_accuracy:0.05
 done
 "$HEDDLE" evaluate --checkpoint prefix --which last --text demo/valid.en > scores 2> log || fail "prefix: evaluate"
 awk -v reported="$(last prefix valid_perplexity)" \
   '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' scores ||
   { cat scores; fail "prefix: training reported a perplexity of $(last prefix valid_perplexity)"; }
 ! cmp -s <(cut -d , -f 2 prefix/metrics.jsonl) <(cut -d , -f 2 decoder/metrics.jsonl) || fail "a prefix changes no loss"
-train decoder 0 0 prefix-pairs "${prefix[@]}" data.train=pairs/train.h5 data.valid=pairs/valid.h5
+train_kind decoder 0 0 prefix-pairs "${prefix[@]}" data.train=pairs/train.h5 data.valid=pairs/valid.h5
 grep -q '1,500 sentence pairs, the sources as prefixes of the targets' log || fail "prefix: pairs are not announced"
 head -n 5 demo/test.en > sentences
 "$HEDDLE" generate --checkpoint prefix-pairs --end-prompt --input sentences > translated
@@ -209,7 +128,7 @@ expect 0 '' "$HEDDLE" evaluate --checkpoint infilling --text demo/valid.en
 grep -q '^perplexity = ' stdout || fail "denoising is not evaluated"
 
 # A kind of model, a dataset and a command that do not fit are named, with a fix.
-train encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
+train_kind encoder 0 78 refused data.train=pairs/train.h5 data.valid=pairs/valid.h5
 grep -q 'model.stacks = \["encoder"\] predicts masked tokens, but the vocabulary of pairs/valid.h5 has no piece <mask>' log ||
   fail "an encoder and pairs"
 expect 78 'is trained on sentence pairs, but text/.*.h5 has lines of text; make pairs with' "$HEDDLE" train run.toml

@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # The example plug-in, built out of tree against the installed package: found, computes correctly, trains, resumes,
 # translates. Then every kind of library that must not be loaded.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$HEDDLE_BUILD/CMakeCache.txt"; }
 compiler=$(cached CMAKE_CXX_COMPILER)
 sanitizers=$(cached HEDDLE_SANITIZE)
@@ -32,9 +27,7 @@ grep -q 'struct Erf' source/erf/erf.cpp || fail "the new plug-in's kernel has an
 for taken in "double:has a meaning in C++" "gelu:an activation function" "rms:a kind of norm" "feed_forward:a layer" \
   "kokkos:an implementation of operation" "attention:an operation" "swiglu:a gated activation" \
   "linear:in a plug-in's code" "lion:an update rule" "denoising:a task" "cosine:a schedule" "additive:a score"; do
-  code=0
-  "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation > log 2>&1 || code=$?
-  [ "$code" -eq 64 ] || fail "heddle new-plugin ${taken%%:*}: exit code $code instead of 64"
+  ends 64 "$HEDDLE" new-plugin "source/${taken%%:*}" --kind activation
   grep -qF "${taken#*:}" log || fail "new-plugin does not say '${taken#*:}'"
   [ ! -e "source/${taken%%:*}" ] || fail "new-plugin left a directory behind"
 done
@@ -148,44 +141,13 @@ HEDDLE_EXAMPLE_PLUGIN=$work/$operation "$HEDDLE_BUILD/tests/core_tests" --gtest_
   fail "the plug-in is registered in part"
 ! grep -q SKIPPED log || fail "the check of the registration was skipped"
 
-"$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
-cat > run.toml << 'TOML'
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 48
-heads = 2
-max_length = 128
-activation = "swish"
-activation_dropout = 0.1
-encoder_sublayers = ["self_attention", "hadamard_layer"]
-[plugins]
-paths = ["build/hadamard.so"]
-[train]
-steps = 60
-batch_tokens = 1024
-validate_every = 30
-validate_bleu = false
-log_every = 1
-[optimizer]
-learning_rate = 0.003
-warmup_steps = 20
-[checkpoint]
-every_steps = 20
-TOML
-# train DIRECTORY EXIT-CODE ARGUMENTS...
-train() {
-  local directory=$1 expected=$2 code=0
-  shift 2
-  "$HEDDLE" train run.toml --set run.directory="$directory" "$@" > log 2>&1 || code=$?
-  [ "$code" -eq "$expected" ] || fail "train with '$*': exit code $code instead of $expected"
-}
+prepare_data 1000 50 20 150
+configure model.max_length=128 'model.activation="swish"' model.activation_dropout=0.1 \
+  'model.encoder_sublayers=["self_attention", "hadamard_layer"]' 'plugins.paths=["build/hadamard.so"]' train.steps=60 \
+  train.batch_tokens=1024 train.validate_every=30 train.validate_bleu=false train.log_every=1 optimizer.learning_rate=0.003 \
+  optimizer.warmup_steps=20 checkpoint.every_steps=20
+# train_in DIRECTORY EXIT-CODE ARGUMENTS...
+train_in() { train 0 "$2" --set run.directory="$1" "${@:3}"; }
 
 # The plug-in's layer and its kernel are timed in the calls of a step.
 "$HEDDLE" kernels --benchmark --plugin $plugin --config run.toml --set 'kernels.cache="times.json"' \
@@ -197,7 +159,7 @@ grep -Fq '48 columns of 32"' times.json || fail "the plug-in's layer was not tim
 
 parameters() { echo "$1"/checkpoints/step-00000060/tensors-*.h5; }
 
-train whole 0 --plugin $plugin
+train_in whole 0 --plugin $plugin
 loss() { sed -n "$1s/.*\"train_loss\":\([0-9.]*\).*/\1/p" whole/metrics.jsonl; }
 awk -v first="$(loss 1)" -v last="$(loss 60)" 'BEGIN {exit !(last < first - 0.5)}' ||
   fail "the loss went from $(loss 1) to $(loss 60)"
@@ -212,10 +174,8 @@ for _ in $(seq 1000); do
   sleep 0.02
 done
 kill -USR1 "$run"
-code=0
-wait "$run" || code=$?
-[ "$code" -eq 75 ] || fail "stopped by SIGUSR1: exit code $code instead of 75"
-train halves 0 --set "plugins.paths=[\"$operation\",\"$plugin\"]"
+waited 75 "$run"
+train_in halves 0 --set "plugins.paths=[\"$operation\",\"$plugin\"]"
 grep -q "resuming after step" log || fail "the stopped run did not resume"
 h5diff "$(parameters whole)" "$(parameters halves)" /parameters > log || fail "the resumed run ended elsewhere"
 
@@ -311,7 +271,7 @@ mv hidden.so build/swish.so
 grep -q swish listing || fail "the plug-in beside the configuration is not loaded"
 
 # Without the plug-in its names are unknown.
-train whole 78 --set 'plugins.paths=[]'
+train_in whole 78 --set 'plugins.paths=[]'
 grep -q "hadamard_layer\|swish" log || fail "the missing layer or function is not named"
 
 # refused LIBRARY WORDS ARGUMENTS...: exit 78, and the message names the library and contains WORDS.
@@ -322,7 +282,7 @@ refused() {
   [ "$code" -eq 78 ] || fail "$library: exit code $code instead of 78"
   grep -qF "$library" log || fail "$library is not named"
   grep -qF "$words" log || fail "$library: the message does not say '$words'"
-  train refused 78 "$@" --plugin "$library"
+  train_in refused 78 "$@" --plugin "$library"
 }
 # library NAME: compiles standard input.
 library() { "$compiler" -x c++ - -shared -fPIC -o "$1" 2> log || fail "compiling $1"; }
@@ -386,7 +346,7 @@ grep -Eq '^- additive: .*rowwise. does not support' listing || fail "the plug-in
 refused build/wrong.so "the implementation 'wrong' of operation 'activation' is wrong: wrong, 11 x 301, strided, central"
 grep -qE 'gradient of input.*an error of .*, more than the tolerance 1e-07' log || fail "the error found is not named"
 "$HEDDLE" kernels --plugin build/wrong.so --trust-plugins > listing 2> log || fail "a trusted plug-in was refused"
-train trusted 0 --plugin $plugin --plugin build/wrong.so --trust-plugins --set train.steps=2 --set train.validate_every=0 \
+train_in trusted 0 --plugin $plugin --plugin build/wrong.so --trust-plugins --set train.steps=2 --set train.validate_every=0 \
   --set optimizer.warmup_steps=1
 code=0
 "$HEDDLE" kernels --check update.kokkos > listing 2> log || code=$?
@@ -424,9 +384,7 @@ cat > on_rank << 'RANK'
 [ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@" --plugin build/swish.so
 exec "$@"
 RANK
-code=0
-"$HEDDLE_MPIRUN" -np 2 bash on_rank "$HEDDLE" train run.toml --set run.directory=differ > log 2>&1 || code=$?
-[ "$code" -eq 78 ] || fail "ranks with different --plugin: exit code $code instead of 78"
+ends 78 "$HEDDLE_MPIRUN" -np 2 bash on_rank "$HEDDLE" train run.toml --set run.directory=differ
 grep -q "the ranks have different plug-ins" log || fail "different --plugin options are not named"
 [ "$(grep -c "build/swish.so (sha256 $(sum $plugin))" log)" -eq 1 ] || fail "rank 0's plug-in is not named, or rank 1's is"
 echo "plug-ins: all as promised"

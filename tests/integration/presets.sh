@@ -1,18 +1,10 @@
 #!/usr/bin/env bash
 # Every preset of apps/examples/models trains: ten steps with narrow layers, but as many as published.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
 
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
-
-"$HEDDLE" demo-data --out demo --train 400 --valid 20 --test 10 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
-  --vocab-size 120 --out pairs > log 2>&1 || fail "prepare"
-"$HEDDLE" prepare --text demo/train.en --valid-text demo/valid.en --vocab-size 90 --out text > log 2>&1 ||
-  fail "prepare --text"
+prepare_data 400 20 10 120
+ends 0 "$HEDDLE" prepare --text text/train.en --valid-text text/valid.en --vocab-size 90 --out lines
 
 # preset NAME DATA KEY=VALUE... : ten steps, with further keys of the shrunken model.
 presets=0
@@ -30,16 +22,16 @@ preset() {
   presets=$((presets + 1))
 }
 
-preset vaswani-base pairs
-preset vaswani-big pairs
-preset marian-base pairs
-preset nllb-600m pairs
-preset t5-v1.1-small pairs model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
+preset vaswani-base data
+preset vaswani-big data
+preset marian-base data
+preset nllb-600m data
+preset t5-v1.1-small data model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
   model.decoder.cross_attention.head_dim=8
-preset t5gemma-like pairs model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
+preset t5gemma-like data model.encoder.self_attention.head_dim=8 model.decoder.self_attention.head_dim=8 \
   model.decoder.cross_attention.head_dim=8
-preset gpt2-small text
-preset bert-base text
-preset llama-like text model.heads=8
+preset gpt2-small lines
+preset bert-base lines
+preset llama-like lines model.heads=8
 [ "$presets" = "$(ls "$HEDDLE_SOURCE"/apps/examples/models/*.toml | wc -l)" ] || fail "a preset has no test"
 echo "$presets presets trained for ten steps"

@@ -1,16 +1,8 @@
 #!/usr/bin/env bash
 # Models of every kind of attention and positions: killed by SIGKILL and resumed, they end as an undisturbed run, bitwise.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
-
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
-
-"$HEDDLE" demo-data --out text --train 600 --valid 20 --test 10 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 120 --out data > log 2>&1 || fail "prepare"
+prepare_data 600 20 10 120
 
 # configuration NAME KEYS TABLES : NAME.toml, a small model with these keys of [model] and tables of stacks.
 configuration() {
@@ -19,24 +11,21 @@ configuration() {
     'every_steps = 8' '[model]' 'encoder_layers = 2' 'decoder_layers = 2' 'd_model = 32' 'd_ff = 48' 'heads = 4' \
     'max_length = 64' "$2" "$3" > "$1.toml"
 }
-train() { "$HEDDLE" train "$1.toml" --set run.directory="$2" "${@:3}" > log 2>&1 || fail "train $1"; }
+train_variant() { "$HEDDLE" train "$1.toml" --set run.directory="$2" "${@:3}" > log 2>&1 || fail "train $1"; }
 parameters() { echo "$1/checkpoints/step-00000024/"tensors-*.h5; }
 
 variants=0
 # variant NAME KEYS TABLES : killed after its first checkpoint and resumed.
 variant() {
   configuration "$@"
-  train "$1" "$1.undisturbed"
+  train_variant "$1" "$1.undisturbed"
   setsid "$HEDDLE" train "$1.toml" --set run.directory="$1.killed" > log 2>&1 &
   local victim=$!
-  for _ in $(seq 3000); do
-    [ "$(cat "$1.killed/metrics.jsonl" 2> /dev/null | wc -l)" -lt 10 ] || break
-    sleep 0.01
-  done
+  wait_for_step "$1.killed" 10
   kill -KILL "$victim" || fail "$1 ended before it was killed"
   wait "$victim" 2> /dev/null || true
   [ ! -e "$1.killed/checkpoints/step-00000024" ] || fail "$1 was killed too late"
-  train "$1" "$1.killed"
+  train_variant "$1" "$1.killed"
   grep -q 'resuming after step' log || fail "$1 did not resume"
   h5diff $(parameters "$1.undisturbed") $(parameters "$1.killed") /parameters > difference ||
     { head -n 5 difference; fail "the resumed parameters of $1 differ"; }
@@ -66,10 +55,10 @@ learning_rate_factor = 0.2\n[optimizer.group.sgd]\nparameters = ["decoder.layers
 # A group that is thawed after 8 steps: its state counts its own updates, in one go and when it is resumed once more.
 configuration thawed 'positions = "learned"' ''
 for run in once twice; do
-  train thawed thawed.$run --set train.steps=8 --set 'optimizer.group.still.parameters=["encoder.*"]' \
+  train_variant thawed thawed.$run --set train.steps=8 --set 'optimizer.group.still.parameters=["encoder.*"]' \
     --set optimizer.group.still.frozen=true
-  [ $run = once ] || train thawed thawed.$run --set train.steps=16
-  train thawed thawed.$run
+  [ $run = once ] || train_variant thawed thawed.$run --set train.steps=16
+  train_variant thawed thawed.$run
   [ $run = twice ] || grep -q 'adam.first_moment .* starts at zero' log || fail "the state of thawed parameters is there"
   h5ls "thawed.$run/checkpoints/step-00000024/state.h5" | grep '^state_begins ' > /dev/null || fail "thawed.$run: no state_begins"
 done

@@ -10,9 +10,7 @@ for signal in TERM INT; do
   victim=$!
   wait_for_step alone_$signal 10
   kill -$signal "$victim"
-  code=0
-  wait "$victim" || code=$?
-  [ "$code" -eq 75 ] || fail "SIG$signal: exit code $code instead of 75"
+  waited 75 "$victim"
   grep -Eq "^heddle: SIG$signal in step [0-9,]+: .* of step [0-9,]+ in alone_$signal/checkpoints; the next start" log ||
     fail "SIG$signal is not answered at once"
   grep -q "^stopped by SIG$signal after step" log || fail "SIG$signal: no orderly end"
@@ -49,9 +47,7 @@ code=0
 "${train[@]}" --set run.directory=removed > "$ends_log" 2>&1 || code=$?
 [ "$code" -eq 78 ] || fail "the directory that was made again is not locked"
 kill -USR1 "$victim"
-code=0
-wait "$victim" || code=$?
-[ "$code" -eq 75 ] || fail "a run whose directory was removed ended with $code instead of 75"
+waited 75 "$victim"
 [ "$(grep -c "^removed was removed or replaced while training" log)" -eq 1 ] || fail "it did not say so once"
 ends 0 "$HEDDLE" checkpoint verify removed
 [ -e removed/config.toml ] || fail "no config.toml in the directory that was made again"

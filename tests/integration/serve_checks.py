@@ -1,5 +1,6 @@
 """The checks of serve.sh, in its directory: a model in run/ and lines in test.en."""
 
+import contextlib
 import json
 import os
 import signal
@@ -189,23 +190,26 @@ def check_limits():
         server.stop()
 
 
+@contextlib.contextmanager
+def computing(server):
+    """A stopped worker with the text of a client."""
+    worker = server.workers()[-1]
+    os.kill(worker, signal.SIGSTOP)
+    with server.connect() as client:
+        client.sendall(post({"text": "five"}))
+        until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        yield worker, client
+
+
 def check_signals():
     with Server("--threads", "1") as server:
-        worker = server.workers()[0]
-        os.kill(worker, signal.SIGSTOP)
-        with server.connect() as client:
-            client.sendall(post({"text": "five"}))
-            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        with computing(server) as (worker, client):
             os.kill(worker, signal.SIGKILL)
             client.settimeout(10)
             check(client.recv(1 << 16).startswith(b"HTTP/1.1 500 "), "a request whose worker was killed")
         check(f"(process {worker}) was killed by signal 9; 1 texts that it had fail" in server.messages(), server.messages())
         until(lambda: server.post({"text": "five"})[0] == 200, "a new worker")
-        worker = server.workers()[0]
-        os.kill(worker, signal.SIGSTOP)
-        with server.connect() as client, server.connect() as idle:
-            client.sendall(post({"text": "five"}))
-            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        with computing(server) as (worker, client), server.connect() as idle:
             server.process.send_signal(signal.SIGTERM)
             until(lambda: "SIGTERM" in server.messages(), "SIGTERM")
             try:
@@ -231,17 +235,10 @@ def check_stops():
             server.process.send_signal(number)
             check(server.process.wait(timeout=10) == 0, server.messages())
     with Server("--threads", "1", "--stop-timeout", "0.5") as server:
-        os.kill(server.workers()[0], signal.SIGSTOP)
-        with server.connect() as client:
-            client.sendall(post({"text": "five"}))
-            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        with computing(server):
             server.stop(1)
     with Server("--threads", "1") as server:
-        worker = server.workers()[0]
-        os.kill(worker, signal.SIGSTOP)
-        with server.connect() as client:
-            client.sendall(post({"text": "five"}))
-            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        with computing(server) as (worker, client):
             server.process.send_signal(signal.SIGHUP)
             until(lambda: "SIGHUP: finishing 1 texts" in server.messages(), "SIGHUP")
             os.kill(worker, signal.SIGHUP)
@@ -249,11 +246,7 @@ def check_stops():
             check(parse(read_all(client))[0] == 200, "a request that ran at SIGHUP")
         check(server.process.wait(timeout=10) == 0, server.messages())
     with Server("--threads", "1", before=["bash", "-c", 'exec "$@" 2> >(:)', "bash"]) as server:
-        worker = server.workers()[-1]
-        os.kill(worker, signal.SIGSTOP)
-        with server.connect() as client:
-            client.sendall(post({"text": "five"}))
-            until(lambda: b"heddle_texts_computing 1\n" in server.get("/metrics")[2], "a worker that computes")
+        with computing(server) as (worker, client):
             server.process.send_signal(signal.SIGTERM)
             time.sleep(0.2)
             os.kill(worker, signal.SIGCONT)

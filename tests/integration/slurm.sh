@@ -2,55 +2,19 @@
 # apps/slurm/train.sbatch, unchanged, on a real Slurm of four virtual nodes: a sharded run is signalled, writes a
 # checkpoint, is queued again, continues and ends bitwise as an undisturbed one under mpirun; a pre-empted run comes
 # back, a failed one and a cancelled one do not.
-set -euo pipefail
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 slurm=$HEDDLE_SOURCE/tests/integration/virtual_slurm
 reason=$("$slurm" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: training under Slurm, because $reason"; exit 77; }
-work=$(mktemp -d)
-world=
-clean_up() {
-  [ -z "$world" ] || { "$hosts" stop slurm || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
-  rm -rf "$work"
-}
-trap clean_up EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 
 fail() { echo "FAILED: $*"; tail -n 15 -- log ./*.log; exit 1; }
-"$HEDDLE" demo-data --out text --train 4000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+prepare_data 4000 50 20 150
 layout="pipeline 1 × data 2 × context 1 × tensor 2"
-cat > run.toml << 'TOML'
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 48
-heads = 2
-dropout = 0.1
-max_length = 64
-[train]
-steps = 120
-batch_tokens = 1024
-micro_batch_tokens = 128
-validate_every = 60
-validate_bleu = false
-log_every = 1
-[optimizer]
-learning_rate = 0.003
-warmup_steps = 20
-[parallel]
-tensor = 2
-data = 2
-TOML
+configure model.dropout=0.1 model.max_length=64 train.steps=120 train.batch_tokens=1024 train.micro_batch_tokens=128 \
+  train.validate_every=60 train.validate_bleu=false train.log_every=1 optimizer.learning_rate=0.003 optimizer.warmup_steps=20 \
+  parallel.tensor=2 parallel.data=2
 
-mkdir slurm
-"$hosts" start "$work/slurm" n1 n2 n3 n4 > slurm/log 2>&1 &
-world=$!
+start_hosts "$work/slurm" n1 n2 n3 n4
 # until_true SECONDS WHAT COMMAND...: waits for the command to succeed.
 until_true() {
   local deadline=$((SECONDS + $1)) what=$2
@@ -61,7 +25,6 @@ until_true() {
   done
 }
 run() { "$slurm" run "$work/slurm" "$@"; }
-until_true 10 "hosts" test -e slurm/ready
 timeout 30 "$slurm" start "$work/slurm" n1 n2 n3 n4 > log 2>&1 || fail "Slurm did not start"
 
 # submit NAME ARGUMENTS...: a job with the template, its log NAME.log and its run NAME; sets job.

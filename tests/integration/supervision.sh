@@ -114,9 +114,7 @@ grep -q "the launcher did not end after its ranks, but before that the run was d
 supervisor=$!
 wait_for_step late 3
 kill -USR1 "$supervisor"
-code=0
-wait "$supervisor" || code=$?
-[ "$code" -eq 75 ] || fail "SIGUSR1 with a launcher that waits: exit code $code instead of 75"
+waited 75 "$supervisor"
 ends 64 "${run[@]}" --launcher-ends-within 0 -- "$HEDDLE_MPIRUN" -np 2
 
 # Codes that a restart would not change end it at once.
@@ -140,9 +138,7 @@ for signal in USR1 TERM INT; do
   supervisor=$!
   wait_for_step "signalled_$signal" 5
   kill "-$signal" "$supervisor"
-  code=0
-  wait "$supervisor" || code=$?
-  [ "$code" -eq 75 ] || fail "SIG$signal to heddle run: exit code $code instead of 75"
+  waited 75 "$supervisor"
   compgen -G "signalled_$signal/checkpoints/step-*" > /dev/null || fail "SIG$signal to heddle run: no checkpoint"
 done
 
@@ -152,9 +148,7 @@ OMPI_MCA_odls_base_sigkill_timeout=2 "${run[@]}" --set run.directory=ended --set
 supervisor=$!
 wait_for_step ended 5
 kill -TERM "$(launcher_of "$supervisor")"
-code=0
-wait "$supervisor" || code=$?
-[ "$code" -eq 75 ] || fail "SIGTERM to mpirun: exit code $code instead of 75"
+waited 75 "$supervisor"
 grep -q "but before that the run was stopped by a signal, with a checkpoint: ending with 75" log || fail "the stop is not named"
 
 sort -n recoveries | awk '{ t[NR] = $1 } END { printf "supervision: %d kills, bitwise the undisturbed runs; seconds to the next finished step: median %s, worst %s\n", NR, t[int((NR + 1) / 2)], t[NR] }'

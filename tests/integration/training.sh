@@ -1,61 +1,12 @@
 #!/usr/bin/env bash
 # Training by several data ranks: interruption, crash, damage, and runs that are refused.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-
-fail() { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; exit 1; }
-
-"$HEDDLE" demo-data --out text --train 4000 --valid 100 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
-cat > run.toml << 'TOML'
-[run]
-directory = "run"
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 48
-heads = 2
-dropout = 0.1
-attention_dropout = 0.1
-activation_dropout = 0.1
-max_length = 128
-[train]
-steps = 30
-batch_tokens = 1024
-micro_batch_tokens = 128
-validate_every = 15
-validate_bleu = false
-log_every = 1
-[optimizer]
-learning_rate = 0.003
-warmup_steps = 20
-[checkpoint]
-every_steps = 10
-TOML
-
-# train RANKS EXIT-CODE ARGUMENTS... : one run, which must end with this code.
-train() {
-  local ranks=$1 expected=$2 code=0
-  shift 2
-  if [ "$ranks" -eq 0 ]; then
-    "$HEDDLE" train run.toml "$@" > log 2>&1 || code=$?
-  else
-    "$HEDDLE_MPIRUN" -np "$ranks" "$HEDDLE" train run.toml "$@" > log 2>&1 || code=$?
-  fi
-  [ "$code" -eq "$expected" ] || fail "train on $ranks ranks with '$*': exit code $code instead of $expected"
-}
-state() { echo "$1/checkpoints/step-$(printf %08d "${2:-30}")"; }
-same() {
-  h5diff "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > difference ||
-    { head -n 5 difference; fail "the parameters of $1 and $2 differ"; }
-}
+source "$(dirname "${BASH_SOURCE[0]}")/common"
+prepare_data 4000 100 20 150
+configure model.dropout=0.1 model.attention_dropout=0.1 model.activation_dropout=0.1 model.max_length=128 train.steps=30 \
+  train.batch_tokens=1024 train.micro_batch_tokens=128 train.validate_every=15 train.validate_bleu=false train.log_every=1 \
+  optimizer.learning_rate=0.003 optimizer.warmup_steps=20 checkpoint.every_steps=10
+last_step=30
+same() { same_parameters "$@"; }
 differ() { ! h5diff -q "$(state "$1")"/tensors-*.h5 "$(state "$2")"/tensors-*.h5 /parameters > /dev/null || fail "$1 and $2 are equal"; }
 
 # Without MPI, and with one rank: the same run. (An h5diff that cannot distinguish two runs would prove nothing.)
@@ -78,13 +29,6 @@ train 2 0 --set run.directory=two_again
 same two two_again
 
 # Killed by SIGKILL, resumed, and killed again; stopped by SIGUSR1 and resumed: bitwise the undisturbed run.
-wait_for_step() {
-  for _ in $(seq 3000); do
-    [ "$(cat "$1/metrics.jsonl" 2> /dev/null | wc -l)" -lt "$2" ] || return 0
-    sleep 0.02
-  done
-  fail "$1 never came to step $2"
-}
 for at in 5 15; do
   setsid "$HEDDLE" train run.toml --set run.directory=killed > log 2>&1 &
   victim=$!
@@ -95,16 +39,14 @@ done
 train 0 0 --set run.directory=killed
 grep -q "resuming after step" log || fail "the killed run did not resume"
 same alone killed
-diff <(sed 's/,"tokens_per_second.*//' alone/metrics.jsonl) <(sed 's/,"tokens_per_second.*//' killed/metrics.jsonl) > log ||
+diff <(without_times alone) <(without_times killed) > log ||
   fail "metrics.jsonl of the killed run differs"
 
 "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" train run.toml --set run.directory=stopped > log 2>&1 &
 victim=$!
 wait_for_step stopped 8
 kill -USR1 "$victim"
-code=0
-wait "$victim" || code=$?
-[ "$code" -eq 75 ] || fail "SIGUSR1 to mpirun: exit code $code instead of 75"
+waited 75 "$victim"
 train 2 0 --set run.directory=stopped
 same two stopped
 

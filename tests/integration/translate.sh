@@ -1,52 +1,14 @@
 #!/usr/bin/env bash
 # Use of a trained model: translate, evaluate, inspect; and their error messages.
-set -euo pipefail
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 export OMP_NUM_THREADS=1
-
-fail() { echo "FAILED: $*"; exit 1; }
-# expect CODE PATTERN COMMAND...: the exit code, and a pattern in standard error.
-expect() {
-  local code=$1 pattern=$2 found=0
-  shift 2
-  "$@" > stdout 2> stderr < "${input:-/dev/null}" || found=$?
-  [ "$found" = "$code" ] || { cat stderr; fail "exit code $found instead of $code: $*"; }
-  grep -q -- "$pattern" stderr || { cat stderr; fail "standard error does not say '$pattern': $*"; }
-}
-
-"$HEDDLE" demo-data --out demo --train 2000 --valid 40 --test 60 > log
-"$HEDDLE" prepare --source demo/train.en --target demo/train.de --valid-source demo/valid.en --valid-target demo/valid.de \
-  --vocab-size 120 --out data > log 2>&1 || { cat log; fail prepare; }
-cat > run.toml << 'END'
-[run]
-directory = "run"
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = 32
-d_ff = 32
-heads = 2
-max_length = 40
-[train]
-steps = 30
-batch_tokens = 512
-validate_every = 10
-validate_bleu = false
-[optimizer]
-learning_rate = 0.01
-warmup_steps = 10
-[checkpoint]
-every_steps = 10
-END
-"$HEDDLE" train run.toml > log 2>&1 || { cat log; fail train; }
+prepare_data 2000 40 60 120
+configure train.steps=30 train.validate_every=10 checkpoint.every_steps=10 model.d_ff=32 model.max_length=40 train.batch_tokens=512 train.validate_bleu=false optimizer.learning_rate=0.01 \
+  optimizer.warmup_steps=10
+train 0 0
 
 # translate: a line for each line, in order, from the standard input and from gzip, to the standard output and to a file.
-{ sed -n 1,7p demo/test.en; echo; echo "  "; sed -n 8,20p demo/test.en; } > some.en
+{ sed -n 1,7p text/test.en; echo; echo "  "; sed -n 8,20p text/test.en; } > some.en
 "$HEDDLE" translate --checkpoint run < some.en > some.de
 [ "$(wc -l < some.de)" = 22 ] || fail "$(wc -l < some.de) lines for 22"
 [ "$(sed -n 8,9p some.de | tr -d '\n')" = "" ] || fail "an empty line did not stay empty"
@@ -60,7 +22,7 @@ cmp -s last.de average.de && fail "the average of two checkpoints is the last on
 
 # An ensemble: of one model it is the model; its perplexity is the weighted geometric mean of its models'.
 "$HEDDLE" translate --checkpoint run --checkpoint run < some.en | cmp - some.de || fail "a model twice translates otherwise"
-perplexity() { "$HEDDLE" evaluate --source demo/valid.en --reference demo/valid.de --beam 1 "$@" | sed -n 's/^perplexity = \([^ ]*\).*/\1/p'; }
+perplexity() { "$HEDDLE" evaluate --source text/valid.en --reference text/valid.de --beam 1 "$@" | sed -n 's/^perplexity = \([^ ]*\).*/\1/p'; }
 one=run/checkpoints/step-00000010 other=run/checkpoints/step-00000030
 awk -v one="$(perplexity --checkpoint $one)" -v other="$(perplexity --checkpoint $other)" \
   -v both="$(perplexity --checkpoint $one --checkpoint $other --weight 1 --weight 3)" 'BEGIN {
@@ -156,9 +118,9 @@ done
 for line in {1..12}; do printf 'one two three %.0s' {1..30}; echo; done > longs.en
 "$HEDDLE" score --checkpoint run --source longs.en --target longs.en > log 2> stderr
 [ "$(grep -c 'no score' stderr)" = 10 ] && grep -q 'heddle: 2 more lines like these' stderr || { cat stderr; fail "a message for each line"; }
-"$HEDDLE" evaluate --checkpoint run --beam 1 --source demo/valid.de --reference demo/valid.en > log 2> stderr
+"$HEDDLE" evaluate --checkpoint run --beam 1 --source text/valid.de --reference text/valid.en > log 2> stderr
 grep -q 'are --source and --reference swapped' stderr || { cat log stderr; fail "swapped texts"; }
-"$HEDDLE" evaluate --checkpoint run --beam 1 --source demo/valid.en --reference demo/valid.de --tokenize char > log 2> stderr
+"$HEDDLE" evaluate --checkpoint run --beam 1 --source text/valid.en --reference text/valid.de --tokenize char > log 2> stderr
 ! grep -q swapped stderr && grep -q 'tok:char' log || { cat log stderr; fail "texts in order"; }
 for command in translate evaluate generate; do
   expect 64 'between groups of the beam' "$HEDDLE" $command --checkpoint run --diversity 0.5
@@ -212,7 +174,7 @@ expect 65 '^heddle: nowhere: ' "$HEDDLE_MPIRUN" -np 2 "$HEDDLE" translate --chec
 "$HEDDLE_MPIRUN" -np 1 "$HEDDLE" translate --checkpoint run --beam 1 < some.en 2> stderr | cmp - greedy.de || fail "one process under a launcher"
 
 # A line that is too long loses its end; what is not UTF-8 is replaced and counted, or refused by number.
-{ sed -n 1p demo/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
+{ sed -n 1p text/test.en; printf 'seven thousand %.0s' {1..40}; echo; } > long.en
 input=long.en expect 0 '^heddle: line 2: .* tokens; only the first 39 are translated' "$HEDDLE" translate --checkpoint run
 [ "$(wc -l < stdout)" = 2 ] || fail "a long line was lost"
 printf 'one\ntwo \xff\n' > bad.en
@@ -247,14 +209,14 @@ expect 65 "$last" "$HEDDLE" translate --checkpoint "$last"
 expect 65 "$last" "$HEDDLE" inspect "$last"
 
 # evaluate
-"$HEDDLE" translate --checkpoint run --input demo/test.en --output test.de
-"$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/test.de --output evaluated.de > scores
+"$HEDDLE" translate --checkpoint run --input text/test.en --output test.de
+"$HEDDLE" evaluate --checkpoint run --source text/test.en --reference text/test.de --output evaluated.de > scores
 cmp test.de evaluated.de || fail "evaluate translates otherwise than translate"
 grep -q '^BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heddle-.* = .*(BP = ' scores || { cat scores; fail BLEU; }
 grep -q '^perplexity = [0-9.]* ([0-9.]* nats for each of [0-9,]* target tokens)$' scores || { cat scores; fail perplexity; }
-"$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de | diff - <(head -2 scores) || fail "two ways, two scores"
+"$HEDDLE" evaluate --hypotheses test.de --reference text/test.de | diff - <(head -2 scores) || fail "two ways, two scores"
 # The same for programs: an object with the digits that the lines round.
-"$HEDDLE" evaluate --checkpoint run --test "a b=demo/test.en,demo/test.de" --json > scores.json
+"$HEDDLE" evaluate --checkpoint run --test "a b=text/test.en,text/test.de" --json > scores.json
 for name in BLEU chrF2; do
   line=$(grep "^$name|" scores)
   signature=${line#*|} signature=${signature%% *}
@@ -263,38 +225,38 @@ for name in BLEU chrF2; do
 done
 perplexity=$(sed -n 's/^{"test":"a b",.*,"perplexity":\([0-9.]*\),"nats_per_token":[0-9.]*,"tokens":[0-9]*}$/\1/p' scores.json)
 grep -q "^perplexity = $(printf %.6g "$perplexity") " scores || { cat scores scores.json; fail "perplexity of evaluate --json"; }
-"$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/test.de | grep '^chrF2|.* = 100.00$' > /dev/null || fail "chrF of equals"
+"$HEDDLE" evaluate --hypotheses text/test.de --reference text/test.de | grep '^chrF2|.* = 100.00$' > /dev/null || fail "chrF of equals"
 # The perplexity of the validation text is the one that training reported for the checkpoint.
 reported=$(grep -o '"valid_perplexity": *[0-9.eE+-]*' run/metrics.jsonl | tail -1 | sed "s/.*://")
-"$HEDDLE" evaluate --checkpoint run --which last --source demo/valid.en --reference demo/valid.de --beam 1 > scores
+"$HEDDLE" evaluate --checkpoint run --which last --source text/valid.en --reference text/valid.de --beam 1 > scores
 awk -v reported="$reported" '/^perplexity/ {found = $3} END {exit !(found > 0.999 * reported && found < 1.001 * reported)}' \
   scores || { cat scores; fail "training reported a perplexity of $reported"; }
 # Windows change no score, except by rounding; texts that do not fit are refused before anything is translated.
-"$HEDDLE" evaluate --checkpoint run --which last --source demo/valid.en --reference demo/valid.de --beam 1 --window 7 > windows
+"$HEDDLE" evaluate --checkpoint run --which last --source text/valid.en --reference text/valid.de --beam 1 --window 7 > windows
 diff <(sed 's/\(perplexity = [0-9]*\.[0-9][0-9]\).*nats/\1 nats/' scores) <(sed 's/\(perplexity = [0-9]*\.[0-9][0-9]\).*nats/\1 nats/' windows) ||
   fail "windows change scores"
-expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source demo/test.en --reference demo/valid.de --output never
+expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --checkpoint run --source text/test.en --reference text/valid.de --output never
 [ ! -e never ] || fail "texts of different lengths were translated"
-expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses demo/test.de --reference demo/valid.de
-expect 64 'expected either --checkpoint with --source or --test, or --hypotheses' "$HEDDLE" evaluate --reference demo/test.de
-expect 64 'expected 13a|zh|char|intl|none' "$HEDDLE" evaluate --hypotheses test.de --reference demo/test.de --tokenize ja-mecab
+expect 65 'has 60 lines, .* has 40' "$HEDDLE" evaluate --hypotheses text/test.de --reference text/valid.de
+expect 64 'expected either --checkpoint with --source or --test, or --hypotheses' "$HEDDLE" evaluate --reference text/test.de
+expect 64 'expected 13a|zh|char|intl|none' "$HEDDLE" evaluate --hypotheses test.de --reference text/test.de --tokenize ja-mecab
 
 # inspect
 "$HEDDLE" inspect data > shown
 grep -q '2,000 sentence pairs' shown && grep -q 'vocabulary: joint, 120 pieces' shown || { cat shown; fail "inspect data"; }
-first=$(sed -n 1p demo/train.de)
+first=$(sed -n 1p text/train.de)
 grep -qx "  target: $first" shown || { cat shown; fail "the first pair is not shown"; }
 "$HEDDLE" inspect run --parameters > shown
 grep -q '3 checkpoints: .*(best)' shown && grep -q '^step: 30$' shown && grep -q '^d_model = 32$' shown &&
   grep -q '^embedding.weight  *\[120, 32\]' shown || { cat shown; fail "inspect run"; }
 expect 65 'nowhere: does not exist' "$HEDDLE" inspect nowhere
 expect 65 'run.toml' "$HEDDLE" inspect run.toml
-expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect demo
+expect 65 'neither datasets nor checkpoints' "$HEDDLE" inspect text
 
 # A missing argument is named as in the usage line.
 expect 64 '^heddle: train: RUN.toml is missing' "$HEDDLE" train
 expect 64 '^heddle: checkpoint: list|verify|prune|diff is missing' "$HEDDLE" checkpoint
-expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target demo/train.de --out x
+expect 64 '^heddle: prepare: --source is missing' "$HEDDLE" prepare --target text/train.de --out x
 expect 78 "no implementation of operation 'activation' supports .*foo" "$HEDDLE" kernels --set 'model.activation="foo"'
 
 # A checkpoint stays the model that was trained.

@@ -2,64 +2,26 @@
 # One run over two hosts that share only a network link and the files: tensor 2 x data 2, once with the tensor group
 # inside a host and once across, against the run of one rank. The hosts' interface counters show the traffic over the
 # link.
-set -euo pipefail
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
+source "$(dirname "${BASH_SOURCE[0]}")/common"
 reason=$("$hosts" why_not)
 [ -z "$reason" ] || { echo "NOT RUN: training over two hosts, because $reason"; exit 77; }
-work=$(mktemp -d)
-world=
-clean_up() {
-  [ -z "$world" ] || { "$hosts" stop hosts || kill -KILL "$world"; wait "$world" || true; } 2> /dev/null
-  rm -rf "$work"
-}
-trap clean_up EXIT
-cd "$work"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 fail() { { echo "FAILED: $*"; [ ! -e log ] || tail -n 20 log; } >&2; exit 1; }
 
-"$HEDDLE" demo-data --out text --train 1000 --valid 50 --test 20 > log 2>&1 || fail "demo-data"
-"$HEDDLE" prepare --source text/train.en --target text/train.de --valid-source text/valid.en \
-  --valid-target text/valid.de --vocab-size 150 --out data > log 2>&1 || fail "prepare"
+prepare_data 1000 50 20 150
 steps=12
 d_model=32
 # The large epsilon keeps Adam from amplifying rounding where the gradient is zero except for it, as for the keys'
 # bias. The activation is smooth, because rounding decides the sign of a ReLU's input near 0 and thereby a whole gradient:
 # in this run a unit's input was -1.6e-8 or 3.2e-8 by the order of its sum, and norms then differed by 3.5e-5.
-cat > run.toml << TOML
-[data]
-train = "data/train.h5"
-valid = "data/valid.h5"
-[model]
-encoder_layers = 1
-decoder_layers = 1
-d_model = $d_model
-d_ff = 48
-heads = 2
-activation = "gelu"
-dropout = 0.1
-max_length = 64
-[train]
-steps = $steps
-batch_tokens = 1024
-micro_batch_tokens = 128
-deterministic = true
-validate_every = 4
-validate_bleu = false
-log_every = 1
-[optimizer]
-learning_rate = 0.003
-warmup_steps = 4
-epsilon = 1e-5
-TOML
+configure model.d_model=$d_model 'model.activation="gelu"' model.dropout=0.1 model.max_length=64 train.steps=$steps \
+  train.batch_tokens=1024 train.micro_batch_tokens=128 train.deterministic=true train.validate_every=4 train.validate_bleu=false \
+  train.log_every=1 optimizer.learning_rate=0.003 optimizer.warmup_steps=4 optimizer.epsilon=1e-5
 "$HEDDLE" train run.toml --set run.directory=one > log 2>&1 || fail "the run of one rank"
 parameters=$(sed -n 's/^\([0-9,]*\) parameters.*/\1/p' log | tr -d ,)
 
-mkdir hosts
-"$hosts" start hosts host1 host2 > hosts/log 2>&1 &
-world=$!
-for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
-[ -e hosts/ready ] || { cat hosts/log; fail "the hosts did not come up"; }
+start_hosts hosts host1 host2
 
 # sent HOST: bytes that its interface has sent so far.
 sent() { "$hosts" on hosts "$1" sed -n 's/^ *eth0: *//p' /proc/net/dev | awk '{print $9}'; }

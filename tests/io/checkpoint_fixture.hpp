@@ -1,23 +1,12 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <limits>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
-
-using test::read_whole;
 
 /// The keys of a parameter that Adam updates.
 inline std::vector<std::string> const adam_keys{value_key, "adam.first_moment", "adam.second_moment"};
@@ -138,13 +127,8 @@ class CheckpointTest : public ::testing::Test {
 
   /// The names in the checkpoints directory, except the writers' lock, sorted.
   std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (auto const& entry : std::filesystem::directory_iterator(run_ / "checkpoints")) {
-      if (entry.path().filename() != ".lock") {
-        names.push_back(entry.path().filename().string());
-      }
-    }
-    std::sort(names.begin(), names.end());
+    std::vector<std::string> names = names_in(run_ / "checkpoints");
+    std::erase(names, ".lock");
     return names;
   }
 
@@ -193,7 +177,7 @@ class CheckpointTest : public ::testing::Test {
     EXPECT_TRUE(found.empty() || std::memcmp(found.data(), expected.data(), expected.size_bytes()) == 0);
   }
 
-  test::TemporaryDirectory temporary_;
+  TemporaryDirectory temporary_;
   std::filesystem::path run_ = temporary_.path();
 };
 

@@ -1,18 +1,12 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
-#include <numeric>
-#include <string>
-#include <vector>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 /// Small vocabularies and datasets for tests.
-namespace heddle::test {
+namespace heddle {
 
 inline Tokenizer train_tokenizer(std::string (*describe)(int64_t), int64_t size, bool mask_token = false) {
   TemporaryDirectory const directory;
@@ -60,4 +54,4 @@ inline void read_all(Dataset const& dataset) {
   }
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

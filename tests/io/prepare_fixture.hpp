@@ -1,16 +1,11 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <heddle/io/dataset/prepare.hpp>
-#include <sstream>
-#include <string>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
-namespace heddle::test {
+namespace heddle {
 
 /// Prepares the demo's texts.
 class PrepareTest : public ::testing::Test {
@@ -48,4 +43,4 @@ class PrepareTest : public ::testing::Test {
   PrepareOptions options_;
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace heddle::test {
+namespace heddle {
 
 /// All lines of a text.
 inline std::vector<std::string> read_lines(std::filesystem::path const& path,
@@ -17,4 +17,4 @@ inline std::vector<std::string> read_lines(std::filesystem::path const& path,
   return lines;
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

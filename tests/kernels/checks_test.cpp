@@ -7,7 +7,7 @@
 // Every built-in implementation against the reference, and the reference against central differences, in the trials of
 // core/trials. The other tests of this folder are for properties that a comparison does not show.
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 class ChecksTest : public BuiltInKernelsTest, public testing::WithParamInterface<std::string_view> {
@@ -34,4 +34,4 @@ INSTANTIATE_TEST_SUITE_P(Operations, ChecksTest, testing::ValuesIn(operation_nam
                          [](auto const& tested) { return std::string(tested.param); });
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

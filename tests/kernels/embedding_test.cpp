@@ -4,7 +4,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 constexpr std::int64_t vocabulary = 13;
@@ -147,4 +147,4 @@ TEST_F(EmbeddingTest, NoTokens) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

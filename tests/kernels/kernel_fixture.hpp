@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
@@ -8,7 +7,7 @@
 
 #include "kernel_test_support.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 
 using Values = std::vector<double>;
 
@@ -25,6 +24,14 @@ class BuiltInKernelsTest : public KernelTest {
       names.push_back(entry.name);
     }
     return names;
+  }
+
+  /// The implementations that support the problem.
+  template <class Interface>
+  auto supporting(typename Interface::Problem const& problem) const {
+    auto entries = registries_.of<Interface>().entries();
+    std::erase_if(entries, [&](auto const& entry) { return !entry.kernel->supports(problem); });
+    return entries;
   }
 
   KernelRegistries registries_;
@@ -86,4 +93,4 @@ inline TokenRows token_rows(std::vector<std::int32_t> const& lengths) {
   return rows;
 }
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

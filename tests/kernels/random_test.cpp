@@ -4,7 +4,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 // The known-answer vectors of Random123's philox4x32-10 and philox4x32-7.
@@ -90,4 +90,4 @@ TEST_F(DropoutKernelTest, DropsTheRateOnAverage) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

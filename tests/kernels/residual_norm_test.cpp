@@ -2,7 +2,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Case {
@@ -238,4 +238,4 @@ TEST_F(ResidualNormProperties, DropoutStartsAtAnyColumn) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -8,7 +8,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// NaN of every kind: quiet and signalling, of both signs, with all, some or only the lowest bits of the payload set.
@@ -117,4 +117,4 @@ TEST_P(PoisonTest, StaysNanInEmbeddings) {
 INSTANTIATE_TEST_SUITE_P(Nan, PoisonTest, testing::ValuesIn(nan_bits));
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -5,7 +5,7 @@
 // The rows of team kernels, computed by the lanes of one thread and by whole teams. With several threads of the host
 // (the openmp preset) teams have several threads.
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 using kernels::ColumnGroup;
@@ -140,4 +140,4 @@ TEST_F(RowLanesTest, GroupsHaveTheMultipliersOfDropoutsRule) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -3,7 +3,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Case {
@@ -309,4 +309,4 @@ TEST_F(SoftmaxCrossEntropyProperties, NotANumberIsNotHidden) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -6,7 +6,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 std::vector<DType> const floating{DType::float32, DType::float64, DType::bfloat16};
@@ -268,4 +268,4 @@ TEST_F(TensorOpsTest, WhatDoesNotFitIsAnError) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -5,7 +5,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// The tokens of each row, the likeliest first, which a trial compares within its tolerance only.
@@ -85,4 +85,4 @@ TEST_F(TokenRankingTest, MinusInfinityIsAnImpossibleToken) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -1,15 +1,8 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/update.hpp>
-#include <sstream>
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 constexpr std::int64_t elements = 24;
@@ -35,9 +28,8 @@ struct Golden {
 };
 
 std::vector<Golden> read_golden() {
-  std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/update_rules.txt");
   std::vector<Golden> all;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string const& line : lines_of(read_whole(std::string(HEDDLE_TEST_DATA) + "/update_rules.txt"))) {
     std::istringstream words(line);
     Golden& golden = all.emplace_back();
     words >> golden.rule >> golden.weight_decay;
@@ -157,35 +149,31 @@ TEST_F(UpdateTest, AZeroGradientLeavesTheValueAlone) {
 }
 
 TEST_F(UpdateTest, ARuleIsNamedAndItsOptionsAreChecked) {
-  using testing::HasSubstr;
-  using testing::ThrowsMessage;
-  EXPECT_THAT([&] { rule_definition(registries_, "lyon", "run.toml:3:1: optimizer.name"); },
-              ThrowsMessage<ConfigError>(HasSubstr(
-                  "run.toml:3:1: optimizer.name = \"lyon\": there is no such update rule; did you mean lion?")));
+  expect_config_error([&] { rule_definition(registries_, "lyon", "run.toml:3:1: optimizer.name"); },
+                      "run.toml:3:1: optimizer.name = \"lyon\": there is no such update rule; did you mean lion?");
   RuleDefinition const lion = rule_definition(registries_, "lion", "");
   auto const options = [&](std::string const& name, OptionValue const& value) {
     return option_values(lion, {{name, {value, "run.toml:4:1", "optimizer." + name}}});
   };
   EXPECT_EQ(options("beta2", 0.5)[1], 0.5);
   EXPECT_EQ(options("beta2", 0.5)[0], 0.9) << "its default";
-  EXPECT_THAT(
-      [&] { options("epsilon", 1e-9); },
-      ThrowsMessage<ConfigError>(HasSubstr("run.toml:4:1: there is no key optimizer.epsilon for the update rule "
-                                           "lion; expected one of: beta1, beta2")));
-  EXPECT_THAT([&] { options("beta1", 1.0); }, ThrowsMessage<ConfigError>(HasSubstr(
-                                                  "run.toml:4:1: optimizer.beta1 is the number 1.0; expected a number, "
-                                                  "at least 0 and below 1")));
-  EXPECT_THAT([&] { options("beta1", "x"); }, ThrowsMessage<ConfigError>(HasSubstr("is the string \"x\"")));
+  expect_config_error([&] { options("epsilon", 1e-9); },
+                      "run.toml:4:1: there is no key optimizer.epsilon for the update rule "
+                      "lion; expected one of: beta1, beta2");
+  expect_config_error([&] { options("beta1", 1.0); },
+                      "run.toml:4:1: optimizer.beta1 is the number 1.0; expected a number, "
+                      "at least 0 and below 1");
+  expect_config_error([&] { options("beta1", "x"); }, "is the string \"x\"");
 }
 
 TEST_F(UpdateTest, ARuleWhoseStateNoCheckpointCanKeepIsRefused) {
   for (std::string const key : {"", "value", ".momentum", "new/momentum"}) {
-    EXPECT_THAT([&] { implementation_prefix(registries_, {.name = "new", .state = {key}}); },
-                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("expected a key of its own for each")))
-        << key;
+    SCOPED_TRACE(key);
+    expect_config_error([&] { implementation_prefix(registries_, {.name = "new", .state = {key}}); },
+                        "expected a key of its own for each");
   }
   EXPECT_NO_THROW(implementation_prefix(registries_, {.name = "new", .state = {"new.momentum"}}));
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -1,15 +1,14 @@
 #pragma once
 
-#include <filesystem>
 #include <heddle/io/tensors/manifest.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
-namespace heddle::test {
+namespace heddle {
 
 /// The digest of a file as the manifest of its directory states it.
 inline FileDigest digest_file(std::filesystem::path const& path) {
   return digest_of(path.filename().string(), read_whole(path));
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -20,9 +19,11 @@
 #include "file_faults.hpp"
 #include "file_log.hpp"
 
-namespace heddle::test {
+namespace heddle {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::size_t page = 4096;
 
@@ -144,7 +145,6 @@ bool PlainRenames::happened() const {
 
 namespace {
 
-namespace fs = std::filesystem;
 using Kind = FileEvent::Kind;
 
 struct Log {
@@ -253,9 +253,9 @@ ssize_t read_or_fail(FileCall call, int file, void* bytes, std::size_t count, Re
 
 }  // namespace
 
-}  // namespace heddle::test
+}  // namespace heddle
 
-using namespace heddle::test;
+using namespace heddle;
 
 extern "C" ssize_t pread(int file, void* bytes, std::size_t count, off_t offset) {
   static auto const real = next<ssize_t (*)(int, void*, std::size_t, off_t)>("pread");

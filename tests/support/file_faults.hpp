@@ -5,7 +5,7 @@
 /// Faults of the operating system's file functions, for tests only: a program that uses them gets `read`, `pread`,
 /// `pwrite`, `write` and `fsync` from here in place of the C library's. Only calls for regular files and directories
 /// are counted and fail, not those for MPI's sockets.
-namespace heddle::test {
+namespace heddle {
 
 enum class FileCall { read, pread, pwrite, write, fsync };
 /// The call fails with the error, moves half of its bytes, moves all of them with one bit changed, or takes a while.
@@ -46,4 +46,4 @@ class PlainRenames {
   bool happened() const;
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -7,7 +7,7 @@
 
 /// A log of everything that this process does to files below a directory, for tests only: from it a disk can be made as
 /// a crash would have left it.
-namespace heddle::test {
+namespace heddle {
 
 struct FileEvent {
   enum class Kind { write, fsync, mkdir, rename, remove, symlink, mark };
@@ -30,4 +30,4 @@ class FileLog {
   std::vector<FileEvent> const& events() const;
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

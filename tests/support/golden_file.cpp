@@ -139,7 +139,7 @@ std::map<std::string, std::vector<double>> by_golden_name(ParameterSet const& pa
     if (std::ssize(whole) != parameter.spec.initializer_offset) {
       throw Error(parameter.spec.name + ": the parts of " + parameter.spec.key() + " do not follow one another");
     }
-    std::vector<double> const part = testing_support::values(parameter.*tensor_of);
+    std::vector<double> const part = heddle::values(parameter.*tensor_of);
     whole.insert(whole.end(), part.begin(), part.end());
   }
   return values;

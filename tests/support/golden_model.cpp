@@ -18,7 +18,7 @@ namespace {
 Registries built_in_registries() {
   Registries registries;
   register_built_in_kernels(registries.kernels);
-  testing_support::add_test_scores(registries.kernels);
+  add_test_scores(registries.kernels);
   register_built_in_layers(registries.layers);
   return registries;
 }

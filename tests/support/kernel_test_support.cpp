@@ -1,12 +1,11 @@
 #include "kernel_test_support.hpp"
 
 #include <cmath>
-#include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <map>
 #include <span>
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// One element of a float64 tensor as a tensor.
@@ -152,4 +151,4 @@ Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample) {
   return result;
 }
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

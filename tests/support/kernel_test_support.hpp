@@ -1,18 +1,15 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <functional>
 #include <heddle/core/checks/check.hpp>
 #include <heddle/core/operations/dropout.hpp>
 #include <heddle/core/tensor/arena.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/tensor.hpp>
-#include <vector>
 
-namespace heddle::testing_support {
+#include "test.hpp"
+
+namespace heddle {
 
 /// The base of kernel tests: an Execution during the test. main() has started the Runtime.
 class KernelTest : public testing::Test {
@@ -53,4 +50,4 @@ Sequences sequences_of(std::vector<std::int32_t> const& lengths);
 /// Dropout at `rate` for `rows` rows with distinct samples and positions.
 Dropout dropout_of(float rate, std::int64_t rows, std::int32_t first_sample = 11);
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace heddle::test {
+namespace heddle {
 
 /// Pairs that a test makes up, in one window; their number and their content may depend on the epoch.
 class MadePairs : public SampleSource {
@@ -44,4 +44,4 @@ class MadePairs : public SampleSource {
   std::string describe() const final { return std::to_string(size(0)) + " sentence pairs"; }
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/tensor/runtime.hpp>
+
+#include "test.hpp"
 
 #ifdef __SANITIZE_ADDRESS__
 /// HDF5 1.10 loses memory of its own where a damaged file cannot be opened.

@@ -1,11 +1,10 @@
-#include <gtest/gtest.h>
 #include <mpi.h>
 
 #include <cstdio>
 #include <heddle/core/tensor/runtime.hpp>
-#include <string>
 
 #include "runs_on.hpp"
+#include "test.hpp"
 
 // The main of dist_tests, which mpirun starts on 1, 2, 4 and 8 ranks: every rank runs the cases of that number
 // (RunsOn), and the run fails on all ranks if it failed on one. Rank 0 prints the progress of the tests; another rank

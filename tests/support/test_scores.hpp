@@ -7,7 +7,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace heddle::testing_support {
+namespace heddle {
 
 /// Whether kernels can call scores of plug-ins: not on a device.
 inline constexpr bool scores_run = std::is_same_v<Kokkos::DefaultExecutionSpace, Kokkos::DefaultHostExecutionSpace>;
@@ -52,4 +52,4 @@ inline void add_test_scores(KernelRegistries& registries) {
   }
 }
 
-}  // namespace heddle::testing_support
+}  // namespace heddle

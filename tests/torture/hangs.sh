@@ -11,7 +11,6 @@ cases=${HEDDLE_HANGS:-10}
 seed=${HEDDLE_SEED:-1}
 points=$HEDDLE_BUILD/tests/integration/libkill_points.so
 faulty=$HEDDLE_BUILD/tests/torture/hanging_ranks
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 export OMPI_MCA_odls_base_sigkill_timeout=0
 kinds=(stop mismatch stop early link stop checked mismatch stop early)
 # Pipeline, data, context, tensor.
@@ -156,12 +155,7 @@ run_case() {
 ends 0 "$HEDDLE" train run.toml "${training[@]}" --set train.steps=12 --set run.directory=base
 reason=$("$hosts" why_not)
 if [ -z "$reason" ]; then
-  mkdir hosts
-  "$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
-  world=$!
-  trap '"$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait 2> /dev/null || true; rm -rf "$work"' EXIT
-  for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
-  [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
+  start_hosts hosts host1 host2 host3
 fi
 # The hosts are used by one case at a time; ranks of the others mostly wait, so that some run at once.
 lanes=() links=""

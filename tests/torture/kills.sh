@@ -9,7 +9,6 @@ kills=${HEDDLE_KILLS:-30}
 [ "${HEDDLE_TORTURE:-small}" = small ] || kills=${HEDDLE_KILLS:-1000}
 RANDOM=${HEDDLE_SEED:-1}
 points=$HEDDLE_BUILD/tests/integration/libkill_points.so
-hosts=$HEDDLE_SOURCE/tests/integration/virtual_hosts
 [ -e "$points" ] || fail "$points is missing"
 at_once=8 # kills in one run
 steps=$((40 * at_once))
@@ -113,13 +112,8 @@ kill_hosts() {
 beside=
 reason=$("$hosts" why_not)
 if [ -z "$reason" ]; then
-  mkdir hosts
-  "$hosts" start hosts host1 host2 host3 > hosts/log 2>&1 &
-  world=$!
-  trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null || true
-    "$hosts" stop hosts 2> /dev/null || kill -KILL "$world"; wait 2> /dev/null || true; rm -rf "$work"' EXIT
-  for _ in $(seq 500); do [ ! -e hosts/ready ] || break; sleep 0.02; done
-  [ -e hosts/ready ] || fail "the hosts did not come up: $(cat hosts/log)"
+  start_hosts hosts host1 host2 host3
+  trap '[ -z "$beside" ] || kill "$beside" 2> /dev/null || true; stop_hosts' EXIT
   mkdir beside
   ln -s "$work"/data "$work"/run.toml "$work"/whole_* beside/
   (cd beside; next=$kills; kill_hosts) > beside.log 2>&1 &

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-namespace heddle::test {
+namespace heddle {
 
 namespace {
 
@@ -64,4 +64,4 @@ std::string mutated(std::string bytes, std::uint64_t seed) {
   return bytes;
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-namespace heddle::test {
+namespace heddle {
 
 namespace {
 
@@ -174,4 +174,4 @@ CaseResults run_cases(std::int64_t cases, std::function<bool(std::int64_t)> cons
   return results;
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

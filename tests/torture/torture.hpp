@@ -1,14 +1,12 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 /// Helpers of the parts of scripts/torture.
-namespace heddle::test {
+namespace heddle {
 
 /// False under AddressSanitizer, which has memory of its own: limits of memory and time mean nothing there.
 #ifdef __SANITIZE_ADDRESS__
@@ -56,4 +54,4 @@ struct CaseResults {
 /// wrong error.
 CaseResults run_cases(std::int64_t cases, std::function<bool(std::int64_t)> const& run);
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -9,8 +9,6 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <heddle/io/tensors/manifest.hpp>
-#include <iterator>
-#include <span>
 
 #include "parallel/together.hpp"
 #include "state_file.hpp"

@@ -1,12 +1,10 @@
 #include "writing.hpp"
 
 #include <atomic>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/memory_store.hpp>
 #include <memory>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "files/direct_file.hpp"
 #include "parallel/together.hpp"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>

@@ -3,7 +3,6 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/text/text_parts.hpp>
 #include <iosfwd>
-#include <memory>
 #include <string>
 #include <vector>
 

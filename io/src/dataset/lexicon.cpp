@@ -6,7 +6,6 @@
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <numeric>
-#include <string>
 #include <string_view>
 #include <utility>
 

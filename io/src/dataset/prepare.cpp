@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
@@ -11,18 +10,14 @@
 #include <heddle/io/dataset/prepare.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <optional>
 #include <regex>
 #include <set>
 #include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "format.hpp"
 #include "given_texts.hpp"

@@ -5,10 +5,7 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/families/family.hpp>
 #include <map>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "files/file_descriptor.hpp"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
-#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <map>

@@ -8,7 +8,6 @@
 #include <heddle/io/exchange/marian.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
-#include <optional>
 
 #include "formats/element_bytes.hpp"
 #include "formats/yaml_text.hpp"

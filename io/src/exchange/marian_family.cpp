@@ -1,5 +1,4 @@
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/exchange/marian.hpp>
 
 #include "marian_keys.hpp"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cctype>

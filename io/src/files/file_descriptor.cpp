@@ -1,6 +1,5 @@
 #include "file_descriptor.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <utility>
 

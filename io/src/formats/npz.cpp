@@ -10,7 +10,6 @@
 #include <heddle/io/formats/npz.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <limits>
-#include <optional>
 
 #include "files/file_descriptor.hpp"
 #include "files/pending_file.hpp"

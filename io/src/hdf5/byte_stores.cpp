@@ -1,11 +1,9 @@
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <new>

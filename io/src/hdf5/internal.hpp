@@ -2,7 +2,6 @@
 
 #include <hdf5.h>
 
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <mutex>
 #include <string>

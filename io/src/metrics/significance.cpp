@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/significance.hpp>

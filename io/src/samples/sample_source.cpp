@@ -7,7 +7,6 @@
 #include <heddle/io/samples/sample_source.hpp>
 #include <heddle/io/samples/text_samples.hpp>
 #include <numeric>
-#include <utility>
 
 namespace heddle {
 

@@ -4,7 +4,6 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/samples/text_samples.hpp>
-#include <limits>
 #include <list>
 #include <numeric>
 

@@ -4,9 +4,7 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <map>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace heddle {
 

@@ -11,7 +11,6 @@
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <numeric>
-#include <vector>
 
 namespace heddle {
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tensors/manifest.hpp>
 #include <set>
 

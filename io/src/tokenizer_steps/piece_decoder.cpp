@@ -7,7 +7,6 @@
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <charconv>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
 #include <numeric>
 #include <utility>

@@ -3,7 +3,6 @@
 #include <boost/json/fwd.hpp>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace heddle {

@@ -7,13 +7,10 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/io/files/sha256.hpp>
-#include <heddle/io/text/text.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <limits>
 #include <regex>
-#include <unordered_map>
-#include <utility>
 
 #include "tokenizers/tokenizer_model.hpp"
 

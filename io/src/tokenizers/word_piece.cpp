@@ -279,17 +279,9 @@ class WordPiece final : public JsonVocabulary {
       text.insert(0, " ");
     }
     if (cleans_up_) {
-      constexpr std::array<std::pair<std::string_view, std::string_view>, 11> shorter{{{" .", "."},
-                                                                                       {" ?", "?"},
-                                                                                       {" !", "!"},
-                                                                                       {" ,", ","},
-                                                                                       {" ' ", "'"},
-                                                                                       {" n't", "n't"},
-                                                                                       {" 'm", "'m"},
-                                                                                       {" do not", " don't"},
-                                                                                       {" 's", "'s"},
-                                                                                       {" 've", "'ve"},
-                                                                                       {" 're", "'re"}}};
+      constexpr std::pair<std::string_view, std::string_view> shorter[] = {
+          {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+          {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
       for (auto const& [from, to] : shorter) {
         for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size()) {
           text.replace(at, from.size(), to);

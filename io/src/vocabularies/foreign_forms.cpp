@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "packed_weights.hpp"
 #include "support/factories.hpp"

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <heddle/core/operations/kernel_author.hpp>
 
 #include "extents.hpp"

@@ -5,7 +5,6 @@
 #endif
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <heddle/core/base/exponential.hpp>

@@ -1,16 +1,9 @@
 #include "command_line/options.hpp"
 
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::HasSubstr;
 
 TEST(Options, ValuesAreAmongTheNamedWordsUnlessOneIsInCapitals) {
   std::string which = "best";
@@ -22,10 +15,7 @@ TEST(Options, ValuesAreAmongTheNamedWordsUnlessOneIsInCapitals) {
   parse_options(syntax, {"--which", "last", "--by", "bleu/medical"});
   EXPECT_EQ(which, "last");
   EXPECT_EQ(by, "bleu/medical");
-  EXPECT_THAT(message_of<UsageError>([&] {
-                parse_options(syntax, {"--which", "first"});
-              }),
-              HasSubstr("--which is \"first\"; expected best|last"));
+  expect_usage_error([&] { parse_options(syntax, {"--which", "first"}); }, "--which is \"first\"; expected best|last");
   EXPECT_THROW(parse_options(syntax, {"--which", "best|last"}), UsageError);
 }
 
@@ -42,7 +32,7 @@ TEST(Options, AnUnknownOneIsAnsweredWithTheNearest) {
   for (char const* const option : {"--beamsize", "--beam-size", "--beam_size", "--baem", "--Beam"}) {
     EXPECT_THAT(answer(option), HasSubstr("did you mean --beam?")) << option;
   }
-  EXPECT_THAT(answer("--outline-of-everything"), testing::Not(HasSubstr("did you mean")));
+  expect_lacks(answer("--outline-of-everything"), "did you mean");
 }
 
 }  // namespace

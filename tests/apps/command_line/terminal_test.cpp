@@ -1,8 +1,8 @@
 #include "command_line/terminal.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,14 +1,9 @@
 #include "command_line/train_options.hpp"
 
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(ArgumentsToResume, LeaveOutWhatIsToHappenOnce) {
   TrainOptions options;
@@ -53,11 +48,11 @@ std::string refusal(TrainOptions const& options) {
 TEST(TrainOptionsTest, RanksAreThoseOfADryRun) {
   TrainOptions options;
   options.ranks = 4;
-  EXPECT_THAT(refusal(options), HasSubstr("--ranks is an option of --dry-run; to train on 4 ranks: mpirun -np 4"));
+  expect_contains(refusal(options), "--ranks is an option of --dry-run; to train on 4 ranks: mpirun -np 4");
   options.dry_run = true;
   EXPECT_EQ(refusal(options), "");
   options.ranks = 0;
-  EXPECT_THAT(refusal(options), HasSubstr("--ranks 0: expected at least 1"));
+  expect_contains(refusal(options), "--ranks 0: expected at least 1");
 }
 
 TEST(TrainOptionsTest, ATraceHasSteps) {
@@ -65,10 +60,10 @@ TEST(TrainOptionsTest, ATraceHasSteps) {
   options.trace = 3;
   EXPECT_EQ(refusal(options), "");
   options.dry_run = true;
-  EXPECT_THAT(refusal(options), HasSubstr("a dry run makes no step"));
+  expect_contains(refusal(options), "a dry run makes no step");
   options.dry_run = false;
   options.trace = -1;
-  EXPECT_THAT(refusal(options), HasSubstr("--trace -1"));
+  expect_contains(refusal(options), "--trace -1");
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/config/json_schema.hpp>
-#include <sstream>
-#include <string>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -63,9 +60,8 @@ TEST_F(ConfigSchemaTest, HasTablesOfAnyNameAndRefusesOtherKeys) {
 
 TEST_F(ConfigSchemaTest, HasEveryKeyOfAConfiguration) {
   std::int64_t keys = 0;
-  std::istringstream lines(to_toml(Config()));
   std::string section;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string const& line : lines_of(to_toml(Config()))) {
     if (line.starts_with('[')) {
       section = line.substr(1, line.size() - 2);
     } else if (std::size_t const end = line.find(" = "); end != line.npos) {

@@ -1,12 +1,8 @@
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <heddle/core/base/error.hpp>
-
 #include "commands/commands.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -19,7 +15,7 @@ std::int64_t peak_kibibytes() {
 
 // A test set may be a gzip file of a few kilobytes that holds gigabytes.
 TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory / "text";
   {
     std::ofstream file(path);
@@ -40,13 +36,13 @@ TEST(Evaluate, ScoresATextInMemoryThatDoesNotGrowWithIt) {
 }
 
 TEST(Evaluate, MetricsAreRegisteredOnes) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.write("text", "a\n").string();
   EXPECT_THROW(run_evaluate({"--hypotheses", path, "--reference", path, "--metric", "crf"}), UsageError);
 }
 
 TEST(Evaluate, HypothesesMayHaveTheirSource) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.write("text", "a\n").string();
   std::string const longer = directory.write("longer", "a\nb\n").string();
   testing::internal::CaptureStdout();
@@ -57,7 +53,7 @@ TEST(Evaluate, HypothesesMayHaveTheirSource) {
 
 // Each of them would have got a part of the lines.
 TEST(Evaluate, NoPipeIsGivenForTwoTexts) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.write("text", "a\n").string();
   std::string const pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -1,20 +1,13 @@
 #include "corpus/corpus_output.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class CorpusOutputTest : public testing::Test {
  protected:
@@ -59,7 +52,7 @@ class CorpusOutputTest : public testing::Test {
   }
   fs::path beside(std::string const& end) const { return path_.string() + end; }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   fs::path path_ = directory_ / "out.txt";
   std::string restored_;
   std::string const expected_ = "line 0\nline 1\nline 2\nline 3\nline 4\nline 5\nline 6\nline 7\n";
@@ -100,8 +93,8 @@ TEST_F(CorpusOutputTest, GoesOnAfterTheLastPieceThatBothFilesHave) {
 
 TEST_F(CorpusOutputTest, BelongsToItsModelOptionsAndText) {
   run(3);
-  EXPECT_THAT(test::message_of<UsageError>([&] { run(8, "other"); }), HasSubstr("another model or other options"));
-  EXPECT_THAT(test::message_of<DataError>([&] { run(8, "same", "changed"); }), HasSubstr("lines 1 to 1"));
+  expect_usage_error([&] { run(8, "other"); }, "another model or other options");
+  expect_data_error([&] { run(8, "same", "changed"); }, "lines 1 to 1");
   EXPECT_EQ(run(8), 5) << "neither changed anything";
   EXPECT_EQ(text(), expected_);
 }
@@ -114,12 +107,12 @@ TEST_F(CorpusOutputTest, AShorterTextIsNotComplete) {
     int const number = read++;
     return number == 3 ? std::nullopt : std::optional(Piece{0, {{std::to_string(number), number + 1}}});
   };
-  EXPECT_THAT(test::message_of<DataError>([&] { output.next(shorter); }), HasSubstr("the text ends before"));
+  expect_data_error([&] { output.next(shorter); }, "the text ends before");
 }
 
 TEST_F(CorpusOutputTest, HasOneWriter) {
   CorpusOutput const output(path_, "same", {});
-  EXPECT_THAT(test::message_of<UsageError>([&] { run(8); }), HasSubstr("another process is writing"));
+  expect_usage_error([&] { run(8); }, "another process is writing");
 }
 
 TEST_F(CorpusOutputTest, FollowsNoLinkAndWaitsForNoFifo) {
@@ -127,15 +120,15 @@ TEST_F(CorpusOutputTest, FollowsNoLinkAndWaitsForNoFifo) {
   for (char const* const end : {".partial", ".journal", ".lock"}) {
     fs::remove(beside(".lock"));
     fs::create_symlink("victim", beside(end));
-    EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr(std::string(end) + ": is a symbolic link"));
+    expect_data_error([&] { run(8); }, std::string(end) + ": is a symbolic link");
     fs::remove(beside(end));
     ASSERT_EQ(::mkfifo(beside(end).c_str(), 0600), 0);
-    EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr(std::string(end) + ": is not a regular file"));
+    expect_data_error([&] { run(8); }, std::string(end) + ": is not a regular file");
     fs::remove(beside(end));
   }
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_THAT(test::message_of<DataError>([&] { run(8); }), HasSubstr("is a FIFO without a reader"));
-  EXPECT_EQ(test::read_whole(victim), "somebody's\n");
+  expect_data_error([&] { run(8); }, "is a FIFO without a reader");
+  EXPECT_EQ(read_whole(victim), "somebody's\n");
 }
 
 TEST_F(CorpusOutputTest, CompressedNothingIsReadable) {

@@ -1,21 +1,14 @@
 #include "corpus/line_source.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <heddle/core/base/error.hpp>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 TEST(LineSource, AreAnsweredOneByOneWhereSomebodyTypesThem) {
   int const keyboard = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -31,7 +24,7 @@ TEST(LineSource, AreAnsweredOneByOneWhereSomebodyTypesThem) {
   EXPECT_EQ(line.text, "a");
   EXPECT_FALSE(LineSource({.input = terminal, .window = 2}).answers_each_line()) << "as it was asked for";
   ::close(keyboard);
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   LineSource file({.input = directory.write("text", "a\nb\n\xFF\n")});
   EXPECT_FALSE(file.answers_each_line());
   for (std::int64_t number = 1; number <= 3; ++number) {
@@ -43,7 +36,7 @@ TEST(LineSource, AreAnsweredOneByOneWhereSomebodyTypesThem) {
 }
 
 TEST(LineSource, PairLinesWithTheirReferences) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   LineSource pairs({.input = directory.write("text", "a\nb\nc\n")},
                    {directory.write("reference", "1\n2\n3\n").string()});
   SourceLine line;
@@ -55,7 +48,7 @@ TEST(LineSource, PairLinesWithTheirReferences) {
 }
 
 TEST(LineSource, HavePrefixesFromATextOrAColumn) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const text = directory.write("text", "a\nb\n");
   SourceLine line;
   LineSource beside({.input = text, .prefix = directory.write("prefixes", "A\nB\n").string()}, {text});
@@ -68,10 +61,10 @@ TEST(LineSource, HavePrefixesFromATextOrAColumn) {
       {.input = directory.write("columns", "law\ta\tA\nb\n"), .adapter_column = true, .prefix_column = true});
   ASSERT_TRUE(columns.next(line));
   EXPECT_EQ(line.adapter + " " + line.text + " " + line.prefix, "law a A");
-  EXPECT_THAT(test::message_of<DataError>([&] { columns.next(line); }), HasSubstr("line 2 has no tab"));
+  expect_data_error([&] { columns.next(line); }, "line 2 has no tab");
   LineSource shorter({.input = text, .prefix = directory.write("shorter", "A\n").string()});
   EXPECT_TRUE(shorter.next(line));
-  EXPECT_THAT(test::message_of<DataError>([&] { shorter.next(line); }), HasSubstr("shorter has 1"));
+  expect_data_error([&] { shorter.next(line); }, "shorter has 1");
   LineSource streamed({.input = text, .stream = true});
   EXPECT_TRUE(streamed.answers_each_line());
   EXPECT_EQ(streamed.next_piece()->lines.size(), 1U);
@@ -80,19 +73,19 @@ TEST(LineSource, HavePrefixesFromATextOrAColumn) {
 }
 
 TEST(LineSource, NeedAReferenceForEachLine) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const text = directory.write("text", "a\nb\nc\n");
   std::string const shorter = directory.write("shorter", "1\n");
   std::string const empty = directory.write("empty", "");
   auto const error = [](std::string const& one, std::string const& other) {
-    return test::message_of<DataError>([&] { require_equal_lines({.input = one}, {other}); });
+    return message_of<DataError>([&] { require_equal_lines({.input = one}, {other}); });
   };
   EXPECT_EQ(error(text, text), "");
-  EXPECT_THAT(error(text, shorter), AllOf(HasSubstr("text has 3 lines"), HasSubstr("shorter has 1")));
-  EXPECT_THAT(error(shorter, text), AllOf(HasSubstr("shorter has 1 lines"), HasSubstr("text has 3")));
-  EXPECT_THAT(error(empty, text), HasSubstr("empty has 0 lines"));
-  EXPECT_THAT(error(empty, empty), HasSubstr("empty is empty"));
-  EXPECT_THAT(error(text, directory / "absent"), HasSubstr("absent"));
+  expect_contains(error(text, shorter), {"text has 3 lines", "shorter has 1"});
+  expect_contains(error(shorter, text), {"shorter has 1 lines", "text has 3"});
+  expect_contains(error(empty, text), "empty has 0 lines");
+  expect_contains(error(empty, empty), "empty is empty");
+  expect_contains(error(text, directory / "absent"), "absent");
   // A pipe is read once, where its lines are scored.
   std::string const pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -1,23 +1,15 @@
 #include "corpus/pieces.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
-#include <numeric>
 
 #include "corpus/forked_workers.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(Pieces, TravelBetweenProcesses) {
   Piece const piece{7, {{"a\nb", 3, {"", "x y"}, "law", "pre"}, {"", 4, {}, ""}}};
@@ -110,10 +102,7 @@ TEST(Pieces, AProcessThatFailsIsReported) {
     EXPECT_EQ(error.code(), ExitCode::bad_data);
   }
   ForkedWorkers killed(2, slow);
-  EXPECT_THAT(test::message_of<Error>([&] {
-                converted(killed, {"a", "die", "b", "c"});
-              }),
-              HasSubstr("was killed by signal 9"));
+  expect_error([&] { converted(killed, {"a", "die", "b", "c"}); }, "was killed by signal 9");
 }
 
 TEST(Pieces, ProcessesThatAreStoppedEnd) {

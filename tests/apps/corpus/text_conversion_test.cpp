@@ -1,19 +1,12 @@
 #include "corpus/text_conversion.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 TEST(TextConversion, TenMessagesOfEachKindAreWritten) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   LineSource text({.input = directory.write("text", "a\n"), .window = 1});
   auto const compute = [](Piece const&, std::function<void()> const&) {
     PieceResult result{.lines = 1};

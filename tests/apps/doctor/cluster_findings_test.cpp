@@ -1,15 +1,11 @@
 #include "doctor/cluster_findings.hpp"
 
-#include <gmock/gmock.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 using Kind = Finding::Kind;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 TEST(Cluster, CoresAreShownAsRanges) {
   EXPECT_EQ(describe_cores({}), "");
@@ -17,14 +13,14 @@ TEST(Cluster, CoresAreShownAsRanges) {
   EXPECT_EQ(describe_ranks({{"n1", {0, 1}}, {"n2", {5}}}),
             "rank 0     n1               cores 0-1\n"
             "rank 1     n2               cores 5\n");
-  EXPECT_THAT(describe_ranks(std::vector<RankPlace>(66, {"n1", {0}})), HasSubstr("… and 2 more ranks\n"));
+  expect_contains(describe_ranks(std::vector<RankPlace>(66, {"n1", {0}})), "… and 2 more ranks\n");
 }
 
 TEST(Cluster, MoreRanksThanCoresAreAFaultAndSharedCoresAWarning) {
   EXPECT_EQ(binding_of({{"n1", {0}}, {"n1", {1}}, {"n2", {0}}}).kind, Kind::good) << "another host's core 0";
   Finding const shared = binding_of({{"n1", {0, 1}}, {"n1", {1, 2}}});
   EXPECT_EQ(shared.kind, Kind::warning) << "as with ranks that are bound to sockets";
-  EXPECT_THAT(shared.found, HasSubstr("ranks share cores on n1:"));
+  expect_contains(shared.found, "ranks share cores on n1:");
   Finding const chained = binding_of({{"n1", {0}}, {"n1", {1}}, {"n1", {0, 1}}, {"n1", {2}}});
   EXPECT_EQ(chained.kind, Kind::failed);
   EXPECT_EQ(chained.found, "3 ranks on n1 have 2 cores together (0-1)");
@@ -33,7 +29,7 @@ TEST(Cluster, MoreRanksThanCoresAreAFaultAndSharedCoresAWarning) {
   EXPECT_EQ(crowded.found, "2 ranks on n1 have 1 cores together (3)");
   Finding const unbound = binding_of({{"n1", {0, 1}}, {"n1", {0, 1}}, {"n2", {0}}});
   EXPECT_EQ(unbound.kind, Kind::warning);
-  EXPECT_THAT(unbound.found, HasSubstr("share cores on n1:"));
+  expect_contains(unbound.found, "share cores on n1:");
 }
 
 TEST(Cluster, WhatDiffersBetweenHostsIsNamed) {
@@ -69,11 +65,11 @@ TEST(Cluster, ASlowPairIsAWarning) {
   EXPECT_EQ(network_of("network", pairs).kind, Kind::good);
   pairs[1].bandwidth = 4e9;
   EXPECT_EQ(network_of("network", pairs).kind, Kind::warning);
-  EXPECT_THAT(network_of("network", pairs).found, HasSubstr("slowest n2 - n3: 2.0 us, 4.00 GB/s"));
+  expect_contains(network_of("network", pairs).found, "slowest n2 - n3: 2.0 us, 4.00 GB/s");
   pairs[1].bandwidth = 10e9;
   pairs[2].latency = 9e-6;
   EXPECT_EQ(network_of("network", pairs).kind, Kind::warning);
-  EXPECT_THAT(network_of("network", pairs).found, HasSubstr("latest n3 - n1: 9.0 us"));
+  expect_contains(network_of("network", pairs).found, "latest n3 - n1: 9.0 us");
   EXPECT_EQ(network_of("network", {}).kind, Kind::unknown);
 }
 

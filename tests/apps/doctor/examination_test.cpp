@@ -1,18 +1,11 @@
 #include "doctor/examination.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 using Kind = Finding::Kind;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Doctor, AFailedCheckIsSaidAndEndsWithOne) {
   std::vector<Finding> findings{{Kind::good, "mpi", "Open MPI", ""}, {Kind::warning, "threads", "too many", "set one"}};
@@ -24,12 +17,11 @@ TEST(Doctor, AFailedCheckIsSaidAndEndsWithOne) {
             "0 of 2 checks failed, 1 warning.\n");
   findings.push_back({Kind::failed, "files", "runs: does not exist", "make it"});
   EXPECT_EQ(exit_code_of(findings), ExitCode::failure);
-  EXPECT_THAT(describe(findings),
-              AllOf(HasSubstr("FAILED  files "), HasSubstr("\n1 of 3 checks failed, 1 warning.\n")));
+  expect_contains(describe(findings), {"FAILED  files ", "\n1 of 3 checks failed, 1 warning.\n"});
 }
 
 TEST(Doctor, ADirectoryThatCannotBeWrittenIsAFailure) {
-  test::TemporaryDirectory const place;
+  TemporaryDirectory const place;
   auto const files = [](std::vector<Finding> const& findings) {
     return *std::ranges::find(findings, "files", &Finding::subject);
   };
@@ -37,7 +29,7 @@ TEST(Doctor, ADirectoryThatCannotBeWrittenIsAFailure) {
   auto const findings = examine({.directory = place.path() / "absent"});
   EXPECT_EQ(files(findings).kind, Kind::failed);
   EXPECT_EQ(exit_code_of(findings), ExitCode::failure);
-  EXPECT_THAT(describe(findings), Not(HasSubstr("HURT")));
+  expect_lacks(describe(findings), "HURT");
 }
 
 }  // namespace

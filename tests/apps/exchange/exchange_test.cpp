@@ -1,30 +1,16 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/formats/safetensors.hpp>
-#include <sstream>
 
 #include "exchange/adapters.hpp"
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
-using test::message_of;
-using testing::AllOf;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// A model of tests/golden/exchange and what transformers computes with it: see make_models.py there.
 struct Golden {
@@ -49,7 +35,7 @@ struct Golden {
   }
 };
 
-class ExchangeTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class ExchangeTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
 
@@ -74,13 +60,13 @@ class ExchangeTest : public testing_support::KernelTest, public testing::WithPar
     fs::path const copy = directory_ / "changed";
     fs::remove_all(copy);
     fs::copy(golden(family), copy);
-    json::value config = json::parse(test::read_whole(copy / "config.json"));
+    json::value config = json::parse(read_whole(copy / "config.json"));
     config.as_object()[key] = value;
     std::ofstream(copy / "config.json") << json::serialize(config);
     return copy;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_P(ExchangeTest, AnImportedModelHasTheLogitsOfTransformers) {
@@ -114,7 +100,7 @@ TEST_P(ExchangeTest, AnExportHasTheTensorsAndTheVocabularyThatWereImported) {
   }
   for (char const* const name : {"spiece.model", "source.spm", "tokenizer.model", "sentencepiece.bpe.model",
                                  "vocab.txt", "tokenizer.json", "tokenizer_config.json"}) {
-    EXPECT_EQ(test::read_whole(golden(GetParam()) / name), test::read_whole(directory_ / "back" / name)) << name;
+    EXPECT_EQ(read_whole(golden(GetParam()) / name), read_whole(directory_ / "back" / name)) << name;
   }
 }
 
@@ -143,11 +129,11 @@ TEST_F(ExchangeTest, ADecoderStartsFromTheTokenOfTheGenerationConfiguration) {
   auto const start_of_run = [&](json::value const& start) {
     fs::path const model = changed("marian", "decoder_start_token_id", 5);
     fs::remove_all(directory_ / "run");
-    json::object generation = json::parse(test::read_whole(model / "generation_config.json")).as_object();
+    json::object generation = json::parse(read_whole(model / "generation_config.json")).as_object();
     generation["decoder_start_token_id"] = start;
     std::ofstream(model / "generation_config.json") << json::serialize(generation);
     import_model(execution_, model, directory_ / "run");
-    return Tokenizer::from_model(test::read_whole(directory_ / "run" / "target.model")).special_ids().begin;
+    return Tokenizer::from_model(read_whole(directory_ / "run" / "target.model")).special_ids().begin;
   };
   EXPECT_EQ(start_of_run(90), 90);
   EXPECT_EQ(start_of_run(nullptr), 5);
@@ -181,7 +167,7 @@ TEST_F(ExchangeTest, TheDecayOfAGroupIsLeftOutUnlessItWasGiven) {
 TEST_F(ExchangeTest, NormsMayHaveTheNamesOfTheFirstFiles) {
   fs::path const old = directory_ / "old";
   fs::copy(golden("bert"), old);
-  std::string file = test::read_whole(old / "model.safetensors");
+  std::string file = read_whole(old / "model.safetensors");
   std::size_t const header = file.find("\"bert.embeddings.LayerNorm.bias\"");
   ASSERT_NE(header, std::string::npos);
   file.replace(header, 32, "\"bert.embeddings.LayerNorm.beta\"");
@@ -244,7 +230,7 @@ TEST_P(AdapterExchangeTest, SeveralOnOneBaseComputeAsEachAloneAndShareTheBase) {
                 {.overrides = {"adapter.save_base=false", setting}});
   }
   auto const model = TrainedModel::open(options);
-  EXPECT_THAT(model->adapters(), testing::ElementsAre("rounded", "rounded_too", "run", "stronger"));
+  EXPECT_THAT(model->adapters(), ElementsAre("rounded", "rounded_too", "run", "stronger"));
   Golden const probe(adapter());
   std::vector<std::vector<float>> found{logits_of(*model, probe)};
   EXPECT_EQ(found.front(), logits(options.checkpoint, probe));
@@ -279,7 +265,7 @@ TEST_P(AdapterExchangeTest, AnExportHasTheAdapterThatWasImported) {
 
 TEST_P(AdapterExchangeTest, AnExportNamesItsBaseAsItWasPublished) {
   auto const base_of = [&](fs::path const& directory) {
-    return json::parse(test::read_whole(directory / "adapter_config.json")).at("base_model_name_or_path");
+    return json::parse(read_whole(directory / "adapter_config.json")).at("base_model_name_or_path");
   };
   ExportOptions options;
   options.format = "peft";
@@ -315,29 +301,28 @@ TEST_F(ExchangeTest, AnAdapterThatIsNotComputedOrOfAnotherModelIsRefused) {
   auto const refusal = [&](std::string const& key, json::value const& value) {
     fs::remove_all(adapter);
     fs::copy(golden("marian-lora"), adapter);
-    json::value config = json::parse(test::read_whole(adapter / "adapter_config.json"));
+    json::value config = json::parse(read_whole(adapter / "adapter_config.json"));
     config.as_object()[key] = value;
     std::ofstream(adapter / "adapter_config.json") << json::serialize(config);
     return message_of<Error>(
         [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("use_dora", true),
-              HasSubstr("adapter_config.json: use_dora = true cannot be imported; possible is null or false"));
-  EXPECT_THAT(refusal("bias", "all"), HasSubstr("bias = \"all\" cannot be imported; possible is [\"none\"]"));
-  EXPECT_THAT(refusal("init_lora_weights", "pissa"), HasSubstr("init_lora_weights = \"pissa\" cannot be imported"));
-  EXPECT_THAT(refusal("rank_pattern", {{"fc1", 2}}), HasSubstr("rank_pattern = "));
-  EXPECT_THAT(refusal("r", 2), HasSubstr("has the shape [3, 16]; adapter_config.json gives it the rank r = 2"));
+  expect_contains(refusal("use_dora", true),
+                  "adapter_config.json: use_dora = true cannot be imported; possible is null or false");
+  expect_contains(refusal("bias", "all"), "bias = \"all\" cannot be imported; possible is [\"none\"]");
+  expect_contains(refusal("init_lora_weights", "pissa"), "init_lora_weights = \"pissa\" cannot be imported");
+  expect_contains(refusal("rank_pattern", {{"fc1", 2}}), "rank_pattern = ");
+  expect_contains(refusal("r", 2), "has the shape [3, 16]; adapter_config.json gives it the rank r = 2");
   EXPECT_THAT(refusal("r", 1 << 20), HasSubstr("gives it the rank r = 1048576")) << "at once";
-  EXPECT_THAT(refusal("r", "x"), HasSubstr("expected the numbers r (at least 1), lora_alpha and lora_dropout"));
-  EXPECT_THAT(refusal("r", 0), HasSubstr("expected the numbers r (at least 1)"));
+  expect_contains(refusal("r", "x"), "expected the numbers r (at least 1), lora_alpha and lora_dropout");
+  expect_contains(refusal("r", 0), "expected the numbers r (at least 1)");
   fs::remove_all(directory_ / "base");
   import_model(execution_, golden("llama-bpe"), directory_ / "base");
-  EXPECT_THAT(refusal("r", 3), HasSubstr("is not an adapter of a projection of"));
-  EXPECT_THAT(refusal("use_dora", true), HasSubstr("use_dora = true cannot be imported"));  // before the tensors
+  expect_contains(refusal("r", 3), "is not an adapter of a projection of");
+  expect_contains(refusal("use_dora", true), "use_dora = true cannot be imported");  // before the tensors
   fs::rename(adapter / "adapter_model.safetensors", adapter / "adapter_model.bin");
-  EXPECT_THAT(message_of<DataError>(
-                  [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); }),
-              HasSubstr("adapter_model.bin: is a pickle"));
+  expect_data_error([&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "refused"); },
+                    "adapter_model.bin: is a pickle");
   EXPECT_FALSE(fs::exists(directory_ / "refused"));
 }
 
@@ -345,23 +330,23 @@ TEST_F(ExchangeTest, AnAdapterWithNumbersThatAreNotFiniteIsBadData) {
   import_model(execution_, golden("marian"), directory_ / "base");
   fs::path const adapter = directory_ / "adapter";
   fs::copy(golden("marian-lora"), adapter);
-  std::string bytes = test::read_whole(adapter / "adapter_model.safetensors");
+  std::string bytes = read_whole(adapter / "adapter_model.safetensors");
   bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\x7f");
   std::ofstream(adapter / "adapter_model.safetensors", std::ios::binary) << bytes;
-  EXPECT_THAT(message_of<DataError>([&] {
-                import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "new" / "refused");
-              }),
-              HasSubstr("nan at element"));
+  expect_data_error(
+      [&] { import_peft(execution_, adapter, (directory_ / "base").string(), directory_ / "new" / "refused"); },
+      "nan at element");
   EXPECT_FALSE(fs::exists(directory_ / "new"));
 }
 
 TEST_F(ExchangeTest, AnAdapterWhoseProbeFailsLeavesNoRun) {
   import_model(execution_, golden("marian"), directory_ / "base");
-  EXPECT_THAT(message_of<ConfigError>([&] {
-                import_peft(execution_, golden("marian-lora"), (directory_ / "base").string(), directory_ / "refused",
-                            {.overrides = {"kernels.gemm=unknown"}, .probe = true});
-              }),
-              HasSubstr("unknown"));
+  expect_config_error(
+      [&] {
+        import_peft(execution_, golden("marian-lora"), (directory_ / "base").string(), directory_ / "refused",
+                    {.overrides = {"kernels.gemm=unknown"}, .probe = true});
+      },
+      "unknown");
   EXPECT_FALSE(fs::exists(directory_ / "refused"));
 }
 
@@ -370,26 +355,25 @@ TEST_F(ExchangeTest, AKeyThatTheLayersCannotComputeIsNamed) {
     return message_of<ConfigError>(
         [&] { import_model(execution_, changed(family, key, value), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("mistral", "rope_scaling", {{"rope_type", "longrope"}}), HasSubstr("rope_scaling.rope_type"));
-  EXPECT_THAT(refusal("mistral", "mlp_bias", true), HasSubstr("mlp_bias = true"));
-  EXPECT_THAT(refusal("roberta", "pad_token_id", 0), HasSubstr("pad_token_id = 0"));
-  EXPECT_THAT(refusal("roberta", "hidden_act", "relu"), HasSubstr("hidden_act = \"relu\""));
-  EXPECT_THAT(refusal("bert", "is_decoder", true), HasSubstr("is_decoder = true"));
-  EXPECT_THAT(refusal("marian", "activation_function", "tanh"), HasSubstr("activation_function = \"tanh\""));
-  EXPECT_THAT(refusal("marian", "d_model", 0), HasSubstr("config.json gives model.d_model=0: model.d_model is"));
-  EXPECT_THAT(refusal("marian", "d_model", 15), HasSubstr("d_model = 15 cannot be imported"));
-  EXPECT_THAT(refusal("marian", "encoder_attention_heads", 5),
-              HasSubstr("config.json gives model.encoder.heads=5: model.encoder.heads = 5 does not divide"));
-  EXPECT_THAT(refusal("marian", "quantization_config", {{"quant_method", "gptq"}}),
-              HasSubstr("quantization_config = {\"quant_method\":\"gptq\"}: quantized weights cannot be imported"));
+  expect_contains(refusal("mistral", "rope_scaling", {{"rope_type", "longrope"}}), "rope_scaling.rope_type");
+  expect_contains(refusal("mistral", "mlp_bias", true), "mlp_bias = true");
+  expect_contains(refusal("roberta", "pad_token_id", 0), "pad_token_id = 0");
+  expect_contains(refusal("roberta", "hidden_act", "relu"), "hidden_act = \"relu\"");
+  expect_contains(refusal("bert", "is_decoder", true), "is_decoder = true");
+  expect_contains(refusal("marian", "activation_function", "tanh"), "activation_function = \"tanh\"");
+  expect_contains(refusal("marian", "d_model", 0), "config.json gives model.d_model=0: model.d_model is");
+  expect_contains(refusal("marian", "d_model", 15), "d_model = 15 cannot be imported");
+  expect_contains(refusal("marian", "encoder_attention_heads", 5),
+                  "config.json gives model.encoder.heads=5: model.encoder.heads = 5 does not divide");
+  expect_contains(refusal("marian", "quantization_config", {{"quant_method", "gptq"}}),
+                  "quantization_config = {\"quant_method\":\"gptq\"}: quantized weights cannot be imported");
   for (auto const& [type, reason] : {std::pair("albert", ": its layers share their weights"),
                                      {"deberta-v2", ": its attention keeps positions apart"},
                                      {"falcon_mamba", "; possible are: t5, mt5"},
                                      {"unheard_of", "; possible are: t5, mt5"}}) {
-    EXPECT_THAT(message_of<DataError>([&] {
-                  import_model(execution_, changed("bert", "model_type", json::string(type)), directory_ / "refused");
-                }),
-                HasSubstr(fmt::format("\"{}\" cannot be imported{}", type, reason)));
+    expect_data_error(
+        [&] { import_model(execution_, changed("bert", "model_type", json::string(type)), directory_ / "refused"); },
+        fmt::format("\"{}\" cannot be imported{}", type, reason));
   }
   EXPECT_FALSE(fs::exists(directory_ / "refused" / "checkpoints"));
 }
@@ -399,14 +383,13 @@ TEST_F(ExchangeTest, TensorsOfAnotherModelAreRefused) {
     return message_of<DataError>(
         [&] { import_model(execution_, changed("marian", key, value), directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("encoder_layers", 2),
-              AllOf(HasSubstr((directory_ / "changed").string() + ": there is no tensor model.encoder.layers.1."),
-                    HasSubstr("must have been saved with its head, as MarianMTModel")));
-  EXPECT_THAT(message_of<DataError>(
-                  [&] { import_model(execution_, golden("marian") / "model.safetensors", directory_ / "refused"); }),
-              HasSubstr("model.safetensors: is a file; give its directory"));
-  EXPECT_THAT(refusal("encoder_layers", 0), HasSubstr("model.encoder.layers.0."));
-  EXPECT_THAT(refusal("encoder_ffn_dim", 8), HasSubstr("has the shape"));
+  expect_contains(refusal("encoder_layers", 2),
+                  {(directory_ / "changed").string() + ": there is no tensor model.encoder.layers.1.",
+                   "must have been saved with its head, as MarianMTModel"});
+  expect_data_error([&] { import_model(execution_, golden("marian") / "model.safetensors", directory_ / "refused"); },
+                    "model.safetensors: is a file; give its directory");
+  expect_contains(refusal("encoder_layers", 0), "model.encoder.layers.0.");
+  expect_contains(refusal("encoder_ffn_dim", 8), "has the shape");
 }
 
 TEST_F(ExchangeTest, PlainTensorsHaveOurNamesAndShapesInAsManyFilesAsAreAskedFor) {
@@ -429,10 +412,10 @@ TEST_F(ExchangeTest, PlainTensorsHaveOurNamesAndShapesInAsManyFilesAsAreAskedFor
     files.read(tensor.name, {0, tensor.elements()}, values);
     EXPECT_EQ(values, checkpoint.read(tensor.name)) << tensor.name;
   }
-  json::value const config = json::parse(test::read_whole(directory_ / "plain" / "config.json"));
+  json::value const config = json::parse(read_whole(directory_ / "plain" / "config.json"));
   EXPECT_EQ(config.at("model.d_model"), 16);
   EXPECT_EQ(config.at("model.position_layout"), "halves");
-  EXPECT_EQ(test::read_whole(directory_ / "plain" / "source.model"), checkpoint.contents().source_model);
+  EXPECT_EQ(read_whole(directory_ / "plain" / "source.model"), checkpoint.contents().source_model);
 }
 
 TEST_F(ExchangeTest, KeysOfGenerationGoOutAsTheyCameIn) {
@@ -443,7 +426,7 @@ TEST_F(ExchangeTest, KeysOfGenerationGoOutAsTheyCameIn) {
   options.model.checkpoint = (directory_ / "run").string();
   options.directory = directory_ / "back";
   export_model(execution_, options);
-  EXPECT_EQ(json::parse(test::read_whole(directory_ / "back" / "config.json")).at("num_beams"), 6);
+  EXPECT_EQ(json::parse(read_whole(directory_ / "back" / "config.json")).at("num_beams"), 6);
   EXPECT_FALSE(fs::exists(directory_ / "back" / "generation_config.json"));
 }
 
@@ -454,20 +437,20 @@ TEST_F(ExchangeTest, OptionsThatAFormatHasNotAreRefused) {
     options.format = format;
     return message_of<UsageError>([&] { export_model(execution_, options); });
   };
-  EXPECT_THAT(refusal("onnx"), HasSubstr("--format onnx: possible are huggingface, safetensors, heddle, marian"));
+  expect_contains(refusal("onnx"), "--format onnx: possible are huggingface, safetensors, heddle, marian");
   options.family = "t5";
-  EXPECT_THAT(refusal("ctranslate2"), HasSubstr("--family is for the formats huggingface and peft"));
+  expect_contains(refusal("ctranslate2"), "--family is for the formats huggingface and peft");
   options.family = "";
   options.base = "name";
-  EXPECT_THAT(refusal("huggingface"), HasSubstr("--base is for --format peft"));
+  expect_contains(refusal("huggingface"), "--base is for --format peft");
   options.base = "";
   options.max_shard_bytes = 1000;
-  EXPECT_THAT(refusal("heddle"), HasSubstr("--max-shard-size is for the formats huggingface and safetensors"));
+  expect_contains(refusal("heddle"), "--max-shard-size is for the formats huggingface and safetensors");
 }
 
 TEST_F(ExchangeTest, AllKeysThatKeepAModelFromTheNearestFamilyAreNamed) {
   import_model(execution_, golden("marian"), directory_ / "run");
-  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(directory_ / "run" / "source.model"));
+  Tokenizer const tokenizer = Tokenizer::from_model(read_whole(directory_ / "run" / "source.model"));
   auto const nearest = [&](std::vector<std::string> const& settings) {
     return nearest_family(parse_config("", "test", settings), {tokenizer, tokenizer});
   };
@@ -488,8 +471,8 @@ TEST_F(ExchangeTest, AFamilyThatCannotHaveTheModelNamesTheKey) {
   options.model.checkpoint = (directory_ / "run").string();
   options.directory = directory_ / "back";
   options.family = "t5";
-  EXPECT_THAT(message_of<ConfigError>([&] { export_model(execution_, options); }),
-              AllOf(HasSubstr("model.biases"), HasSubstr("model.norm_kind"), HasSubstr("model.positions")));
+  expect_config_error([&] { export_model(execution_, options); },
+                      {"model.biases", "model.norm_kind", "model.positions"});
   EXPECT_FALSE(fs::exists(directory_ / "back"));
 }
 

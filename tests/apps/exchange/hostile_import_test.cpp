@@ -1,26 +1,17 @@
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
 #include <cstring>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
-#include <limits>
 
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
-using test::message_of;
-using testing::HasSubstr;
 
 /// Files of other systems that are forged, and the message by which they are refused. tests/torture/apps has more.
-class HostileImportTest : public testing_support::KernelTest {
+class HostileImportTest : public KernelTest {
  protected:
   HostileImportTest() { fs::copy(fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian", model_); }
 
@@ -33,7 +24,7 @@ class HostileImportTest : public testing_support::KernelTest {
   }
 
   void set_key(std::string const& key, json::value const& value) const {
-    json::value config = json::parse(test::read_whole(model_ / "config.json"));
+    json::value config = json::parse(read_whole(model_ / "config.json"));
     config.as_object()[key] = value;
     write("config.json", json::serialize(config));
   }
@@ -42,38 +33,37 @@ class HostileImportTest : public testing_support::KernelTest {
     std::ofstream(model_ / file, std::ios::binary) << bytes;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   fs::path const model_ = directory_ / "model";
 };
 
 TEST_F(HostileImportTest, NumbersThatAreNotFiniteLeaveNoRun) {
-  std::string bytes = test::read_whole(model_ / "model.safetensors");
+  std::string bytes = read_whole(model_ / "model.safetensors");
   float const infinite = std::numeric_limits<float>::infinity();
   std::memcpy(bytes.data() + bytes.size() - sizeof infinite, &infinite, sizeof infinite);
   write("model.safetensors", bytes);
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("inf at element"));
+  expect_contains(refusal<DataError>(model_), "inf at element");
 }
 
 TEST_F(HostileImportTest, AProbeThatIsNotFiniteLeavesNoRun) {
-  std::string bytes = test::read_whole(model_ / "model.safetensors");
+  std::string bytes = read_whole(model_ / "model.safetensors");
   for (std::size_t at = bytes.size() - 512; at < bytes.size(); at += sizeof(float)) {
     float const large = std::numeric_limits<float>::max();
     std::memcpy(bytes.data() + at, &large, sizeof large);
   }
   write("model.safetensors", bytes);
-  EXPECT_THAT(
-      message_of<DataError>([&] { import_model(execution_, model_, directory_ / "new" / "run", {.probe = true}); }),
-      HasSubstr("logits for a few random tokens are not finite"));
+  expect_data_error([&] { import_model(execution_, model_, directory_ / "new" / "run", {.probe = true}); },
+                    "logits for a few random tokens are not finite");
   EXPECT_FALSE(fs::exists(directory_ / "new"));
 }
 
 TEST_F(HostileImportTest, TensorsOfIntegersLeaveNoRun) {
-  std::string bytes = test::read_whole(model_ / "model.safetensors");
+  std::string bytes = read_whole(model_ / "model.safetensors");
   for (std::size_t at = 0; (at = bytes.find("\"F32\"", at)) != std::string::npos;) {
     bytes.replace(at, 5, "\"I32\"");
   }
   write("model.safetensors", bytes);
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("is of dtype i32"));
+  expect_contains(refusal<DataError>(model_), "is of dtype i32");
 }
 
 TEST_F(HostileImportTest, PositionsThatNeedAnyMemoryAreRefusedByKey) {
@@ -81,43 +71,43 @@ TEST_F(HostileImportTest, PositionsThatNeedAnyMemoryAreRefusedByKey) {
   set_key("d_model", 1 << 20);
   ImportOptions options{
       .overrides = {"train.batch_tokens=1048576", "train.micro_batch_tokens=1048576", "model.heads=1"}};
-  EXPECT_THAT(message_of<ConfigError>([&] { import_model(execution_, model_, directory_ / "run", options); }),
-              HasSubstr("model.max_length = 1048576: with 1048576 columns the table"));
+  expect_config_error([&] { import_model(execution_, model_, directory_ / "run", options); },
+                      "model.max_length = 1048576: with 1048576 columns the table");
 }
 
 TEST_F(HostileImportTest, ThousandsOfLayersWithoutTensorsAreRefusedAtOnce) {
   set_key("encoder_layers", 4096);
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("config.json gives the model 4097 layers; its files have 44"));
+  expect_contains(refusal<DataError>(model_), "config.json gives the model 4097 layers; its files have 44");
 }
 
 TEST_F(HostileImportTest, ADirectoryOfCTranslate2IsCalledSo) {
   write("config.json", R"({"add_source_bos": false, "layer_norm_epsilon": null})");
   write("model.bin", "x");
   write("shared_vocabulary.json", "[]");
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("is a model of CTranslate2 (model.bin)"));
+  expect_contains(refusal<DataError>(model_), "is a model of CTranslate2 (model.bin)");
 }
 
 TEST_F(HostileImportTest, LinksOfTheHubsCacheAreExplained) {
   fs::rename(model_ / "config.json", directory_ / "blob");
   fs::create_symlink(directory_ / "blob", model_ / "config.json");
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("cp -rL"));
+  expect_contains(refusal<DataError>(model_), "cp -rL");
 }
 
 TEST_F(HostileImportTest, WhatIsInTheRunAlreadyStays) {
   fs::create_directory(directory_ / "run");
   std::ofstream(directory_ / "run" / "note") << "mine";
-  write("model.safetensors", test::read_whole(model_ / "model.safetensors").substr(0, 9000));
+  write("model.safetensors", read_whole(model_ / "model.safetensors").substr(0, 9000));
   EXPECT_NE(message_of<DataError>([&] { import_model(execution_, model_, directory_ / "run"); }), "");
   EXPECT_TRUE(fs::exists(directory_ / "run" / "note"));
   EXPECT_FALSE(fs::exists(directory_ / "run" / "checkpoints"));
 }
 
 TEST_F(HostileImportTest, ErrorsOfLibrariesAreAboutTheModel) {
-  EXPECT_THAT(refusal<DataError>(directory_ / "nowhere" / "model.npz"), HasSubstr("nowhere"));
+  expect_contains(refusal<DataError>(directory_ / "nowhere" / "model.npz"), "nowhere");
   write("config.json", R"({"model_type": "marian", "vocab_size": )" + std::string(100'000, '['));
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("config.json: is not JSON at byte"));
+  expect_contains(refusal<DataError>(model_), "config.json: is not JSON at byte");
   write("config.json", R"({"model_type": "marian"})");
-  EXPECT_THAT(refusal<DataError>(model_), HasSubstr("vocab_size is missing"));
+  expect_contains(refusal<DataError>(model_), "vocab_size is missing");
 }
 
 TEST_F(HostileImportTest, AProbeIsMadeOnlyIfItIsAskedFor) {

@@ -1,25 +1,15 @@
-#include <gmock/gmock.h>
-
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/formats/npz.hpp>
-#include <sstream>
 
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using test::message_of;
-using testing::HasSubstr;
-
 /// The model of tests/golden/exchange/make_marian.py.
-class MarianTest : public testing_support::KernelTest {
+class MarianTest : public KernelTest {
  protected:
   fs::path golden() const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian_npz"; }
 
@@ -66,7 +56,7 @@ class MarianTest : public testing_support::KernelTest {
     return copy;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
@@ -113,17 +103,17 @@ TEST_F(MarianTest, AnExportHasTheBytesOfTheTensorsThatWereImported) {
       EXPECT_EQ(before.bytes(name), after.bytes(name)) << name;
     }
   }
-  EXPECT_THAT(after.bytes("special:model.yml"), HasSubstr("transformer-postprocess: \"dan\"\n"));
-  EXPECT_THAT(after.bytes("special:model.yml"), HasSubstr("tied-embeddings-all: true\n"));
-  EXPECT_EQ(test::read_whole(golden() / "vocab.spm"), test::read_whole(directory_ / "back" / "vocab.spm"));
-  EXPECT_THAT(test::read_whole(directory_ / "back" / "decoder.yml"), HasSubstr("models:\n  - \"model.npz\"\n"));
+  expect_contains(after.bytes("special:model.yml"),
+                  {"transformer-postprocess: \"dan\"\n", "tied-embeddings-all: true\n"});
+  EXPECT_EQ(read_whole(golden() / "vocab.spm"), read_whole(directory_ / "back" / "vocab.spm"));
+  expect_contains(read_whole(directory_ / "back" / "decoder.yml"), "models:\n  - \"model.npz\"\n");
 }
 
 TEST_F(MarianTest, TheStartOfTheDecoderStaysZeroInTraining) {
   import_model(execution_, golden(), directory_ / "run");
   Config const config = load_config(directory_ / "run" / "config.toml");
   ASSERT_EQ(config.optimizer.groups.size(), 1U);
-  EXPECT_THAT(config.optimizer.groups.front().parameters, testing::ElementsAre("embedding.weight"));
+  EXPECT_THAT(config.optimizer.groups.front().parameters, ElementsAre("embedding.weight"));
   EXPECT_TRUE(config.optimizer.groups.front().rule.zero_last_row);
 }
 
@@ -132,20 +122,18 @@ TEST_F(MarianTest, OptionsThatTheLayersCannotComputeAreNamed) {
     fs::path const model = changed(from, to);
     return message_of<ConfigError>([&] { import_model(execution_, model, directory_ / "refused"); });
   };
-  EXPECT_THAT(refusal("ffn-activation: swish", "ffn-activation: gelu"),
-              HasSubstr("special:model.yml: transformer-ffn-activation = \"gelu\""));
-  EXPECT_THAT(refusal("autoreg: self-attention", "autoreg: average-attention"),
-              HasSubstr("transformer-decoder-autoreg"));
-  EXPECT_THAT(refusal("postprocess: dan", "postprocess: da"), HasSubstr("transformer-preprocess, -postprocess"));
-  EXPECT_THAT(refusal("ulr: false", "right-left: true"), HasSubstr("right-left = true"));
+  expect_contains(refusal("ffn-activation: swish", "ffn-activation: gelu"),
+                  "special:model.yml: transformer-ffn-activation = \"gelu\"");
+  expect_contains(refusal("autoreg: self-attention", "autoreg: average-attention"), "transformer-decoder-autoreg");
+  expect_contains(refusal("postprocess: dan", "postprocess: da"), "transformer-preprocess, -postprocess");
+  expect_contains(refusal("ulr: false", "right-left: true"), "right-left = true");
 }
 
 TEST_F(MarianTest, AVocabularyOfAnotherSizeIsRefused) {
   fs::path const copy = changed("v1.12.0", "v1.12.0");
   fs::copy_file(fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_source.model", copy / "vocab.spm",
                 fs::copy_options::overwrite_existing);
-  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "refused"); }),
-              HasSubstr("pieces for a table of 90 rows"));
+  expect_data_error([&] { import_model(execution_, copy, directory_ / "refused"); }, "pieces for a table of 90 rows");
 }
 
 TEST_F(MarianTest, OneModelOfADirectoryAndFilesInItAreTaken) {
@@ -153,19 +141,17 @@ TEST_F(MarianTest, OneModelOfADirectoryAndFilesInItAreTaken) {
   std::ofstream(copy / "decoder.yml") << "models: [/elsewhere/model.npz]\nvocabs: [../../vocab.spm, 'vocab.spm']\n";
   EXPECT_NO_THROW(import_model(execution_, copy, directory_ / "run"));
   std::ofstream(copy / "decoder.yml") << "models: [model.npz, other.npz]\n";
-  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "other"); }),
-              HasSubstr("names 2 models"));
+  expect_data_error([&] { import_model(execution_, copy, directory_ / "other"); }, "names 2 models");
   fs::remove(copy / "vocab.spm");
   fs::remove(copy / "decoder.yml");
-  EXPECT_THAT(message_of<DataError>([&] { import_model(execution_, copy, directory_ / "other"); }),
-              HasSubstr("vocab.yml does not exist"));
+  expect_data_error([&] { import_model(execution_, copy, directory_ / "other"); }, "vocab.yml does not exist");
 }
 
 TEST_F(MarianTest, AVocabularyOfAnotherSystemIsRefused) {
   fs::path const transformers = fs::path(HEDDLE_TEST_DATA) / "exchange" / "marian";
   import_model(execution_, transformers, directory_ / "run");
-  EXPECT_THAT(message_of<ConfigError>([&] { export_to("marian", directory_ / "run", directory_ / "back"); }),
-              HasSubstr("the vocabulary is not one of `heddle prepare`"));
+  expect_config_error([&] { export_to("marian", directory_ / "run", directory_ / "back"); },
+                      "the vocabulary is not one of `heddle prepare`");
   EXPECT_FALSE(fs::exists(directory_ / "back"));
 }
 

@@ -1,10 +1,5 @@
 #include "exchange/model_form.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/formats/npz.hpp>
@@ -14,14 +9,9 @@
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
 #include "run/checkpoints/new_run.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using test::message_of;
-using testing::HasSubstr;
 
 /// Random parameters, of about the size that training leaves.
 class RandomTensors final : public OneRankTensors {
@@ -41,7 +31,7 @@ class RandomTensors final : public OneRankTensors {
 };
 
 /// Models that were trained here: their vocabularies are those of `heddle prepare`.
-class ModelFormTest : public testing_support::KernelTest {
+class ModelFormTest : public KernelTest {
  protected:
   std::string vocabulary(int size) {
     fs::path const path = directory_ / "text";
@@ -83,7 +73,7 @@ class ModelFormTest : public testing_support::KernelTest {
     return export_model(execution_, options);
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(ModelFormTest, ThePlainestConfigurationGoesToTransformers) {
@@ -113,7 +103,7 @@ TEST_F(ModelFormTest, SinusoidsAreATableWhereTheFamilyHasOne) {
     EXPECT_EQ(exported.family, "bart");
     EXPECT_EQ(exported.largest_difference.value(), 0);
     import_model(execution_, directory_ / "out", directory_ / "again");
-    EXPECT_EQ(test::read_whole(directory_ / "again/source.model"), test::read_whole(directory_ / "run/source.model"));
+    EXPECT_EQ(read_whole(directory_ / "again/source.model"), read_whole(directory_ / "run/source.model"));
     fs::remove_all(directory_ / "again");
   }
 }
@@ -126,7 +116,7 @@ TEST_F(ModelFormTest, ThePlainestConfigurationGoesToMarian) {
       EXPECT_LT(exported.largest_difference.value(), 2e-5);
       NpzFile const npz = NpzFile::open(directory_ / "out" / "model.npz");
       EXPECT_EQ(npz.tensors().at("decoder_ff_logit_out_b").shape, (std::vector<std::int64_t>{1, target_size}));
-      EXPECT_THAT(npz.bytes("special:model.yml"), HasSubstr(fmt::format("dim-vocabs:\n  - 50\n  - {}\n", target_size)));
+      expect_contains(npz.bytes("special:model.yml"), fmt::format("dim-vocabs:\n  - 50\n  - {}\n", target_size));
       EXPECT_FALSE(fs::exists(directory_ / "out" / "form"));
       import_model(execution_, directory_ / "out", directory_ / "again");
       fs::remove_all(directory_ / "again");
@@ -137,7 +127,7 @@ TEST_F(ModelFormTest, ThePlainestConfigurationGoesToMarian) {
 TEST_F(ModelFormTest, MarianHasTheEndAsIdZeroAndTheUnknownPieceAsOne) {
   run_of({});
   export_as("marian");
-  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(directory_ / "out" / "vocab.spm"));
+  Tokenizer const tokenizer = Tokenizer::from_model(read_whole(directory_ / "out" / "vocab.spm"));
   EXPECT_EQ(tokenizer.special_ids().end, 0);
   EXPECT_EQ(tokenizer.special_ids().unknown, 1);
   EXPECT_EQ(tokenizer.size(), 50);
@@ -155,9 +145,9 @@ TEST_F(ModelFormTest, AModelWithPreNormHasOneMoreLayerInMarian) {
 
 TEST_F(ModelFormTest, KeysThatMarianDoesNotHaveAreNamed) {
   run_of({"model.embedding_norm=true"});
-  EXPECT_THAT(message_of<ConfigError>([&] { export_as("marian"); }), HasSubstr("starts from a vector of zeros"));
+  expect_config_error([&] { export_as("marian"); }, "starts from a vector of zeros");
   run_of({"model.activation=gelu"});
-  EXPECT_THAT(message_of<ConfigError>([&] { export_as("marian"); }), HasSubstr("model.activation = gelu"));
+  expect_config_error([&] { export_as("marian"); }, "model.activation = gelu");
   EXPECT_FALSE(fs::exists(directory_ / "out"));
 }
 
@@ -174,7 +164,7 @@ TEST_F(ModelFormTest, PreNormIsPegasusWithAVocabularyOfItsOwn) {
   SafetensorsFiles const files = SafetensorsFiles::open(directory_ / "out");
   EXPECT_EQ(files.tensors().at("model.decoder.embed_positions.weight").shape, (std::vector<std::int64_t>{40, 24}));
   import_model(execution_, directory_ / "out", directory_ / "again");
-  EXPECT_EQ(test::read_whole(directory_ / "again" / "source.model"), test::read_whole(directory_ / "run/source.model"));
+  EXPECT_EQ(read_whole(directory_ / "again" / "source.model"), read_whole(directory_ / "run/source.model"));
 }
 
 }  // namespace

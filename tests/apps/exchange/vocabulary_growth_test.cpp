@@ -1,9 +1,6 @@
 #include "exchange/vocabulary_growth.hpp"
 
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
@@ -14,16 +11,11 @@
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 #include "run/checkpoints/provenance.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using test::message_of;
-using testing::HasSubstr;
-
-class VocabularyGrowthTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class VocabularyGrowthTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   fs::path golden(std::string const& family) const { return fs::path(HEDDLE_TEST_DATA) / "exchange" / family; }
   fs::path at(std::string const& name) const { return directory_ / name; }
@@ -61,7 +53,7 @@ class VocabularyGrowthTest : public testing_support::KernelTest, public testing:
     return std::move(open_checkpoints(options).checkpoints.front());
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_P(VocabularyGrowthTest, TheOldPartOfEveryLogitKeepsItsBits) {
@@ -174,7 +166,7 @@ TEST_F(VocabularyGrowthTest, OneSideOfAJointVocabularyCannotGrow) {
   growth.pieces = {"qzq"};
   growth.target = false;
   growth.run = at("grown");
-  EXPECT_THAT(message_of<ConfigError>([&] { extend_vocabulary(execution_, growth); }), HasSubstr("--side both"));
+  expect_config_error([&] { extend_vocabulary(execution_, growth); }, "--side both");
   EXPECT_FALSE(fs::exists(at("grown") / "checkpoints"));
 }
 
@@ -185,7 +177,7 @@ TEST_F(VocabularyGrowthTest, MariansOwnFilesHaveNoPlaceForNewPieces) {
   options.model.checkpoint = at("grown").string();
   options.directory = at("out");
   options.format = "marian";
-  EXPECT_THAT(message_of<DataError>([&] { export_model(execution_, options); }), HasSubstr("pieces were added"));
+  expect_data_error([&] { export_model(execution_, options); }, "pieces were added");
 }
 
 TEST_F(VocabularyGrowthTest, ACheckpointSaysWhereItsModelCameFrom) {
@@ -193,13 +185,13 @@ TEST_F(VocabularyGrowthTest, ACheckpointSaysWhereItsModelCameFrom) {
   grow(at("run"), {"qzq"}, at("grown"));
   std::vector<std::string> const lines = describe_origin(checkpoint_of(at("grown")).contents());
   ASSERT_GE(lines.size(), 3U);
-  EXPECT_THAT(lines.front(), HasSubstr("a model of the family m2m_100 in nllb, imported on 20"));
-  std::string const weights = sha256(test::read_whole(golden("nllb") / "model.safetensors"));
-  EXPECT_THAT(lines, testing::Contains(HasSubstr("model.safetensors (sha256 " + weights + ")")));
-  EXPECT_THAT(lines, testing::Contains(HasSubstr("sentencepiece.bpe.model (sha256 ")));
-  EXPECT_THAT(lines.back(), HasSubstr("vocabulary of run extended by 1 pieces on 20"));
+  expect_contains(lines.front(), "a model of the family m2m_100 in nllb, imported on 20");
+  std::string const weights = sha256(read_whole(golden("nllb") / "model.safetensors"));
+  EXPECT_THAT(lines, Contains(HasSubstr("model.safetensors (sha256 " + weights + ")")));
+  EXPECT_THAT(lines, Contains(HasSubstr("sentencepiece.bpe.model (sha256 ")));
+  expect_contains(lines.back(), "vocabulary of run extended by 1 pieces on 20");
   import_model(execution_, golden("marian_npz") / "model.npz", at("npz"));
-  EXPECT_THAT(describe_origin(checkpoint_of(at("npz")).contents()), testing::Contains(HasSubstr("model.npz (sha256 ")));
+  EXPECT_THAT(describe_origin(checkpoint_of(at("npz")).contents()), Contains(HasSubstr("model.npz (sha256 ")));
   EXPECT_TRUE(describe_origin({}).empty());
 }
 

@@ -1,18 +1,12 @@
 #include "inference/forced_decoding.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/io/text/text.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
-#include <numeric>
-#include <sstream>
 
 #include "exchange/importing.hpp"
 #include "inference/alignment.hpp"
@@ -20,21 +14,14 @@
 #include "inference/probe.hpp"
 #include "inference/translation.hpp"
 #include "kernel_test_support.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::DoubleNear;
-using testing::HasSubstr;
-using testing::Pointwise;
-using testing::ThrowsMessage;
-
 using Tokens = std::vector<std::int32_t>;
 
 /// A small imported model, without languages and with them.
-class ForcedDecodingTest : public testing_support::KernelTest, public testing::WithParamInterface<char const*> {
+class ForcedDecodingTest : public KernelTest, public testing::WithParamInterface<char const*> {
  protected:
   ForcedDecodingTest() {
     import_model(execution_, fs::path(HEDDLE_TEST_DATA) / "exchange" / GetParam(), directory_ / "run");
@@ -62,7 +49,7 @@ class ForcedDecodingTest : public testing_support::KernelTest, public testing::W
     return calls.at(calls.size() - (model->config().model.decoder.layers > 1 ? 3 : 1)).sequences.front();
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   TrainedModelOptions options_;
   std::vector<GivenTarget> const given_{{{5, 6, 7, 4}, {8, 5}}, {{9}, {4, 7, 5, 6}}, {{6, 6}, {}}};
 };
@@ -131,10 +118,10 @@ TEST_P(ForcedDecodingTest, RefusesLayersAndHeadsThatTheModelDoesNotHave) {
       forcing.decode(*open(options), given_);
     };
   };
-  EXPECT_THAT(refused({.layer = 9}), ThrowsMessage<UsageError>(HasSubstr("layers with cross-attention, from 1")));
-  EXPECT_THAT(refused({.layer = 0}), ThrowsMessage<UsageError>(HasSubstr("alignments of layer 0")));
-  EXPECT_THAT(refused({.head = 0}), ThrowsMessage<UsageError>(HasSubstr("alignments of head 0")));
-  EXPECT_THAT(refused({.head = 64}), ThrowsMessage<UsageError>(HasSubstr("heads, from 1")));
+  expect_usage_error(refused({.layer = 9}), "layers with cross-attention, from 1");
+  expect_usage_error(refused({.layer = 0}), "alignments of layer 0");
+  expect_usage_error(refused({.head = 0}), "alignments of head 0");
+  expect_usage_error(refused({.head = 64}), "heads, from 1");
 }
 
 TEST_P(ForcedDecodingTest, PrefixesAreInTheTranslationAndCutWhereTheyAreTooLong) {
@@ -229,7 +216,7 @@ void expect_words(Tokenizer const& tokenizer, std::string const& line) {
 }
 
 std::string exchange_file(std::string const& name) {
-  return test::read_whole(fs::path(HEDDLE_TEST_DATA) / "exchange" / name);
+  return read_whole(fs::path(HEDDLE_TEST_DATA) / "exchange" / name);
 }
 
 /// `bytes`: of a SentencePiece model or a tokenizer.json.
@@ -253,8 +240,7 @@ TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
                                     {"word_piece_uncased.json", "word_piece_lines.txt"}}) {
     Tokenizer const tokenizer = tokenizer_of(name);
     SCOPED_TRACE(name);
-    std::istringstream file(exchange_file(lines));
-    for (std::string line; std::getline(file, line);) {
+    for (std::string const& line : lines_of(exchange_file(lines))) {
       expect_words(tokenizer, line);
     }
   }
@@ -262,7 +248,7 @@ TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
 
 // NFKC makes U+00B4 and U+00A8 a space and an accent, U+200B and U+3000 a space, and U+FEFF vanishes.
 TEST(Alignment, NormalizationMakesNoWords) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   TokenizerTraining training;
   training.texts = {TextPart(directory.write("text", "it is one house and it has a dog\na house has one dog\n"))};
   training.vocabulary_size = 40;
@@ -319,19 +305,19 @@ TEST(Alignment, WordsOfATranslationAreThoseOfItsText) {
   // An unknown token is written as a word of its own.
   Tokens const tokens{tokenizer.encode("a").at(0), tokenizer.special_ids().unknown, tokenizer.encode("a").at(0)};
   EXPECT_THAT(words_of(tokenizer, Translation{.text = tokenizer.decode(tokens), .tokens = tokens}),
-              testing::ElementsAre(0, 1, 2));
+              ElementsAre(0, 1, 2));
 }
 
 TEST(Pieces, AreReadAsTheyWereWritten) {
   fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
-  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(model));
+  Tokenizer const tokenizer = Tokenizer::from_model(read_whole(model));
   auto const ids = piece_ids(tokenizer);
   Tokens all(static_cast<std::size_t>(tokenizer.size()));
   std::iota(all.begin(), all.end(), 0);
   EXPECT_EQ(parse_pieces(join_pieces(tokenizer, all), ids), all);
   EXPECT_TRUE(parse_pieces("", ids).empty());
   auto const wrong = [&] { parse_pieces(tokenizer.piece(7) + "  " + tokenizer.piece(8), ids); };
-  EXPECT_THAT(wrong, ThrowsMessage<DataError>(HasSubstr("no piece \"\"; expected pieces with one space")));
+  expect_data_error(wrong, "no piece \"\"; expected pieces with one space");
 }
 
 TEST(Pieces, AreWrittenOnOneLine) {
@@ -347,7 +333,7 @@ TEST(Pieces, AreWrittenOnOneLine) {
 
 TEST(ForbiddenWords, AreAllWaysToWriteThem) {
   fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
-  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(model));
+  Tokenizer const tokenizer = Tokenizer::from_model(read_whole(model));
   auto const found = spellings("house", tokenizer);
   ASSERT_GT(found.size(), 1U);
   EXPECT_EQ(found.front(), tokenizer.encode("house"));
@@ -358,14 +344,13 @@ TEST(ForbiddenWords, AreAllWaysToWriteThem) {
   }
   EXPECT_EQ(spellings("a house and another house and another house", tokenizer).size(), 1000U);
   EXPECT_TRUE(spellings(" ", tokenizer).empty());
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   EXPECT_EQ(forbidden_tokens(directory.write("words", "house\n\nhouse\n").string(), tokenizer).size(),
             2 * found.size());
   EXPECT_TRUE(forbidden_tokens("", tokenizer).empty());
   std::string const pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT([&] { forbidden_tokens(pipe, tokenizer); },
-              ThrowsMessage<DataError>(HasSubstr("pipe: is not a regular file; expected words")));
+  expect_data_error([&] { forbidden_tokens(pipe, tokenizer); }, "pipe: is not a regular file; expected words");
 }
 
 }  // namespace

@@ -1,11 +1,6 @@
 #include "inference/probe.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
-#include <heddle/core/base/error.hpp>
 
 #include "golden_model.hpp"
 #include "inspection/model/observed_model.hpp"
@@ -14,17 +9,12 @@
 namespace heddle {
 namespace {
 
-using testing_support::int_tensor;
-using testing_support::random_tensor;
-using testing_support::sequences_of;
-using testing_support::values;
-
 constexpr std::int64_t heads = 4;
 constexpr std::int64_t key_heads = 2;
 constexpr std::int64_t head_dim = 3;  // several passes for the keys of a sequence
 constexpr std::int64_t prefix = 2;
 
-class ProbeTest : public testing_support::KernelTest {
+class ProbeTest : public KernelTest {
  protected:
   AttentionCall call(AttentionMask const& mask, DType dtype = DType::float32) const {
     AttentionCall call;
@@ -142,7 +132,7 @@ TEST_F(ProbeTest, TheProbeGivesTheReferencesResultAndKeepsItsCalls) {
   ASSERT_EQ(calls.size(), 1U);
   expect_weights(call, calls.front().sequences);
   reference(bench_)->forward(execution_, call, expected, log_sum_exp);
-  testing_support::expect_same_bits(output, expected, "output");
+  expect_same_bits(output, expected, "output");
 }
 
 TEST_F(ProbeTest, TheProbeOfAllImplementationsUsesTheFastestForActivationsAndWeights) {
@@ -159,7 +149,7 @@ TEST_F(ProbeTest, TheProbeOfAllImplementationsUsesTheFastestForActivationsAndWei
     ASSERT_EQ(calls.size(), 1U);
     expect_weights(call, calls.front().sequences, 1e-6);
     kernels.select("auto", call.problem())->forward(execution_, call, expected, log_sum_exp);
-    testing_support::expect_same_bits(output, expected, "output");
+    expect_same_bits(output, expected, "output");
   }
 }
 
@@ -183,7 +173,7 @@ TEST(Positions, RotaryTableIsTheTurnThatLayersMake) {
       units.push_back(column % 2 == 0 ? 1 : 0);
     }
   }
-  Tensor const matrix = testing_support::tensor_of(units, DType::float64, {rows, columns});
+  Tensor const matrix = tensor_of(units, DType::float64, {rows, columns});
   Pack const pack;
   LayerContext context = bench.context(pack);
   positions->rotate(context, matrix, columns, int_tensor(at));

@@ -1,22 +1,15 @@
-#include <gmock/gmock.h>
+#include "inference/trained_model.hpp"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/model.hpp>
 
 #include "run/checkpoints/constant_tensors.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// A run in which a validation called each even step the best so far.
 class OpenCheckpointsTest : public testing::Test {
@@ -25,7 +18,7 @@ class OpenCheckpointsTest : public testing::Test {
     CheckpointContents contents;
     contents.state.step = step;
     contents.state.best_step = step / 2 * 2;
-    test::ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
+    ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
     CheckpointStore(directory_.path(), keep).commit(Communicator::self(), contents, tensors, 1);
   }
   std::int64_t opened(std::string const& which = "auto") {
@@ -36,7 +29,7 @@ class OpenCheckpointsTest : public testing::Test {
     return found.checkpoints.at(0).state().step;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   TrainedModelOptions options_;
   std::vector<std::string> notes_;
 };
@@ -53,7 +46,7 @@ TEST_F(OpenCheckpointsTest, TakeTheBestOfACopyWithoutLinks) {
 }
 
 TEST_F(OpenCheckpointsTest, TheNamedBestOneNeedsNoLinkAndNoRecordOfItsOwn) {
-  test::ConstantTensors tensors({{"weight", {8}}}, 3);
+  ConstantTensors tensors({{"weight", {8}}}, 3);
   CheckpointContents last;
   last.state.step = 3;
   last.state.earlier_best = 2;  // the best one by another metric; its own record names step 1
@@ -81,8 +74,7 @@ TEST_F(OpenCheckpointsTest, SayThatTheBestOneIsMissing) {
   EXPECT_EQ(opened(), 5);
   EXPECT_THAT(notes_, ElementsAre(HasSubstr(
                           "the best checkpoint, of step 4, is not there or does not verify; the newest one is taken")));
-  EXPECT_THAT(message_of<DataError>([&] { opened("best"); }),
-              HasSubstr("of step 4, is not there or does not verify; use --which last"));
+  expect_data_error([&] { opened("best"); }, "of step 4, is not there or does not verify; use --which last");
 }
 
 TEST_F(OpenCheckpointsTest, TakeTheBestOneBeforeADamagedOne) {

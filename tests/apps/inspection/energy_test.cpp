@@ -1,20 +1,13 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
 #include <chrono>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "run/report/run_files.hpp"
 #include "run/report/run_text.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 /// A `sacct` of its own, which stands first in PATH.
 class SlurmEnergyTest : public testing::Test {
@@ -40,7 +33,7 @@ class SlurmEnergyTest : public testing::Test {
   }
 
   std::string path_ = std::getenv("PATH");
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(SlurmEnergyTest, IsThatOfTheStep) {
@@ -87,7 +80,7 @@ TEST_F(SlurmEnergyTest, IsNotAskedForWithoutNeedOrStep) {
   EXPECT_EQ(described(report("null", "null")), "unknown (this start has not ended)");
   EXPECT_EQ(described(report(R"({"job": "17", "step": null})")),
             "unknown (no counters; the run was not started by srun, as a step of its own)");
-  EXPECT_THAT(described(report(R"({"job": "--help", "step": "3"})")), HasSubstr("was not started by srun"));
+  expect_contains(described(report(R"({"job": "--help", "step": "3"})")), "was not started by srun");
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 #include "inspection/page/page.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <heddle/core/base/error.hpp>
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,11 +1,9 @@
 #include "inspection/run/parameters.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/parameters/schedules.hpp>
 
 #include "inspection/model/neighbours.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

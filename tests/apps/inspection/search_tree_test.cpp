@@ -1,6 +1,6 @@
 #include "inspection/model/search_tree.hpp"
 
-#include <gtest/gtest.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,19 +1,11 @@
-#include <gmock/gmock.h>
-
-#include <functional>
 #include <heddle/core/operations/activation.hpp>
-#include <stdexcept>
-#include <utility>
 
 #include "golden_model.hpp"
 #include "kernels/check.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
 
 /// Supports nothing, or everything and computes nothing.
 class IdleActivation final : public Activation {
@@ -83,9 +75,9 @@ TEST_F(PrintChecksTest, AMetricMustHaveAFiniteValueThatIsTheSameTwice) {
   EXPECT_EQ(code_, ExitCode::bad_config);
   int calls = 0;
   add("calls", [&](TranslatedCorpus const&) { return static_cast<double>(++calls); });
-  EXPECT_THAT(printed("calls"), HasSubstr("WRONG: a second call with the same text returns 2"));
+  expect_contains(printed("calls"), "WRONG: a second call with the same text returns 2");
   add("throws", [](TranslatedCorpus const&) -> double { throw std::runtime_error("no score"); });
-  EXPECT_THAT(printed("throws"), HasSubstr("WRONG: the metric throws of the plug-in own.so fails: no score"));
+  expect_contains(printed("throws"), "WRONG: the metric throws of the plug-in own.so fails: no score");
 }
 
 }  // namespace

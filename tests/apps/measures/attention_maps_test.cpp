@@ -1,27 +1,16 @@
 #include "measures/attention_maps.hpp"
 
-#include <gmock/gmock.h>
-
-#include <cmath>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
-#include <numeric>
-#include <optional>
 
 #include "golden_model.hpp"
 #include "inference/probe.hpp"
+#include "test.hpp"
 #include "test_ids.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Pointwise;
-using testing::SizeIs;
 
 constexpr VocabularySizes vocabulary{20, 20, true};
 
@@ -151,7 +140,7 @@ TEST_F(AttentionMapsTest, AreUniformWhereScoresAreEqual) {
   for (AttentionEntropy const& each : view().entropies) {
     EXPECT_NEAR(each.mean, 1, 1e-6);
   }
-  EXPECT_THAT(uniform_attention(view().entropies).value_or(""), HasSubstr("the cross-attention is almost uniform"));
+  expect_contains(uniform_attention(view().entropies).value_or(""), "the cross-attention is almost uniform");
 }
 
 TEST(UniformAttentionTest, IsWarnedAboutWhereAllLayersOfAKindAre) {
@@ -164,8 +153,8 @@ TEST(UniformAttentionTest, IsWarnedAboutWhereAllLayersOfAKindAre) {
   EXPECT_EQ(warned({}), "");
   EXPECT_EQ(warned({encoder, own, cross, flat_cross}), "") << "one layer of two reads the source";
   EXPECT_EQ(warned({own}), "") << "decoder-only";
-  EXPECT_THAT(warned({encoder, own, flat_cross}), HasSubstr("the cross-attention is almost uniform"));
-  EXPECT_THAT(warned({flat_encoder, own, cross}), HasSubstr("the encoder's self-attention is almost uniform"));
+  expect_contains(warned({encoder, own, flat_cross}), "the cross-attention is almost uniform");
+  expect_contains(warned({flat_encoder, own, cross}), "the encoder's self-attention is almost uniform");
 }
 
 class RecomputedMapsTest : public AttentionMapsTest {

@@ -1,13 +1,11 @@
 #include "serving/workers/growing_texts.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 using Fate = SearchStep::Fate;
-using ::testing::ElementsAre;
 using Tokens = GrowingTexts::Tokens;
 
 TEST(GrowingTextsTest, TheHypothesisWithTheBestScoreIsShown) {

@@ -1,25 +1,15 @@
 #include "serving/http/http_rules.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 
 #include "serving/http/page_files.hpp"
 #include "serving/metrics.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-using test::TemporaryDirectory;
-using ::testing::HasSubstr;
-using ::testing::Not;
 namespace http = boost::beast::http;
 
 /// The status with which the header of a request is refused, 200 for one that is not, or 0 for what is not HTTP.
@@ -56,7 +46,7 @@ TEST(HttpRulesTest, AnswersOnlyTheServersOwnPaths) {
   EXPECT_EQ(status_of("GET /v1/translate HTTP/1.1\r\n" + host), 405);
   EXPECT_EQ(status_of("POST /health HTTP/1.1\r\n" + host), 405);
   EXPECT_EQ(status_of("OPTIONS /v1/translate HTTP/1.1\r\n" + host), 405);
-  EXPECT_THAT(answer_of(HttpError(405, "expected POST", "POST")).fields, HasSubstr("Allow: POST\r\n"));
+  expect_contains(answer_of(HttpError(405, "expected POST", "POST")).fields, "Allow: POST\r\n");
   EXPECT_EQ(status_of(post + "Content-Encoding: gzip\r\n"), 415);
 }
 
@@ -77,7 +67,7 @@ TEST(HttpRulesTest, RefusesUncertainLengths) {
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", "Content-Length: -1\r\n",
         "Content-Length: +1\r\n", "Content-Length: 0x10\r\n", "Content-Length : 3\r\n",
         "Content-Length: 99999999999999999999\r\n"}) {
-    EXPECT_THAT(status_of(post + fields), ::testing::AnyOf(0, 400)) << fields;
+    EXPECT_THAT(status_of(post + fields), AnyOf(0, 400)) << fields;
   }
 }
 
@@ -107,13 +97,13 @@ TEST(HttpRulesTest, NeedTheTokenWhereThereIsOne) {
   TemporaryDirectory const directory;
   std::string const file = (directory.path() / "token").string();
   std::ofstream(file) << "0123456789abcdef\n";
-  EXPECT_THAT(message_of({.address = "0.0.0.0"}), HasSubstr("--token-file"));
-  EXPECT_THAT(message_of({.address = "::"}), HasSubstr("--token-file"));
+  expect_contains(message_of({.address = "0.0.0.0"}), "--token-file");
+  expect_contains(message_of({.address = "::"}), "--token-file");
   EXPECT_EQ(message_of({.address = "0.0.0.0", .open = true}), "");
   EXPECT_EQ(message_of({.address = "::1"}), "");
-  EXPECT_THAT(message_of({.address = "localhost"}), HasSubstr("expected an address"));
-  EXPECT_THAT(message_of({.token_file = file, .open = true}), HasSubstr("exclude"));
-  EXPECT_THAT(message_of({.token_file = file + "x"}), HasSubstr("--token-file"));
+  expect_contains(message_of({.address = "localhost"}), "expected an address");
+  expect_contains(message_of({.token_file = file, .open = true}), "exclude");
+  expect_contains(message_of({.token_file = file + "x"}), "--token-file");
   Access const access({.address = "0.0.0.0", .token_file = file});
   EXPECT_EQ(status_of(post + "Authorization: Bearer 0123456789abcdef\r\n", access), 200);
   EXPECT_EQ(status_of(post + "Authorization: bearer 0123456789abcdef\r\n", access), 200);
@@ -133,19 +123,17 @@ TEST(HttpRulesTest, NeedTheTokenWhereThereIsOne) {
     EXPECT_EQ(printed.find("every user of this machine can read it") != printed.npos, warned) << rights << printed;
   }
   std::ofstream(file) << "short\n";
-  EXPECT_THAT(message_of({.token_file = file}), HasSubstr("at least 16"));
+  expect_contains(message_of({.token_file = file}), "at least 16");
   std::ofstream(file) << "two lines of text\nand more\n";
-  EXPECT_THAT(message_of({.token_file = file}), HasSubstr("one line"));
+  expect_contains(message_of({.token_file = file}), "one line");
 }
 
 TEST(HttpAnswerTest, HasFieldsThatKeepOtherSitesOut) {
   std::string const header = header_of({.body = "{}"}, AfterAnswer::keep);
-  EXPECT_THAT(header, HasSubstr("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(header, HasSubstr("Content-Length: 2\r\n"));
-  EXPECT_THAT(header, HasSubstr("frame-ancestors 'none'"));
-  EXPECT_THAT(header, HasSubstr("X-Content-Type-Options: nosniff\r\n"));
-  EXPECT_THAT(header_of({}, AfterAnswer::close, false), Not(HasSubstr("Content-Length")));
-  EXPECT_THAT(header_of(answer_of({429, "full"}), AfterAnswer::keep), HasSubstr("Retry-After: 1\r\n"));
+  expect_contains(header, {"HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "frame-ancestors 'none'",
+                           "X-Content-Type-Options: nosniff\r\n"});
+  expect_lacks(header_of({}, AfterAnswer::close, false), "Content-Length");
+  expect_contains(header_of(answer_of({429, "full"}), AfterAnswer::keep), "Retry-After: 1\r\n");
   EXPECT_EQ(answer_of({400, "a \"b\""}).body, "{\"error\":\"a \\\"b\\\"\"}\n");
 }
 
@@ -156,12 +144,11 @@ TEST(ServingMetricsTest, ArePrometheusText) {
   metrics.count_answer("other", 404, std::chrono::seconds(1));
   metrics.finished_texts = 5;
   std::string const text = metrics.text({.connections = 2, .waiting_texts = 3});
-  EXPECT_THAT(text, HasSubstr("\nheddle_http_answers_total{path=\"/v1/translate\",status=\"429\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("\nheddle_translate_seconds_bucket{le=\"0.025\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("\nheddle_translate_seconds_bucket{le=\"0.05\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("\nheddle_translate_seconds_bucket{le=\"+Inf\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("\nheddle_texts_total 5\n"));
-  EXPECT_THAT(text, HasSubstr("\n# TYPE heddle_texts_waiting gauge\nheddle_texts_waiting 3\n"));
+  expect_contains(
+      text, {"\nheddle_http_answers_total{path=\"/v1/translate\",status=\"429\"} 1\n",
+             "\nheddle_translate_seconds_bucket{le=\"0.025\"} 0\n",
+             "\nheddle_translate_seconds_bucket{le=\"0.05\"} 1\n", "\nheddle_translate_seconds_bucket{le=\"+Inf\"} 1\n",
+             "\nheddle_texts_total 5\n", "\n# TYPE heddle_texts_waiting gauge\nheddle_texts_waiting 3\n"});
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "serving/workers/request_queue.hpp"
 
-#include <gtest/gtest.h>
-
 #include "serving/workers/worker_message.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

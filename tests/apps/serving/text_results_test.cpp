@@ -1,6 +1,6 @@
 #include "serving/http/text_results.hpp"
 
-#include <gtest/gtest.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {

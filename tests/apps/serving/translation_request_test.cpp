@@ -1,12 +1,9 @@
 #include "serving/workers/translation_request.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// The status and the message with which a body is refused; 200 for one that is not.
 std::pair<int, std::string> refusal(std::string const& body, ServingLimits const& limits = {}) {
@@ -71,9 +68,8 @@ TEST(TranslationRequestTest, RefusesWhatIsNotARequest) {
     EXPECT_EQ(refusal(body).first, 400) << body;
   }
   EXPECT_EQ(refusal("{\"text\":" + std::string(100'000, '[')).first, 400);
-  EXPECT_THAT(refusal(R"({"text": "a", "beem_size": 3})").second, HasSubstr("did you mean beam_size?"));
-  EXPECT_THAT(refusal(R"({"texts": ["a", "a"], "scores": true, "texts": []})").second,
-              HasSubstr("duplicate key \"texts\""));
+  expect_contains(refusal(R"({"text": "a", "beem_size": 3})").second, "did you mean beam_size?");
+  expect_contains(refusal(R"({"texts": ["a", "a"], "scores": true, "texts": []})").second, "duplicate key \"texts\"");
 }
 
 TEST(TranslationRequestTest, HasLimits) {
@@ -86,7 +82,7 @@ TEST(TranslationRequestTest, HasLimits) {
   EXPECT_EQ(refusal(R"({"text": "abcd", "beam_size": 2})", limits).first, 413);
   EXPECT_EQ(refusal(R"({"text": "abc\nabc\n", "beam_size": 2})", limits).first, 200);
   EXPECT_EQ(refusal(R"({"texts": ["a\nb", "c"], "beam_size": 2})", limits).first, 413);
-  EXPECT_THAT(refusal(R"({"text": "abc\nabcd", "beam_size": 2})", limits).second, HasSubstr("line 1 of text 0"));
+  expect_contains(refusal(R"({"text": "abc\nabcd", "beam_size": 2})", limits).second, "line 1 of text 0");
   EXPECT_EQ(refusal(R"({"text": "a", "beam_size": 3})", limits).first, 400);
   EXPECT_EQ(parse_translation_request(R"({"text": "a"})", limits).options.search.beam_size, 2)
       << "a default that is allowed";

@@ -1,11 +1,11 @@
 #include "serving/workers/worker_pool.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 
 #include <csignal>
 
 #include "run/processes/forked_process.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,11 +1,10 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 #include "golden_model.hpp"
+#include "test.hpp"
 #include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 

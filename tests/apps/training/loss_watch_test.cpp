@@ -1,11 +1,9 @@
 #include "training/loss_watch.hpp"
 
-#include <gmock/gmock.h>
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 /// Adds `count` steps of this loss; returns the number of messages, and the last one.
 std::pair<int, std::string> add(LossWatch& watch, std::int64_t& step, std::int64_t count, double loss) {
@@ -27,7 +25,7 @@ TEST(LossWatch, ReportsARiseThatLastsOnceAndRemembersTheBestStep) {
   EXPECT_FALSE(watch.risen_since());
   auto const [messages, message] = add(watch, step, 200, 8);
   EXPECT_EQ(messages, 1);
-  EXPECT_THAT(message, HasSubstr("its best, 3.0000 at step "));
+  expect_contains(message, "its best, 3.0000 at step ");
   ASSERT_TRUE(watch.risen_since());
   EXPECT_GT(*watch.risen_since(), 50);
   EXPECT_LE(*watch.risen_since(), 100);
@@ -52,7 +50,7 @@ TEST(LossWatch, JudgesAsIfTheRunHadNotBeenInterrupted) {
   EXPECT_EQ(later.risen_since(), after.risen_since());
   auto const [messages, message] = add(later, step, 60, 8);
   EXPECT_EQ(messages, 1);
-  EXPECT_THAT(message, HasSubstr("its best, 3.0000 at step "));
+  expect_contains(message, "its best, 3.0000 at step ");
   EXPECT_EQ(later.risen_since(), after.risen_since());
 }
 
@@ -63,15 +61,15 @@ TEST(LossWatch, ReportsALossThatStaysAboveThatOfEqualProbabilities) {
   EXPECT_TRUE(watch.at_end()) << "but a run that ends there has learnt nothing";
   auto const [messages, message] = add(watch, step, 200, 9);
   EXPECT_EQ(messages, 1);
-  EXPECT_THAT(message, HasSubstr("the loss is 9.0000 on average over 20 steps, far above 6.9078"));
+  expect_contains(message, "the loss is 9.0000 on average over 20 steps, far above 6.9078");
   add(watch, step, 100, 7.5);
   EXPECT_FALSE(watch.at_end());
   add(watch, step, 100, 3);
   EXPECT_EQ(add(watch, step, 100, 6).first, 1) << "a rise";
   ASSERT_TRUE(watch.at_end());
-  EXPECT_THAT(*watch.at_end(), HasSubstr("the loss ended at 6.0000 on average, far above its best, 3.0000 at step "));
+  expect_contains(*watch.at_end(), "the loss ended at 6.0000 on average, far above its best, 3.0000 at step ");
   EXPECT_EQ(add(watch, step, 100, 3000).first, 0) << "the rise has been reported";
-  EXPECT_THAT(*watch.at_end(), HasSubstr("the loss is 3000.0000 on average"));
+  expect_contains(*watch.at_end(), "the loss is 3000.0000 on average");
   LossWatch few(1000, 0);
   step = 0;
   add(few, step, 10, 3000);

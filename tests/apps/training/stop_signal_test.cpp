@@ -1,9 +1,10 @@
 #include "training/stop_signal.hpp"
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,10 +1,8 @@
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 
 #include "golden_model.hpp"
+#include "test.hpp"
 #include "test_ids.hpp"
 #include "test_micro_batches.hpp"
 

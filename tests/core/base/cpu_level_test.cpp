@@ -1,16 +1,10 @@
-#include <gmock/gmock.h>
-
 #include <cstdlib>
 #include <heddle/core/base/cpu_level.hpp>
-#include <heddle/core/base/error.hpp>
-#include <string>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 /// Sets HEDDLE_CPU_LEVEL during its lifetime.
 class LevelVariable {
@@ -39,8 +33,7 @@ TEST(CpuLevelTest, ALevelIsReadByItsName) {
     EXPECT_EQ(parse_cpu_level(name_of(level), "here"), level);
   }
   EXPECT_EQ(name_of(CpuLevel::baseline), "x86-64-v2");
-  EXPECT_THAT([] { parse_cpu_level("v5", "here"); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("here is \"v5\""), HasSubstr("x86-64-v4-bf16"))));
+  expect_config_error([] { parse_cpu_level("v5", "here"); }, {"here is \"v5\"", "x86-64-v4-bf16"});
 }
 
 TEST(CpuLevelTest, TheVariableLowersTheLevel) {
@@ -59,7 +52,7 @@ TEST(CpuLevelTest, TheVariableCannotRaiseTheLevel) {
   }
 #if defined(__x86_64__)
   LevelVariable const highest{std::string(name_of(cpu_levels.back()))};
-  EXPECT_THAT([] { usable_cpu_level(); }, ThrowsMessage<ConfigError>(HasSubstr("this processor has only")));
+  expect_config_error([] { usable_cpu_level(); }, "this processor has only");
 #endif
 }
 

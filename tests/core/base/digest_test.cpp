@@ -1,8 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/base/digest.hpp>
-#include <set>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,11 +1,7 @@
-#include <gmock/gmock.h>
-
 #include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <heddle/core/base/paths.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -18,7 +14,7 @@ TEST(Paths, AMissingFileIsNamedWithTheDirectoryItsPathIsRelativeTo) {
 }
 
 TEST(Paths, OnlyRegularFilesHaveNoProblem) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.write("file", "text");
   EXPECT_EQ(file_problem(path), "");
   EXPECT_EQ(file_problem(path + "/below"), path + "/below: does not exist");
@@ -27,7 +23,7 @@ TEST(Paths, OnlyRegularFilesHaveNoProblem) {
 }
 
 TEST(Paths, ASmallFileIsReadWhole) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.write("file", std::string("a\0b\n", 4));
   EXPECT_EQ(read_file_text(path).text, std::string("a\0b\n", 4));
   EXPECT_EQ(read_file_text(path).problem, "");

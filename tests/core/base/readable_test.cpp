@@ -1,8 +1,6 @@
-#include <gmock/gmock.h>
-
-#include <cstdint>
 #include <heddle/core/base/readable.hpp>
-#include <limits>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/base/spelling.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,25 +1,10 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <sstream>
 
 #include "config/schema.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::TemporaryDirectory;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 
 std::string refused_file(std::string const& path) {
   return message_of<ConfigError>([&] { load_config(path); });
@@ -30,17 +15,16 @@ std::string refusal(std::string const& text, std::vector<std::string> const& ove
 }
 
 TEST(ConfigFile, ThoseThatCannotBeReadAreNamed) {
-  EXPECT_THAT(refused_file("/nonexistent/run.toml"),
-              HasSubstr("/nonexistent/run.toml: does not exist; expected a TOML file"));
-  EXPECT_THAT(refused_file("/tmp"), HasSubstr("/tmp: is a directory; expected a TOML file"));
-  EXPECT_THAT(refused_file("/dev/zero"), HasSubstr("/dev/zero: is not a regular file"));
+  expect_contains(refused_file("/nonexistent/run.toml"), "/nonexistent/run.toml: does not exist; expected a TOML file");
+  expect_contains(refused_file("/tmp"), "/tmp: is a directory; expected a TOML file");
+  expect_contains(refused_file("/dev/zero"), "/dev/zero: is not a regular file");
 }
 
 TEST(ConfigFile, LargeOnesAreNotRead) {
   TemporaryDirectory const directory;
   auto const path = directory.write("large.toml", "");
   std::filesystem::resize_file(path, (std::uintmax_t{16} << 20) + 1);
-  EXPECT_THAT(refused_file(path), HasSubstr("large.toml: is larger than 16 MiB"));
+  expect_contains(refused_file(path), "large.toml: is larger than 16 MiB");
   std::filesystem::resize_file(path, 0);
   EXPECT_EQ(load_config(path), Config());
 }
@@ -65,19 +49,17 @@ TEST(Config, ValidationSetsHaveNamesThatTheFileChooses) {
   EXPECT_EQ(config.data.valid_sets,
             (std::map<std::string, std::string>{{"law-2", "l.h5"}, {"medical", "m.h5"}, {"web", "w.h5"}}));
   EXPECT_EQ(parse_config(to_toml(config), "x"), config);
-  EXPECT_THAT(to_toml(Config()), Not(HasSubstr("valid_sets")));
+  expect_lacks(to_toml(Config()), "valid_sets");
   std::vector<ConfigDifference> const found = differences(Config(), config);
   ASSERT_EQ(found.size(), 4U);
   EXPECT_EQ(found[1].key, "data.valid_sets.law-2");
   EXPECT_EQ(found[1].resume, ResumeRule::free);
-  EXPECT_THAT(refusal("[data.valid_sets]\nmedical = 3\n"), HasSubstr("expected a non-empty string"));
-  EXPECT_THAT(refusal("[data.valid_sets]\n\"a/b\" = \"m.h5\"\n"),
-              HasSubstr("any name of letters, digits, \"_\" and \"-\""));
-  EXPECT_THAT(refusal("[data]\nvalid_sets = \"m.h5\"\n"), HasSubstr("expected a section: [data.valid_sets]"));
+  expect_contains(refusal("[data.valid_sets]\nmedical = 3\n"), "expected a non-empty string");
+  expect_contains(refusal("[data.valid_sets]\n\"a/b\" = \"m.h5\"\n"), "any name of letters, digits, \"_\" and \"-\"");
+  expect_contains(refusal("[data]\nvalid_sets = \"m.h5\"\n"), "expected a section: [data.valid_sets]");
   EXPECT_THAT(explain_config("data.valid_sets"), StartsWith("[data.valid_sets]"));
-  EXPECT_THAT(refusal("", {"data.valid_set.x=m.h5"}), HasSubstr("did you mean data.valid_sets?"));
-  EXPECT_THAT(refusal("", {"data.corpora.x.train=m.h5"}), HasSubstr("expected one of: train, valid, valid_tag, "));
-  EXPECT_THAT(refusal("", {"data.corpora.x.train=m.h5"}), HasSubstr("corpus"));
+  expect_contains(refusal("", {"data.valid_set.x=m.h5"}), "did you mean data.valid_sets?");
+  expect_contains(refusal("", {"data.corpora.x.train=m.h5"}), {"expected one of: train, valid, valid_tag, ", "corpus"});
 }
 
 /// The tag of a set in a configuration of two corpora and two sets; "none" where no key says it.
@@ -125,12 +107,12 @@ TEST(Config, ASentenceThatDoesNotFitNamesTheKeyThatWasGiven) {
   EXPECT_EQ(refusal("", {"train.batch_tokens=512"}),
             "--set train.batch_tokens=512: a sentence of model.max_length = 1024 tokens does not fit into "
             "train.batch_tokens = 512; raise this or set max_length to 512 or less");
-  EXPECT_THAT(refusal("", {"train.micro_batch_tokens=512"}),
-              HasSubstr("train.micro_batch_tokens = 512; raise this or set max_length"));
-  EXPECT_THAT(refusal("", {"model.max_length=5000"}),
-              HasSubstr("train.batch_tokens = 4096; raise this and train.micro_batch_tokens or set"));
-  EXPECT_THAT(refusal("", {"model.max_length=5000", "train.micro_batch_tokens=4000"}),
-              HasSubstr("train.micro_batch_tokens = 4000; raise this and train.batch_tokens or set"));
+  expect_contains(refusal("", {"train.micro_batch_tokens=512"}),
+                  "train.micro_batch_tokens = 512; raise this or set max_length");
+  expect_contains(refusal("", {"model.max_length=5000"}),
+                  "train.batch_tokens = 4096; raise this and train.micro_batch_tokens or set");
+  expect_contains(refusal("", {"model.max_length=5000", "train.micro_batch_tokens=4000"}),
+                  "train.micro_batch_tokens = 4000; raise this and train.batch_tokens or set");
 }
 
 TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {
@@ -142,20 +124,20 @@ TEST(Config, WholeNumbersMayBeWrittenWithAnExponent) {
   EXPECT_EQ(config.train.batch_tokens, 250000);
   EXPECT_EQ(config.parallel.tensor, 2);
   EXPECT_EQ(layer_options(config.model.decoder, "decoder", 0, "self_attention").integer("kv_heads", 1), 2);
-  EXPECT_THAT(refusal("[train]\nsteps = 1e10"), HasSubstr("expected an integer, 1 to 2147483647"));
-  EXPECT_THAT(refusal("[train]\nsteps = 1e300"), HasSubstr("expected an integer, 1 to 2147483647"));
-  EXPECT_THAT(refusal("[train]\nsteps = 1.5e0"), HasSubstr("is the number 1.5; expected an integer"));
-  EXPECT_THAT(refusal("[train]\nsteps = inf"), HasSubstr("expected an integer"));
+  expect_contains(refusal("[train]\nsteps = 1e10"), "expected an integer, 1 to 2147483647");
+  expect_contains(refusal("[train]\nsteps = 1e300"), "expected an integer, 1 to 2147483647");
+  expect_contains(refusal("[train]\nsteps = 1.5e0"), "is the number 1.5; expected an integer");
+  expect_contains(refusal("[train]\nsteps = inf"), "expected an integer");
 }
 
 TEST(Config, ANameThatIsProbablyMeantIsSaid) {
   EXPECT_EQ(refusal("[train]\nprecision = \"bf16\""),
             "run.toml:2:1: train.precision is the string \"bf16\"; expected \"float32\" or \"bfloat16\"; did you mean "
             "\"bfloat16\"?");
-  EXPECT_THAT(refusal("[train]\nprecision = \"fp32\""), HasSubstr("did you mean \"float32\"?"));
-  EXPECT_THAT(refusal("", {"model.norm=Pre"}), HasSubstr("did you mean \"pre\"?"));
-  EXPECT_THAT(refusal("[model.decoder]\nrecompute = \"Layer\""), HasSubstr("did you mean \"layer\"?"));
-  EXPECT_THAT(refusal("[optimizer]\nname = \"lamb\""), Not(HasSubstr("did you mean")));
+  expect_contains(refusal("[train]\nprecision = \"fp32\""), "did you mean \"float32\"?");
+  expect_contains(refusal("", {"model.norm=Pre"}), "did you mean \"pre\"?");
+  expect_contains(refusal("[model.decoder]\nrecompute = \"Layer\""), "did you mean \"layer\"?");
+  expect_lacks(refusal("[optimizer]\nname = \"lamb\""), "did you mean");
 }
 
 TEST(PluginsConfig, EachPathHasADigestOrNoneHas) {
@@ -165,8 +147,8 @@ TEST(PluginsConfig, EachPathHasADigestOrNoneHas) {
   EXPECT_EQ(config.plugins.sha256, (std::vector<std::string>{"", digest}));
   EXPECT_EQ(refusal("[plugins]\npaths = [\"a.so\", \"b.so\"]\nsha256 = [\"\"]"),
             "run.toml:3:1: plugins.sha256 has 1 digests for 2 plugins.paths; expected one for each, \"\" for any file");
-  EXPECT_THAT(refusal("[plugins]\npaths = [\"a.so\"]\nsha256 = [\"E3B0\"]"),
-              HasSubstr("run.toml:3:1: plugins.sha256 has \"E3B0\"; expected 64 hexadecimal digits in lower case"));
+  expect_contains(refusal("[plugins]\npaths = [\"a.so\"]\nsha256 = [\"E3B0\"]"),
+                  "run.toml:3:1: plugins.sha256 has \"E3B0\"; expected 64 hexadecimal digits in lower case");
 }
 
 TEST(Warnings, AreGivenForAWarmUpThatIsMissingOrLongerThanTheRun) {
@@ -183,23 +165,22 @@ TEST(Warnings, AreGivenForAWarmUpThatIsMissingOrLongerThanTheRun) {
 }
 
 TEST(ExplainConfig, KeysAndSectionsAreExplained) {
-  EXPECT_THAT(explain_config("train.steps"), HasSubstr("optimizer updates"));
-  EXPECT_THAT(explain_config("train.steps"), Not(HasSubstr("seed")));
-  EXPECT_THAT(explain_config("train.steps"), HasSubstr("# a run that resumes may change it, and is then another run"));
-  EXPECT_THAT(explain_config("model.decoder.heads"), HasSubstr("# a run that resumes keeps it"));
+  expect_contains(explain_config("train.steps"), "optimizer updates");
+  expect_lacks(explain_config("train.steps"), "seed");
+  expect_contains(explain_config("train.steps"), "# a run that resumes may change it, and is then another run");
+  expect_contains(explain_config("model.decoder.heads"), "# a run that resumes keeps it");
   EXPECT_THAT(explain_config("checkpoint"), StartsWith("[checkpoint]"));
-  EXPECT_THAT(explain_config("model"), HasSubstr("[model.decoder]"));
+  expect_contains(explain_config("model"), "[model.decoder]");
   EXPECT_THAT(explain_config("model.decoder"), StartsWith("# Stacks may differ"));
-  EXPECT_THAT(explain_config("model.decoder.activation"), HasSubstr("activation = "));
-  EXPECT_THAT(explain_config("model.encoder.layer.4-6.d_ff"), HasSubstr("d_ff = "));
-  EXPECT_THAT(explain_config("model.decoder.layer.4-6.self_attention.window"),
-              HasSubstr("`heddle kernels` lists them"));
-  EXPECT_THAT(explain_config("optimizer.group"), HasSubstr("[optimizer.group"));
+  expect_contains(explain_config("model.decoder.activation"), "activation = ");
+  expect_contains(explain_config("model.encoder.layer.4-6.d_ff"), "d_ff = ");
+  expect_contains(explain_config("model.decoder.layer.4-6.self_attention.window"), "`heddle kernels` lists them");
+  expect_contains(explain_config("optimizer.group"), "[optimizer.group");
   auto const refusal = [](char const* name) { return message_of<UsageError>([&] { explain_config(name); }); };
-  EXPECT_THAT(refusal("train.stepz"), HasSubstr("did you mean train.steps?"));
-  EXPECT_THAT(refusal("model.decoder.activatoin"), HasSubstr("there is no key or section"));
-  EXPECT_THAT(refusal("optimizer.momentum"), HasSubstr("`heddle kernels` lists the update rules with their options"));
-  EXPECT_THAT(refusal("keep"), HasSubstr("did you mean checkpoint.keep?"));
+  expect_contains(refusal("train.stepz"), "did you mean train.steps?");
+  expect_contains(refusal("model.decoder.activatoin"), "there is no key or section");
+  expect_contains(refusal("optimizer.momentum"), "`heddle kernels` lists the update rules with their options");
+  expect_contains(refusal("keep"), "did you mean checkpoint.keep?");
 }
 
 /// The rule of each key in which the two texts differ.
@@ -260,7 +241,7 @@ TEST(ResumeRules, AreInTheDocumentation) {
   std::ifstream file(std::string(HEDDLE_TEST_DATA) + "/../../docs/reference/config.md");
   std::ostringstream text;
   text << file.rdbuf();
-  EXPECT_THAT(text.str(), HasSubstr("```text\n" + describe_resume_rules() + "```"));
+  expect_contains(text.str(), "```text\n" + describe_resume_rules() + "```");
 }
 
 TEST(ConfigMessages, WhatTrainingNeedsIsAskedForBefore) {
@@ -275,8 +256,8 @@ TEST(ConfigMessages, WhatTrainingNeedsIsAskedForBefore) {
   config.train.early_stopping = 5;
   EXPECT_NO_THROW(require_supported(config));
   config.train.validate_every = 0;
-  EXPECT_THAT(test::message_of<ConfigError>([&] { require_supported(config); }),
-              HasSubstr("early_stopping = 5 beside train.validate_every = 0: without validations nothing stops"));
+  expect_config_error([&] { require_supported(config); },
+                      "early_stopping = 5 beside train.validate_every = 0: without validations nothing stops");
 }
 
 }  // namespace

@@ -1,16 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
-#include <sstream>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 /// The error message for `text` with `overrides`.
 std::string refusal(std::string const& text, std::vector<std::string> const& overrides = {}) {
@@ -105,8 +98,8 @@ TEST(Config, UnknownKeysAndSectionsNameTheirPlaceAndTheNearestSpelling) {
   EXPECT_EQ(refusal("\n[modle]\nd_model = 8\n"), "run.toml:2:2: there is no section [modle]; did you mean model?");
   EXPECT_EQ(refusal("[model]\nsteps = 8\n"), "run.toml:2:1: there is no key model.steps; did you mean train.steps?");
   EXPECT_EQ(refusal("steps = 8\n"), "run.toml:1:1: there is no section [steps]; did you mean the key train.steps?");
-  EXPECT_THAT(refusal("[checkpoint]\ncompression_level = 1\n"), HasSubstr("expected one of: every_steps, keep"));
-  EXPECT_THAT(refusal("model = 3\n"), HasSubstr("run.toml:1:1: model is the integer 3; expected a section: [model]"));
+  expect_contains(refusal("[checkpoint]\ncompression_level = 1\n"), "expected one of: every_steps, keep");
+  expect_contains(refusal("model = 3\n"), "run.toml:1:1: model is the integer 3; expected a section: [model]");
 }
 
 TEST(Config, WrongTypesSayWhichWouldBeRight) {
@@ -114,42 +107,40 @@ TEST(Config, WrongTypesSayWhichWouldBeRight) {
             "run.toml:2:3: train.steps is the string \"many\"; expected an integer, 1 to 2147483647");
   EXPECT_EQ(refusal("[train]\nsteps = 1.5"),
             "run.toml:2:1: train.steps is the number 1.5; expected an integer, 1 to 2147483647");
-  EXPECT_THAT(refusal("[train]\ndeterministic = 1"), HasSubstr("the integer 1; expected true or false"));
-  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = true"), HasSubstr("the boolean true; expected a number"));
-  EXPECT_THAT(refusal("[run]\ndirectory = 2024-01-01"), HasSubstr("a date or time; expected a string"));
-  EXPECT_THAT(refusal("[plugins]\npaths = \"a.so\""), HasSubstr("the string \"a.so\"; expected a list of strings"));
-  EXPECT_THAT(refusal("[plugins]\npaths = [1]"),
-              HasSubstr("a list whose element 1 is the integer 1; expected a list of strings"));
-  EXPECT_THAT(refusal("[model.d_model]\nx = 1"), HasSubstr("model.d_model is a table; expected an integer"));
+  expect_contains(refusal("[train]\ndeterministic = 1"), "the integer 1; expected true or false");
+  expect_contains(refusal("[optimizer]\nlearning_rate = true"), "the boolean true; expected a number");
+  expect_contains(refusal("[run]\ndirectory = 2024-01-01"), "a date or time; expected a string");
+  expect_contains(refusal("[plugins]\npaths = \"a.so\""), "the string \"a.so\"; expected a list of strings");
+  expect_contains(refusal("[plugins]\npaths = [1]"),
+                  "a list whose element 1 is the integer 1; expected a list of strings");
+  expect_contains(refusal("[model.d_model]\nx = 1"), "model.d_model is a table; expected an integer");
 }
 
 TEST(Config, ValuesOutOfRangeSayTheRange) {
-  EXPECT_THAT(refusal("[model]\ndropout = 1.0"),
-              HasSubstr("the number 1.0; expected a number, at least 0 and below 1"));
-  EXPECT_THAT(refusal("[model]\ndropout = -0.1"), HasSubstr("at least 0 and below 1"));
-  EXPECT_THAT(refusal("[model]\nheads = 0"), HasSubstr("the integer 0; expected an integer, 1 to 4096"));
-  EXPECT_THAT(refusal("[model]\nnorm_epsilon = 0.0"), HasSubstr("expected a number, above 0"));
-  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = nan"), HasSubstr("expected a number, at least 0"));
-  EXPECT_THAT(refusal("[optimizer]\nlearning_rate = inf"), HasSubstr("expected a number, at least 0"));
-  EXPECT_THAT(refusal("[parallel]\ntensor = 4294967297"), HasSubstr("expected an integer, 1 to 1048576"));
-  EXPECT_THAT(refusal("[parallel]\ndata = \"all\""), HasSubstr("expected an integer, 1 to 1048576, or \"auto\""));
-  EXPECT_THAT(refusal("[parallel]\ndata = 0"), HasSubstr("or \"auto\""));
-  EXPECT_THAT(refusal("[train]\nseed = -1"), HasSubstr("expected an integer, 0 to 9007199254740992"));
-  EXPECT_THAT(refusal("[model]\npositions = \"absolute\""),
-              HasSubstr("expected \"sinusoidal\" or \"learned\" or \"none\" or \"rotary\" or \"relative\""));
-  EXPECT_THAT(refusal("[model]\nmax_distance = 0"), HasSubstr("expected an integer, 1 to 1048576"));
-  EXPECT_THAT(refusal("[model]\noutput_bias = 1"), HasSubstr("the integer 1; expected true or false"));
-  EXPECT_THAT(refusal("[model.decoder]\nbiases = \"no\""), HasSubstr("the string \"no\"; expected true or false"));
-  EXPECT_THAT(refusal("[model]\nactivation = \"\""), HasSubstr("expected a non-empty string"));
-  EXPECT_THAT(refusal("[train]\nsteps = 2147483648"), HasSubstr("expected an integer, 1 to 2147483647"));
-  EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, 0]"),
-              HasSubstr("parallel.stage_layers is a list whose element 2 is the integer 0; expected a list of "
-                        "integers, each 1 to 8192"));
-  EXPECT_THAT(refusal("[parallel]\nstage_layers = [2, \"3\"]"),
-              HasSubstr("element 2 is the string \"3\"; expected a list of integers"));
-  EXPECT_THAT(
-      refusal("[model.encoder]\nsublayers = [\"a\", 2]"),
-      HasSubstr("model.encoder.sublayers is a list whose element 2 is the integer 2; expected a non-empty list"));
+  expect_contains(refusal("[model]\ndropout = 1.0"), "the number 1.0; expected a number, at least 0 and below 1");
+  expect_contains(refusal("[model]\ndropout = -0.1"), "at least 0 and below 1");
+  expect_contains(refusal("[model]\nheads = 0"), "the integer 0; expected an integer, 1 to 4096");
+  expect_contains(refusal("[model]\nnorm_epsilon = 0.0"), "expected a number, above 0");
+  expect_contains(refusal("[optimizer]\nlearning_rate = nan"), "expected a number, at least 0");
+  expect_contains(refusal("[optimizer]\nlearning_rate = inf"), "expected a number, at least 0");
+  expect_contains(refusal("[parallel]\ntensor = 4294967297"), "expected an integer, 1 to 1048576");
+  expect_contains(refusal("[parallel]\ndata = \"all\""), "expected an integer, 1 to 1048576, or \"auto\"");
+  expect_contains(refusal("[parallel]\ndata = 0"), "or \"auto\"");
+  expect_contains(refusal("[train]\nseed = -1"), "expected an integer, 0 to 9007199254740992");
+  expect_contains(refusal("[model]\npositions = \"absolute\""),
+                  "expected \"sinusoidal\" or \"learned\" or \"none\" or \"rotary\" or \"relative\"");
+  expect_contains(refusal("[model]\nmax_distance = 0"), "expected an integer, 1 to 1048576");
+  expect_contains(refusal("[model]\noutput_bias = 1"), "the integer 1; expected true or false");
+  expect_contains(refusal("[model.decoder]\nbiases = \"no\""), "the string \"no\"; expected true or false");
+  expect_contains(refusal("[model]\nactivation = \"\""), "expected a non-empty string");
+  expect_contains(refusal("[train]\nsteps = 2147483648"), "expected an integer, 1 to 2147483647");
+  expect_contains(refusal("[parallel]\nstage_layers = [2, 0]"),
+                  "parallel.stage_layers is a list whose element 2 is the integer 0; expected a list of "
+                  "integers, each 1 to 8192");
+  expect_contains(refusal("[parallel]\nstage_layers = [2, \"3\"]"),
+                  "element 2 is the string \"3\"; expected a list of integers");
+  expect_contains(refusal("[model.encoder]\nsublayers = [\"a\", 2]"),
+                  "model.encoder.sublayers is a list whose element 2 is the integer 2; expected a non-empty list");
   EXPECT_EQ(refusal("[model]\nencoder_sublayers = []"),
             "run.toml:2:1: model.encoder_sublayers is an empty list; expected a non-empty list of non-empty "
             "strings");
@@ -158,7 +149,7 @@ TEST(Config, ValuesOutOfRangeSayTheRange) {
 TEST(Config, SublayersOccurOnce) {
   EXPECT_EQ(refusal("[model]\ndecoder_sublayers = [\"a\", \"b\", \"a\"]"),
             "run.toml:2:1: model.decoder_sublayers names \"a\" twice; each sublayer may occur once in a layer");
-  EXPECT_THAT(refusal("[model]\nencoder_sublayers = [\"b\", \"b\"]"), HasSubstr("model.encoder_sublayers names \"b\""));
+  expect_contains(refusal("[model]\nencoder_sublayers = [\"b\", \"b\"]"), "model.encoder_sublayers names \"b\"");
 }
 
 TEST(Config, LayersOfAStackMayDiffer) {
@@ -200,9 +191,8 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(refusal("[model.decoder.layer.\"4-6\"]\nd_ff = 8", {"model.decoder.layer.1-4.d_ff=8"}),
             "--set model.decoder.layer.1-4.d_ff=8: model.decoder.layer.1-4 overlaps model.decoder.layer.4-6 "
             "(run.toml:1:22); a layer may be in one range");
-  EXPECT_THAT(
-      refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
-      HasSubstr("run.toml:1:22: model.decoder.layer.5-7 names layers that the decoder does not have: it has 6"));
+  expect_contains(refusal("[model.decoder.layer.\"5-7\"]\nd_ff = 8"),
+                  "run.toml:1:22: model.decoder.layer.5-7 names layers that the decoder does not have: it has 6");
   for (std::string const range : {"0", "x", "3-2"}) {
     std::string const key = "model.decoder.layer." + range;
     EXPECT_THAT(refusal("[model]\nd_ff = 8", {key + ".dropout=0.5"}),
@@ -210,8 +200,8 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   }
   EXPECT_EQ(refusal("[model]\ndecoder_layers = 0\n[model.decoder.layer.1]\nd_ff = 8"),
             "run.toml:3:22: model.decoder.layer.1 names layers that the decoder does not have: it has 0");
-  EXPECT_THAT(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), HasSubstr("does not name layers"));
-  EXPECT_THAT(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), HasSubstr("does not name layers"));
+  expect_contains(refusal("[model.decoder.layer.\"0\"]\nd_ff = 8"), "does not name layers");
+  expect_contains(refusal("[model.decoder.layer.\"3-2\"]\nd_ff = 8"), "does not name layers");
   EXPECT_EQ(refusal("[model.decoder]\nactivaton = \"gelu\""),
             "run.toml:2:1: there is no key model.decoder.activaton; did you mean model.decoder.activation?");
   EXPECT_EQ(
@@ -221,13 +211,13 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
       "sublayers, layer, or an option of a sublayer in its table, such as self_attention = { rotary = 3 }");
   EXPECT_EQ(refusal("[model.decoder.layer.4]\nd_model = 8"),
             "run.toml:2:1: there is no key model.decoder.layer.4.d_model; did you mean model.d_model?");
-  EXPECT_THAT(refusal("[model.decoder]\nself_attention = 3"), HasSubstr("self_attention = { window = 64 }"));
-  EXPECT_THAT(refusal("[model.decoder.layr.4]\nd_ff = 3"),
-              HasSubstr("model.decoder.layr.4 is a table; expected a boolean, a number, a string or a list"));
-  EXPECT_THAT(refusal("", {"model.self_attention.kv_heads=2"}),
-              HasSubstr("an option of a sublayer, as in [model.decoder] self_attention = { window = 64 }"));
-  EXPECT_THAT(refusal("", {"model.kv_heads=2"}),
-              HasSubstr("an option of a sublayer, as in [model.decoder] self_attention = { kv_heads = 2 }"));
+  expect_contains(refusal("[model.decoder]\nself_attention = 3"), "self_attention = { window = 64 }");
+  expect_contains(refusal("[model.decoder.layr.4]\nd_ff = 3"),
+                  "model.decoder.layr.4 is a table; expected a boolean, a number, a string or a list");
+  expect_contains(refusal("", {"model.self_attention.kv_heads=2"}),
+                  "an option of a sublayer, as in [model.decoder] self_attention = { window = 64 }");
+  expect_contains(refusal("", {"model.kv_heads=2"}),
+                  "an option of a sublayer, as in [model.decoder] self_attention = { kv_heads = 2 }");
   EXPECT_EQ(refusal("", {"model.decoder.layer.1.rotary=\"a: b\""}).substr(0, 88),
             "--set model.decoder.layer.1.rotary=\"a: b\": there is no key model.decoder.layer.1.rotary;");
   EXPECT_EQ(refusal("[model.decoder.layer.\"4\"]\nd_ff = \"wide\""),
@@ -235,10 +225,10 @@ TEST(Config, WrongLayersOfAStackNameTheirPlace) {
   EXPECT_EQ(refusal("", {"model.encoder.layer.2.dropout=2"}),
             "--set model.encoder.layer.2.dropout=2: model.encoder.layer.2.dropout is the integer 2; expected a number, "
             "at least 0 and below 1");
-  EXPECT_THAT(refusal("[model]\nencoder_layers = 2\n[model.encoder]\nlayers = 2"),
-              HasSubstr("run.toml:2:1: model.encoder_layers is also given as model.encoder.layers (run.toml:4:1)"));
-  EXPECT_THAT(refusal("[model.encoder]\nsublayers = [\"a\", \"a\"]"), HasSubstr("names \"a\" twice"));
-  EXPECT_THAT(refusal("[model]\nencoder = 3"), HasSubstr("model.encoder is the integer 3; expected a section"));
+  expect_contains(refusal("[model]\nencoder_layers = 2\n[model.encoder]\nlayers = 2"),
+                  "run.toml:2:1: model.encoder_layers is also given as model.encoder.layers (run.toml:4:1)");
+  expect_contains(refusal("[model.encoder]\nsublayers = [\"a\", \"a\"]"), "names \"a\" twice");
+  expect_contains(refusal("[model]\nencoder = 3"), "model.encoder is the integer 3; expected a section");
 }
 
 TEST(Config, AnOverrideReplacesEitherSpellingOfAStacksKey) {
@@ -285,9 +275,9 @@ TEST(Config, KeysOfAStackThatTheModelDoesNotHaveAreFound) {
   Config const decoder =
       parse_config(text, "run.toml", {"model.stacks=[\"decoder\"]", "model.encoder.self_attention.window=3"});
   EXPECT_THAT(places_of_absent_stacks(decoder.model),
-              testing::ElementsAre("run.toml:2:1: model.encoder_layers",
-                                   "--set model.encoder.self_attention.window=3: model.encoder.self_attention.window",
-                                   "run.toml:4:1: model.encoder.layer.1.d_ff"));
+              ElementsAre("run.toml:2:1: model.encoder_layers",
+                          "--set model.encoder.self_attention.window=3: model.encoder.self_attention.window",
+                          "run.toml:4:1: model.encoder.layer.1.d_ff"));
 }
 
 TEST(Config, AModelMayHaveOneStackAndAStackNoLayers) {
@@ -296,7 +286,7 @@ TEST(Config, AModelMayHaveOneStackAndAStackNoLayers) {
       << "nothing to attend to but itself";
   EXPECT_EQ(parse_config(to_toml(decoder), "printed"), decoder);
   EXPECT_EQ(refusal("[model]\nencoder_layers = 0"), "accepted");
-  EXPECT_THAT(refusal("[model]\nstacks = [\"decoder\", \"encoder\"]"), HasSubstr("model.stacks is"));
+  expect_contains(refusal("[model]\nstacks = [\"decoder\", \"encoder\"]"), "model.stacks is");
   EXPECT_EQ(refusal("[model]\nstacks = [\"encoder\"]\n[model.encoder]\nlayers = 0"),
             "run.toml:4:1: model.encoder.layers = 0: the model has no layer");
 }
@@ -368,9 +358,9 @@ TEST(Config, WrongGroupsNameTheirPlace) {
       refusal("", {"optimizer.group.a.weight_decay=-1"}),
       "--set optimizer.group.a.weight_decay=-1: optimizer.group.a.weight_decay is the integer -1; expected a number, "
       "at least 0");
-  EXPECT_THAT(refusal("[optimizer]\ngroup = 3"), HasSubstr("expected a section: [optimizer.group.\"NAME\"]"));
-  EXPECT_THAT(refusal("[optimizer.group]\na = 3"), HasSubstr("optimizer.group.a is the integer 3; expected a section"));
-  EXPECT_THAT(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), HasSubstr("a name has letters and no dot"));
+  expect_contains(refusal("[optimizer]\ngroup = 3"), "expected a section: [optimizer.group.\"NAME\"]");
+  expect_contains(refusal("[optimizer.group]\na = 3"), "optimizer.group.a is the integer 3; expected a section");
+  expect_contains(refusal("[optimizer.group.\"a.b\"]\nparameters = [\"x\"]"), "a name has letters and no dot");
 }
 
 TEST(Config, AdaptersFreezeTheRest) {
@@ -432,14 +422,14 @@ TEST(Config, KeysThatDoNotGoTogether) {
               StartsWith("run.toml:2:1: train.micro_batch_tokens = 5000 is more than train.batch_tokens = 4096"));
   EXPECT_THAT(refusal("[train]\nmicro_batch_tokens = 4096", {"train.batch_tokens=2048"}),
               StartsWith("--set train.batch_tokens=2048: train.micro_batch_tokens = 4096 is more"));
-  EXPECT_THAT(refusal("[train]\nbatch_tokens = 512"), HasSubstr("set max_length to 512 or less"));
+  expect_contains(refusal("[train]\nbatch_tokens = 512"), "set max_length to 512 or less");
   EXPECT_EQ(refusal("[train]\nbatch_tokens = 512\n[model]\nmax_length = 512"), "accepted");
 }
 
 TEST(Config, SyntaxErrorsNameTheLine) {
   EXPECT_THAT(refusal("[train]\nsteps = \n"), StartsWith("run.toml:2:"));
   EXPECT_THAT(refusal("[train]\nsteps = 1\nsteps = 2\n"), StartsWith("run.toml:3:"));
-  EXPECT_THAT(refusal("[train\n"), HasSubstr("not valid TOML"));
+  expect_contains(refusal("[train\n"), "not valid TOML");
   EXPECT_THAT(refusal("[run]\ndirectory = \"\xff\"\n"), StartsWith("run.toml:2:"));
 }
 
@@ -467,9 +457,9 @@ TEST(Config, WrongOverridesNameThemselves) {
   for (std::string const wrong : {"train.steps", "steps=1", "=", "a=b.c", ""}) {
     EXPECT_EQ(refusal("", {wrong}), "--set " + wrong + ": expected section.key=value, for example train.steps=1000");
   }
-  EXPECT_THAT(refusal("", {"plugins.paths=[\"a.so\""}), HasSubstr("the value is not a TOML value"));
-  EXPECT_THAT(refusal("", {"train.steps="}), HasSubstr("the value is not a TOML value"));
-  EXPECT_THAT(refusal("", {"train.steps=1\nx=2"}), HasSubstr("expected one value"));
+  expect_contains(refusal("", {"plugins.paths=[\"a.so\""}), "the value is not a TOML value");
+  expect_contains(refusal("", {"train.steps="}), "the value is not a TOML value");
+  expect_contains(refusal("", {"train.steps=1\nx=2"}), "expected one value");
   EXPECT_THAT(refusal("", {"run.directory=\xff/x"}), StartsWith("--set run.directory="));
 }
 

@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/config/config.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

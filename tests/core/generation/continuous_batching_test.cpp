@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/tensor/device_work.hpp>
-#include <numeric>
 
 #include "generation_sample.hpp"
 

@@ -1,20 +1,12 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/kernels/register.hpp>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle::generation_sample {
 

@@ -1,12 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <heddle/core/base/error.hpp>
-#include <map>
-#include <numeric>
-
 #include "generation_sample.hpp"
 
 namespace heddle {

@@ -1,16 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
-#include <limits>
-
 #include "generation_sample.hpp"
 
 namespace heddle {
 namespace {
 
 using namespace generation_sample;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 /// -infinity for tokens that the limits leave out after these, by their definition.
 void leave_out(GenerationLimits const& limits, Tokens const& tokens, std::vector<double>& next) {
@@ -146,9 +139,9 @@ TEST(GenerationLimits, ImpossibleOnesAreRefused) {
     model.limits = limits;
     return [&sample, model] { sample.generate(model, {{4}}, {}); };
   };
-  EXPECT_THAT(refused({{{5}}, {}}), ThrowsMessage<UsageError>(HasSubstr("expected ids from 0 to 4")));
-  EXPECT_THAT(refused({{{0}, {1}, {2}}, {3, 4}}), ThrowsMessage<UsageError>(HasSubstr("no token is left")));
-  EXPECT_THAT(refused({{{}}, {}}), ThrowsMessage<UsageError>(HasSubstr("sequence of tokens is empty")));
+  expect_usage_error(refused({{{5}}, {}}), "expected ids from 0 to 4");
+  expect_usage_error(refused({{{0}, {1}, {2}}, {3, 4}}), "no token is left");
+  expect_usage_error(refused({{{}}, {}}), "sequence of tokens is empty");
   auto const start = [&] { sample.generate(sample.generation_model(), {{4}}, {}, {Tokens(7, 3)}); };
   EXPECT_THROW(start(), DataError);
 }

@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <heddle/core/config/config.hpp>
-#include <optional>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -61,8 +57,8 @@ TEST_P(AuxiliaryLossTest, GradientsAreThoseOfTheWholeLoss) {
   PenalizedModel test(keys(), 0.3);
   test.forward_backward(pack_);
   for (Parameter const& parameter : test.bench.parameters().all()) {
-    testing_support::expect_gradient([&] { return PenalizedModel::scale * test.forward(pack_).smoothed; },
-                                     parameter.value, parameter.gradient, parameter.spec.name.c_str());
+    expect_gradient([&] { return PenalizedModel::scale * test.forward(pack_).smoothed; }, parameter.value,
+                    parameter.gradient, parameter.spec.name.c_str());
   }
 }
 
@@ -92,8 +88,7 @@ TEST_P(AuxiliaryLossTest, MicroBatchesAddUp) {
     sum += parts.forward_backward(make_pack(std::span(&pair, 1), test_ids)).smoothed;
   }
   EXPECT_NEAR(sum, loss, 1e-12 * loss);
-  EXPECT_LE(relative_error(testing_support::values(parts.bench.parameters().gradients()),
-                           testing_support::values(whole.bench.parameters().gradients())),
+  EXPECT_LE(relative_error(values(parts.bench.parameters().gradients()), values(whole.bench.parameters().gradients())),
             1e-12);
 }
 

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <numeric>
-
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -97,7 +93,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     DecodeStep const decode_step = step();
     parents_ = places_;
     LayerContext context = test_.bench.context(pack_);
-    return testing_support::values(test_.model.decode(
+    return values(test_.model.decode(
         context,
         {{integers(newest), Tensor()}, {decode_step.queries, Tensor(), decode_step.position, rows()}, integers(row)},
         decode_step.first ? encoder_output_ : Tensor(), decode_step, caches_));
@@ -112,7 +108,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
     }
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack);
-    auto const logits = testing_support::values(test_.model.logits(context));
+    auto const logits = values(test_.model.logits(context));
     auto const vocabulary = static_cast<std::ptrdiff_t>(vocabulary_);
     std::vector<double> last;
     for (std::ptrdiff_t row = 0; row < rows(); ++row) {
@@ -203,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      "cross_attention = { score = \"dot_product\" }",
                                      "[model.decoder]\nself_attention = { score = \"additive\" }\n"
                                      "cross_attention = { score = \"additive\" }",
-                                     testing_support::scores_run
+                                     scores_run
                                          ? "[model.decoder]\nself_attention = { score = \"logistic\", kv_heads = 1 }\n"
                                            "cross_attention = { score = \"cubic\" }"
                                          : "",

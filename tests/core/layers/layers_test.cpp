@@ -1,11 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
-#include <optional>
-#include <set>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -13,9 +6,6 @@
 
 namespace heddle {
 namespace {
-
-using testing_support::expect_gradient;
-using testing_support::weighted_sum;
 
 ModelConfig small_model() {
   ModelConfig config;
@@ -37,7 +27,7 @@ Pack small_pack() {
 }
 
 Tensor numbered(std::string const& name, Shape const& shape) {
-  return testing_support::random_tensor(DType::float64, shape, random_key(0, name));
+  return random_tensor(DType::float64, shape, random_key(0, name));
 }
 
 /// The interface of a layer or a stack for the check: a function of hidden states and of parameters.
@@ -173,13 +163,13 @@ TEST(DropoutTest, LayersOfOtherNamesDropOtherElements) {
     auto const second_layer = second.registries().layers.build(name, second.spec("second", Side::target));
     first.allocate();
     second.allocate();
-    copy_from_doubles(second.parameters().values(), testing_support::values(first.parameters().values()));
+    copy_from_doubles(second.parameters().values(), heddle::values(first.parameters().values()));
     HiddenStates const input{numbered("input", {pack.target_rows.tokens, small_model().d_model}),
                              numbered("memory", {pack.source_rows.tokens, small_model().d_model})};
     auto const output = [&](TestBench& bench, Layer const& layer, bool training) {
       LayerContext context = bench.context(pack, training);
       Saved saved;
-      return testing_support::values(layer.forward(context, input, saved).hidden);
+      return heddle::values(layer.forward(context, input, saved).hidden);
     };
     EXPECT_EQ(output(first, *first_layer, false), output(second, *second_layer, false)) << name;
     EXPECT_NE(output(first, *first_layer, true), output(second, *second_layer, true)) << name;
@@ -207,7 +197,7 @@ TEST(DropoutTest, EachSublayerDropsItsOwnElements) {
   LayerContext context = bench.context(pack, true);
   Saved saved;
   Tensor const zeros = Tensor::allocate(DType::float64, {pack.source_rows.tokens, config.d_model});
-  std::vector<double> const output = testing_support::values(stack.forward(context, {zeros, {}}, saved).hidden);
+  std::vector<double> const output = heddle::values(stack.forward(context, {zeros, {}}, saved).hidden);
   bool three_values = false;
   auto const columns = static_cast<std::size_t>(config.d_model);
   for (std::size_t begin = 0; begin < output.size(); begin += columns) {

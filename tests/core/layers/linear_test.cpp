@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <heddle/core/layers/linear.hpp>
 
 #include "golden_model.hpp"
@@ -9,8 +6,6 @@
 
 namespace heddle {
 namespace {
-
-using testing_support::values;
 
 class CountedProgress final : public GradientProgress {
  public:
@@ -21,7 +16,7 @@ class CountedProgress final : public GradientProgress {
 };
 
 Tensor numbered(std::string const& name, Shape const& shape) {
-  return testing_support::random_tensor(DType::float32, shape, random_key(0, name));
+  return random_tensor(DType::float32, shape, random_key(0, name));
 }
 
 /// The gradients of the input and of the weights of a large Linear.
@@ -48,7 +43,7 @@ TEST(Linear, LargeProductsLetCommunicationProgressInBetween) {
   // A device does not keep the host waiting, so that there the input gradient is one part.
   int const parts = kernel_memory_space() == MemorySpace::host ? 2 : 1;
   EXPECT_GE(progress.calls, 1 + parts) << "after the weight gradient, and after the parts of the input gradient";
-  EXPECT_THAT(in_parts, testing::Pointwise(testing::DoubleNear(1e-3), gradients(nullptr)));
+  EXPECT_THAT(in_parts, Pointwise(DoubleNear(1e-3), gradients(nullptr)));
 }
 
 }  // namespace

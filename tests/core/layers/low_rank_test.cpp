@@ -1,7 +1,3 @@
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/layers/low_rank.hpp>
 
@@ -11,9 +7,6 @@
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing_support::values;
 
 ModelConfig with_adapters(std::vector<std::string> targets, std::int64_t rank = 2) {
   ModelConfig model;
@@ -81,15 +74,14 @@ TEST(LowRank, AddsTheScaledProductOfBAndA) {
       }
     }
   }
-  EXPECT_THAT(values(linear.forward(context, input)), testing::Pointwise(testing::DoubleNear(1e-12), expected));
+  EXPECT_THAT(values(linear.forward(context, input)), Pointwise(DoubleNear(1e-12), expected));
 }
 
 TEST(LowRank, ATargetWithoutProjectionsIsNamed) {
   AdapterConfig adapter = with_adapters({"*.q", "*.gate"}).adapter;
   std::vector<std::string> const names{"layer.q.weight", "layer.q.lora_a", "layer.q.lora_b"};
   auto const refused = [&] { require_targets_match(adapter, names); };
-  EXPECT_THAT(refused, testing::ThrowsMessage<ConfigError>(
-                           HasSubstr("adapter.targets has the pattern \"*.gate\", which matches no projection")));
+  expect_config_error(refused, "adapter.targets has the pattern \"*.gate\", which matches no projection");
   adapter.targets.pop_back();
   EXPECT_NO_THROW(refused());
   adapter.targets = {"*.gate"};

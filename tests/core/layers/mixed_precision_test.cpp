@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/tensor/execution.hpp>
-#include <map>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -10,8 +6,6 @@
 
 namespace heddle {
 namespace {
-
-using testing_support::values;
 
 // bfloat16 has 8 bits: each rounding has an error of up to 0.4 %. Through two layers a side the loss and each
 // gradient, as a vector, keep within these tolerances; most of the error comes from values near the corner of a ReLU.

@@ -1,9 +1,9 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/layers/output_loss.hpp>
 
-namespace heddle::testing_support {
+#include "test.hpp"
+
+namespace heddle {
 namespace {
 
 constexpr std::int64_t max_bytes = std::int64_t{512} << 20;
@@ -28,4 +28,4 @@ TEST(OutputLoss, TheLargestPartOfAVocabularyFits) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

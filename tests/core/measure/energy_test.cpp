@@ -1,15 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <filesystem>
-#include <fstream>
 #include <heddle/core/measure/energy.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 /// A tree such as /sys/class/powercap, in which pm_counters is one such as /sys/cray/pm_counters.
 class EnergyMeterTest : public testing::Test {
@@ -27,7 +21,7 @@ class EnergyMeterTest : public testing::Test {
 
   EnergyMeter begin() const { return EnergyMeter({root_.path() / "pm_counters", root_.path()}); }
 
-  test::TemporaryDirectory root_;
+  TemporaryDirectory root_;
 };
 
 TEST_F(EnergyMeterTest, AddsUpPackagesAndTheirMemory) {
@@ -75,12 +69,12 @@ TEST_F(EnergyMeterTest, ANodesOwnCounterIsUsedInsteadOfItsProcessors) {
   EXPECT_DOUBLE_EQ(meter.joules(), 250);
   write("pm_counters/energy", "4 J 1700000002000000 us");  // the controller has been started again
   meter.sample();
-  EXPECT_THAT(meter.reason(), HasSubstr("pm_counters/energy has restarted"));
+  expect_contains(meter.reason(), "pm_counters/energy has restarted");
 }
 
 TEST_F(EnergyMeterTest, WithoutCountersTheEnergyIsUnknown) {
-  EXPECT_THAT(begin().reason(), HasSubstr("no counters of energy in "));
-  EXPECT_THAT(EnergyMeter({root_.path(), root_.path() / "nowhere"}).reason(), HasSubstr("no counters of energy in "));
+  expect_contains(begin().reason(), "no counters of energy in ");
+  expect_contains(EnergyMeter({root_.path(), root_.path() / "nowhere"}).reason(), "no counters of energy in ");
 }
 
 TEST_F(EnergyMeterTest, CountersThatStandStillMakeItUnknown) {
@@ -97,7 +91,7 @@ TEST_F(EnergyMeterTest, ACounterThatCannotBeReadMakesItUnknown) {
   make_domain("intel-rapl:0", "package-0", 1);
   make_domain("intel-rapl:1", "package-1", 1);
   std::filesystem::remove(root_.path() / "intel-rapl:1/energy_uj");
-  EXPECT_THAT(begin().reason(), HasSubstr("intel-rapl:1/energy_uj cannot be read"));
+  expect_contains(begin().reason(), "intel-rapl:1/energy_uj cannot be read");
 
   make_domain("intel-rapl:1", "package-1", 1);
   EnergyMeter meter = begin();
@@ -106,7 +100,7 @@ TEST_F(EnergyMeterTest, ACounterThatCannotBeReadMakesItUnknown) {
   EXPECT_EQ(meter.reason(), "");
   std::filesystem::remove(root_.path() / "intel-rapl:0/energy_uj");
   meter.sample();
-  EXPECT_THAT(meter.reason(), HasSubstr("intel-rapl:0/energy_uj cannot be read any more"));
+  expect_contains(meter.reason(), "intel-rapl:0/energy_uj cannot be read any more");
 }
 
 }  // namespace

@@ -1,18 +1,12 @@
-#include <gmock/gmock.h>
-
 #include <Kokkos_Core.hpp>
 #include <heddle/core/measure/step_trace.hpp>
 #include <heddle/core/operations/gemm.hpp>
-#include <string>
 #include <tuple>
-#include <vector>
 
 #include "kernel_test_support.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::ElementsAre;
 
 std::vector<std::string>& regions() {
   static std::vector<std::string> names;
@@ -45,7 +39,7 @@ KernelCall call_of(bool& made) {
   return call;
 }
 
-using StepTraceTest = testing_support::KernelTest;
+using StepTraceTest = KernelTest;
 
 TEST_F(StepTraceTest, EventsAreNestedAsTheWorkIs) {
   StepTrace trace(false);

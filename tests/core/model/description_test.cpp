@@ -1,7 +1,3 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/model.hpp>
@@ -12,10 +8,6 @@
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
-using testing::ThrowsMessage;
 
 constexpr VocabularySizes vocabulary{11, 11, true};
 
@@ -41,8 +33,8 @@ void expect_gradients(TestModel& test, LayerContext& context) {
   test.bench.zero_gradients();
   test.model.forward_backward(context, {0, 1});
   for (Parameter const& parameter : test.bench.parameters().all()) {
-    std::vector<double> const gradient = testing_support::values(parameter.gradient);
-    std::vector<double> values = testing_support::values(parameter.value);
+    std::vector<double> const gradient = heddle::values(parameter.gradient);
+    std::vector<double> values = heddle::values(parameter.value);
     for (std::size_t element = 0; element < values.size(); element += 1 + values.size() / 3) {
       double const step = 1e-5;
       double const before = values[element];
@@ -92,14 +84,14 @@ TEST(Description, AnEncoderNeedsToKnowWhatToPredict) {
   Pack pack = small_pack();
   pack.source_output = {};
   LayerContext context = test.bench.context(pack);
-  EXPECT_THAT([&] { test.model.forward(context, 0); }, ThrowsMessage<Error>(HasSubstr("no tokens to predict")));
+  expect_error([&] { test.model.forward(context, 0); }, "no tokens to predict");
 }
 
 TEST(Description, ADecoderByItselfHasNoCrossAttention) {
   ModelConfig config = small_model({"decoder"});
   config.decoder.sublayers = {"self_attention", "cross_attention"};
-  EXPECT_THAT([&] { TestModel(config, vocabulary, DType::float64); },
-              ThrowsMessage<ConfigError>(HasSubstr("model.decoder_sublayers names cross_attention, but")));
+  expect_config_error([&] { TestModel(config, vocabulary, DType::float64); },
+                      "model.decoder_sublayers names cross_attention, but");
 }
 
 TEST(Description, LayersMayHaveTheirOwnSizes) {
@@ -139,46 +131,40 @@ TEST(Description, OptionsThatALayerDoesNotDeclareAreRefusedWithTheirPlace) {
   auto const described = [](std::string const& toml) {
     return [=] { description_of(parse_config(toml, "run.toml").model); };
   };
-  EXPECT_THAT(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:20: there is no option "
-                                                   "model.decoder.layer.4-6.self_attention.heds; expected one of: "
-                                                   "kv_heads, head_dim, query_key_norm, joint_query_key_norm, biases, "
-                                                   "score, soft_cap, mask, window, block, global_tokens")));
-  EXPECT_THAT(
-      described("[model.decoder.layer.\"4-6\"]\nself_attention = { heads = 2 }"),
-      ThrowsMessage<ConfigError>(HasSubstr("there is no option model.decoder.layer.4-6.self_attention.heads; "
-                                           "heads is a key of the whole layer: model.decoder.layer.4-6.heads")));
-  EXPECT_THAT(
-      described("[model.decoder]\nself_attention = { head_dim = 0 }"),
-      ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.head_dim is the integer 0; expected an "
-                                           "integer, 1 to 65536")));
-  EXPECT_THAT(described("[model.decoder]\nself_attention = { mask = \"full\" }"),
-              ThrowsMessage<ConfigError>(HasSubstr("expected \"causal\" or \"bidirectional\" or \"prefix\"")));
-  EXPECT_THAT(described("[model.decoder]\nfeed_forward = { width = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("this layer takes none")));
-  EXPECT_THAT(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:21: cross_attention.head_dim is an option of "
-                                                   "cross_attention, which the encoder does not have")));
-  EXPECT_THAT(
+  expect_config_error(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heds = 2 }"),
+                      "run.toml:2:20: there is no option "
+                      "model.decoder.layer.4-6.self_attention.heds; expected one of: "
+                      "kv_heads, head_dim, query_key_norm, joint_query_key_norm, biases, "
+                      "score, soft_cap, mask, window, block, global_tokens");
+  expect_config_error(described("[model.decoder.layer.\"4-6\"]\nself_attention = { heads = 2 }"),
+                      "there is no option model.decoder.layer.4-6.self_attention.heads; "
+                      "heads is a key of the whole layer: model.decoder.layer.4-6.heads");
+  expect_config_error(described("[model.decoder]\nself_attention = { head_dim = 0 }"),
+                      "model.decoder.self_attention.head_dim is the integer 0; expected an "
+                      "integer, 1 to 65536");
+  expect_config_error(described("[model.decoder]\nself_attention = { mask = \"full\" }"),
+                      "expected \"causal\" or \"bidirectional\" or \"prefix\"");
+  expect_config_error(described("[model.decoder]\nfeed_forward = { width = 2 }"), "this layer takes none");
+  expect_config_error(described("[model.encoder]\ncross_attention = { head_dim = 2 }"),
+                      "run.toml:2:21: cross_attention.head_dim is an option of "
+                      "cross_attention, which the encoder does not have");
+  expect_config_error(
       described("[model.decoder.layer.\"2-3\"]\nsublayers = [\"self_attention\"]\ncross_attention = { head_dim = 2 }"),
-      ThrowsMessage<ConfigError>(HasSubstr("which layers 2-3 of the decoder do not have")));
-  EXPECT_THAT(
-      described("[model.decoder]\nheads = 7"),
-      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "
-                                           "heads may be 1, 2, 4, 8, 16, 32, 64, 128, 256 and 512, or any "
-                                           "number where the layer's attention has a head_dim")));
-  EXPECT_THAT(
-      described("[model]\nd_model = 18"),
-      ThrowsMessage<ConfigError>(HasSubstr("run.toml:2:1: model.d_model = 18 is not a multiple of model.heads = 8; "
-                                           "heads may be 1, 2, 3, 6, 9 and 18")));
-  EXPECT_THAT(
-      described("[model]\nd_model = 18\nheads = 4"),
-      ThrowsMessage<ConfigError>(HasSubstr("run.toml:3:1: model.heads = 4 does not divide model.d_model = 18")));
+      "which layers 2-3 of the decoder do not have");
+  expect_config_error(described("[model.decoder]\nheads = 7"),
+                      "run.toml:2:1: model.decoder.heads = 7 does not divide model.d_model = 512; "
+                      "heads may be 1, 2, 4, 8, 16, 32, 64, 128, 256 and 512, or any "
+                      "number where the layer's attention has a head_dim");
+  expect_config_error(described("[model]\nd_model = 18"),
+                      "run.toml:2:1: model.d_model = 18 is not a multiple of model.heads = 8; "
+                      "heads may be 1, 2, 3, 6, 9 and 18");
+  expect_config_error(described("[model]\nd_model = 18\nheads = 4"),
+                      "run.toml:3:1: model.heads = 4 does not divide model.d_model = 18");
   EXPECT_NO_THROW(
       described("[model]\nheads = 7\n[model.encoder]\nself_attention = { head_dim = 4 }\n[model.decoder]\n"
                 "self_attention = { head_dim = 4 }\ncross_attention = { head_dim = 4 }")());
-  EXPECT_THAT(described("[model.decoder]\nself_attention = { kv_heads = 3 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("model.decoder.self_attention.kv_heads = 3 does not divide the 8")));
+  expect_config_error(described("[model.decoder]\nself_attention = { kv_heads = 3 }"),
+                      "model.decoder.self_attention.kv_heads = 3 does not divide the 8");
 }
 
 TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
@@ -190,25 +176,25 @@ TEST(Description, ErrorsOfALayerNameItsKeyAndPlace) {
                              .model;
     return [=] { TestModel(config, vocabulary, DType::float64, KernelChoices()); };
   };
-  auto const message = [](std::string const& text) { return ThrowsMessage<ConfigError>(StartsWith(text)); };
-  EXPECT_THAT(built({"model.decoder.layer.1-2.activation=swish"}),
-              message("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
-                      "implementation of operation 'activation' supports the function 'swish' in float64"));
-  EXPECT_THAT(built({"model.d_model=9"}), message("--set model.d_model=9: model.d_model = 9 is not a multiple of "
-                                                  "model.heads = 2; heads may be 1, 3 and 9"));
-  EXPECT_THAT(built({"model.heads=3"}),
-              message("--set model.heads=3: model.heads = 3 does not divide model.d_model = 8; "
-                      "heads may be 1, 2, 4 and 8"));
-  EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"self_atention\"]"}),
-              message("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
-                      "there is no layer \"self_atention\"; did you mean self_attention?"));
-  EXPECT_THAT(built({"model.encoder_sublayers=[\"mixture\"]"}),
-              message("--set model.encoder_sublayers=[\"mixture\"]: model.encoder_sublayers: there is no layer "
-                      "\"mixture\"; expected one of: self_attention, cross_attention, feed_forward, or a layer of a "
-                      "plug-in in plugins.paths"));
-  EXPECT_THAT(built({"model.encoder.layer.1.sublayers=[\"cross_attention\"]"}),
-              message("--set model.encoder.layer.1.sublayers=[\"cross_attention\"]: model.encoder.layer.1.sublayers "
-                      "names cross_attention, but this stack has nothing to attend to besides itself"));
+  auto const refusal = [&](std::string const& override) { return message_of<ConfigError>(built({override})); };
+  EXPECT_THAT(refusal("model.decoder.layer.1-2.activation=swish"),
+              StartsWith("--set model.decoder.layer.1-2.activation=swish: model.decoder.layer.1-2.activation: no "
+                         "implementation of operation 'activation' supports the function 'swish' in float64"));
+  EXPECT_THAT(refusal("model.d_model=9"), StartsWith("--set model.d_model=9: model.d_model = 9 is not a multiple of "
+                                                     "model.heads = 2; heads may be 1, 3 and 9"));
+  EXPECT_THAT(refusal("model.heads=3"),
+              StartsWith("--set model.heads=3: model.heads = 3 does not divide model.d_model = 8; "
+                         "heads may be 1, 2, 4 and 8"));
+  EXPECT_THAT(refusal("model.encoder.layer.1.sublayers=[\"self_atention\"]"),
+              StartsWith("--set model.encoder.layer.1.sublayers=[\"self_atention\"]: model.encoder.layer.1.sublayers: "
+                         "there is no layer \"self_atention\"; did you mean self_attention?"));
+  EXPECT_THAT(refusal("model.encoder_sublayers=[\"mixture\"]"),
+              StartsWith("--set model.encoder_sublayers=[\"mixture\"]: model.encoder_sublayers: there is no layer "
+                         "\"mixture\"; expected one of: self_attention, cross_attention, feed_forward, or a layer of a "
+                         "plug-in in plugins.paths"));
+  EXPECT_THAT(refusal("model.encoder.layer.1.sublayers=[\"cross_attention\"]"),
+              StartsWith("--set model.encoder.layer.1.sublayers=[\"cross_attention\"]: model.encoder.layer.1.sublayers "
+                         "names cross_attention, but this stack has nothing to attend to besides itself"));
 }
 
 TEST(Description, CostsAreTheLayersOwn) {
@@ -313,7 +299,7 @@ TEST(Description, MasksThatShowWhatIsPredictedAreRefused) {
   EXPECT_EQ(refused({"encoder"}, "bidirectional"), "");
   EXPECT_EQ(refused({"decoder"}, "prefix"), "");
   EXPECT_THAT(refused({"encoder", "decoder"}, "prefix"), StartsWith(key + "\"prefix\": only a decoder-only model"));
-  EXPECT_THAT(refused({"encoder"}, "prefix"), HasSubstr("model.encoder.self_attention.mask = \"prefix\""));
+  expect_contains(refused({"encoder"}, "prefix"), "model.encoder.self_attention.mask = \"prefix\"");
 }
 
 TEST(Description, WhatCannotGenerateIsNamed) {
@@ -328,7 +314,7 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   };
   EXPECT_EQ(refused({"encoder", "decoder"}), "");
   EXPECT_EQ(refused({"decoder"}), "");
-  EXPECT_THAT(refused({"encoder"}), HasSubstr("model.stacks = [\"encoder\"] has no decoder"));
+  expect_contains(refused({"encoder"}), "model.stacks = [\"encoder\"] has no decoder");
   EXPECT_THAT(
       refused({"decoder"}, {{"self_attention.mask", {std::string("bidirectional"), "run.toml:4:1"}}}),
       AllOf(StartsWith("run.toml:4:1: model.decoder.self_attention.mask = \"bidirectional\": tokens that see those "
@@ -342,11 +328,11 @@ TEST(Description, WhatCannotGenerateIsNamed) {
   EXPECT_EQ(model.no_generation_reason(),
             "model.decoder_sublayers: the layer blind (decoder.layers.0.blind) does not declare support for "
             "generation, token by token");
-  EXPECT_THAT([&] { require_translation(model, "train.validate_bleu = true"); },
-              ThrowsMessage<ConfigError>(HasSubstr("train.validate_bleu = true needs a model that translates: "
-                                                   "model.decoder_sublayers: the layer blind")));
-  EXPECT_THAT([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
-              ThrowsMessage<ConfigError>(HasSubstr("has no encoder")));
+  expect_config_error([&] { require_translation(model, "train.validate_bleu = true"); },
+                      "train.validate_bleu = true needs a model that translates: "
+                      "model.decoder_sublayers: the layer blind");
+  expect_config_error([&] { require_translation(description_of(small_model({"decoder"})), "this command"); },
+                      "has no encoder");
   EXPECT_FALSE(model.unsupported_reason({}));
   EXPECT_EQ(model.unsupported_reason({.devices = true}),
             "model.encoder_sublayers: the layer blind (encoder.layers.0.blind) does not declare support for "
@@ -360,10 +346,9 @@ TEST(Description, AStackWithoutLayersHasTheOptionsOfItsSublayers) {
     };
   };
   EXPECT_NO_THROW(described("self_attention = { kv_heads = 2 }")());
-  EXPECT_THAT(described("cross_attention = { head_dim = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("which the encoder does not have")));
-  EXPECT_THAT(described("self_attention = { heds = 2 }"),
-              ThrowsMessage<ConfigError>(HasSubstr("there is no option model.encoder.self_attention.heds")));
+  expect_config_error(described("cross_attention = { head_dim = 2 }"), "which the encoder does not have");
+  expect_config_error(described("self_attention = { heds = 2 }"),
+                      "there is no option model.encoder.self_attention.heds");
   EXPECT_NO_THROW(described("sublayers = [\"cross_attention\"]\ncross_attention = { head_dim = 2 }")());
 }
 

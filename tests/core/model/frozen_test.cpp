@@ -1,8 +1,4 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/parameters/update_rules.hpp>
-#include <map>
 
 #include "golden_file.hpp"
 #include "golden_model.hpp"
@@ -22,7 +18,7 @@ std::map<std::string, std::vector<double>> gradients_of(GoldenFile const& golden
   test.model.forward_backward(context, {0.1, 1});
   std::map<std::string, std::vector<double>> gradients;
   for (Parameter const& parameter : test.bench.parameters().all()) {
-    gradients[parameter.spec.name] = testing_support::values(parameter.gradient);
+    gradients[parameter.spec.name] = heddle::values(parameter.gradient);
     EXPECT_EQ(parameter.gradient.empty(), parameter.rule.frozen) << parameter.spec.name;
   }
   return gradients;
@@ -71,8 +67,7 @@ void expect_rounded_values_compute_as_their_numbers(DType dtype, KernelChoices c
     EXPECT_EQ(parameter.spec.rounded, parameter.value.shape().rank() == 2 && parameter.spec.name.ends_with(".weight") &&
                                           parameter.spec.name.find("positions") == std::string::npos)
         << parameter.spec.name;
-    copy_from_doubles(plain.bench.parameters().find(parameter.spec.name)->value,
-                      testing_support::values(parameter.value));
+    copy_from_doubles(plain.bench.parameters().find(parameter.spec.name)->value, heddle::values(parameter.value));
   }
   EXPECT_GT(matrices, 10);
   EXPECT_EQ(rounded.bench.parameters().values().bytes() + 2 * rounded.bench.parameters().rounded().bytes(),
@@ -88,8 +83,7 @@ void expect_rounded_values_compute_as_their_numbers(DType dtype, KernelChoices c
   for (Parameter const& parameter : rounded.bench.parameters().all()) {
     Parameter const& other = *plain.bench.parameters().find(parameter.spec.name);
     EXPECT_EQ(parameter.gradient.empty(), other.gradient.empty()) << parameter.spec.name;
-    EXPECT_LE(relative_error(testing_support::values(parameter.gradient), testing_support::values(other.gradient)),
-              tolerance)
+    EXPECT_LE(relative_error(heddle::values(parameter.gradient), heddle::values(other.gradient)), tolerance)
         << parameter.spec.name;
   }
 }

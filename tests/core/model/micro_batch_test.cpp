@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/tensor/execution.hpp>
 
 #include "golden_file.hpp"
@@ -47,7 +45,7 @@ class MicroBatchTest : public testing::TestWithParam<NormPlacement> {
     LayerContext context = test_.bench.context(pack, true);
     return test_.model.forward_backward(context, {0.1, 0.125});
   }
-  std::vector<double> gradients() { return testing_support::values(test_.bench.parameters().gradients()); }
+  std::vector<double> gradients() { return values(test_.bench.parameters().gradients()); }
 
   TestModel test_{small_model(GetParam()), {11, 11, true}, DType::float64};
 };
@@ -173,9 +171,9 @@ TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
     smoothed += visit(alone, {pair}).smoothed;
   }
   EXPECT_NEAR(smoothed, sums.smoothed, 1e-10);
-  EXPECT_LE(relative_error(testing_support::values(alone.bench.parameters().gradients()),
-                           testing_support::values(together.bench.parameters().gradients())),
-            1e-12);
+  EXPECT_LE(
+      relative_error(values(alone.bench.parameters().gradients()), values(together.bench.parameters().gradients())),
+      1e-12);
 }
 
 }  // namespace

@@ -1,8 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <set>
-
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -41,8 +36,7 @@ class GoldenTest : public testing::TestWithParam<char const*> {
   void expect_logits_and_gradients(TestModel& test, Tolerance const& tolerance) {
     Pack const pack = golden_.pack();
     LayerContext context = test.bench.context(pack);
-    EXPECT_LE(relative_error(testing_support::values(test.model.logits(context)), golden_.tensor("logits")),
-              tolerance.logits);
+    EXPECT_LE(relative_error(heddle::values(test.model.logits(context)), golden_.tensor("logits")), tolerance.logits);
 
     LossSums const sums = test.model.forward_backward(context, training(pack));
     auto const tokens = static_cast<double>(pack.target_rows.tokens);
@@ -105,7 +99,7 @@ class ModelGoldenTest : public GoldenTest {
     auto const whole = golden_.names_after("after:");
     EXPECT_EQ(whole.size(), 3U);
     for (std::string const& name : whole) {
-      EXPECT_LE(relative_error(testing_support::values(parameters.find(name)->value), golden_.tensor("after:" + name)),
+      EXPECT_LE(relative_error(heddle::values(parameters.find(name)->value), golden_.tensor("after:" + name)),
                 tolerance.parameters)
           << name;
     }
@@ -192,8 +186,7 @@ void expect_adapters_trained(DType dtype, KernelChoices const& choices, Toleranc
   EXPECT_GT(adapters.size(), 0U);
   EXPECT_EQ(test.bench.parameters().trained().size(), adapters.size());
   for (std::string const& name : adapters) {
-    EXPECT_LE(relative_error(testing_support::values(test.bench.parameters().find(name)->value),
-                             golden.tensor("after:" + name)),
+    EXPECT_LE(relative_error(heddle::values(test.bench.parameters().find(name)->value), golden.tensor("after:" + name)),
               tolerance.parameters)
         << name;
   }

@@ -1,23 +1,11 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
-#include <limits>
-#include <map>
-#include <numeric>
-#include <span>
 
 #include "golden_model.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 ModelConfig model_of(std::int64_t encoder_layers, std::int64_t decoder_layers, std::int64_t d_ff = 32) {
   ModelConfig model;
@@ -193,19 +181,17 @@ TEST(PipelinePlan, RefusesWhatCannotBeCut) {
   auto const planning = [](ModelConfig const& model, ParallelConfig const& parallel) {
     return [=] { static_cast<void>(plan_pipeline(description_of(model), parallel, 100)); };
   };
-  EXPECT_THAT(planning(model_of(2, 3), stages_of(6)), ThrowsMessage<ConfigError>(HasSubstr("expected 5 or less")));
-  EXPECT_THAT(planning(model_of(2, 4), interleaved(3)),
-              ThrowsMessage<ConfigError>(HasSubstr("expected 2 or less, or \"1f1b\" with 6 or less")));
-  EXPECT_THAT(planning(model_of(4, 2), interleaved(3)), ThrowsMessage<ConfigError>(HasSubstr("expected 2 or less")));
-  EXPECT_THAT(planning(model_of(2, 2), stages_of(2, {1, 2, 1})),
-              ThrowsMessage<ConfigError>(HasSubstr("stage_layers = [1, 2, 1] cannot be followed: parallel.pipeline = 2 "
-                                                   "takes the layers of each stage: 2 of them")));
-  EXPECT_THAT(planning(model_of(2, 2), stages_of(2, {1, 2})),
-              ThrowsMessage<ConfigError>(
-                  HasSubstr("it adds up to 3, but there are the encoder's 2 and the decoder's 2 layers")));
-  EXPECT_THAT(planning(model_of(2, 2), interleaved(2, {2, 2})), ThrowsMessage<ConfigError>(HasSubstr("4 of them")));
-  EXPECT_THAT(planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
-              ThrowsMessage<ConfigError>(HasSubstr("it adds up to 2 and 4, but there are the encoder's 3")));
+  expect_config_error(planning(model_of(2, 3), stages_of(6)), "expected 5 or less");
+  expect_config_error(planning(model_of(2, 4), interleaved(3)), "expected 2 or less, or \"1f1b\" with 6 or less");
+  expect_config_error(planning(model_of(4, 2), interleaved(3)), "expected 2 or less");
+  expect_config_error(planning(model_of(2, 2), stages_of(2, {1, 2, 1})),
+                      "stage_layers = [1, 2, 1] cannot be followed: parallel.pipeline = 2 "
+                      "takes the layers of each stage: 2 of them");
+  expect_config_error(planning(model_of(2, 2), stages_of(2, {1, 2})),
+                      "it adds up to 3, but there are the encoder's 2 and the decoder's 2 layers");
+  expect_config_error(planning(model_of(2, 2), interleaved(2, {2, 2})), "4 of them");
+  expect_config_error(planning(model_of(3, 3), interleaved(2, {1, 1, 2, 2})),
+                      "it adds up to 2 and 4, but there are the encoder's 3");
 }
 
 TEST(PipelinePlan, SharesAddUpToOneAndRangesHaveWords) {

@@ -1,9 +1,7 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/config/config.hpp>
 
 #include "golden_model.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

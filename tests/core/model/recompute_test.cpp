@@ -1,5 +1,3 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/config/config.hpp>
 
 #include "golden_model.hpp"
@@ -40,7 +38,7 @@ Result train(std::string const& keys, DType dtype, std::int64_t decoder_layers =
   test.bench.zero_gradients();
   LossSums const sums = test.model.forward_backward(context, {0.1, 0.5});
   EXPECT_EQ(test.bench.arena().mark(), 0U);
-  return {testing_support::values(test.bench.parameters().gradients()), sums.smoothed, test.bench.arena().peak()};
+  return {values(test.bench.parameters().gradients()), sums.smoothed, test.bench.arena().peak()};
 }
 
 class RecomputeTest : public testing::TestWithParam<char const*> {};

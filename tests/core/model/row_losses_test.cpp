@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/model.hpp>
 
@@ -10,8 +7,6 @@
 
 namespace heddle {
 namespace {
-
-using testing_support::values;
 
 constexpr double smoothed = 0.1;
 
@@ -44,8 +39,8 @@ Pack weighted_pack() {
   for (std::size_t row = 1; row < ids.size(); row += 4) {
     ids[row] = -1;
   }
-  pack.target_output.id = testing_support::int_tensor(ids);
-  pack.target_output.weight = testing_support::tensor_of(weights_of(pack), DType::float32, {pack.target_rows.tokens});
+  pack.target_output.id = int_tensor(ids);
+  pack.target_output.weight = tensor_of(weights_of(pack), DType::float32, {pack.target_rows.tokens});
   return pack;
 }
 
@@ -60,8 +55,8 @@ TEST(RowLosses, TheZLossHasItsGradient) {
   EXPECT_EQ(sums.negative_log_likelihood, test.model.forward(context, smoothed).negative_log_likelihood);
   for (std::string const name : {"output.bias", "decoder.layers.1.feed_forward.down.weight"}) {
     Parameter const& parameter = *test.bench.parameters().find(name);
-    testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed, z_loss).smoothed; },
-                                     parameter.value, parameter.gradient, name.c_str());
+    expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed, z_loss).smoothed; }, parameter.value,
+                    parameter.gradient, name.c_str());
   }
 }
 
@@ -98,8 +93,8 @@ TEST(RowLosses, LossesOfRowsHaveTheirWeights) {
   test.bench.zero_gradients();
   test.model.forward_backward(context, {smoothed, 0.5});
   Parameter const& table = *test.bench.parameters().find("embedding.weight");
-  testing_support::expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed).smoothed; }, table.value,
-                                   table.gradient, "embedding.weight");
+  expect_gradient([&] { return 0.5 * test.model.forward(context, smoothed).smoothed; }, table.value, table.gradient,
+                  "embedding.weight");
 }
 
 TEST(RowLosses, RowsWithoutWeightsCountOneEach) {

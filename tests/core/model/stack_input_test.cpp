@@ -1,14 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/core/layers/token_embedding.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
-#include <optional>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -16,8 +11,6 @@
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 /// A projection of the pack's features to d_model.
 class FeatureProjection final : public StackInput {
@@ -65,7 +58,7 @@ struct FeatureModel {
     bench.allocate();
     std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
     pack = make_pack(pairs, test_ids);
-    pack.source_rows.features = testing_support::random_tensor(DType::float64, {pack.source_rows.tokens, 3}, 1);
+    pack.source_rows.features = random_tensor(DType::float64, {pack.source_rows.tokens, 3}, 1);
   }
   LossSums forward_backward() {
     bench.zero_gradients();
@@ -87,8 +80,7 @@ TEST(StackInput, GradientsOfAModelOfFeaturesEqualCentralDifferences) {
     FeatureModel test(model_with_features("norm = \"" + norm + "\"\n[model.encoder]\nfeatures = { width = 3 }"));
     test.forward_backward();
     for (Parameter const& parameter : test.bench.parameters().all()) {
-      testing_support::expect_gradient([&] { return test.loss(); }, parameter.value, parameter.gradient,
-                                       parameter.spec.name.c_str());
+      expect_gradient([&] { return test.loss(); }, parameter.value, parameter.gradient, parameter.spec.name.c_str());
     }
   }
 }
@@ -151,11 +143,11 @@ TEST(StackInput, IsNamedByTheConfiguration) {
   EXPECT_EQ(ModelConfig().encoder.input, "tokens");
   EXPECT_EQ(error_of("[model.encoder]\nfeatures = { width = 3 }"), "");
   EXPECT_EQ(parse_config("[model.encoder]\ninput = \"features\"", "test").model.encoder.input, "features");
-  EXPECT_THAT(error_of("decoder_input = \"token\""),
-              HasSubstr("model.decoder_input: there is no input \"token\"; did you mean tokens?"));
-  EXPECT_THAT(error_of("[model.encoder]\nfeatures = { with = 3 }"), HasSubstr("model.encoder.features.with"));
-  EXPECT_THAT(error_of("[model.decoder]\nfeatures = { width = 3 }"),
-              HasSubstr("is an option of features, which the decoder does not have"));
+  expect_contains(error_of("decoder_input = \"token\""),
+                  "model.decoder_input: there is no input \"token\"; did you mean tokens?");
+  expect_contains(error_of("[model.encoder]\nfeatures = { with = 3 }"), "model.encoder.features.with");
+  expect_contains(error_of("[model.decoder]\nfeatures = { width = 3 }"),
+                  "is an option of features, which the decoder does not have");
   EXPECT_EQ(no_translation_reason(describe_model(model_with_features(), layers)), std::nullopt);
   EXPECT_EQ(describe_model(model_with_features(), layers).unsupported_reason({.context = 2}),
             "test:8:1: model.encoder_input: the input features of the encoder does not declare support for "
@@ -174,7 +166,7 @@ TEST(StackInput, OnlyTablesOfTokensAreNotedAsTied) {
     model.decoder.input = decoder;
     return tied_tables(describe_model(model, layers), {9, 10, false});
   };
-  EXPECT_THAT(noted("other_tokens", "other_tokens"), HasSubstr("model.tie_embeddings = true with separate vocab"));
+  expect_contains(noted("other_tokens", "other_tokens"), "model.tie_embeddings = true with separate vocab");
   EXPECT_EQ(noted("features", "tokens"), "");
   EXPECT_EQ(noted("tokens", "features"), "");
 }

@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
@@ -8,10 +6,8 @@
 
 #include "kernel_test_support.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
-
-using testing::ElementsAre;
 
 using Log = std::vector<std::string>;
 
@@ -234,4 +230,4 @@ TEST_F(KernelObserverTest, ASumThatAKernelAddsToComesBack) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -1,8 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/registry.hpp>
-#include <sstream>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/operations/gemm.hpp>
@@ -15,11 +12,6 @@
 
 namespace heddle {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 struct NegationProblem {
   DType dtype = DType::float32;
@@ -83,7 +75,7 @@ class NegationLayer final : public Layer {
 
  private:
   Tensor negated(LayerContext& context, Tensor const& tensor) const {
-    Tensor const result = testing_support::converted(tensor, tensor.dtype());
+    Tensor const result = converted(tensor, tensor.dtype());
     negation_->negate(context.execution, result);
     return result;
   }
@@ -112,7 +104,7 @@ class NewOperationTest : public testing::Test {
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = bench.context(pack);
     Saved saved;
-    return layer->forward(context, {testing_support::tensor_of({1, -2}, DType::float64, {1, 2}), {}}, saved).hidden;
+    return layer->forward(context, {tensor_of({1, -2}, DType::float64, {1, 2}), {}}, saved).hidden;
   }
 
   Registries registries_;
@@ -121,41 +113,41 @@ class NewOperationTest : public testing::Test {
 };
 
 TEST_F(NewOperationTest, ALayerCallsItAndTheConfigurationChooses) {
-  EXPECT_THAT(testing_support::values(run(registries_.kernels, Config())), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(registries_.kernels, Config())), ElementsAre(-1, 2));
   EXPECT_EQ(fast_->calls, 1);
   Config const config = parse_config("[kernels]\nnegation = \"slow\"\n", "run.toml");
   registries_.kernels.require_known(config.kernels);
-  EXPECT_THAT(testing_support::values(run(registries_.kernels, config)), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(registries_.kernels, config)), ElementsAre(-1, 2));
   EXPECT_EQ(slow_->calls, 1);
   Config const overridden = parse_config("", "run.toml", {"kernels.negation=none"});
-  EXPECT_THAT([&] { run(registries_.kernels, overridden); },
-              ThrowsMessage<ConfigError>(HasSubstr("kernels.negation = 'none': no such implementation")));
+  expect_config_error([&] { run(registries_.kernels, overridden); },
+                      "kernels.negation = 'none': no such implementation");
 }
 
 TEST_F(NewOperationTest, AnImplementationNeedsAUsableNameAndAKernel) {
   auto& negations = registries_.kernels.of<Negation>();
   for (char const* const name : {"", "auto"}) {
-    EXPECT_THAT([&] { negations.add(name, 1, slow_); }, ThrowsMessage<ConfigError>(HasSubstr("a name is not empty")));
+    expect_config_error([&] { negations.add(name, 1, slow_); }, "a name is not empty");
   }
-  EXPECT_THAT([&] { negations.add("absent", 1, nullptr); }, ThrowsMessage<ConfigError>(HasSubstr("null pointer")));
+  expect_config_error([&] { negations.add("absent", 1, nullptr); }, "null pointer");
   EXPECT_EQ(negations.entries().size(), 2);
 }
 
 TEST_F(NewOperationTest, ALayerNeedsANameAndAFactoryThatMakesIt) {
   LayerRegistry& layers = registries_.layers;
   auto const none = [](LayerSpec const&) { return std::unique_ptr<Layer>(); };
-  EXPECT_THAT([&] { layers.add("", none); }, ThrowsMessage<ConfigError>(HasSubstr("without a name")));
-  EXPECT_THAT([&] { layers.add("absent", nullptr); }, ThrowsMessage<ConfigError>(HasSubstr("without a factory")));
+  expect_config_error([&] { layers.add("", none); }, "without a name");
+  expect_config_error([&] { layers.add("absent", nullptr); }, "without a factory");
   layers.set_origin("none.so");
   layers.add("none", none);
   TestBench bench(ModelConfig(), DType::float64);
-  EXPECT_THAT([&] { layers.build("none", bench.spec("part", Side::source)); },
-              ThrowsMessage<ConfigError>(AllOf(HasSubstr("layer 'none' of none.so"), HasSubstr("null pointer"))));
+  expect_config_error([&] { layers.build("none", bench.spec("part", Side::source)); },
+                      {"layer 'none' of none.so", "null pointer"});
 }
 
 TEST_F(NewOperationTest, ItsChoiceIsPartOfTheResolvedConfiguration) {
   Config const config = parse_config("[kernels]\nnegation = \"slow\"\n", "run.toml");
-  EXPECT_THAT(to_toml(config), HasSubstr("\nnegation = \"slow\"\n"));
+  expect_contains(to_toml(config), "\nnegation = \"slow\"\n");
   EXPECT_TRUE(parse_config(to_toml(config), "again") == config);
   EXPECT_FALSE(Config() == config);
 }
@@ -165,24 +157,20 @@ TEST_F(NewOperationTest, AnOperationThatNobodyHasIsAnErrorThatSaysWhereItWasName
   auto const refusal = [&](Config const& config) {
     return [&kernels, config] { kernels.require_known(config.kernels); };
   };
-  EXPECT_THAT(refusal(parse_config("[kernels]\nnegatoin = \"slow\"\n", "run.toml")),
-              ThrowsMessage<ConfigError>("run.toml:2:1: there is no key kernels.negatoin; did you mean negation?"));
-  EXPECT_THAT(refusal(parse_config("", "run.toml", {"kernels.negatoin=slow"})),
-              ThrowsMessage<ConfigError>(
-                  HasSubstr("--set kernels.negatoin=slow: there is no key kernels.negatoin; did you mean negation?")));
+  EXPECT_EQ(message_of<ConfigError>(refusal(parse_config("[kernels]\nnegatoin = \"slow\"\n", "run.toml"))),
+            "run.toml:2:1: there is no key kernels.negatoin; did you mean negation?");
+  expect_config_error(refusal(parse_config("", "run.toml", {"kernels.negatoin=slow"})),
+                      "--set kernels.negatoin=slow: there is no key kernels.negatoin; did you mean negation?");
 }
 
 TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   Registries registries = registries_;
   registries.kernels.of<Gemm>();
   Config const config = parse_config("", "run.toml", {"kernels.product=auto"});
-  EXPECT_THAT(
-      [&] { registries.kernels.require_known(config.kernels); },
-      ThrowsMessage<ConfigError>(
-          "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
-          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, update, "
-          "negation, or an "
-          "operation of a plug-in in plugins.paths"));
+  EXPECT_EQ(message_of<ConfigError>([&] { registries.kernels.require_known(config.kernels); }),
+            "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
+            "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, update, "
+            "negation, or an operation of a plug-in in plugins.paths");
 }
 
 TEST_F(NewOperationTest, ItIsListedWithItsOrigin) {
@@ -217,7 +205,7 @@ TEST_F(NewOperationTest, TimesDecideAndCallsAreObserved) {
   registries_.kernels.set_timings({{"negation", {{"float64", {{"fast", 2.0}, {"slow", 1.0}}}}}});
   KernelRegistries observed = registries_.kernels;
   observed.observe(recorder);
-  EXPECT_THAT(testing_support::values(run(observed, Config())), ElementsAre(-1, 2));
+  EXPECT_THAT(values(run(observed, Config())), ElementsAre(-1, 2));
   EXPECT_THAT(recorder.seen, ElementsAre("negation of float64: slow", "negation by fast", "negation by slow"));
   EXPECT_EQ(recorder.bytes, 32);
   EXPECT_EQ(slow_->calls, 1);
@@ -229,7 +217,7 @@ TEST_F(NewOperationTest, ARehearsalComputesNothingWithoutKnowingIt) {
     void observe(Execution&, KernelCall const& call) override { call.make(); }
   };
   Passing observer;
-  EXPECT_THAT(testing_support::values(run(KernelRegistries().rehearsal(observer), Config())), ElementsAre(1, -2));
+  EXPECT_THAT(values(run(KernelRegistries().rehearsal(observer), Config())), ElementsAre(1, -2));
   EXPECT_EQ(slow_->calls + fast_->calls, 0);
 }
 
@@ -244,11 +232,11 @@ TEST_F(NewOperationTest, ACopyIsFilledByItself) {
 class OtherNegation : public Negation {};
 
 TEST_F(NewOperationTest, ANameBelongsToOneInterface) {
-  EXPECT_THAT([&] { registries_.kernels.of<OtherNegation>(); },
-              ThrowsMessage<ConfigError>(HasSubstr("operation 'negation' is registered with another interface")));
+  expect_config_error([&] { registries_.kernels.of<OtherNegation>(); },
+                      "operation 'negation' is registered with another interface");
   KernelRegistries const empty;
-  EXPECT_THAT([&] { empty.select<Negation>(KernelChoices(), {}); },
-              ThrowsMessage<ConfigError>(HasSubstr("operation 'negation' has no implementation")));
+  expect_config_error([&] { empty.select<Negation>(KernelChoices(), {}); },
+                      "operation 'negation' has no implementation");
 }
 
 }  // namespace

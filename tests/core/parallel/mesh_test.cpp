@@ -1,16 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/mesh.hpp>
-#include <map>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 MeshShape const sizes{2, 3, 2, 2};
 constexpr int ranks = 24;
@@ -95,24 +88,12 @@ TEST(MeshTest, AMeshMayHaveOtherAxes) {
 }
 
 TEST(MeshTest, ALayoutThatDoesNotFitTheRanksIsAnError) {
-  EXPECT_THAT(
-      [] {
-        Mesh({1, 1, 1, 2}, 0, 8);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("tensor 2 needs 2 ranks, but 8 run")));
-  EXPECT_THAT(
-      [] {
-        Mesh({1, 0, 1, 1}, 0, 1);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("parallel.data = 0 must be at least 1")));
+  expect_config_error([] { Mesh({1, 1, 1, 2}, 0, 8); }, "tensor 2 needs 2 ranks, but 8 run");
+  expect_config_error([] { Mesh({1, 0, 1, 1}, 0, 1); }, "parallel.data = 0 must be at least 1");
 }
 
 TEST(MeshTest, ALayoutOfMoreRanksThanCanBeCountedDoesNotFitEither) {
-  EXPECT_THAT(
-      [] {
-        Mesh({65536, 65536, 1, 1}, 0, 2);
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("at least 2147483647 ranks")));
+  expect_config_error([] { Mesh({65536, 65536, 1, 1}, 0, 2); }, "at least 2147483647 ranks");
 }
 
 using Layout = MeshShape;

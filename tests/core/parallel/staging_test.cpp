@@ -1,9 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <cstring>
-#include <functional>
 #include <heddle/core/parallel/communicator.hpp>
-#include <vector>
+
+#include "test.hpp"
 
 // Tensors that a backend cannot read, with a substitute for a device: host memory that is declared to be a device's.
 namespace heddle {

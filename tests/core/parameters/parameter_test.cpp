@@ -1,18 +1,11 @@
-#include <gmock/gmock.h>
-
-#include <cmath>
 #include <cstdlib>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/parameter.hpp>
-#include <set>
 #include <tuple>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 constexpr std::uint64_t seed = 11;
 
@@ -198,7 +191,7 @@ TEST(ParameterSetTest, ValuesAndGradientsAreViewsOfTheTwoBuffers) {
     next = begin + parameter.local_shape.size();
   }
   EXPECT_LE(next, parameters.size());
-  EXPECT_THAT(to_host<float>(parameters.gradients()), testing::Each(0.0F));
+  EXPECT_THAT(to_host<float>(parameters.gradients()), Each(0.0F));
 }
 
 TEST(ParameterSetTest, FrozenParametersLieAfterTheOthersAndHaveNoGradient) {
@@ -329,16 +322,12 @@ TEST(ParameterSetTest, IdsAreUniqueAndVersionsGrow) {
 TEST(ParameterSetTest, RefusesWhatCannotBeDeclared) {
   ParameterSet parameters(Mesh({1, 1, 1, 2}, 0, 2));
   parameters.declare(sharded("weight", {4, 4}, 0));
-  EXPECT_THAT(
-      [&] {
-        parameters.declare(sharded("weight", {4, 4}, 0));
-      },
-      ThrowsMessage<Error>(HasSubstr("parameter weight: the name is taken")));
-  EXPECT_THAT(
+  expect_error([&] { parameters.declare(sharded("weight", {4, 4}, 0)); }, "parameter weight: the name is taken");
+  expect_config_error(
       [&] {
         parameters.declare(sharded("narrow", {4, 1}, 1));
       },
-      ThrowsMessage<ConfigError>(AllOf(HasSubstr("parameter narrow [4, 1]"), HasSubstr("parallel.tensor = 2"))));
+      {"parameter narrow [4, 1]", "parallel.tensor = 2"});
   parameters.allocate(DType::float32);
   EXPECT_THROW(parameters.declare(sharded("late", {2}, -1)), Error);
   EXPECT_EQ(parameters.find("late"), nullptr);

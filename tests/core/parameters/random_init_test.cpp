@@ -1,8 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
 
@@ -28,7 +23,7 @@ struct StartedModel {
     test.bench.parameters().initialize(1);
   }
   std::vector<double> values(std::string const& name) {
-    return testing_support::values(test.bench.parameters().find(name)->value);
+    return heddle::values(test.bench.parameters().find(name)->value);
   }
 
   static constexpr VocabularySizes sizes{100, 100, true};
@@ -74,7 +69,7 @@ TEST(InitialValuesTest, EmbeddingsAreNormalAndNormsAreIdentities) {
     EXPECT_NEAR(deviation(model.values(name)), 1 / std::sqrt(32.0), 0.01) << name;
   }
   for (Parameter const& parameter : model.test.bench.parameters().all()) {
-    auto const values = testing_support::values(parameter.value);
+    auto const values = heddle::values(parameter.value);
     std::string const& name = parameter.spec.name;
     if (name.ends_with("norm.weight")) {
       EXPECT_EQ(values, std::vector<double>(values.size(), 1)) << name;
@@ -91,7 +86,7 @@ TEST(InitialValuesTest, DependOnNameAndIndexAlone) {
   StartedModel deep(2);
   EXPECT_GT(deep.test.bench.parameters().all().size(), shallow.test.bench.parameters().all().size());
   for (Parameter const& parameter : shallow.test.bench.parameters().all()) {
-    EXPECT_EQ(testing_support::values(parameter.value), deep.values(parameter.spec.name)) << parameter.spec.name;
+    EXPECT_EQ(heddle::values(parameter.value), deep.values(parameter.spec.name)) << parameter.spec.name;
   }
   EXPECT_NE(deep.values("encoder.layers.0.feed_forward.up.weight"),
             deep.values("encoder.layers.1.feed_forward.up.weight"));
@@ -101,7 +96,7 @@ TEST(InitialValuesTest, Float32IsFloat64Rounded) {
   StartedModel precise(1);
   StartedModel single(1, DType::float32);
   for (Parameter const& parameter : precise.test.bench.parameters().all()) {
-    auto values = testing_support::values(parameter.value);
+    auto values = heddle::values(parameter.value);
     std::transform(values.begin(), values.end(), values.begin(),
                    [](double value) { return static_cast<double>(static_cast<float>(value)); });
     EXPECT_EQ(single.values(parameter.spec.name), values) << parameter.spec.name;

@@ -1,8 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <cstdlib>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/plugins/loading.hpp>
+
+#include "test.hpp"
 
 // tests/integration/plugin.sh builds apps/examples/plugins/operation out of tree, against the installed package, and
 // then runs this test with HEDDLE_EXAMPLE_PLUGIN set to its path.

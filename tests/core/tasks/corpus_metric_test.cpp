@@ -1,13 +1,9 @@
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tasks/corpus_metric.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 double lines(TranslatedCorpus const& corpus) {
   return static_cast<double>(corpus.hypotheses.size());
@@ -21,16 +17,14 @@ TEST(MetricRegistry, NamesAreKeysOfMetricsAndUnique) {
   EXPECT_FALSE(metrics.of("lines", "here").metric.higher_is_better);
   std::vector<std::string> const text{"a", "b"};
   EXPECT_EQ(metrics.of("lines", "here").metric.score({text, text, {}}), 2);
-  EXPECT_THAT([&] { metrics.add("lines", {lines}); },
-              ThrowsMessage<ConfigError>(HasSubstr("the metric name 'lines' is taken by lines.so")));
-  EXPECT_THAT([&] { metrics.add("line", {}); }, ThrowsMessage<ConfigError>(HasSubstr("without a function")));
+  expect_config_error([&] { metrics.add("lines", {lines}); }, "the metric name 'lines' is taken by lines.so");
+  expect_config_error([&] { metrics.add("line", {}); }, "without a function");
   for (char const* name : {"", "a/b", "a b", "loss", "perplexity", "accuracy", "dataset", "samples"}) {
-    EXPECT_THAT([&] { metrics.add(name, {lines}); }, ThrowsMessage<ConfigError>(HasSubstr("without a usable name")))
-        << name;
+    SCOPED_TRACE(name);
+    expect_config_error([&] { metrics.add(name, {lines}); }, "without a usable name");
   }
-  EXPECT_THAT([&] { metrics.of("line", "run.toml:1:1: train.validate_metrics"); },
-              ThrowsMessage<ConfigError>(
-                  HasSubstr("train.validate_metrics: there is no metric \"line\"; did you mean lines?")));
+  expect_config_error([&] { metrics.of("line", "run.toml:1:1: train.validate_metrics"); },
+                      "train.validate_metrics: there is no metric \"line\"; did you mean lines?");
 }
 
 }  // namespace

@@ -1,17 +1,10 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tasks/task.hpp>
-#include <numeric>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr SpecialIds ids{.begin = 2, .end = 3, .unknown = 1, .padding = 0, .mask = 4};
@@ -193,17 +186,16 @@ TEST_F(DenoisingTest, SentinelsThatAreTooFewForTheLongestSequenceAreCounted) {
   EXPECT_EQ(enough->warning(100), "");
   EXPECT_EQ(task(Noise::spans, spans)->warning(100), "");
   EXPECT_EQ(task(Noise::infilling, 1)->warning(100), "");
-  EXPECT_THAT(task(Noise::spans, spans - 1)->warning(100),
-              testing::AllOf(HasSubstr("x.h5: the longest samples have 5 spans"), HasSubstr("has 4 sentinels for them"),
-                             HasSubstr("`heddle prepare --sentinels 5`")));
+  expect_contains(
+      task(Noise::spans, spans - 1)->warning(100),
+      {"x.h5: the longest samples have 5 spans", "has 4 sentinels for them", "`heddle prepare --sentinels 5`"});
 }
 
 TEST_F(DenoisingTest, AVocabularyWithoutThePiecesIsRefused) {
-  EXPECT_THAT([&] { task(Noise::spans, 0); },
-              ThrowsMessage<ConfigError>(HasSubstr("here masks spans of text, but the vocabulary of x.h5 has no piece "
-                                                   "<extra_id_0>; `heddle prepare --text … --sentinels 100`")));
-  EXPECT_THAT([&] { task(Noise::infilling, 5, {.begin = 2, .end = 3}); },
-              ThrowsMessage<ConfigError>(HasSubstr("has no piece <mask>")));
+  expect_config_error([&] { task(Noise::spans, 0); },
+                      "here masks spans of text, but the vocabulary of x.h5 has no piece "
+                      "<extra_id_0>; `heddle prepare --text … --sentinels 100`");
+  expect_config_error([&] { task(Noise::infilling, 5, {.begin = 2, .end = 3}); }, "has no piece <mask>");
 }
 
 TEST(TaskRegistry, TasksFollowFromStacksOrAreNamed) {
@@ -220,14 +212,12 @@ TEST(TaskRegistry, TasksFollowFromStacksOrAreNamed) {
   EXPECT_EQ(&find({"encoder"}, ""), &find({"encoder"}, "masked_language_model"));
   EXPECT_TRUE(find({"encoder"}, "").measures_accuracy());
   EXPECT_FALSE(find({"encoder", "decoder"}, "denoising").translates());
-  EXPECT_THAT([&] { find({"decoder"}, "denoising"); },
-              ThrowsMessage<ConfigError>(HasSubstr(
-                  "train.task = \"denoising\" needs an encoder and a decoder; model.stacks = [\"decoder\"]")));
-  EXPECT_THAT(
-      [&] { find({"decoder"}, "denoise"); },
-      ThrowsMessage<ConfigError>(HasSubstr("train.task = \"denoise\" is not a task; expected one of: translation, ")));
-  EXPECT_THAT([&] { tasks.add("denoising", tasks.entries().front().task); },
-              ThrowsMessage<ConfigError>(HasSubstr("the task name 'denoising' is taken by built-in")));
+  expect_config_error([&] { find({"decoder"}, "denoising"); },
+                      "train.task = \"denoising\" needs an encoder and a decoder; model.stacks = [\"decoder\"]");
+  expect_config_error([&] { find({"decoder"}, "denoise"); },
+                      "train.task = \"denoise\" is not a task; expected one of: translation, ");
+  expect_config_error([&] { tasks.add("denoising", tasks.entries().front().task); },
+                      "the task name 'denoising' is taken by built-in");
 }
 
 }  // namespace

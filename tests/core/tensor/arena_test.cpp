@@ -1,13 +1,11 @@
-#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/arena.hpp>
-#include <string>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -97,7 +95,7 @@ TEST(Arena, HasThePlannedCapacityOnADevice) {
     EXPECT_EQ(kernel_memory_space(), MemorySpace::host);
   } catch (Error const& error) {
     EXPECT_EQ(kernel_memory_space(), MemorySpace::device);
-    EXPECT_THAT(error.what(), testing::HasSubstr("as the memory plan says"));
+    expect_contains(error.what(), "as the memory plan says");
   }
 }
 

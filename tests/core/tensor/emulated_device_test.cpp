@@ -1,13 +1,11 @@
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <heddle/core/operations/kernel_author.hpp>
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
-#include <vector>
 
+#include "test.hpp"
 #include "test_ids.hpp"
 
 namespace heddle {

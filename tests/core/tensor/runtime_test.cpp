@@ -1,10 +1,9 @@
-#include <gtest/gtest.h>
-
 #include <Kokkos_Core.hpp>
 #include <atomic>
 #include <heddle/core/tensor/runtime.hpp>
-#include <limits>
 #include <thread>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

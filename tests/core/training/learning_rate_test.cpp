@@ -1,9 +1,6 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parameters/schedules.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -85,14 +82,13 @@ TEST(Schedule, APluginBringsOneByName) {
   EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 4, 110), 0.05);
   EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 58, 110), 0.1);
   EXPECT_DOUBLE_EQ(schedules.learning_rate(config, 59, 110), 0.05);
-  EXPECT_THAT([&] { schedules.add("halves", [](ScheduledUpdate const&) { return 1.0; }); },
-              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("'halves' is taken by steps.so")));
-  EXPECT_THAT([&] { built_in_schedules().of(optimizer("cosin", 0.1, 10)); },
-              testing::ThrowsMessage<ConfigError>(
-                  testing::HasSubstr("optimizer.schedule = \"cosin\" is not a schedule; did you mean cosine?")));
+  expect_config_error([&] { schedules.add("halves", [](ScheduledUpdate const&) { return 1.0; }); },
+                      "'halves' is taken by steps.so");
+  expect_config_error([&] { built_in_schedules().of(optimizer("cosin", 0.1, 10)); },
+                      "optimizer.schedule = \"cosin\" is not a schedule; did you mean cosine?");
   schedules.add("falling", [](ScheduledUpdate const& at) { return 0.5 - at.progress; });
-  EXPECT_THAT([&] { schedules.learning_rate(optimizer("falling", 0.1, 10), 109, 110); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("gives update 110 the factor -0.5")));
+  expect_error([&] { schedules.learning_rate(optimizer("falling", 0.1, 10), 109, 110); },
+               "gives update 110 the factor -0.5");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/training/micro_batch_source.hpp>
 
+#include "test.hpp"
 #include "test_ids.hpp"
 
 namespace heddle {

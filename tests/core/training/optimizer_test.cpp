@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
 
 #include "golden_file.hpp"
@@ -40,10 +36,10 @@ class OptimizerTest : public testing::TestWithParam<DType> {
 
   ParameterSet& parameters() { return bench_.parameters(); }
   Parameter const& parameter(std::size_t index) { return parameters().all()[index]; }
-  std::vector<double> values() { return testing_support::values(parameters().values()); }
+  std::vector<double> values() { return heddle::values(parameters().values()); }
   double gradient_norm() {
     double sum = 0;
-    for (double const gradient : testing_support::values(parameters().gradients())) {
+    for (double const gradient : heddle::values(parameters().gradients())) {
       sum += gradient * gradient;
     }
     return std::sqrt(sum);
@@ -57,15 +53,15 @@ TEST_P(OptimizerTest, TheFirstStepMovesByTheLearningRate) {
   // After bias correction the moments are g and g², so that the step is the gradient's sign, except for epsilon.
   OptimizerConfig const config;
   Optimizer const optimizer = bench_.optimizer(config);
-  auto const before = testing_support::values(parameter(0).value);
-  auto const gradient = testing_support::values(parameter(0).gradient);
+  auto const before = heddle::values(parameter(0).value);
+  auto const gradient = heddle::values(parameter(0).gradient);
   double const norm = bench_.update(optimizer, rate, 1);
   EXPECT_NEAR(norm, gradient_norm(), tolerance() * norm);
   std::vector<double> expected;
   for (std::size_t index = 0; index < before.size(); ++index) {
     expected.push_back(before[index] - rate * gradient[index] / (std::abs(gradient[index]) + epsilon));
   }
-  EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
+  EXPECT_LE(relative_error(heddle::values(parameter(0).value), expected), tolerance());
 }
 
 TEST_P(OptimizerTest, DecayIsDecoupledInAdamW) {
@@ -89,11 +85,11 @@ TEST_P(OptimizerTest, ClippingScalesTheGradientToTheNorm) {
   double const norm = gradient_norm();
   ASSERT_GT(norm, config.clip_norm);
   EXPECT_NEAR(bench_.update(optimizer, rate, 1), norm, tolerance() * norm) << "the norm before clipping";
-  auto expected = testing_support::values(parameters().gradients());
+  auto expected = heddle::values(parameters().gradients());
   for (double& moment : expected) {
     moment *= (1 - beta1) * config.clip_norm / norm;
   }
-  EXPECT_LE(relative_error(testing_support::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
+  EXPECT_LE(relative_error(heddle::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
 }
 
 TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
@@ -101,11 +97,11 @@ TEST_P(OptimizerTest, NoClippingBelowTheNorm) {
   config.clip_norm = 2 * gradient_norm();
   Optimizer const optimizer = bench_.optimizer(config);
   bench_.update(optimizer, rate, 1);
-  auto expected = testing_support::values(parameters().gradients());
+  auto expected = heddle::values(parameters().gradients());
   for (double& moment : expected) {
     moment *= 1 - beta1;
   }
-  EXPECT_LE(relative_error(testing_support::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
+  EXPECT_LE(relative_error(heddle::values(optimizer.state().at("adam.first_moment")), expected), tolerance());
 }
 
 /// Adam by its formulas, in float64, for one element.
@@ -140,10 +136,10 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
       std::vector<std::vector<OracleElement>> oracle;
       for (Parameter const& each : parameters().all()) {
         oracle.emplace_back();
-        for (double const value : testing_support::values(each.value)) {
+        for (double const value : heddle::values(each.value)) {
           oracle.back().push_back({value});
         }
-        for (double const gradient : testing_support::values(each.gradient)) {
+        for (double const gradient : heddle::values(each.gradient)) {
           squares += each.rule.frozen ? 0 : gradient * gradient;
         }
       }
@@ -152,7 +148,7 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
         for (std::size_t index = 0; index < oracle.size(); ++index) {
           Parameter const& each = parameter(index);
           UpdateRule const rule = index == 0 ? config.groups[0].rule : UpdateRule{.weight_decay = 0.3};
-          auto const gradient = testing_support::values(each.gradient);
+          auto const gradient = heddle::values(each.gradient);
           std::vector<double> expected;
           for (std::size_t element = 0; element < gradient.size(); ++element) {
             if (!rule.frozen) {
@@ -160,7 +156,7 @@ TEST_P(OptimizerTest, GroupsFollowTheirOwnRules) {
             }
             expected.push_back(oracle[index][element].value);
           }
-          EXPECT_LE(relative_error(testing_support::values(each.value), expected), tolerance())
+          EXPECT_LE(relative_error(heddle::values(each.value), expected), tolerance())
               << each.spec.name << (frozen ? ", frozen" : "") << ", step " << step;
         }
       }
@@ -182,7 +178,7 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
     std::vector<std::vector<OracleElement>> oracle;
     for (Parameter const& each : parameters().all()) {
       oracle.emplace_back();
-      for (double const value : testing_support::values(each.value)) {
+      for (double const value : heddle::values(each.value)) {
         oracle.back().push_back({value});
       }
     }
@@ -201,7 +197,7 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
           }
           expected.push_back(oracle[index][element].value);
         }
-        EXPECT_LE(relative_error(testing_support::values(each.value), expected), tolerance())
+        EXPECT_LE(relative_error(heddle::values(each.value), expected), tolerance())
             << name << ", " << each.spec.name << ", step " << step;
       }
     }
@@ -229,16 +225,16 @@ TEST_P(OptimizerTest, AllGradientsAreSetToZeroIfNobodyReadsThem) {
       return values();
     };
     auto const expected = update(GradientsAfter::kept);
-    EXPECT_EQ(testing_support::values(parameters().gradients()), gradients);
+    EXPECT_EQ(heddle::values(parameters().gradients()), gradients);
     EXPECT_EQ(update(GradientsAfter::zero), expected);
-    EXPECT_EQ(testing_support::values(parameters().gradients()), std::vector<double>(gradients.size()));
+    EXPECT_EQ(heddle::values(parameters().gradients()), std::vector<double>(gradients.size()));
   }
 }
 
 TEST_P(OptimizerTest, TheLastRowStaysZeroWhereAGroupSaysSo) {
   Optimizer const free = bench_.optimizer(OptimizerConfig());
   bench_.update(free, rate, 1);
-  std::vector<double> expected = testing_support::values(parameter(0).value);
+  std::vector<double> expected = heddle::values(parameter(0).value);
   ASSERT_NE(expected.back(), 0);
   std::fill(expected.end() - 5, expected.end(), 0.0);
   OptimizerTest::reset();
@@ -246,14 +242,14 @@ TEST_P(OptimizerTest, TheLastRowStaysZeroWhereAGroupSaysSo) {
   config.groups = {{"tables", {"mat*"}, {.zero_last_row = true}}};
   Optimizer const optimizer = bench_.optimizer(config);
   bench_.update(optimizer, rate, 1);
-  EXPECT_EQ(testing_support::values(parameter(0).value), expected);
+  EXPECT_EQ(heddle::values(parameter(0).value), expected);
 }
 
 TEST_P(OptimizerTest, ValuesMayStandForOtherNumbersThatAreTrained) {
   constexpr double scale = 0.25;
   constexpr double offset = 1;
   auto const changed = [](Tensor const& tensor, double factor, double added) {
-    std::vector<double> values = testing_support::values(tensor);
+    std::vector<double> values = heddle::values(tensor);
     for (double& value : values) {
       value = value * factor + added;
     }
@@ -278,13 +274,13 @@ TEST_P(OptimizerTest, ValuesMayStandForOtherNumbersThatAreTrained) {
                       {.options = {{"value_scale", {scale, "", ""}}, {"value_offset", {offset, "", ""}}},
                        .weight_decay = config.weight_decay}}};
     update();
-    EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance()) << rule;
+    EXPECT_LE(relative_error(heddle::values(parameter(0).value), expected), tolerance()) << rule;
     double sums[2];
     for (double& sum : sums) {  // with the group, and without it
       Tensor const squares = Tensor::allocate(DType::float64, {1});
       copy_from_doubles(squares, {0.0});
       bench_.optimizer(config).add_sum_of_squares(bench_.execution(), {0, parameters().gradient_size()}, squares);
-      sum = testing_support::values(squares).front();
+      sum = heddle::values(squares).front();
       config.groups.clear();
       changed(parameter(0).gradient, scale, 0);
     }
@@ -296,24 +292,23 @@ TEST_P(OptimizerTest, AGroupHasARuleOfItsOwn) {
   OptimizerConfig config;
   config.options["beta1"] = {0.5, "", "optimizer.beta1"};
   config.groups = {{"matrices", {"mat*"}, {.name = "sgd", .options = {{"momentum", {0.0, "", ""}}}}}};
-  auto const before = testing_support::values(parameter(0).value);
-  auto const gradient = testing_support::values(parameter(0).gradient);
+  auto const before = heddle::values(parameter(0).value);
+  auto const gradient = heddle::values(parameter(0).gradient);
   Optimizer const optimizer = bench_.optimizer(config);
   bench_.update(optimizer, rate, 1);
   std::vector<double> expected;
   for (std::size_t index = 0; index < before.size(); ++index) {
     expected.push_back(before[index] - rate * gradient[index]);
   }
-  EXPECT_LE(relative_error(testing_support::values(parameter(0).value), expected), tolerance());
+  EXPECT_LE(relative_error(heddle::values(parameter(0).value), expected), tolerance());
   EXPECT_EQ(parameter(0).state, std::vector<std::string>{"sgd.momentum"});
   EXPECT_EQ(optimizer.state().at("sgd.momentum").size(), parameter(0).place.count());
   IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
-  auto moments = testing_support::values(parameter(1).gradient);
+  auto moments = heddle::values(parameter(1).gradient);
   for (double& moment : moments) {
     moment *= 0.5;
   }
-  EXPECT_LE(relative_error(testing_support::values(optimizer.state_in("adam.first_moment", vector)), moments),
-            tolerance());
+  EXPECT_LE(relative_error(heddle::values(optimizer.state_in("adam.first_moment", vector)), moments), tolerance());
   EXPECT_THROW(optimizer.state_in("sgd.momentum", vector), Error);
   EXPECT_THROW(optimizer.state_in("adam.first_moment", {0, parameter(1).place.end}), Error);
 }
@@ -329,8 +324,8 @@ TEST_P(OptimizerTest, StateThatBeginsInTheMiddleOfARunIsCorrectedAsAtItsStart) {
     std::vector<std::vector<double>> values;
     for (std::int64_t update = 1; update <= 5; ++update) {
       bench_.update(optimizer, rate, begin + update);
-      values.push_back(testing_support::values(parameter(0).value));
-      values.push_back(testing_support::values(parameter(1).value));
+      values.push_back(heddle::values(parameter(0).value));
+      values.push_back(heddle::values(parameter(1).value));
     }
     return values;
   };
@@ -338,8 +333,8 @@ TEST_P(OptimizerTest, StateThatBeginsInTheMiddleOfARunIsCorrectedAsAtItsStart) {
   auto const in_mid_run = trajectory(1000, 1000);
   OptimizerTest::reset();
   for (std::size_t index = 0; index < 2; ++index) {
-    auto const gradient = testing_support::values(parameter(index).gradient);
-    auto expected = testing_support::values(parameter(index).value);
+    auto const gradient = heddle::values(parameter(index).gradient);
+    auto expected = heddle::values(parameter(index).value);
     std::vector<double> first(expected.size());
     std::vector<double> second(expected.size());
     for (std::size_t update = 1; update <= 5; ++update) {
@@ -361,18 +356,17 @@ TEST_P(OptimizerTest, StateThatBeginsInTheMiddleOfARunIsCorrectedAsAtItsStart) {
 TEST_P(OptimizerTest, GroupingAgainKeepsTheState) {
   Optimizer optimizer = bench_.optimizer(OptimizerConfig());
   bench_.update(optimizer, rate, 1);
-  auto const moments = testing_support::values(optimizer.state().at("adam.first_moment"));
+  auto const moments = heddle::values(optimizer.state().at("adam.first_moment"));
   for (std::int64_t const begin : {7, 0}) {
     parameters().find("vector")->state_begin = begin;
     optimizer.regroup();
-    EXPECT_EQ(testing_support::values(optimizer.state().at("adam.first_moment")), moments);
+    EXPECT_EQ(heddle::values(optimizer.state().at("adam.first_moment")), moments);
     IndexRange const vector{parameter(1).place.begin, parameter(1).place.begin + 7};
-    auto expected = testing_support::values(parameter(1).gradient);
+    auto expected = heddle::values(parameter(1).gradient);
     for (double& moment : expected) {
       moment *= 1 - beta1;
     }
-    EXPECT_LE(relative_error(testing_support::values(optimizer.state_in("adam.first_moment", vector)), expected),
-              tolerance());
+    EXPECT_LE(relative_error(heddle::values(optimizer.state_in("adam.first_moment", vector)), expected), tolerance());
   }
 }
 

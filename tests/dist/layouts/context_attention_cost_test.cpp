@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "context_attention_fixture.hpp"
 

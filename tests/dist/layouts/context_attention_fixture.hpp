@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <heddle/core/attention/context_attention.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/kernels/register.hpp>
 #include <string>
-#include <utility>
 
 #include "dist_fixture.hpp"
 #include "kernel_test_support.hpp"
@@ -76,8 +74,8 @@ struct Rows : Inputs {
 };
 
 inline Inputs random_inputs(DType dtype, Shape const& queries, Shape const& keys) {
-  return {testing_support::random_tensor(dtype, queries, 1), testing_support::random_tensor(dtype, keys, 2),
-          testing_support::random_tensor(dtype, keys, 3), testing_support::random_tensor(dtype, queries, 4)};
+  return {random_tensor(dtype, queries, 1), random_tensor(dtype, keys, 2), random_tensor(dtype, keys, 3),
+          random_tensor(dtype, queries, 4)};
 }
 
 class ContextAttentionTest : public DistTest {
@@ -110,29 +108,27 @@ class ContextAttentionTest : public DistTest {
     TokenRows const& queries = pack.rows(attended.queries);
     DType const statistics = statistics_dtype(rows.q.dtype());
     bool const prefix = attended.mask.is(MaskKind::prefix);
-    return {
-        .q = rows.q,
-        .k = rows.k,
-        .v = rows.v,
-        .queries = queries.sequences,
-        .keys = pack.rows(attended.keys).sequences,
-        .heads = heads,
-        .kv_heads = attended.kv_heads,
-        .scale = 0.6,
-        .score = attended.score,
-        .function = attended.function,
-        .score_weight = attended.score == ScoreKind::additive
-                            ? testing_support::random_tensor(statistics, {heads, width / heads}, 8)
-                            : Tensor(),
-        .mask = attended.mask,
-        .prefix_length = prefix ? testing_support::int_tensor(std::vector<std::int32_t>(uneven.size(), 7)) : Tensor(),
-        .bias = attended.bias ? testing_support::random_tensor(statistics, {heads, 41}, 9) : Tensor(),
-        .dropout = {.rate = attended.dropout,
-                    .key = 99,
-                    .step = 5,
-                    .first_column = 16,
-                    .sample = queries.sample,
-                    .position = queries.position}};
+    return {.q = rows.q,
+            .k = rows.k,
+            .v = rows.v,
+            .queries = queries.sequences,
+            .keys = pack.rows(attended.keys).sequences,
+            .heads = heads,
+            .kv_heads = attended.kv_heads,
+            .scale = 0.6,
+            .score = attended.score,
+            .function = attended.function,
+            .score_weight =
+                attended.score == ScoreKind::additive ? random_tensor(statistics, {heads, width / heads}, 8) : Tensor(),
+            .mask = attended.mask,
+            .prefix_length = prefix ? int_tensor(std::vector<std::int32_t>(uneven.size(), 7)) : Tensor(),
+            .bias = attended.bias ? random_tensor(statistics, {heads, 41}, 9) : Tensor(),
+            .dropout = {.rate = attended.dropout,
+                        .key = 99,
+                        .step = 5,
+                        .first_column = 16,
+                        .sample = queries.sample,
+                        .position = queries.position}};
   }
 
   /// Gives the gradients of the call's parameters room, set to 0.
@@ -140,8 +136,7 @@ class ContextAttentionTest : public DistTest {
     auto const zeros = [](Tensor const& parameter) {
       return parameter.empty()
                  ? Tensor()
-                 : testing_support::tensor_of(std::vector<double>(testing_support::values(parameter).size()),
-                                              parameter.dtype(), parameter.shape());
+                 : tensor_of(std::vector<double>(values(parameter).size()), parameter.dtype(), parameter.shape());
     };
     rows.gradients.bias = zeros(call.bias);
     rows.gradients.score_weight = zeros(call.score_weight);

@@ -1,17 +1,7 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "context_attention_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::ThrowsMessage;
-using testing_support::random_tensor;
-using testing_support::values;
 
 /// Results of several ranks are added: in bfloat16 they are rounded each time.
 double tolerance_of(DType dtype) {
@@ -42,7 +32,7 @@ void ContextAttentionSplit::check_against_one_rank(Communicator const& group, Te
   ContextRows const& keys = pack.context(attended.keys);
   auto const of_queries = [&](Tensor const& tensor) { return local(tensor, queries, group.rank()); };
   auto const of_keys = [&](Tensor const& tensor) { return local(tensor, keys, group.rank()); };
-  auto const as_tested = [&](Tensor const& tensor) { return testing_support::converted(tensor, tested.dtype); };
+  auto const as_tested = [&](Tensor const& tensor) { return converted(tensor, tested.dtype); };
   Rows mine({as_tested(of_queries(whole.q)), as_tested(of_keys(whole.k)), as_tested(of_keys(whole.v)),
              as_tested(of_queries(whole.grad_output))},
             heads);
@@ -107,12 +97,11 @@ TEST_F(ContextAttentionSplit, VariantsEqualOneRankOnTheWholePack) {
         Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::additive, 4},
         Attended{AttentionMask::causal(), side, side, 0, ScoreKind::linear, 4},
         Attended{AttentionMask::bidirectional(), side, Side::source, 0, ScoreKind::linear},
-        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, testing_support::logistic_score()},
-        Attended{AttentionMask::bidirectional(), side, Side::source, 0.2F, function, 8, false,
-                 testing_support::logistic_score()},
-        Attended{AttentionMask::window(20, 0), side, side, 0.2F, function, 8, true, testing_support::logistic_score()},
-        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, testing_support::cubic_score()}}) {
-    if (attended.function != nullptr && !testing_support::scores_run) {
+        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, logistic_score()},
+        Attended{AttentionMask::bidirectional(), side, Side::source, 0.2F, function, 8, false, logistic_score()},
+        Attended{AttentionMask::window(20, 0), side, side, 0.2F, function, 8, true, logistic_score()},
+        Attended{AttentionMask::causal(), side, side, 0.2F, function, 4, true, cubic_score()}}) {
+    if (attended.function != nullptr && !scores_run) {
       continue;
     }
     Rows const whole = whole_of(attended);
@@ -137,21 +126,21 @@ TEST_F(ContextAttentionTest, TheRingRoundsItsSumsOnce) {
   Attended const self{AttentionMask::causal(), Side::target, Side::target, 0};
   std::int64_t const tokens = pack.target_rows.tokens;
   Inputs const given = random_inputs(DType::bfloat16, {tokens, width}, {tokens, width});
-  auto const widened = [](Tensor const& tensor) { return testing_support::converted(tensor, DType::float32); };
+  auto const widened = [](Tensor const& tensor) { return converted(tensor, DType::float32); };
   Rows const narrow(given, heads);
   Rows const wide({widened(given.q), widened(given.k), widened(given.v), widened(given.grad_output)}, heads);
   ContextAttention const ring = context_attention(group, ContextMode::ring);
   ContextAttention::Task const task{execution_, arena_, pack.target_context, pack.target_context, true};
   auto const kept = ring.forward(task, call_of(narrow, pack, self), narrow.output);
   auto const kept_wide = ring.forward(task, call_of(wide, pack, self), wide.output);
-  EXPECT_EQ(values(narrow.output), values(testing_support::converted(wide.output, DType::bfloat16)));
+  EXPECT_EQ(values(narrow.output), values(converted(wide.output, DType::bfloat16)));
   EXPECT_EQ(values(kept.log_sum_exp), values(kept_wide.log_sum_exp));
   // Backward reads the rounded output; with the same one its gradients, too, are those of float32 rounded once.
   ContextAttention::Activations same = kept_wide;
   same.output = widened(narrow.output);
   ring.backward(task, kept, narrow.grad_output, narrow.gradients);
   ring.backward(task, same, wide.grad_output, wide.gradients);
-  auto const rounded = [](Tensor const& tensor) { return values(testing_support::converted(tensor, DType::bfloat16)); };
+  auto const rounded = [](Tensor const& tensor) { return values(converted(tensor, DType::bfloat16)); };
   EXPECT_EQ(values(narrow.gradients.q), rounded(wide.gradients.q));
   EXPECT_EQ(values(narrow.gradients.k), rounded(wide.gradients.k));
   EXPECT_EQ(values(narrow.gradients.v), rounded(wide.gradients.v));
@@ -229,22 +218,19 @@ TEST_F(ContextAttentionTest, RefusesLayoutsThatCannotWork) {
     context_attention(group, ContextMode::ulysses).forward(task, call, rows.output);
   };
   Attended const self{AttentionMask::bidirectional(), Side::target, Side::target, 0};
-  EXPECT_THAT(
+  expect_error(
       [&] {
         forward(Communicator::self(), pack_of({{3, 4}}, {}), self, rows_of(5, 5));
       },
-      ThrowsMessage<Error>(HasSubstr("split over 0 ranks, but the group has 1")));
+      "split over 0 ranks, but the group has 1");
   Communicator const& group = world_;
   Pack const pack = pack_of({{30, 40}}, {group.rank(), group.size()});
   std::int64_t const targets = pack.target_rows.tokens;
   std::int64_t const sources = pack.source_rows.tokens;
-  EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets)); },
-              ThrowsMessage<ConfigError>(HasSubstr("heads, 9 (8 of keys)")));
-  EXPECT_THAT([&] { forward(group, pack, self, rows_of(targets, targets + 1)); },
-              ThrowsMessage<Error>(HasSubstr("rows of keys")));
+  expect_config_error([&] { forward(group, pack, self, rows_of(targets, targets)); }, "heads, 9 (8 of keys)");
+  expect_error([&] { forward(group, pack, self, rows_of(targets, targets + 1)); }, "rows of keys");
   Attended const causal_cross{AttentionMask::causal(), Side::target, Side::source, 0};
-  EXPECT_THAT([&] { forward(group, pack, causal_cross, rows_of(targets, sources)); },
-              ThrowsMessage<Error>(HasSubstr("self-attention")));
+  expect_error([&] { forward(group, pack, causal_cross, rows_of(targets, sources)); }, "self-attention");
 }
 
 }  // namespace

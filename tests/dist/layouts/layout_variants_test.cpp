@@ -1,12 +1,8 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/attention_score.hpp>
-#include <set>
-#include <string>
 
 #include "layout_run.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

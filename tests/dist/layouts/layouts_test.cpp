@@ -10,8 +10,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 // A model gives the outputs, gradients and trajectory of one rank on any mesh. All in float64, where only the rounding
 // of sums in another order remains.
 constexpr double tolerance = 1e-9;

@@ -9,8 +9,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
-
 // In bfloat16, sums over other parts are rounded at other points, each time by up to 0.4 %: within these tolerances a
 // step's loss and each gradient, as a vector, agree on any mesh with those of one rank. In float32 only noise remains.
 struct Tolerance {

@@ -1,10 +1,5 @@
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
 #include <heddle/core/layers/linear.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <map>
 
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
@@ -17,7 +12,6 @@
 namespace heddle {
 namespace {
 
-using testing_support::values;
 using Values = std::map<std::string, std::vector<double>>;
 
 constexpr VocabularySizes vocabulary{23, 23, true};

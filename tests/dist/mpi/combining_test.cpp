@@ -1,13 +1,8 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <heddle/core/base/random.hpp>
-#include <vector>
 
 #include "mpi/rank_order_reduction.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,8 +1,4 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
 #include <heddle/core/parallel/host_values.hpp>
-#include <limits>
 
 #include "dist_fixture.hpp"
 

@@ -1,7 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
-
 #include "dist_fixture.hpp"
 
 namespace heddle {

@@ -1,13 +1,10 @@
-#include <gmock/gmock.h>
 #include <mpi.h>
 
 #include <cstdlib>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/dist/mpi/mpi.hpp>
-#include <map>
-#include <optional>
-#include <string>
+
+#include "test.hpp"
 
 namespace {
 int communicators_freed = 0;
@@ -111,7 +108,7 @@ TEST(MpiSessionTest, RefusesRanksThatDoNotFindEachOther) {
   int const size = MpiSession().world().size();
   LauncherEnvironment const environment({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
   if (size == 1) {
-    EXPECT_THAT([] { MpiSession(); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr("started 4 ranks")));
+    expect_config_error([] { MpiSession(); }, "started 4 ranks");
   } else {
     EXPECT_NO_THROW(MpiSession());
   }

@@ -1,17 +1,13 @@
-#include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <heddle/core/base/random.hpp>
-#include <numeric>
 #include <thread>
 #include <type_traits>
-#include <utility>
 
 #include "dist_fixture.hpp"
 #include "mpi/peer_memory.hpp"
@@ -263,7 +259,7 @@ TEST_F(MemorySumsTest, RefuseOtherCountsAndNameAnInaccessibleRank) {
   counts.front() += world_.rank() == 1 ? 1 : 0;
   EXPECT_EQ(error(counts), "sum: rank 1 has other numbers or types of elements than rank 0");
   kernel_copies.permits_blocks = false;
-  EXPECT_THAT(error(counts_from(20000)), testing::StartsWith("sum: the memory of rank "));
+  EXPECT_THAT(error(counts_from(20000)), StartsWith("sum: the memory of rank "));
 }
 
 TEST_F(ReductionTest, IsNotDoneBeforeTheLastRankComes) {

@@ -1,14 +1,7 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <numeric>
-
 #include "dist_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 using Rows = std::vector<std::int64_t>;
 constexpr std::int64_t width = 3;
@@ -181,7 +174,7 @@ TEST_F(RowsTest, RanksThatDisagreeOnTheirRowsThrow) {
                            receive_rows);
   };
   if (world_.rank() == 0) {
-    EXPECT_THAT(error_of(exchange), HasSubstr("all_to_all_rows: rank 1 sent 3 elements where 6 were expected"));
+    expect_contains(error_of(exchange), "all_to_all_rows: rank 1 sent 3 elements where 6 were expected");
   } else {
     exchange();
   }

@@ -1,12 +1,8 @@
 #include "mpi/segment_name.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <thread>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -14,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 TEST(SegmentNameTest, OneJobAtATimeHasIt) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.path().string();
   {
     SegmentName const first(path, {"host.17", true});
@@ -23,8 +19,7 @@ TEST(SegmentNameTest, OneJobAtATimeHasIt) {
       SegmentName const second(path, {"host.17", true}, milliseconds(20));
       FAIL() << "two jobs have one name";
     } catch (ConfigError const& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("another job on this host has the same name"));
-      EXPECT_THAT(error.what(), testing::HasSubstr("host.17"));
+      expect_contains(error.what(), {"another job on this host has the same name", "host.17"});
     }
   }
   SegmentName const again(path, {"host.17", true});
@@ -32,7 +27,7 @@ TEST(SegmentNameTest, OneJobAtATimeHasIt) {
 }
 
 TEST(SegmentNameTest, OtherRanksOfAJobWaitForItsFirst) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string const path = directory.path().string();
   auto const began = std::chrono::steady_clock::now();
   std::thread late([&] {

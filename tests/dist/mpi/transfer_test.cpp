@@ -1,16 +1,7 @@
-#include <gmock/gmock.h>
-
-#include <array>
-#include <heddle/core/base/error.hpp>
-#include <optional>
-
 #include "dist_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::AllOf;
-using testing::HasSubstr;
 
 /// More than MPI sends before the receiver is ready.
 constexpr std::int64_t large = std::int64_t{1} << 17;
@@ -190,7 +181,7 @@ void check_mismatch(Communicator const& world, Tensor const& sent, Tensor const&
       while (!receive.progress()) {
       }
     };
-    EXPECT_THAT(error_of(receive_all), AllOf(HasSubstr("receive: expected"), HasSubstr(words)));
+    expect_contains(error_of(receive_all), {"receive: expected", words});
     Tensor const three = wrong(3);
     world.receive(three, 0, 2);
     EXPECT_EQ(to_host<float>(three), (std::vector<float>{1, 2, 3}));

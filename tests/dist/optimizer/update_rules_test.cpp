@@ -1,10 +1,5 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <numeric>
 
 #include "synthetic_model.hpp"
 
@@ -13,8 +8,6 @@
 namespace heddle {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 using Options = SyntheticModel::Options;
 
 constexpr std::int64_t rule_batches = 5;
@@ -136,13 +129,13 @@ TEST_F(UpdateRulesTest, AWholeParameterThatTensorRanksDivideIsRefused) {
   if (world_.size() == 1) {
     return;  // nothing is divided
   }
-  EXPECT_THAT(
+  expect_config_error(
       [&] {
         SyntheticModel(state_of({1, 1, 1, world_.size()}), {.groups = matrix_groups()});
       },
-      ThrowsMessage<ConfigError>(HasSubstr("its update rule orthogonal updates whole parameters, but "
-                                           "parallel.tensor = " +
-                                           std::to_string(world_.size()))));
+      "its update rule orthogonal updates whole parameters, but "
+      "parallel.tensor = " +
+          std::to_string(world_.size()));
 }
 
 TEST_F(UpdateRulesTest, SingularValuesBecomeOne) {
@@ -155,7 +148,7 @@ TEST_F(UpdateRulesTest, SingularValuesBecomeOne) {
   Arena scratch;
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   rule.update(execution, call);
-  EXPECT_THAT(to_host<float>(call.value), testing::Pointwise(testing::FloatNear(1e-6F), {0.0F, -0.5F, 0.5F, 0.0F}));
+  EXPECT_THAT(to_host<float>(call.value), Pointwise(testing::FloatNear(1e-6F), {0.0F, -0.5F, 0.5F, 0.0F}));
 }
 
 }  // namespace

@@ -1,11 +1,7 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/dist/pipeline/schedule.hpp>
-#include <map>
-#include <optional>
 #include <tuple>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -142,10 +138,10 @@ TEST(PipelineSchedule, FewMicroBatchesAreInFlight) {
 TEST(PipelineSchedule, OneForwardOneBackwardInWords) {
   auto const f = [](std::int64_t micro_batch) { return PipelineAction{Pass::forward, 0, micro_batch}; };
   auto const b = [](std::int64_t micro_batch) { return PipelineAction{Pass::backward, 0, micro_batch}; };
-  EXPECT_THAT(training_actions({0, 2, 1}, 3), testing::ElementsAre(f(0), f(1), b(0), f(2), b(1), b(2)));
-  EXPECT_THAT(training_actions({1, 2, 1}, 3), testing::ElementsAre(f(0), b(0), f(1), b(1), f(2), b(2)));
-  EXPECT_THAT(forward_actions({0, 2, 2}, 2), testing::ElementsAre(f(0), f(1), PipelineAction{Pass::forward, 1, 0},
-                                                                  PipelineAction{Pass::forward, 1, 1}));
+  EXPECT_THAT(training_actions({0, 2, 1}, 3), ElementsAre(f(0), f(1), b(0), f(2), b(1), b(2)));
+  EXPECT_THAT(training_actions({1, 2, 1}, 3), ElementsAre(f(0), b(0), f(1), b(1), f(2), b(2)));
+  EXPECT_THAT(forward_actions({0, 2, 2}, 2),
+              ElementsAre(f(0), f(1), PipelineAction{Pass::forward, 1, 0}, PipelineAction{Pass::forward, 1, 1}));
 }
 
 }  // namespace

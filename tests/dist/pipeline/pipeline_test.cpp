@@ -1,13 +1,9 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <heddle/kernels/register.hpp>
-#include <map>
-#include <memory>
 
 #include "dist_fixture.hpp"
 #include "golden_model.hpp"
@@ -125,7 +121,7 @@ class FinalGradients final : public GradientProgress {
 
   void use_done(Parameter const& parameter) override {
     if (--uses_left_[&parameter] == 0) {
-      when_final_[&parameter] = testing_support::values(parameter.gradient);
+      when_final_[&parameter] = heddle::values(parameter.gradient);
     }
   }
   void progress() override {}
@@ -136,7 +132,7 @@ class FinalGradients final : public GradientProgress {
       auto const found = when_final_.find(&parameter);
       ASSERT_NE(found, when_final_.end()) << parameter.spec.name;
       EXPECT_EQ(uses_left_.at(&parameter), 0) << parameter.spec.name;
-      EXPECT_EQ(found->second, testing_support::values(parameter.gradient)) << parameter.spec.name;
+      EXPECT_EQ(found->second, heddle::values(parameter.gradient)) << parameter.spec.name;
     }
   }
 
@@ -171,7 +167,7 @@ struct Expected {
       evaluated += stage.model->forward(evaluating, 0.1);
     }
     for (Parameter const& parameter : stage.parameters.all()) {
-      gradients[parameter.spec.name] = testing_support::values(parameter.gradient);
+      gradients[parameter.spec.name] = heddle::values(parameter.gradient);
     }
   }
 
@@ -202,8 +198,7 @@ class PipelineTest : public DistTest {
     std::vector<double> mine;
     for (auto const& [name, values] : expected) {
       Parameter const* const parameter = stage.parameters.find(name);
-      auto const held =
-          parameter == nullptr ? std::vector<double>(values.size()) : testing_support::values(parameter->gradient);
+      auto const held = parameter == nullptr ? std::vector<double>(values.size()) : heddle::values(parameter->gradient);
       mine.insert(mine.end(), held.begin(), held.end());
     }
     Tensor const sums = tensor_of(mine);

@@ -1,15 +1,11 @@
-#include <gtest/gtest.h>
-
 #include <heddle/dist/planning/available_memory.hpp>
 
 #include "dist_fixture.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 using AvailableMemoryTest = DistTest;
-using test::TemporaryDirectory;
 
 constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 

@@ -1,6 +1,6 @@
-#include <gmock/gmock.h>
-
 #include <heddle/dist/planning/kernel_times.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

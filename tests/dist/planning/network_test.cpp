@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <heddle/dist/planning/network.hpp>
 
 #include "dist_fixture.hpp"

@@ -1,12 +1,9 @@
-#include <gmock/gmock.h>
-
 #include <heddle/dist/planning/pipeline_simulation.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::DoubleNear;
-using testing::Each;
 
 std::vector<StageTimes> equal_stages(std::size_t stages, std::size_t parts, double forward, double backward,
                                      double message = 0) {

@@ -1,9 +1,6 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/dist/planning/planner.hpp>
 #include <heddle/dist/training/training_engine.hpp>
-#include <numeric>
 
 #include "dist_fixture.hpp"
 #include "planning/planned_run.hpp"
@@ -11,10 +8,7 @@
 namespace heddle {
 namespace {
 
-using testing::Contains;
 using testing::Field;
-using testing::HasSubstr;
-using testing::Not;
 using testing::Truly;
 
 Config small_config() {
@@ -231,11 +225,11 @@ TEST_F(PlannerTest, RejectsLayoutsByTheLimitThatTheyBreak) {
   Plan const none = best(1000);
   EXPECT_TRUE(none.best.empty());
   EXPECT_EQ(none.fitting, 0);
-  EXPECT_THAT(describe_best(none, 1000), HasSubstr("rejected: a node has too little memory; for example "));
+  expect_contains(describe_best(none, 1000), "rejected: a node has too little memory; for example ");
   EXPECT_THAT(describe_refusal(none, {.nodes = 6, .ranks_per_node = 2}),
-              testing::AllOf(testing::StartsWith("no layout of 12 ranks fits: a node has too little memory for "),
-                             HasSubstr(" MiB of 0.0 MiB; more nodes (--nodes), nodes with more memory (--memory), a "
-                                       "smaller model (model.d_model, ")));
+              AllOf(StartsWith("no layout of 12 ranks fits: a node has too little memory for "),
+                    HasSubstr(" MiB of 0.0 MiB; more nodes (--nodes), nodes with more memory (--memory), a "
+                              "smaller model (model.d_model, ")));
 }
 
 TEST_F(PlannerTest, PlansTheMemoryOfEachListedLayoutOnce) {
@@ -262,19 +256,17 @@ TEST_F(PlannerTest, ABatchOfTooFewTokensIsNamed) {
           .best_layouts(1);
   EXPECT_THAT(
       plan.rejections,
-      Contains(testing::AllOf(
-          Field(&Rejection::limit, batch_limit),
-          Field(&Rejection::example,
-                HasSubstr("the batch of 2,400 tokens has 37 tokens a rank (64 ranks), fewer than one sequence of "
-                          "model.max_length = 200; with train.batch_tokens = 12,800 there is one each")))));
+      Contains(
+          AllOf(Field(&Rejection::limit, batch_limit),
+                Field(&Rejection::example,
+                      HasSubstr("the batch of 2,400 tokens has 37 tokens a rank (64 ranks), fewer than one sequence of "
+                                "model.max_length = 200; with train.batch_tokens = 12,800 there is one each")))));
   EXPECT_THAT(describe_refusal(plan, {.nodes = 1, .ranks_per_node = 64}),
-              testing::StartsWith("no layout of 64 ranks fits: the batch of 2,400 tokens has 37 tokens a rank"));
+              StartsWith("no layout of 64 ranks fits: the batch of 2,400 tokens has 37 tokens a rank"));
   Plan const max{.rejections = {{batch_limit, "the batch has too few tokens", 60}, {"another limit", "x", 3}}};
-  EXPECT_THAT(describe_best(max, 100),
-              testing::StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));
+  EXPECT_THAT(describe_best(max, 100), StartsWith("60 of the layouts are left out: the batch has too few tokens\n"));
   Plan const few{.fitting = 100, .rejections = {{batch_limit, "the batch has too few tokens", 60}}};
-  EXPECT_THAT(describe_best(few, 100),
-              HasSubstr("60 layouts rejected: the batch has too few tokens; for example the batch"));
+  expect_contains(describe_best(few, 100), "60 layouts rejected: the batch has too few tokens; for example the batch");
 }
 
 TEST_F(PlannerTest, StageLayersStayWhereTheStagesAndTheScheduleDo) {
@@ -315,7 +307,7 @@ TEST_F(PlannerTest, TheTableOfNodesHasSpeedEfficiencyAndTime) {
   plans[1].best->step_seconds = 0.5;
   plans[2].best->step_seconds = 0.4;
   std::string const table = describe_nodes(plans, 3000, 36000);
-  EXPECT_THAT(table, HasSubstr("none fits"));
+  expect_contains(table, "none fits");
   EXPECT_THAT(table, testing::ContainsRegex(" 2 +6,000 +100 % +5.00 +10.0 "));
   EXPECT_THAT(table, testing::ContainsRegex(" 3 +7,500 +83 % +4.00 +12.0 "));
 }

@@ -1,9 +1,4 @@
-#include <gmock/gmock.h>
-
-#include <cmath>
 #include <heddle/dist/report/layer_norms.hpp>
-#include <map>
-#include <numeric>
 
 #include "dist_fixture.hpp"
 #include "synthetic_model.hpp"

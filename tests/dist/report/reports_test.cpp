@@ -1,15 +1,9 @@
-#include <gmock/gmock.h>
-
 #include <heddle/dist/report/traffic_report.hpp>
-#include <map>
 
 #include "dist_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 using TrafficReportTest = DistTest;
 
@@ -28,15 +22,14 @@ TEST_F(TrafficReportTest, ReportsTheTrafficOfTheGroupsSince) {
   std::string const table = describe_traffic("rank 0", since, all);
   if (world_.size() == 1) {
     EXPECT_TRUE(reported.empty());
-    EXPECT_THAT(table, Not(HasSubstr("all_reduce")));
+    expect_lacks(table, "all_reduce");
     return;
   }
   std::map<std::string, Traffic> const expected{{"data.all_reduce", {2, 80}}, {"replicas.broadcast", {1, 40}}};
   EXPECT_EQ(reported, expected);
   std::int64_t const ranks = world_.size();
   EXPECT_EQ(all[TrafficGroup::data][static_cast<std::size_t>(Verb::all_reduce)], (Traffic{2 * ranks, 80 * ranks}));
-  EXPECT_THAT(table, HasSubstr("data.all_reduce                       2         80 B"));
-  EXPECT_THAT(table, HasSubstr("replicas.broadcast"));
+  expect_contains(table, {"data.all_reduce                       2         80 B", "replicas.broadcast"});
 }
 
 }  // namespace

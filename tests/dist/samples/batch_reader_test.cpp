@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
 
@@ -11,7 +8,7 @@ namespace heddle {
 namespace {
 
 /// Counts what is read; sentence `broken` cannot be.
-class CountingSamples final : public test::MadePairs {
+class CountingSamples final : public MadePairs {
  public:
   std::int64_t size(std::int64_t /*epoch*/) const override { return 40; }
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {

@@ -1,11 +1,7 @@
-#include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <memory>
 
 #include "file_faults.hpp"
 #include "state/load_state.hpp"
@@ -13,9 +9,6 @@
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::ElementsAre;
-using testing::HasSubstr;
 using Options = SyntheticModel::Options;
 
 class CheckpointLayoutsTest : public CheckpointTest {
@@ -32,7 +25,7 @@ TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoads
   std::string expected;
   if (world_.rank() == 0) {
     fs::path const written = commit(alone, "alone", 1);
-    expected = test::read_whole(written / "tensors-00000.h5");
+    expected = read_whole(written / "tensors-00000.h5");
     EXPECT_GT(expected.size(), 40000U);
   }
   int number = 0;
@@ -50,7 +43,7 @@ TEST_F(CheckpointLayoutsTest, EveryLayoutWritesTheBytesThatOneRankWritesAndLoads
       EXPECT_TRUE(same(model.gathered(7), model.gathered())) << "small chunks";
       fs::path const whole = commit(model, store, 1);
       if (world_.rank() == 0) {
-        EXPECT_TRUE(test::read_whole(whole / "tensors-00000.h5") == expected);
+        EXPECT_TRUE(read_whole(whole / "tensors-00000.h5") == expected);
       }
     }
   }
@@ -88,24 +81,23 @@ TEST_F(CheckpointLayoutsTest, AWriterThatFailsIsNamedOnEveryRankAndTheEarlierChe
   SyntheticModel model(state_of({1, world_.size(), 1, 1}), {});
   commit(model, "run", world_.size(), 1);
   int const last = world_.size() - 1;
-  for (auto const& [call, kind] : {std::pair{test::FileCall::pwrite, test::FaultKind::no_space},
-                                   {test::FileCall::pwrite, test::FaultKind::flipped_bit},
-                                   {test::FileCall::fsync, test::FaultKind::io_error}}) {
+  for (auto const& [call, kind] : {std::pair{FileCall::pwrite, FaultKind::no_space},
+                                   {FileCall::pwrite, FaultKind::flipped_bit},
+                                   {FileCall::fsync, FaultKind::io_error}}) {
     // Rank 0's first fsyncs are those of directories that it makes: there are none now.
-    std::unique_ptr<test::FileFault> const fault =
-        world_.rank() == last ? std::make_unique<test::FileFault>(call, kind, 0) : nullptr;
+    std::unique_ptr<FileFault> const fault =
+        world_.rank() == last ? std::make_unique<FileFault>(call, kind, 0) : nullptr;
     std::string const error = error_of([&] { commit(model, "run", world_.size(), 2); });
-    EXPECT_THAT(error, HasSubstr("checkpoint of step 2 was not written: "));
-    EXPECT_THAT(error, HasSubstr(fmt::format("tensors-{:05}.h5", last)));
+    expect_contains(error, {"checkpoint of step 2 was not written: ", fmt::format("tensors-{:05}.h5", last)});
     if (last > 0) {
-      EXPECT_THAT(error, HasSubstr(fmt::format("rank {} on ", last)));
+      expect_contains(error, fmt::format("rank {} on ", last));
     }
     auto const newest = CheckpointStore(directory_ / "run", 9).newest_verified({}, world_);
     ASSERT_TRUE(newest.has_value());
     EXPECT_EQ(newest->state().step, 1);
     if (world_.rank() == 0) {
       for (auto const& entry : fs::directory_iterator(directory_ / "run")) {
-        EXPECT_THAT(entry.path().filename().string(), testing::AnyOf(".lock", "step-00000001"));
+        EXPECT_THAT(entry.path().filename().string(), AnyOf(".lock", "step-00000001"));
       }
     }
     world_.barrier();
@@ -118,17 +110,16 @@ TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAl
   commit(model, "run", world_.size(), 2);
   CheckpointStore store(directory_ / "run", 9);
   {
-    std::unique_ptr<test::FileFault> const fault =
-        world_.rank() == world_.size() - 1
-            ? std::make_unique<test::FileFault>(test::FileCall::pread, test::FaultKind::flipped_bit, 0)
-            : nullptr;
+    std::unique_ptr<FileFault> const fault =
+        world_.rank() == world_.size() - 1 ? std::make_unique<FileFault>(FileCall::pread, FaultKind::flipped_bit, 0)
+                                           : nullptr;
     std::vector<std::string> rejected;
     auto const newest = store.newest_verified([&](std::string const& text) { rejected.push_back(text); }, world_);
     ASSERT_TRUE(newest.has_value());
     EXPECT_EQ(newest->state().step, 1);
     if (world_.rank() == 0) {
-      EXPECT_THAT(rejected, ElementsAre(testing::AnyOf(HasSubstr("do not have the SHA-256"),
-                                                       HasSubstr("MANIFEST.json: is damaged"))));
+      EXPECT_THAT(rejected,
+                  ElementsAre(AnyOf(HasSubstr("do not have the SHA-256"), HasSubstr("MANIFEST.json: is damaged"))));
     }
   }
   // The bytes that are loaded are verified, too, not only those that were looked at before.
@@ -139,7 +130,7 @@ TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAl
   int reads = 0;
   for (bool happened = true; happened; ++reads) {
     Checkpoint const other = Checkpoint::open(checkpoint.directory(), world_);
-    test::FileFault const fault(test::FileCall::pread, test::FaultKind::flipped_bit, reads);
+    FileFault const fault(FileCall::pread, FaultKind::flipped_bit, reads);
     error = error_of([&] { EXPECT_EQ(other.read("layer7.rows"), good); });
     happened = fault.happened();
     EXPECT_EQ(error != "nothing was thrown", happened);
@@ -159,7 +150,7 @@ TEST_F(CheckpointLayoutsTest, NumbersThatAreNotFiniteEndTheSaveOnAllRanks) {
     ADD_FAILURE() << "kept an infinite value";
   } catch (Error const& error) {
     EXPECT_EQ(error.code(), ExitCode::loss_not_finite);
-    EXPECT_THAT(error.what(), HasSubstr("are not finite"));
+    expect_contains(error.what(), "are not finite");
   }
 }
 

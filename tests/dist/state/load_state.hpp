@@ -1,13 +1,9 @@
 #pragma once
 
-#include <filesystem>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <optional>
-#include <string>
 
 #include "synthetic_model.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 
@@ -47,7 +43,7 @@ class CheckpointTest : public DistTest {
     return CheckpointStore(directory_ / store, 9).commit(model.parallel.world, contents, tensors, writers).directory;
   }
 
-  std::optional<test::TemporaryDirectory> made_;  ///< rank 0's
+  std::optional<TemporaryDirectory> made_;  ///< rank 0's
   std::filesystem::path directory_;
 };
 

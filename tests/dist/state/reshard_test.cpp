@@ -1,17 +1,9 @@
-#include <gtest/gtest.h>
-
-#include <array>
 #include <cstdlib>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 #include "state/load_state.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
 
 using Layout = MeshShape;
 
@@ -60,10 +52,10 @@ TEST_F(ReshardTest, EveryLayoutReadsWhatEveryOtherWrote) {
   on_first(1, [&](Communicator const& self) {
     SyntheticModel model = model_of(self, {1, 1, 1, 1});
     model.step(0, 12);
-    expected = test::read_whole(commit(model, "one", 1) / "tensors-00000.h5");
+    expected = read_whole(commit(model, "one", 1) / "tensors-00000.h5");
     EXPECT_GT(expected.size(), 40000U);
     model.step(1, 12);
-    EXPECT_NE(test::read_whole(commit(model, "later", 1) / "tensors-00000.h5"), expected);
+    EXPECT_NE(read_whole(commit(model, "later", 1) / "tensors-00000.h5"), expected);
   });
   for (std::size_t from = 0; from < layouts.size(); ++from) {
     on_first(ranks_of(layouts[from]), [&](Communicator const& group) {
@@ -90,7 +82,7 @@ TEST_F(ReshardTest, EveryLayoutReadsWhatEveryOtherWrote) {
         std::string const again = fmt::format("{}-{}", from, to);
         fs::path const file = commit(model, again, 1) / "tensors-00000.h5";
         if (group.rank() == 0) {
-          bool const same = test::read_whole(file) == expected;
+          bool const same = read_whole(file) == expected;
           ++pairs;
           equal += same ? 1 : 0;
           EXPECT_TRUE(same) << "written by " << Mesh(layouts[from], 0, ranks_of(layouts[from])).to_string()

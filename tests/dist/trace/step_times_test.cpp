@@ -1,20 +1,13 @@
-#include <gmock/gmock.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <heddle/dist/trace/step_times.hpp>
 #include <heddle/dist/trace/trace_file.hpp>
-#include <numeric>
-#include <sstream>
 #include <thread>
 
 #include "dist_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -117,21 +110,21 @@ TEST_F(StepTimesTest, TheTraceHasEveryRanksEvents) {
   std::string const text = output.str();
   for (int rank = 0; rank < world_.size(); ++rank) {
     std::string const place = "\"pid\":" + std::to_string(rank) + ",\"tid\":0,";
-    EXPECT_THAT(text, HasSubstr("\"cat\":\"step\",\"name\":\"step 12\"," + place));
-    EXPECT_THAT(text, HasSubstr("\"cat\":\"layer\",\"name\":\"a \\\"quoted\\\" layer\"," + place));
-    EXPECT_THAT(text, HasSubstr("\"cat\":\"communication\",\"name\":\"world.barrier\"," + place));
+    expect_contains(text, {"\"cat\":\"step\",\"name\":\"step 12\"," + place,
+                           "\"cat\":\"layer\",\"name\":\"a \\\"quoted\\\" layer\"," + place,
+                           "\"cat\":\"communication\",\"name\":\"world.barrier\"," + place});
     if (world_.size() > 1) {
-      EXPECT_THAT(text, HasSubstr("\"bytes\":40,\"peer\":" + std::to_string((rank + 1) % world_.size())));
+      expect_contains(text, "\"bytes\":40,\"peer\":" + std::to_string((rank + 1) % world_.size()));
     }
   }
-  EXPECT_THAT(text, Not(HasSubstr("\"pid\":" + std::to_string(world_.size()))));
+  expect_lacks(text, "\"pid\":" + std::to_string(world_.size()));
 }
 
 TEST_F(StepTimesTest, AnOutputThatFailsFailsOnEveryRank) {
   std::ostringstream output;
   output.setstate(std::ios::badbit);
-  EXPECT_THAT(error_of([&] { write_trace(measured_, trace_, 0, world_.rank() == 0 ? &output : nullptr); }),
-              HasSubstr("the trace cannot be written"));
+  expect_error([&] { write_trace(measured_, trace_, 0, world_.rank() == 0 ? &output : nullptr); },
+               "the trace cannot be written");
 }
 
 StepTimes::Seconds rank(double all, double communicating) {

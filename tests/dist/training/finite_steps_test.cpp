@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <heddle/dist/training/training_engine.hpp>
 #include <limits>
 

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/planning/rehearsal.hpp>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

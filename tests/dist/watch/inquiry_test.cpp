@@ -1,8 +1,6 @@
 #include "watch/inquiry.hpp"
 
-#include <gtest/gtest.h>
-
-#include <functional>
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -11,14 +11,13 @@ import shutil
 import peft
 import torch
 import transformers
-from make_models import HERE, load_parity
+from make_models import HERE, parity
 
 ADAPTERS = {"marian": dict(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj", "fc1", "decoder.layers.0.encoder_attn.out_proj"]),
             "llama-bpe": dict(r=2, lora_alpha=3, use_rslora=True, target_modules=["k_proj", "down_proj"])}
 
 
 def main():
-    parity = load_parity()
     for family, settings in ADAPTERS.items():
         base = os.path.join(HERE, family)
         directory = base + "-lora"

@@ -5,8 +5,6 @@ safetensors, sentencepiece), for tests/apps/exchange.
     tests/golden/exchange/make_models.py TEXT [FAMILY...]
 """
 
-import importlib.machinery
-import importlib.util
 import os
 import shutil
 import sys
@@ -15,21 +13,15 @@ import numpy
 import transformers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "..", "..", "..", "bench", "parity"))
+import models as parity  # noqa: E402
+
 SMALL = dict(d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=4,
              encoder_ffn_dim=16, decoder_ffn_dim=12, max_position_embeddings=32)
 
 
-def load_parity():
-    path = os.path.join(HERE, "..", "..", "..", "bench", "parity_exchange")
-    loader = importlib.machinery.SourceFileLoader("parity_exchange", path)
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("parity_exchange", loader))
-    loader.exec_module(module)
-    return module
-
-
 def main():
     transformers.logging.set_verbosity_error()
-    parity = load_parity()
     learn = parity.train_pieces
     parity.train_pieces = lambda *names, **ids: learn(*names, normalization_rule_name="identity", **ids)
     randomise = parity.randomise

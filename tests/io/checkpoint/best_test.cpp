@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,9 +8,6 @@
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::ElementsAre;
 
 class BestCheckpointTest : public CheckpointTest {};
 
@@ -133,8 +129,8 @@ TEST_F(BestCheckpointTest, WhereNamesCannotBeExchangedNoFailureLosesTheCheckpoin
     waiting.commit_to(store());
     std::string error;
     {
-      test::PlainRenames const plain(number);
-      error = test::message_of<Error>([&] { commit_with_best(2, 2); });
+      PlainRenames const plain(number);
+      error = message_of<Error>([&] { commit_with_best(2, 2); });
       happened = plain.happened();
     }
     EXPECT_EQ(best(), error.empty() ? 2 : 1);

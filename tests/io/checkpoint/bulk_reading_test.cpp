@@ -1,12 +1,7 @@
-#include <gmock/gmock.h>
-
 #include "checkpoint_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::HasSubstr;
 
 class BulkReadingTest : public CheckpointTest {
  protected:
@@ -54,20 +49,20 @@ TEST_F(BulkReadingTest, ManySlicesHaveTheNumbersOfEachOne) {
   }
   found.front().resize(3);
   wanted.front().into = found.front();
-  EXPECT_THAT(message_of<Error>([&] { checkpoint.read(wanted); }), HasSubstr("memory for 3 elements"));
+  expect_error([&] { checkpoint.read(wanted); }, "memory for 3 elements");
 }
 
 TEST_F(BulkReadingTest, DamageShowsAtTheLatestWhenItIsRead) {
   std::filesystem::path const directory = commit_large();
   damage_large(directory);
-  EXPECT_THAT(message_of<DataError>([&] { Checkpoint::open(directory); }), HasSubstr("SHA-256"));
+  expect_data_error([&] { Checkpoint::open(directory); }, "SHA-256");
   Checkpoint const checkpoint =
       Checkpoint::open(directory, Communicator::self(), {value_key}, Verification::at_reading);
   std::vector<float> large(1'500'000);
   std::vector<float> small(24);
   std::vector<SliceInto> const whole{{{"large"}, large}, {{"encoder.0.weight"}, small}};
-  EXPECT_THAT(message_of<DataError>([&] { checkpoint.read(whole); }), HasSubstr("SHA-256"));
-  EXPECT_THAT(message_of<DataError>([&] { checkpoint.read("large"); }), HasSubstr("SHA-256"));
+  expect_data_error([&] { checkpoint.read(whole); }, "SHA-256");
+  expect_data_error([&] { checkpoint.read("large"); }, "SHA-256");
 }
 
 TEST_F(BulkReadingTest, TensorsCanBeRoundedToBfloat16) {
@@ -97,10 +92,8 @@ TEST_F(BulkReadingTest, TensorsCanBeRoundedToBfloat16) {
   EXPECT_EQ(odd, (std::vector<float>{1, -2, static_cast<float>(BFloat16(1e-40F))}));
   tensors.add({.name = "too large", .shape = {1}, .dtype = DType::bfloat16},
               {{{std::numeric_limits<float>::max()}, {}, {}}});
-  EXPECT_THAT(message_of<Error>([&] {
-                CheckpointStore(run_ / "other", 2).commit(Communicator::self(), sample.contents(), tensors, 1);
-              }),
-              HasSubstr("bfloat16 cannot hold"));
+  expect_error([&] { CheckpointStore(run_ / "other", 2).commit(Communicator::self(), sample.contents(), tensors, 1); },
+               "bfloat16 cannot hold");
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <hdf5.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -6,7 +5,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <functional>
 #include <heddle/core/base/host_name.hpp>
 #include <random>
 #include <thread>
@@ -15,13 +13,6 @@
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::Each;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr char const* all_points[] = {
     "temporary_created", "tensors_synced",  "tensors_read_back", "state_written", "state_synced", "read_back",
@@ -52,7 +43,7 @@ class CheckpointCrashTest : public CheckpointTest {
 
   /// The message of commit's error; "" where it succeeded.
   std::string commit_error(std::int64_t step, CheckpointStore::Observer const& observe = {}) const {
-    return test::message_of<Error>([&] { SampleState(step).commit_to(store(), observe); });
+    return message_of<Error>([&] { SampleState(step).commit_to(store(), observe); });
   }
 
   std::int64_t newest_step() const {
@@ -167,8 +158,7 @@ TEST_F(CheckpointCrashTest, ReadBackNoticesWhatTheDiskChanged) {
         damage(one.file, one.position);
       }
     });
-    EXPECT_THAT(error, HasSubstr("checkpoint of step 2 was not written: "));
-    EXPECT_THAT(error, HasSubstr("read back is not what was written"));
+    expect_contains(error, {"checkpoint of step 2 was not written: ", "read back is not what was written"});
     EXPECT_THAT(names(), ElementsAre("step-00000001"));
   }
 }
@@ -221,7 +211,7 @@ TEST_F(CheckpointCrashTest, TooLittleSpaceIsSaidBeforeAnythingIsWritten) {
   huge.add({"huge", {std::int64_t{1} << 42}}, {});
   CheckpointContents contents;
   contents.state.step = 2;
-  EXPECT_THAT(test::message_of<Error>([&] { store().commit(Communicator::self(), contents, huge, 1); }),
+  EXPECT_THAT(message_of<Error>([&] { store().commit(Communicator::self(), contents, huge, 1); }),
               ::testing::MatchesRegex(".*: 175921860[0-9]+ bytes are needed, [0-9]+ are free"));
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
@@ -233,8 +223,7 @@ TEST_F(CheckpointCrashTest, AnUnwritablePlaceIsAClearError) {
     SampleState(1).commit_to(blocked);
     FAIL() << "wrote a checkpoint below a file";
   } catch (Error const& error) {
-    EXPECT_THAT(error.what(), HasSubstr("checkpoint of step 1 was not written"));
-    EXPECT_THAT(error.what(), HasSubstr("Not a directory"));
+    expect_contains(error.what(), {"checkpoint of step 1 was not written", "Not a directory"});
   }
 }
 
@@ -254,7 +243,7 @@ TEST_F(CheckpointCrashTest, LeftoversOfALivingWriterStay) {
   fs::path const other = run_ / "checkpoints" / (".tmp-step-00000006-" + host_name() + "-2147483647");
   fs::create_directory(other);
   commit(2);
-  EXPECT_THAT(names(), ::testing::Contains(StartsWith(".tmp-step-00000005-")));
+  EXPECT_THAT(names(), Contains(StartsWith(".tmp-step-00000005-")));
   EXPECT_TRUE(fs::exists(other));
   ::kill(child, SIGCONT);
   EXPECT_EQ(wait_for(child), 0);

@@ -1,17 +1,8 @@
-#include <gmock/gmock.h>
-
-#include <map>
-
 #include "checkpoint_fixture.hpp"
 #include "file_faults.hpp"
 
 namespace heddle {
 namespace {
-
-using test::FaultKind;
-using test::FileCall;
-using test::FileFault;
-using ::testing::ElementsAre;
 
 TEST_F(CheckpointTest, AFaultInAnyCallOfASaveLeavesThePreviousCheckpointAndNothingElse) {
   commit(1);
@@ -28,7 +19,7 @@ TEST_F(CheckpointTest, AFaultInAnyCallOfASaveLeavesThePreviousCheckpointAndNothi
         std::string error;
         {
           FileFault const fault(call, kind, number);
-          error = test::message_of<Error>([&] { SampleState(2).commit_to(store()); });
+          error = message_of<Error>([&] { SampleState(2).commit_to(store()); });
           happened = fault.happened();
         }
         struck += happened ? 1 : 0;
@@ -37,7 +28,7 @@ TEST_F(CheckpointTest, AFaultInAnyCallOfASaveLeavesThePreviousCheckpointAndNothi
         ASSERT_TRUE(newest.has_value());
         std::int64_t const step = newest->state().step;
         expect_whole(*newest, step);
-        ASSERT_THAT(rejected, ::testing::IsEmpty());
+        ASSERT_THAT(rejected, IsEmpty());
         ASSERT_TRUE(step == (error.empty() ? 2 : 1) || (step == 2 && call == FileCall::fsync)) << error;
         for (std::string const& name : names()) {
           if (name != "step-00000001") {
@@ -58,7 +49,7 @@ TEST_F(CheckpointTest, ABitFlippedInAnyReadIsNoticed) {
   bool happened = true;
   for (int number = 0; happened; ++number) {
     FileFault const fault(FileCall::pread, FaultKind::flipped_bit, number);
-    std::string const error = test::message_of<DataError>([&] { expect_whole(Checkpoint::open(directory), 1); });
+    std::string const error = message_of<DataError>([&] { expect_whole(Checkpoint::open(directory), 1); });
     happened = fault.happened();
     struck += happened ? 1 : 0;
     bool const noticed =
@@ -72,8 +63,7 @@ TEST_F(CheckpointTest, ReadsThatFailOrEndEarlyAreErrorsOrContinued) {
   std::filesystem::path const directory = commit(1).directory;
   {
     FileFault const fault(FileCall::pread, FaultKind::io_error, 0);
-    EXPECT_THAT(test::message_of<DataError>([&] { Checkpoint::open(directory); }),
-                ::testing::HasSubstr("Input/output error"));
+    expect_data_error([&] { Checkpoint::open(directory); }, "Input/output error");
   }
   FileFault const fault(FileCall::pread, FaultKind::short_count, 1);
   expect_whole(Checkpoint::open(directory), 1);

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
 
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tensors/manifest.hpp>
@@ -8,9 +6,6 @@
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 /// A checkpoint of which only the values are wanted.
 class WantedKeysTest : public CheckpointTest {
@@ -53,36 +48,36 @@ TEST_F(WantedKeysTest, ValuesOfFourKibibytesAndMoreComeBeforeEverythingElseOfTha
 
 TEST_F(WantedKeysTest, OthersAreNeitherVerifiedNorRead) {
   damage_array("adam.second_moment");
-  EXPECT_THAT(test::message_of<DataError>([&] { Checkpoint::open(directory_); }), HasSubstr("SHA-256"));
+  expect_data_error([&] { Checkpoint::open(directory_); }, "SHA-256");
   Checkpoint const checkpoint = open_values(directory_);
   SampleState expected(1);
   expected.add("huge", {9, 1 << 18}, 1, true);
   expect_same_bits(checkpoint.read("huge"), expected.tensors().parts(4)[0]);
   for (std::string const key : {"adam.first_moment", "adam.second_moment"}) {
-    EXPECT_THAT(test::message_of<Error>([&] { checkpoint.read("huge", key); }),
-                HasSubstr("its " + key + " was not verified, because it was opened without that key"));
+    expect_error([&] { checkpoint.read("huge", key); },
+                 "its " + key + " was not verified, because it was opened without that key");
   }
 }
 
 TEST_F(WantedKeysTest, WhatIsWantedIsVerifiedAsStrictlyAsAll) {
   damage_array(value_key);
-  EXPECT_THAT(test::message_of<DataError>([&] { open_values(directory_); }), HasSubstr("SHA-256"));
+  expect_data_error([&] { open_values(directory_); }, "SHA-256");
 }
 
 TEST_F(WantedKeysTest, AFileThatIsMissingOrOfAnotherLengthIsNoticed) {
   fs::resize_file(directory_ / "tensors-00000.h5", fs::file_size(directory_ / "tensors-00000.h5") - 1);
-  EXPECT_THAT(test::message_of<DataError>([&] { open_values(directory_); }), HasSubstr("has"));
+  expect_data_error([&] { open_values(directory_); }, "has");
   fs::remove(directory_ / "tensors-00000.h5");
-  EXPECT_NE(test::message_of<DataError>([&] { open_values(directory_); }), "");
+  EXPECT_NE(message_of<DataError>([&] { open_values(directory_); }), "");
 }
 
 TEST_F(CheckpointTest, AnyKeysAreStored) {
   SampleState sample(1);
   sample.tensors().add({"w", {2}, {value_key, "lion.momentum", "another rule's"}}, {{{1, 2}, {-3, 4}, {5, -6}}});
   Checkpoint const checkpoint = Checkpoint::open(sample.commit_to(store()).directory);
-  EXPECT_THAT(checkpoint.tensor("w").keys, testing::ElementsAre(value_key, "lion.momentum", "another rule's"));
-  EXPECT_THAT(checkpoint.read("w", "lion.momentum"), testing::ElementsAre(-3, 4));
-  EXPECT_THAT(checkpoint.read("w", "another rule's"), testing::ElementsAre(5, -6));
+  EXPECT_THAT(checkpoint.tensor("w").keys, ElementsAre(value_key, "lion.momentum", "another rule's"));
+  EXPECT_THAT(checkpoint.read("w", "lion.momentum"), ElementsAre(-3, 4));
+  EXPECT_THAT(checkpoint.read("w", "another rule's"), ElementsAre(5, -6));
   for (std::vector<std::string> const& wrong : std::vector<std::vector<std::string>>{{},
                                                                                      {"momentum"},
                                                                                      {"momentum", value_key},
@@ -92,7 +87,7 @@ TEST_F(CheckpointTest, AnyKeysAreStored) {
                                                                                      {value_key, ".a"}}) {
     SampleState other(2);
     other.tensors().add({"w", {2}, wrong}, {});
-    EXPECT_THAT(test::message_of<Error>([&] { other.commit_to(store()); }), HasSubstr("parameter 'w' does not have"));
+    expect_error([&] { other.commit_to(store()); }, "parameter 'w' does not have");
   }
 }
 
@@ -105,32 +100,26 @@ TEST_F(CheckpointTest, ArraysMayHaveAnotherShapeThanTheValue) {
   StreamedTensor const w{"w", {3, 2}, {value_key, "f.rows", "f.second_moment"}, {{"f.rows", {3}}}};
   other.tensors().add(w, {{{1, 2, 3, 4, 5, 6}, {-7, 8, 9}, {6, 5, 4, 3, 2, 1}}});
   fs::path const directory = other.commit_to(store()).directory;
-  EXPECT_THAT(read_whole(directory / "state.h5"), HasSubstr("\"index\":{\"version\":3,\"optional\":false}"));
+  expect_contains(read_whole(directory / "state.h5"), "\"index\":{\"version\":3,\"optional\":false}");
   Checkpoint const checkpoint = Checkpoint::open(directory);
   TensorInfo const& tensor = checkpoint.tensor("w");
   EXPECT_EQ(tensor.other_shapes, w.other_shapes);
   EXPECT_EQ(tensor.elements("f.rows"), 3);
   EXPECT_EQ(tensor.bytes(), 15 * 4);
-  EXPECT_THAT(checkpoint.read("w"), testing::ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(checkpoint.read("w", "f.rows"), testing::ElementsAre(-7, 8, 9));
-  EXPECT_THAT(checkpoint.read(TensorSlice{"w", "f.rows", {{1, 3}}}), testing::ElementsAre(8, 9));
-  EXPECT_THAT(checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 2}}), testing::ElementsAre(8));
-  EXPECT_THAT(checkpoint.read("w", "f.second_moment"), testing::ElementsAre(6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(checkpoint.read("w"), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(checkpoint.read("w", "f.rows"), ElementsAre(-7, 8, 9));
+  EXPECT_THAT(checkpoint.read(TensorSlice{"w", "f.rows", {{1, 3}}}), ElementsAre(8, 9));
+  EXPECT_THAT(checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 2}}), ElementsAre(8));
+  EXPECT_THAT(checkpoint.read("w", "f.second_moment"), ElementsAre(6, 5, 4, 3, 2, 1));
   EXPECT_EQ(slabs_of(tensor, "f.rows", 2).size(), 2U);
-  EXPECT_THAT(test::message_of<Error>([&] {
-                checkpoint.read(TensorSlice{"w", "f.rows", {{0, 3}, {0, 1}}});
-              }),
-              HasSubstr("has no axis 1"));
-  EXPECT_THAT(test::message_of<DataError>([&] {
-                checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 4}});
-              }),
-              HasSubstr("'w'"));
+  expect_error([&] { checkpoint.read(TensorSlice{"w", "f.rows", {{0, 3}, {0, 1}}}); }, "has no axis 1");
+  expect_data_error([&] { checkpoint.read({.name = "w", .key = "f.rows", .elements = IndexRange{1, 4}}); }, "'w'");
   using Shapes = std::map<std::string, std::vector<std::int64_t>>;
   for (Shapes const& wrong :
        {Shapes{{value_key, {6}}}, {{"f.columns", {2}}}, {{"f.rows", {}}}, {{"f.rows", {1, 1, 1, 1, 1, 1, 1, 1, 3}}}}) {
     SampleState refused(3);
     refused.tensors().add({w.name, w.shape, w.keys, wrong}, {});
-    EXPECT_THAT(test::message_of<Error>([&] { refused.commit_to(store()); }), HasSubstr("parameter 'w'"));
+    expect_error([&] { refused.commit_to(store()); }, "parameter 'w'");
   }
 }
 

@@ -1,22 +1,10 @@
-#include <gmock/gmock.h>
-
 #include <heddle/io/checkpoint/memory_store.hpp>
-#include <map>
 
 #include "checkpoint_fixture.hpp"
 #include "file_faults.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using test::FaultKind;
-using test::FileCall;
-using test::FileFault;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 class MemoryStoreTest : public CheckpointTest {
  protected:
@@ -35,14 +23,6 @@ class MemoryStoreTest : public CheckpointTest {
   CommitResult write(std::int64_t step) const {
     CheckpointStore disk = store();
     return disk.finish(Communicator::self(), disk.begin(Communicator::self(), commit_to_memory(step)));
-  }
-  static std::vector<std::string> names_in(fs::path const& directory) {
-    std::vector<std::string> names;
-    for (auto const& entry : fs::directory_iterator(directory)) {
-      names.push_back(entry.path().filename().string());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
   }
 
   std::vector<std::string> reports_;
@@ -70,9 +50,8 @@ TEST_F(MemoryStoreTest, ADamagedOneIsNamedAndNotUsed) {
     write_file(path, bytes);
     EXPECT_FALSE(newest().has_value());
     ASSERT_THAT(reports_, SizeIs(1));
-    EXPECT_THAT(reports_.front(),
-                HasSubstr("step-00000004 in memory rejected: no host has a complete copy of " + name));
-    EXPECT_THAT(reports_.front(), HasSubstr("do not have the SHA-256 that MANIFEST.json states"));
+    expect_contains(reports_.front(), {"step-00000004 in memory rejected: no host has a complete copy of " + name,
+                                       "do not have the SHA-256 that MANIFEST.json states"});
   }
 }
 
@@ -81,8 +60,7 @@ TEST_F(MemoryStoreTest, ADamagedManifestIsNamedAndNotUsed) {
   write_file(path, read_whole(path).substr(9));
   EXPECT_FALSE(newest().has_value());
   ASSERT_THAT(reports_, SizeIs(1));
-  EXPECT_THAT(reports_.front(), HasSubstr("step-00000004 in memory on "));
-  EXPECT_THAT(reports_.front(), HasSubstr("MANIFEST.json"));
+  expect_contains(reports_.front(), {"step-00000004 in memory on ", "MANIFEST.json"});
 }
 
 TEST_F(MemoryStoreTest, AMissingFileIsNamedAndTheOthersNotUsed) {
@@ -98,11 +76,11 @@ TEST_F(MemoryStoreTest, AnOlderOneStaysIfTheNextCannotBeWritten) {
   commit_to_memory(1);
   SampleState bad(2);
   bad.tensors().parts(0)[0][5] = std::nanf("");
-  EXPECT_THAT(test::message_of<Error>([&] { memory().commit(bad.contents(), bad.tensors(), 0); }),
-              HasSubstr("checkpoint of step 2 was not written to memory: parameter encoder.0.weight"));
+  expect_error([&] { memory().commit(bad.contents(), bad.tensors(), 0); },
+               "checkpoint of step 2 was not written to memory: parameter encoder.0.weight");
   {
     FileFault const fault(FileCall::pwrite, FaultKind::no_space, 0);
-    EXPECT_THAT(test::message_of<Error>([&] { commit_to_memory(3); }), HasSubstr("No space left"));
+    expect_error([&] { commit_to_memory(3); }, "No space left");
   }
   auto const found = newest();
   ASSERT_TRUE(found.has_value());
@@ -120,10 +98,10 @@ TEST_F(MemoryStoreTest, AnotherDirectoryOfTheSameNameHasAnotherMemory) {
 }
 
 TEST_F(MemoryStoreTest, AsksForRoomBefore) {
-  std::string const error = test::message_of<Error>([&] {
+  std::string const error = message_of<Error>([&] {
     memory().require_room({{"huge", {1 << 20, 1 << 20}, adam_keys}}, 8 << 20, 0, 2);
   });
-  EXPECT_THAT(error, HasSubstr("2 checkpoints in memory need 25165872 MiB there"));
+  expect_contains(error, "2 checkpoints in memory need 25165872 MiB there");
   EXPECT_NO_THROW(memory().require_room({{"small", {4}}}, 0, 0, 2));
 }
 
@@ -173,8 +151,7 @@ TEST_F(MemoryStoreTest, AFaultInAnyCallOfTheThreadLeavesThePreviousCheckpoint) {
         std::string error;
         {
           FileFault const fault(call, kind, number);
-          error = test::message_of<Error>(
-              [&] { disk.finish(Communicator::self(), disk.begin(Communicator::self(), from)); });
+          error = message_of<Error>([&] { disk.finish(Communicator::self(), disk.begin(Communicator::self(), from)); });
           happened = fault.happened();
         }
         struck += happened ? 1 : 0;

@@ -1,18 +1,9 @@
 #include "checkpoint/state_file.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <heddle/core/base/error.hpp>
-#include <limits>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
 
 constexpr std::int64_t huge = std::int64_t{1} << 62;
 
@@ -24,7 +15,7 @@ CheckpointIndex read(std::string const& bytes, std::int64_t tensor_file_bytes) {
 
 /// The error on reading the file of this content; "" where there is none.
 std::string read_error(CheckpointIndex const& index, std::int64_t tensor_file_bytes) {
-  return test::message_of<DataError>([&] { read(state_file_bytes(index), tensor_file_bytes); });
+  return message_of<DataError>([&] { read(state_file_bytes(index), tensor_file_bytes); });
 }
 
 /// The error on reading a state of step 1 with this change.
@@ -38,28 +29,25 @@ std::string state_error(Change change) {
 
 TEST(StateFileTest, RejectsNumbersThatNoTrainingLeaves) {
   EXPECT_EQ(state_error([](TrainingState&) {}), "");
-  EXPECT_THAT(state_error([](auto& state) { state.epoch = (1 << 20) + 2; }),
-              HasSubstr("epochs up to the step + 1048576"));
+  expect_contains(state_error([](auto& state) { state.epoch = (1 << 20) + 2; }), "epochs up to the step + 1048576");
   EXPECT_EQ(state_error([](auto& state) { state.epoch = (1 << 20) + 1; }), "");
-  EXPECT_THAT(state_error([](auto& state) { state.step = huge; }), HasSubstr("steps go up to 2147483647"));
-  EXPECT_THAT(state_error([](auto& state) { state.tokens = huge; }), HasSubstr("tokens in 1 steps are impossible"));
-  EXPECT_THAT(state_error([](auto& state) { state.validations_without_improvement = 2; }), HasSubstr("is impossible"));
+  expect_contains(state_error([](auto& state) { state.step = huge; }), "steps go up to 2147483647");
+  expect_contains(state_error([](auto& state) { state.tokens = huge; }), "tokens in 1 steps are impossible");
+  expect_contains(state_error([](auto& state) { state.validations_without_improvement = 2; }), "is impossible");
   for (double const seconds : {std::nan(""), -1.0, std::numeric_limits<double>::infinity()}) {
-    EXPECT_THAT(state_error([&](auto& state) { state.seconds = seconds; }),
-                HasSubstr("expected a finite number from 0"));
+    expect_contains(state_error([&](auto& state) { state.seconds = seconds; }), "expected a finite number from 0");
   }
-  EXPECT_THAT(state_error([](auto& state) { state.best_value = std::nan(""); }),
-              HasSubstr("best_valid_loss = nan is impossible"));
+  expect_contains(state_error([](auto& state) { state.best_value = std::nan(""); }),
+                  "best_valid_loss = nan is impossible");
 }
 
 TEST(StateFileTest, TensorsFillTheirFile) {
   CheckpointIndex const one{{}, {{{"a", {100, 100}}, 0, {4096}}}};
   EXPECT_EQ(read_error(one, 44096), "");
-  EXPECT_THAT(read_error(one, std::int64_t{1} << 40),
-              HasSubstr("tensors-00000.h5 has 1099511627776 bytes, its tensors"));
+  expect_contains(read_error(one, std::int64_t{1} << 40), "tensors-00000.h5 has 1099511627776 bytes, its tensors");
   CheckpointIndex two = one;
   two.tensors.push_back({{"b", {100, 100}}, 0, {4096}});
-  EXPECT_THAT(read_error(two, 44096), HasSubstr("the tensors of tensors-00000.h5 have more bytes than the file"));
+  expect_contains(read_error(two, 44096), "the tensors of tensors-00000.h5 have more bytes than the file");
   two.tensors.back().offsets = {44096};
   EXPECT_EQ(read_error(two, 84096), "");
 }
@@ -67,13 +55,13 @@ TEST(StateFileTest, TensorsFillTheirFile) {
 TEST(StateFileTest, EachArrayHasAPossibleShape) {
   CheckpointIndex index{{}, {{{"a", {100, 100}, {value_key, "f.rows"}, {{"f.rows", {100}}}}, 0, {4096, 44096}}}};
   EXPECT_EQ(read_error(index, 44496), "");
-  EXPECT_THAT(read_error(index, 44495), HasSubstr("a's f.rows would extend past the end of its file"));
+  expect_contains(read_error(index, 44495), "a's f.rows would extend past the end of its file");
   index.tensors.front().other_shapes["f.rows"] = {-1};
-  EXPECT_THAT(read_error(index, 44496), HasSubstr("a has the impossible shape [-1]"));
+  expect_contains(read_error(index, 44496), "a has the impossible shape [-1]");
   index.tensors.front().other_shapes["f.rows"] = {huge, huge};
-  EXPECT_THAT(read_error(index, 44496), HasSubstr("a has the impossible shape"));
+  expect_contains(read_error(index, 44496), "a has the impossible shape");
   index.tensors.front().other_shapes = {{"f.columns", {1}}};
-  EXPECT_THAT(read_error(index, 84096), HasSubstr("names another shape for 'f.columns', which is not its state"));
+  expect_contains(read_error(index, 84096), "names another shape for 'f.columns', which is not its state");
 }
 
 /// A state file with a text in its list of fields in place of another one of the same length.
@@ -89,7 +77,7 @@ std::string with_fields(std::string const& from, std::string const& to) {
 
 TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
   auto const error = [](std::string const& from, std::string const& to) {
-    return test::message_of<DataError>([&] { read(with_fields(from, to), 0); });
+    return message_of<DataError>([&] { read(with_fields(from, to), 0); });
   };
   CheckpointIndex const whole = read(with_fields("\"training\"", "\"training\""), 0);
   EXPECT_EQ(whole.contents.losses.recent.size(), 1U);
@@ -101,13 +89,13 @@ TEST(StateFileTest, FieldsThatItDoesNotKnowAreSkippedOnlyIfTheyAreOptional) {
     EXPECT_TRUE(left.contents.losses.recent.empty()) << listed;
     EXPECT_EQ(left.contents.dataset, "d") << listed;
   }
-  EXPECT_THAT(error("\"config\":{\"version\":1", "\"config\":{\"version\":2"),
-              HasSubstr("it has the field \"config\" of version 2, which this Heddle does not know and must not leave "
-                        "out; use the Heddle that wrote the checkpoint, or a newer one"));
-  EXPECT_THAT(error("\"vocabulary\"", "\"vocabulari\""), HasSubstr("the field \"vocabulari\" of version 1"));
-  EXPECT_THAT(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":5,\"optional\":true "),
-              HasSubstr("state.h5: the field \"index\" is missing"));
-  EXPECT_THAT(error("\"version\":1", "\"version\":x"), HasSubstr("state.h5: its fields cannot be used: "));
+  expect_contains(error("\"config\":{\"version\":1", "\"config\":{\"version\":2"),
+                  "it has the field \"config\" of version 2, which this Heddle does not know and must not leave "
+                  "out; use the Heddle that wrote the checkpoint, or a newer one");
+  expect_contains(error("\"vocabulary\"", "\"vocabulari\""), "the field \"vocabulari\" of version 1");
+  expect_contains(error("\"index\":{\"version\":2,\"optional\":false", "\"index\":{\"version\":5,\"optional\":true "),
+                  "state.h5: the field \"index\" is missing");
+  expect_contains(error("\"version\":1", "\"version\":x"), "state.h5: its fields cannot be used: ");
 }
 
 TEST(StateFileTest, StateThatBeganLaterThanTheRunIsAFieldThatNobodyMayLeaveOut) {
@@ -120,18 +108,18 @@ TEST(StateFileTest, StateThatBeganLaterThanTheRunIsAFieldThatNobodyMayLeaveOut) 
   std::string const listed = "\"state_begins\":{\"version\":1,\"optional\":false";
   ASSERT_NE(bytes.find(listed), bytes.npos);
   bytes.replace(bytes.find(listed), listed.size(), "\"state_begun!\":{\"version\":1,\"optional\":false");
-  EXPECT_THAT(test::message_of<DataError>([&] { read(bytes, 84096); }),
-              HasSubstr("the field \"state_begun!\" of version 1, which this Heddle does not know"));
+  expect_data_error([&] { read(bytes, 84096); },
+                    "the field \"state_begun!\" of version 1, which this Heddle does not know");
   for (std::int64_t const wrong : {std::int64_t{1001}, std::int64_t{-1}, huge}) {
     index.contents.state_begins = {{"b", wrong}};
-    EXPECT_THAT(read_error(index, 84096), HasSubstr(fmt::format("the state of b began after step {}", wrong)));
+    expect_contains(read_error(index, 84096), fmt::format("the state of b began after step {}", wrong));
   }
 }
 
 TEST(StateFileTest, AVocabularyIsAtMostAsLargeAsThatOfADataset) {
   CheckpointIndex index;
   index.contents.target_model.assign((std::size_t{64} << 20) + 1, 'x');
-  EXPECT_THAT(read_error(index, 0), HasSubstr("vocabulary/target: has 67108865 bytes, expected at most 67108864"));
+  expect_contains(read_error(index, 0), "vocabulary/target: has 67108865 bytes, expected at most 67108864");
 }
 
 }  // namespace

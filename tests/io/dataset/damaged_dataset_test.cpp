@@ -1,29 +1,11 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
-#include <numeric>
-#include <optional>
 
 #include "dataset_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::read_all;
-using test::sentence;
-using test::separate_vocabulary;
-using test::TemporaryDirectory;
-using test::write_sentences;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// Whether the file with one bit changed is refused, or gives its samples as before.
 bool refused_or_the_same(TemporaryDirectory const& directory, std::string bytes, std::size_t place, int bit,
@@ -48,7 +30,7 @@ TEST(Dataset, EachFlippedBitOfTokensIsDetectedAndNoneElsewhereHarms) {
   TemporaryDirectory const directory;
   write_sentences(directory / "train.h5", 200);
   EXPECT_NO_THROW(Dataset::open(directory / "train.h5").verify());
-  std::string const bytes = test::read_whole(directory / "train.h5");
+  std::string const bytes = read_whole(directory / "train.h5");
   for (int32_t const vocabulary : {60, 50}) {
     std::string tokens;
     for (int64_t i = 0; i < 200; ++i) {
@@ -168,48 +150,44 @@ std::string read_error(std::function<void(Content&)> const& spoil) {
 
 TEST(Dataset, ChecksAFileFromElsewhere) {
   EXPECT_EQ(read_error([](Content&) {}), "");
-  EXPECT_THAT(read_error([](Content& c) { c.format = "heddle-checkpoint"; }), HasSubstr("not a dataset"));
-  EXPECT_THAT(read_error([](Content& c) { c.version = 1; }), HasSubstr("version 1; this Heddle reads version 3: run"));
-  EXPECT_THAT(read_error([](Content& c) { c.version = 2; }), HasSubstr("run `heddle prepare` again"));
-  EXPECT_THAT(read_error([](Content& c) { c.vocabulary_digest[0] = 'x'; }), HasSubstr("not the one it was made with"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.model = separate_vocabulary().target.model(); }),
-              HasSubstr("not the one it was made with"));
-  EXPECT_THAT(read_error([](Content& c) {
-                c.source.model = "nonsense";
-                c.vocabulary_digest = sha256(sha256(c.source.model) + sha256(c.target.model));
-              }),
-              AllOf(HasSubstr("source"), HasSubstr("SentencePiece")));
-  EXPECT_THAT(read_error([](Content& c) { c.digest = std::string(64, '0'); }), HasSubstr("its attribute digest is 00"));
+  expect_contains(read_error([](Content& c) { c.format = "heddle-checkpoint"; }), "not a dataset");
+  expect_contains(read_error([](Content& c) { c.version = 1; }), "version 1; this Heddle reads version 3: run");
+  expect_contains(read_error([](Content& c) { c.version = 2; }), "run `heddle prepare` again");
+  expect_contains(read_error([](Content& c) { c.vocabulary_digest[0] = 'x'; }), "not the one it was made with");
+  expect_contains(read_error([](Content& c) { c.source.model = separate_vocabulary().target.model(); }),
+                  "not the one it was made with");
+  expect_contains(read_error([](Content& c) {
+                    c.source.model = "nonsense";
+                    c.vocabulary_digest = sha256(sha256(c.source.model) + sha256(c.target.model));
+                  }),
+                  {"source", "SentencePiece"});
+  expect_contains(read_error([](Content& c) { c.digest = std::string(64, '0'); }), "its attribute digest is 00");
 }
 
 TEST(Dataset, ChecksSamplesFromElsewhere) {
-  EXPECT_THAT(read_error([](Content& c) { c.spoil_digest_of_tokens = true; }),
-              AllOf(HasSubstr("/source/tokens: elements 0 to 2"), HasSubstr("damaged")));
-  EXPECT_THAT(read_error([](Content& c) { c.source.tokens[2] = 60; }),
-              AllOf(HasSubstr("/source/tokens"), HasSubstr("token id 60"), HasSubstr("59")));
-  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 0; }), HasSubstr("/target/tokens: token id 0 is"));
-  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[0] = 2; }), HasSubstr("start token"));
-  EXPECT_THAT(read_error([](Content& c) { c.target.tokens[1] = 3; }), HasSubstr("end token, which no sentence has"));
+  expect_contains(read_error([](Content& c) { c.spoil_digest_of_tokens = true; }),
+                  {"/source/tokens: elements 0 to 2", "damaged"});
+  expect_contains(read_error([](Content& c) { c.source.tokens[2] = 60; }), {"/source/tokens", "token id 60", "59"});
+  expect_contains(read_error([](Content& c) { c.target.tokens[0] = 0; }), "/target/tokens: token id 0 is");
+  expect_contains(read_error([](Content& c) { c.target.tokens[0] = 2; }), "start token");
+  expect_contains(read_error([](Content& c) { c.target.tokens[1] = 3; }), "end token, which no sentence has");
   EXPECT_EQ(read_error([](Content& c) { c.target.tokens[1] = 1; }), "") << "unknown pieces occur";
   std::string const places = "expected places that rise from 0 to the number of tokens, 3";
-  EXPECT_THAT(read_error([](Content& c) {
-                c.source.offsets = {1, 2, 3};
-              }),
-              AllOf(HasSubstr("/source/offsets"), HasSubstr(places)));
-  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 1, 4}; }), HasSubstr("element 2 is 4 after 1"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 5, 3}; }), HasSubstr("element 1 is 5 after 0"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0, 0, 3}; }), HasSubstr("element 1 is 0 after 0"));
-  EXPECT_THAT(read_error([](Content& c) {
-                c.source.offsets = {0, 3};
-              }),
-              HasSubstr("1 source sentences but 2 target sentences"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.offsets = {0}, c.source.tokens = {}; }), HasSubstr("no sentence"));
-  EXPECT_THAT(read_error([](Content& c) { c.tokens_as_floats = true; }), HasSubstr("/source/tokens"));
-  EXPECT_THAT(read_error([](Content& c) { c.wide_tokens = true; }), HasSubstr("expected uint16"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.lengths = {1, 2}; }), HasSubstr("counts 2 samples of 2 tokens"));
-  EXPECT_THAT(read_error([](Content& c) { c.source.lengths = {2, 1, 1, 1}; }), HasSubstr("rising lengths"));
-  EXPECT_THAT(read_error([](Content& c) { c.longer = {int64_t{1} << 62, 2}; }), HasSubstr("more than 2^63"));
-  EXPECT_THAT(read_error([](Content& c) { c.longer = {1, 1, 9, 1}; }), HasSubstr("lengths/longer: counts 2 samples"));
+  expect_contains(read_error([](Content& c) { c.source.offsets = {1, 2, 3}; }), {"/source/offsets", places});
+  expect_contains(read_error([](Content& c) { c.source.offsets = {0, 1, 4}; }), "element 2 is 4 after 1");
+  expect_contains(read_error([](Content& c) { c.source.offsets = {0, 5, 3}; }), "element 1 is 5 after 0");
+  expect_contains(read_error([](Content& c) { c.source.offsets = {0, 0, 3}; }), "element 1 is 0 after 0");
+  expect_contains(read_error([](Content& c) {
+                    c.source.offsets = {0, 3};
+                  }),
+                  "1 source sentences but 2 target sentences");
+  expect_contains(read_error([](Content& c) { c.source.offsets = {0}, c.source.tokens = {}; }), "no sentence");
+  expect_contains(read_error([](Content& c) { c.tokens_as_floats = true; }), "/source/tokens");
+  expect_contains(read_error([](Content& c) { c.wide_tokens = true; }), "expected uint16");
+  expect_contains(read_error([](Content& c) { c.source.lengths = {1, 2}; }), "counts 2 samples of 2 tokens");
+  expect_contains(read_error([](Content& c) { c.source.lengths = {2, 1, 1, 1}; }), "rising lengths");
+  expect_contains(read_error([](Content& c) { c.longer = {int64_t{1} << 62, 2}; }), "more than 2^63");
+  expect_contains(read_error([](Content& c) { c.longer = {1, 1, 9, 1}; }), "lengths/longer: counts 2 samples");
 }
 
 TEST(Dataset, AnotherOneWrittenOverItIsRefusedWhereItBegins) {
@@ -226,14 +204,14 @@ TEST(Dataset, AnotherOneWrittenOverItIsRefusedWhereItBegins) {
   write_content(directory / "x.h5", content);
   std::fill(content.source.tokens.begin() + 70'000, content.source.tokens.end(), 6);
   write_content(directory / "y.h5", content);
-  std::string const other = test::read_whole(directory / "y.h5");
+  std::string const other = read_whole(directory / "y.h5");
   ASSERT_EQ(other.size(), std::filesystem::file_size(directory / "x.h5"));
 
   std::optional<Dataset> dataset(Dataset::open(directory / "x.h5"));
   std::fstream(directory / "x.h5", std::ios::binary | std::ios::in | std::ios::out) << other;
   EXPECT_EQ(dataset->source(65'535), std::vector<int32_t>{5});
-  EXPECT_THAT(message_of<DataError>([&] { dataset->source(65'536); }),
-              AllOf(HasSubstr("x.h5: /source/tokens: elements 65536 to 131071"), HasSubstr("another dataset")));
+  expect_data_error([&] { dataset->source(65'536); },
+                    {"x.h5: /source/tokens: elements 65536 to 131071", "another dataset"});
   EXPECT_EQ(dataset->target(149'999), std::vector<int32_t>{5});
   dataset.reset();
   EXPECT_EQ(Dataset::open(directory / "x.h5").source(70'000), std::vector<int32_t>{6})
@@ -242,9 +220,9 @@ TEST(Dataset, AnotherOneWrittenOverItIsRefusedWhereItBegins) {
 
 TEST(Dataset, SaysWhatAForeignFileIsNot) {
   TemporaryDirectory const directory;
-  EXPECT_THAT(message_of<DataError>([&] { Dataset::open(directory / "absent.h5"); }), HasSubstr("absent.h5"));
+  expect_data_error([&] { Dataset::open(directory / "absent.h5"); }, "absent.h5");
   auto const path = directory.write("text.h5", "no HDF5 at all");
-  EXPECT_THAT(message_of<DataError>([&] { Dataset::open(path); }), HasSubstr("text.h5"));
+  expect_data_error([&] { Dataset::open(path); }, "text.h5");
 }
 
 }  // namespace

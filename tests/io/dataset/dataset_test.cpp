@@ -1,30 +1,15 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/sample_source.hpp>
 #include <iostream>
-#include <map>
 
 #include "dataset_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::sentence;
-using test::separate_vocabulary;
-using test::TemporaryDirectory;
-using test::write_sentences;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 void expect_sentences(Dataset const& dataset, int64_t pairs) {
   ASSERT_EQ(dataset.size(), pairs);
@@ -97,15 +82,14 @@ TEST(Dataset, TakesSeveralFilesAsOne) {
   Dataset const whole = Dataset::open(directory / "whole.h5");
   EXPECT_EQ(dataset.tokens(SampleLength::both), whole.tokens(SampleLength::both));
   EXPECT_EQ(dataset.lengths(SampleLength::longer).size(), whole.lengths(SampleLength::longer).size());
-  EXPECT_THAT(dataset.name(), HasSubstr("part-0.h5 and 2 more files"));
+  expect_contains(dataset.name(), "part-0.h5 and 2 more files");
   std::swap(paths[0], paths[1]);
   EXPECT_NE(Dataset::open(paths).digest(), dataset.digest());
   DatasetWriter other(directory / "other.h5", {separate_vocabulary().source, separate_vocabulary().source});
   other.add(sentence(1, 60), sentence(2, 60));
   other.commit();
   paths.push_back((directory / "other.h5").string());
-  EXPECT_THAT(message_of<DataError>([&] { Dataset::open(paths); }),
-              AllOf(HasSubstr("other.h5"), HasSubstr("not the one of the files before it")));
+  expect_data_error([&] { Dataset::open(paths); }, {"other.h5", "not the one of the files before it"});
 }
 
 TEST(Dataset, ADigestStandsForItsContent) {
@@ -197,10 +181,11 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
   EXPECT_THROW(writer.add(std::vector<int32_t>{5}, std::vector<int32_t>{50}), Error);
   EXPECT_THROW(writer.add(std::vector<int32_t>{-1}, std::vector<int32_t>{5}), Error);
   for (int32_t const special : {0, 2, 3}) {
-    EXPECT_THAT(message_of<Error>([&] {
-                  writer.add(std::vector<int32_t>{5, special}, std::vector<int32_t>{5});
-                }),
-                HasSubstr(fmt::format("token id {} is the vocabulary's", special)));
+    expect_error(
+        [&] {
+          writer.add(std::vector<int32_t>{5, special}, std::vector<int32_t>{5});
+        },
+        fmt::format("token id {} is the vocabulary's", special));
   }
   EXPECT_EQ(writer.size(), 0);
   EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), Error);
@@ -214,9 +199,9 @@ TEST(Dataset, HoldsLinesOfOneText) {
   for (int64_t i = 0; i < 20; ++i) {
     writer.add(sentence(i, 60));
   }
-  EXPECT_THAT(message_of<Error>([&] { writer.add(sentence(1, 60), sentence(2, 60)); }),
-              HasSubstr("cannot add a sample of 2 and 3 tokens: it has lines, with one side"));
-  EXPECT_THAT(message_of<Error>([&] { writer.add(std::vector<int32_t>{}); }), HasSubstr("no side may be empty"));
+  expect_error([&] { writer.add(sentence(1, 60), sentence(2, 60)); },
+               "cannot add a sample of 2 and 3 tokens: it has lines, with one side");
+  expect_error([&] { writer.add(std::vector<int32_t>{}); }, "no side may be empty");
   EXPECT_THROW(writer.add(std::vector<int32_t>{60}), Error);
   writer.commit();
   Dataset const dataset = Dataset::open(path);
@@ -227,10 +212,9 @@ TEST(Dataset, HoldsLinesOfOneText) {
   EXPECT_EQ(dataset.length(SampleLength::line, 9), 3);
   EXPECT_EQ(dataset.line(9, 1, 2), (std::vector<int32_t>{sentence(9, 60)[1], sentence(9, 60)[2]}));
   EXPECT_EQ(dataset.line(9, 3, 0), std::vector<int32_t>());
-  EXPECT_THAT(message_of<Error>([&] { dataset.line(9, 1, 3); }),
-              HasSubstr("line 9 has 3 tokens; tokens 1 to 4 are not in it"));
+  expect_error([&] { dataset.line(9, 1, 3); }, "line 9 has 3 tokens; tokens 1 to 4 are not in it");
   EXPECT_EQ(dataset.vocabulary_digest(), (Vocabulary{tokenizer, tokenizer}.digest()));
-  EXPECT_THAT(message_of<Error>([&] { dataset.source(0); }), HasSubstr("asked for pairs, but it holds lines"));
+  expect_error([&] { dataset.source(0); }, "asked for pairs, but it holds lines");
 }
 
 }  // namespace

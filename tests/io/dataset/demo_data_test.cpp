@@ -1,22 +1,11 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <heddle/io/text/text.hpp>
-#include <map>
-#include <set>
 
 #include "read_lines.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::read_lines;
-using test::TemporaryDirectory;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST(DemoNumbers, AreCorrectEnglishAndGerman) {
   std::map<int64_t, std::pair<char const*, char const*>> const expected = {
@@ -106,17 +95,17 @@ TEST(DemoData, IsTheSameForTheSameSeed) {
   options.directory = directory / "c";
   options.seed = 2;
   write_demo_data(options);
-  EXPECT_EQ(test::read_whole(directory / "a/train.de"), test::read_whole(directory / "b/train.de"));
-  EXPECT_NE(test::read_whole(directory / "a/train.de"), test::read_whole(directory / "c/train.de"));
+  EXPECT_EQ(read_whole(directory / "a/train.de"), read_whole(directory / "b/train.de"));
+  EXPECT_NE(read_whole(directory / "a/train.de"), read_whole(directory / "c/train.de"));
 }
 
 TEST(DemoData, ReplacesNothingUnlessAskedTo) {
   TemporaryDirectory const directory;
   directory.write("test.de", "mine\n");
   auto options = small_demo(directory.path());
-  EXPECT_THAT(test::message_of<UsageError>([&] { write_demo_data(options); }), HasSubstr("--overwrite"));
+  expect_usage_error([&] { write_demo_data(options); }, "--overwrite");
   EXPECT_THAT(directory.names(), ElementsAre("test.de"));
-  EXPECT_EQ(test::read_whole(directory / "test.de"), "mine\n");
+  EXPECT_EQ(read_whole(directory / "test.de"), "mine\n");
   options.overwrite = true;
   write_demo_data(options);
   EXPECT_EQ(directory.names().size(), 6U);

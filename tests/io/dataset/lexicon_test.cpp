@@ -1,9 +1,5 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <heddle/io/files/regular_file.hpp>
 
@@ -12,12 +8,6 @@
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::separate_vocabulary;
-using test::TemporaryDirectory;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 /// The translation of source token t is t + 1 wherever it stands, and half of the targets end with 45, which translates
 /// nothing. No two words always occur together.
@@ -66,8 +56,8 @@ TEST(Lexicon, IsARegularFile) {
   TemporaryDirectory const directory;
   Dataset const dataset = word_by_word(directory);
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(test::message_of<DataError>([&] { read_lexicon(directory / "fifo", dataset.vocabulary()); }),
-              testing::HasSubstr("fifo: is not a regular file; expected a lexicon"));
+  expect_data_error([&] { read_lexicon(directory / "fifo", dataset.vocabulary()); },
+                    "fifo: is not a regular file; expected a lexicon");
 }
 
 TEST(Lexicon, IsTheSameAgainAndFromAnEvenSample) {
@@ -77,7 +67,7 @@ TEST(Lexicon, IsTheSameAgainAndFromAnEvenSample) {
     for (char const* const name : {"first", "second"}) {
       replace_file(directory / name, lexicon_text(learn_lexicon(dataset, {.max_pairs = pairs}), dataset.vocabulary()));
     }
-    EXPECT_EQ(test::read_lines(directory / "first"), test::read_lines(directory / "second"));
+    EXPECT_EQ(read_lines(directory / "first"), read_lines(directory / "second"));
   }
   EXPECT_EQ(learn_lexicon(dataset, {.max_pairs = 200}).translations[9].front().target, 10);
 }
@@ -154,8 +144,8 @@ TEST(Lexicon, AnotherFormatIsRefused) {
   for (char const* const probability : {"", "x", "-1", "2", "nan", "0.5x", "0.5 more"}) {
     EXPECT_THAT(refusal(good + "0.5\n" + good + probability + "\n"), HasSubstr("line 2: expected")) << probability;
   }
-  EXPECT_THAT(refusal("one\n"), HasSubstr("line 1: expected"));
-  EXPECT_THAT(refusal("a b 0.5\n"), HasSubstr("has no pair of pieces"));
+  expect_contains(refusal("one\n"), "line 1: expected");
+  expect_contains(refusal("a b 0.5\n"), "has no pair of pieces");
 }
 
 }  // namespace

@@ -1,12 +1,7 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <thread>
 
@@ -16,33 +11,17 @@
 namespace heddle {
 namespace {
 
-using test::message_of;
-using test::PrepareTest;
-using test::read_lines;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-std::vector<std::string> names_in(std::filesystem::path const& directory) {
-  std::vector<std::string> names;
-  for (auto const& entry : std::filesystem::directory_iterator(directory)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 TEST_F(PrepareTest, RefusesSymbolsThatRuinAVocabulary) {
   for (std::string const symbol : {"\u2581", "\u2581the", "a\u2581"}) {
     options_.symbols = {"<a>", symbol};
-    EXPECT_THAT(failure(), HasSubstr("U+2581, which stands for the space"));
+    expect_contains(failure(), "U+2581, which stands for the space");
   }
   for (std::string const symbol : {"", " ", "a b", "\u3000", "a\u00A0", "a,b"}) {
     options_.symbols = {symbol};
-    EXPECT_THAT(failure(), HasSubstr("expected text without spaces"));
+    expect_contains(failure(), "expected text without spaces");
   }
   options_.symbols = {"a\xFF"};
-  EXPECT_THAT(failure(), HasSubstr("not valid UTF-8"));
+  expect_contains(failure(), "not valid UTF-8");
 }
 
 TEST_F(PrepareTest, NormalizesAsAsked) {
@@ -64,7 +43,7 @@ TEST_F(PrepareTest, NormalizesAsAsked) {
   EXPECT_EQ(decoded("identity", 14), "Ａ ﬁ\u00A0É");
   options_.normalization = "nfd";
   options_.directory = outputs_ / "other";
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("--normalization is nfd; expected one of nmt_nfkc"));
+  expect_usage_error([&] { run(); }, "--normalization is nfd; expected one of nmt_nfkc");
 }
 
 /// Named pipes, into which one thread writes line by line, as one program that makes both sides of a text.
@@ -98,7 +77,7 @@ TEST_F(PrepareTest, ReadsPipesAsFiles) {
   run();
   auto const english = read_lines(options_.source.front());
   auto const german = read_lines(options_.target.front());
-  std::string const expected = test::read_whole(options_.directory / "train.h5");
+  std::string const expected = read_whole(options_.directory / "train.h5");
   std::vector<std::string> both;
   for (std::size_t line = 0; line < english.size(); ++line) {
     both.push_back(english[line] + "\t" + german[line]);
@@ -110,7 +89,7 @@ TEST_F(PrepareTest, ReadsPipesAsFiles) {
     Pipes const pipes({options_.source.front(), options_.target.front()}, {english, german});
     run();
   }
-  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+  EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
   EXPECT_THAT(names_in(options_.directory), ElementsAre("train.h5", "valid.h5", "vocab.model"));
   options_.source.clear();
   options_.target.clear();
@@ -120,11 +99,11 @@ TEST_F(PrepareTest, ReadsPipesAsFiles) {
     Pipes const pipes({options_.tsv.front()}, {both});
     run();
   }
-  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+  EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
   options_.valid_source = options_.valid_target = {};
   options_.valid_tsv = options_.tsv;
   options_.directory = outputs_ / "twice";
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("pipe.tsv is given for two texts"));
+  expect_usage_error([&] { run(); }, "pipe.tsv is given for two texts");
 }
 
 TEST_F(PrepareTest, TakesTheColumnsThatAreNamed) {
@@ -140,17 +119,15 @@ TEST_F(PrepareTest, TakesTheColumnsThatAreNamed) {
   options_.valid_tsv = {inputs_.write("valid.tsv", lines)};
   options_.directory = outputs_ / "columns";
   options_.source_model = outputs_ / "deep/data/vocab.model";
-  EXPECT_THAT(message_of<DataError>([&] { run(); }),
-              AllOf(HasSubstr("line 1 has 4 tabs"), HasSubstr("--columns names the columns")));
+  expect_data_error([&] { run(); }, {"line 1 has 4 tabs", "--columns names the columns"});
   options_.columns = {4, 2};
   run();
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").digest(), expected.digest());
   options_.overwrite = true;
   options_.columns = {5, 2};
-  EXPECT_THAT(message_of<DataError>([&] { run(); }),
-              AllOf(HasSubstr("line 2 has 3 tabs"), HasSubstr("at least 5 columns")));
+  expect_data_error([&] { run(); }, {"line 2 has 3 tabs", "at least 5 columns"});
   options_.columns = {2, 2};
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("two different columns"));
+  expect_usage_error([&] { run(); }, "two different columns");
 }
 
 TEST_F(PrepareTest, WritesAVocabularyOrAValidationSetAlone) {
@@ -158,33 +135,33 @@ TEST_F(PrepareTest, WritesAVocabularyOrAValidationSetAlone) {
   PrepareOptions const whole = options_;
   options_.directory = outputs_ / "vocabulary";
   options_.only_vocabulary = true;
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("--only-vocab learns a vocabulary"));
+  expect_usage_error([&] { run(); }, "--only-vocab learns a vocabulary");
   options_.valid_source.clear();
   options_.valid_target.clear();
   PrepareReport const report = run();
   EXPECT_FALSE(report.train || report.valid);
   EXPECT_THAT(names_in(options_.directory), ElementsAre("vocab.model"));
-  std::string const model = test::read_whole(options_.directory / "vocab.model");
-  EXPECT_EQ(model, test::read_whole(whole.directory / "vocab.model"));
+  std::string const model = read_whole(options_.directory / "vocab.model");
+  EXPECT_EQ(model, read_whole(whole.directory / "vocab.model"));
   options_.directory = whole.directory;
   options_.overwrite = true;
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("choose another --out for --only-vocab"));
+  expect_usage_error([&] { run(); }, "choose another --out for --only-vocab");
 
   options_ = {};
   options_.valid_source = whole.valid_source;
   options_.valid_target = whole.valid_target;
   options_.directory = whole.directory;
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("a validation text alone needs"));
+  expect_usage_error([&] { run(); }, "a validation text alone needs");
   options_.source_model = whole.directory / "vocab.model";
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("valid.h5 exists"));
-  std::string const expected = test::read_whole(whole.directory / "valid.h5");
+  expect_usage_error([&] { run(); }, "valid.h5 exists");
+  std::string const expected = read_whole(whole.directory / "valid.h5");
   std::filesystem::remove(whole.directory / "valid.h5");
   run();
-  EXPECT_EQ(test::read_whole(whole.directory / "valid.h5"), expected);
+  EXPECT_EQ(read_whole(whole.directory / "valid.h5"), expected);
   EXPECT_THAT(names_in(whole.directory), ElementsAre("train.h5", "valid.h5", "vocab.model"));
   inputs_.write("vocab.model", "another");
   options_.directory = inputs_.path();
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("vocab.model has another vocabulary"));
+  expect_usage_error([&] { run(); }, "vocab.model has another vocabulary");
 }
 
 TEST_F(PrepareTest, CompletesASentencePieceModelWithoutAStart) {

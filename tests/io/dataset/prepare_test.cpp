@@ -1,10 +1,4 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <heddle/io/dataset/prepare.hpp>
@@ -16,13 +10,6 @@
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::PrepareTest;
-using test::read_lines;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   PrepareReport const report = run();
@@ -41,15 +28,15 @@ TEST_F(PrepareTest, WritesDatasetsThatDecodeToTheText) {
   }
   EXPECT_EQ(report.train->tokens[0], dataset.tokens(SampleLength::source));
   EXPECT_EQ(Dataset::open(options_.directory / "valid.h5").vocabulary_digest(), dataset.vocabulary_digest());
-  EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
+  EXPECT_EQ(read_whole(options_.directory / "vocab.model"), dataset.source_tokenizer().model());
 }
 
 TEST_F(PrepareTest, PutsTheLanguagesOfAnImportedVocabularyBesideTexts) {
   std::filesystem::path const model = std::filesystem::path(HEDDLE_TEST_DATA) / "exchange" / "nllb";
   auto const read = read_vocabulary(family_named("m2m_100"),
-                                    boost::json::parse(test::read_whole(model / "config.json")).as_object(), model);
+                                    boost::json::parse(read_whole(model / "config.json")).as_object(), model);
   options_.source_model = inputs_.write("imported.model", read.source_model);
-  EXPECT_THAT(failure(), HasSubstr("--source-language is missing"));
+  expect_contains(failure(), "--source-language is missing");
   options_.languages = {"eng_Latn", "deu_Latn"};
   run();
   Dataset const dataset = Dataset::open(options_.directory / "train.h5");
@@ -63,7 +50,7 @@ TEST_F(PrepareTest, PutsTheLanguagesOfAnImportedVocabularyBesideTexts) {
   }
   options_.overwrite = true;
   options_.max_length = 1;
-  EXPECT_THAT(message_of<Error>([&] { run(); }), HasSubstr("longer than 1 tokens"));
+  expect_error([&] { run(); }, "longer than 1 tokens");
 }
 
 TEST_F(PrepareTest, WritesTheSameBytesAgain) {
@@ -71,8 +58,8 @@ TEST_F(PrepareTest, WritesTheSameBytesAgain) {
   auto const first = options_.directory;
   options_.directory = outputs_ / "again";
   run();
-  EXPECT_EQ(test::read_whole(first / "vocab.model"), test::read_whole(options_.directory / "vocab.model"));
-  EXPECT_EQ(test::read_whole(first / "train.h5"), test::read_whole(options_.directory / "train.h5"));
+  EXPECT_EQ(read_whole(first / "vocab.model"), read_whole(options_.directory / "vocab.model"));
+  EXPECT_EQ(read_whole(first / "train.h5"), read_whole(options_.directory / "train.h5"));
 }
 
 TEST_F(PrepareTest, MakesOrTakesSeparateVocabularies) {
@@ -109,7 +96,7 @@ TEST_F(PrepareTest, CountsWhatIsWorthALook) {
   run();
   options_.source = {inputs_.write("odd.en", "one\none\ntwo\x01\nthree ☃ ☃\n")};
   options_.target = {inputs_.write("odd.de", "eins\neins\nzwei\ndrei ☃\n")};
-  Tokenizer const tokenizer = Tokenizer::from_model(test::read_whole(outputs_ / "deep/data/vocab.model"));
+  Tokenizer const tokenizer = Tokenizer::from_model(read_whole(outputs_ / "deep/data/vocab.model"));
   options_.vocabulary = Vocabulary{tokenizer, tokenizer};
   options_.directory = outputs_ / "again";
   PreparedText const train = *run().train;
@@ -118,7 +105,7 @@ TEST_F(PrepareTest, CountsWhatIsWorthALook) {
   EXPECT_EQ(train.control, 1);
   EXPECT_EQ(train.unknown_characters, 1);
   EXPECT_THAT(train.frequent_unknown, ElementsAre(::testing::Pair("☃", 3)));
-  EXPECT_EQ(test::read_whole(options_.directory / "vocab.model"), tokenizer.model());
+  EXPECT_EQ(read_whole(options_.directory / "vocab.model"), tokenizer.model());
   auto const findings = Dataset::open(options_.directory / "train.h5").findings();
   EXPECT_EQ(findings.size(), text_findings.size());
   EXPECT_EQ(findings.at("unknown_tokens"), 3);
@@ -148,7 +135,7 @@ TEST_F(PrepareTest, WritesLinesOfOneTextWithAMaskToken) {
   EXPECT_EQ(std::count(line.begin(), line.end(), mask), 0) << "text was read as the mask token";
   options_.source = {inputs_ / "train.en"};
   options_.directory = outputs_ / "again";
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("expected either --source and --target"));
+  expect_usage_error([&] { run(); }, "expected either --source and --target");
 }
 
 TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
@@ -156,7 +143,7 @@ TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
   run();
   Dataset const whole = Dataset::open(outputs_ / "train.h5");
   options_.samples_per_file = 150;
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("train.h5 exists"));
+  expect_usage_error([&] { run(); }, "train.h5 exists");
   options_.overwrite = true;
   run();
   EXPECT_THAT(outputs_.names(),
@@ -180,7 +167,7 @@ TEST_F(PrepareTest, WritesSeveralFilesThatAreOneDataset) {
 
 TEST_F(PrepareTest, FilesAndColumnsOfATextGiveTheSameDataset) {
   run();
-  std::string const expected = test::read_whole(options_.directory / "train.h5");
+  std::string const expected = read_whole(options_.directory / "train.h5");
   auto const english = read_lines(options_.source.front());
   auto const german = read_lines(options_.target.front());
   std::array<std::string, 2> sources;
@@ -196,50 +183,50 @@ TEST_F(PrepareTest, FilesAndColumnsOfATextGiveTheSameDataset) {
   options_.target = {inputs_.write("1.de", targets[0]), inputs_.write("2.de", targets[1])};
   options_.directory = outputs_ / "parts";
   run();
-  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+  EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
   options_.source.clear();
   options_.target.clear();
   options_.tsv = {inputs_.write("1.tsv", both[0]), inputs_.write("2.tsv", both[1])};
   options_.directory = outputs_ / "columns";
   run();
-  EXPECT_EQ(test::read_whole(options_.directory / "train.h5"), expected);
+  EXPECT_EQ(read_whole(options_.directory / "train.h5"), expected);
 }
 
 TEST_F(PrepareTest, RefusesFilesThatAreNotBesideEachOther) {
   options_.source.push_back(inputs_ / "valid.en");
-  EXPECT_THAT(failure(), HasSubstr("as many files"));
+  expect_contains(failure(), "as many files");
   // As many lines together, but not each.
   options_.source = {inputs_ / "train.en", inputs_ / "valid.en"};
   options_.target = {inputs_ / "valid.de", inputs_ / "train.de"};
-  EXPECT_THAT(failure(), AllOf(HasSubstr("train.en has 400 lines"), HasSubstr("valid.de has 20")));
+  expect_contains(failure(), {"train.en has 400 lines", "valid.de has 20"});
   options_.tsv = {inputs_ / "train.en"};
-  EXPECT_THAT(failure(), HasSubstr("expected either --source and --target, or --tsv"));
+  expect_contains(failure(), "expected either --source and --target, or --tsv");
   options_.source.clear();
   options_.target.clear();
   options_.tsv = {inputs_.write("bad.tsv", "one\teins\ntwo zwei\n")};
-  EXPECT_THAT(failure(), AllOf(HasSubstr("bad.tsv: line 2 has 0 tabs"), HasSubstr("SOURCE<TAB>TARGET")));
+  expect_contains(failure(), {"bad.tsv: line 2 has 0 tabs", "SOURCE<TAB>TARGET"});
   options_.character_coverage = 0.5;
-  EXPECT_THAT(failure(), HasSubstr("--character-coverage is 0.5; expected 0.98 to 1"));
+  expect_contains(failure(), "--character-coverage is 0.5; expected 0.98 to 1");
 }
 
 TEST_F(PrepareTest, RefusesUnequalLineCountsNamingBoth) {
   options_.valid_target = {inputs_ / "train.de"};
-  EXPECT_THAT(failure(), AllOf(HasSubstr("valid.en has 20 lines"), HasSubstr("train.de has 400")));
+  expect_contains(failure(), {"valid.en has 20 lines", "train.de has 400"});
 }
 
 TEST_F(PrepareTest, RefusesTextThatCannotBeUsed) {
   options_.target = {inputs_.write("bad.de", "gut\nschlecht \xFC\n")};
-  EXPECT_THAT(failure(), AllOf(HasSubstr("bad.de"), HasSubstr("line 2"), HasSubstr("UTF-8")));
+  expect_contains(failure(), {"bad.de", "line 2", "UTF-8"});
   options_.target = {inputs_.write("empty.de", "")};
-  EXPECT_THAT(failure(), AllOf(HasSubstr("empty.de"), HasSubstr("the file is empty")));
+  expect_contains(failure(), {"empty.de", "the file is empty"});
   options_.target = {inputs_ / "absent.de"};
-  EXPECT_THAT(failure(), HasSubstr("absent.de"));
+  expect_contains(failure(), "absent.de");
 }
 
 TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
   // The first source and the last target are not UTF-8.
-  options_.source = {inputs_.write("bad.en", "\xFF" + test::read_whole(options_.source.front()))};
-  std::string const german = test::read_whole(options_.target.front());
+  options_.source = {inputs_.write("bad.en", "\xFF" + read_whole(options_.source.front()))};
+  std::string const german = read_whole(options_.target.front());
   options_.target = {inputs_.write("bad.de", german.substr(0, german.size() - 1) + " \xE2\x82\n")};
   options_.invalid_utf8 = InvalidUtf8::skip;
   options_.directory = outputs_ / "skipped";
@@ -267,53 +254,53 @@ TEST_F(PrepareTest, SkipsOrReplacesWhatIsNotUtf8WhereAsked) {
 TEST_F(PrepareTest, RefusesAVocabularyModelBeforeReadingTexts) {
   options_.source = {inputs_ / "absent.en"};
   options_.source_model = inputs_.path();
-  EXPECT_THAT(failure(), HasSubstr(inputs_.path().string() + ": is a directory"));
+  expect_contains(failure(), inputs_.path().string() + ": is a directory");
   options_.source_model = inputs_ / "absent.model";
-  EXPECT_THAT(failure(), HasSubstr("absent.model: does not exist; expected a vocabulary model"));
+  expect_contains(failure(), "absent.model: does not exist; expected a vocabulary model");
   options_.source_model = inputs_.write("text.model", "text");
-  EXPECT_THAT(failure(), AllOf(HasSubstr("text.model"), HasSubstr("not a SentencePiece model")));
+  expect_contains(failure(), {"text.model", "not a SentencePiece model"});
 }
 
 TEST_F(PrepareTest, RefusesWhenNoPairIsLeft) {
   options_.max_length = 1;
-  EXPECT_THAT(failure(), AllOf(HasSubstr("no sentence pair can be used"), HasSubstr("longer than 1 tokens")));
+  expect_contains(failure(), {"no sentence pair can be used", "longer than 1 tokens"});
 }
 
 TEST_F(PrepareTest, RefusesImpossibleVocabularies) {
   options_.vocabulary_size = 1'000'000;
-  EXPECT_THAT(failure(), HasSubstr("the largest possible is"));
+  expect_contains(failure(), "the largest possible is");
   options_.vocabulary_size = 90;
   options_.source_model = inputs_.write("x.model", "nonsense");
-  EXPECT_THAT(failure(), AllOf(HasSubstr("x.model"), HasSubstr("SentencePiece")));
+  expect_contains(failure(), {"x.model", "SentencePiece"});
   options_.separate_vocabularies = true;
-  EXPECT_THAT(failure(), HasSubstr("--target-vocab-model"));
+  expect_contains(failure(), "--target-vocab-model");
 }
 
 TEST_F(PrepareTest, RefusesSymbolsThatAreThereAlready) {
   options_.symbols = {"<a>", "<b>", "<a>"};
-  EXPECT_THAT(failure(), HasSubstr("has \"<a>\" more than once"));
+  expect_contains(failure(), "has \"<a>\" more than once");
   options_.sentinels = 2;
   options_.byte_fallback = true;
   for (std::string const taken : {"<mask>", "<0xe4>", "<extra_id_1>"}) {
     options_.symbols = {taken};
-    EXPECT_THAT(failure(), HasSubstr("has \"" + taken + "\", which is a special piece already"));
+    expect_contains(failure(), "has \"" + taken + "\", which is a special piece already");
   }
 }
 
 TEST_F(PrepareTest, RefusesAnUnwritableTarget) {
   options_.directory = inputs_ / "train.en" / "below-a-file";
-  EXPECT_THAT(failure(), HasSubstr("train.en: cannot make this directory: Not a directory"));
+  expect_contains(failure(), "train.en: cannot make this directory: Not a directory");
   options_.directory = inputs_ / "train.en";
-  EXPECT_THAT(failure(), HasSubstr("train.en"));
+  expect_contains(failure(), "train.en");
   options_.directory = "/proc/heddle";  // not even root can create this
-  EXPECT_THAT(failure(), HasSubstr("/proc/heddle"));
+  expect_contains(failure(), "/proc/heddle");
 }
 
 TEST_F(PrepareTest, ReplacesNothingUnlessAskedTo) {
   options_.directory = outputs_.path();
   run();
   EXPECT_THAT(outputs_.names(), ElementsAre("train.h5", "valid.h5", "vocab.model"));
-  EXPECT_THAT(message_of<UsageError>([&] { run(); }), HasSubstr("--overwrite"));
+  expect_usage_error([&] { run(); }, "--overwrite");
   options_.overwrite = true;
   options_.valid_source.clear();
   EXPECT_THROW(run(), UsageError);

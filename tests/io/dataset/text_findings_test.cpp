@@ -1,9 +1,5 @@
 #include "dataset/text_findings.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <heddle/io/dataset/prepare.hpp>
 
 #include "dataset_fixture.hpp"
@@ -11,7 +7,6 @@
 namespace heddle {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::Pair;
 
 TEST(TextFindings, ControlCharactersAreC0AndC1AndDeleteButNoTab) {
@@ -49,7 +44,7 @@ TEST(TextFindings, RepeatsAreCountedAndEstimatedWhereThereAreManySamples) {
 }
 
 TEST(TextFindings, UnknownCharactersAreThoseWithoutAPieceOnTheirSide) {
-  Vocabulary const& vocabulary = test::separate_vocabulary();
+  Vocabulary const& vocabulary = separate_vocabulary();
   UnknownCharacters unknown;
   unknown.add(0, "two ☃ and ☃ Å", vocabulary.source);
   unknown.add(1, "zwei ☃", vocabulary.target);

@@ -1,23 +1,13 @@
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
-#include <numeric>
-#include <set>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 namespace json = boost::json;
-using test::message_of;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
 
 Config config_of(Family const& family, json::object const& config) {
   return parse_config("", "config.json", settings_of(family, config));
@@ -52,22 +42,12 @@ std::vector<float> read(ImportedTensors& tensors, std::size_t index, IndexRange 
 
 TEST(Family, EachTableGivesItsOwnKeysBack) {
   for (Family const& family : families()) {
-    json::object theirs{{"model_type", json::string(family.model_type)},
-                        {"hidden_size", 64},
-                        {"intermediate_size", 96},
-                        {"num_hidden_layers", 3},
-                        {"num_attention_heads", 4},
-                        {"num_key_value_heads", 2},
-                        {"head_dim", 8},
-                        {"d_model", 64},
-                        {"num_heads", 4},
-                        {"num_layers", 3},
-                        {"num_decoder_layers", 2},
-                        {"d_kv", 8},
-                        {"encoder_attention_heads", 4},
-                        {"decoder_attention_heads", 8},
-                        {"encoder_ffn_dim", 96},
-                        {"decoder_ffn_dim", 80}};
+    json::object theirs = json::parse(R"({"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "d_model": 64, "num_heads": 4,
+        "num_layers": 3, "num_decoder_layers": 2, "d_kv": 8, "encoder_attention_heads": 4,
+        "decoder_attention_heads": 8, "encoder_ffn_dim": 96, "decoder_ffn_dim": 80})")
+                              .as_object();
+    theirs["model_type"] = json::string(family.model_type);
     Config const config = config_of(family, theirs);
     json::object const made = config_json(family, config);
     EXPECT_EQ(config_of(family, made).model, config.model) << family.model_type;
@@ -98,20 +78,20 @@ TEST(Family, AModelThatTheFamilyCannotHaveIsRefusedByKey) {
     return message_of<ConfigError>([&] { config_json(llama, parse_config("", "test", settings)); });
   };
   EXPECT_EQ(refusal("model.dropout=0.3"), "");
-  EXPECT_THAT(refusal("model.decoder.self_attention.soft_cap=30.0"), HasSubstr("self_attention.soft_cap"));
-  EXPECT_THAT(refusal("model.norm=post"), HasSubstr("model.norm = post"));
-  EXPECT_THAT(refusal("model.output_bias=true"), HasSubstr("model.output_bias"));
-  EXPECT_THAT(refusal("model.decoder.layer.2.self_attention.window=8"), HasSubstr("model.decoder.layer.2"));
+  expect_contains(refusal("model.decoder.self_attention.soft_cap=30.0"), "self_attention.soft_cap");
+  expect_contains(refusal("model.norm=post"), "model.norm = post");
+  expect_contains(refusal("model.output_bias=true"), "model.output_bias");
+  expect_contains(refusal("model.decoder.layer.2.self_attention.window=8"), "model.decoder.layer.2");
 }
 
 TEST(Family, OfAStackThatTheFamilyLacksNoKeyIsAnObstacle) {
   Config const config = parse_config("", "test", {"model.encoder_layers=1", "model.encoder.d_ff=32"});
   std::vector<std::string> const of_llama = obstacles_of(family_named("llama"), config);
-  EXPECT_THAT(of_llama, testing::Each(Not(HasSubstr("encoder_layers"))));
-  EXPECT_THAT(of_llama, testing::Each(Not(testing::StartsWith("model.encoder."))));
-  EXPECT_THAT(of_llama, Contains(testing::StartsWith("model.stacks = ")));
+  EXPECT_THAT(of_llama, Each(Not(HasSubstr("encoder_layers"))));
+  EXPECT_THAT(of_llama, Each(Not(StartsWith("model.encoder."))));
+  EXPECT_THAT(of_llama, Contains(StartsWith("model.stacks = ")));
   Config const bert = parse_config("", "test", settings_of(family_named("bert"), {}));
-  EXPECT_THAT(obstacles_of(family_named("llama"), bert), Contains(testing::StartsWith("model.stacks = ")));
+  EXPECT_THAT(obstacles_of(family_named("llama"), bert), Contains(StartsWith("model.stacks = ")));
 }
 
 TEST(Family, AKeyOfTheWholeModelIsExpressedByKeysOfItsStacks) {
@@ -158,9 +138,9 @@ TEST(Family, RotaryScalingIsReadInBothFormsAndWritten) {
     changed[key] = value;
     return message_of<ConfigError>([&] { settings_of(llama, {{"rope_scaling", changed}}); });
   };
-  EXPECT_THAT(refusal("mscale", 2.0), HasSubstr("rope_scaling.mscale"));
-  EXPECT_THAT(refusal("truncate", false), HasSubstr("rope_scaling.truncate"));
-  EXPECT_THAT(refusal("rope_type", "longrope"), HasSubstr("rope_scaling.rope_type"));
+  expect_contains(refusal("mscale", 2.0), "rope_scaling.mscale");
+  expect_contains(refusal("truncate", false), "rope_scaling.truncate");
+  expect_contains(refusal("rope_type", "longrope"), "rope_scaling.rope_type");
 }
 
 /// The tables of tokens that a model has whose files have these tensors, of which `others` differ from the rest.
@@ -209,8 +189,8 @@ TEST(Family, ATableOfItsOwnForTheOutputIsNotMadeOfAnother) {
        {std::tuple("llama", "model.embed_tokens.weight", "lm_head.weight"),
         {"mt5", "shared.weight", "lm_head.weight"},
         {"bert", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"}}) {
-    EXPECT_THAT(message_of<DataError>([&] { tables_of(type, {table}, {}, false); }),
-                testing::AllOf(HasSubstr(fmt::format("there is no tensor {}", output)), HasSubstr("with its head")));
+    expect_data_error([&] { tables_of(type, {table}, {}, false); },
+                      {fmt::format("there is no tensor {}", output), "with its head"});
     EXPECT_EQ(tables_of(type, {table, output}, {}, false).find("tied"), std::string::npos);
   }
 }
@@ -223,8 +203,7 @@ TEST(Family, PositionsThatAreNotSinusoidsAreATable) {
       pegasus, config,
       NumberedTensors({{name, {{4, 3}, "float32"}}, {"model.decoder.embed_positions.weight", {{4, 3}, "float32"}}}));
   EXPECT_EQ(config_of(pegasus, config).model.positions, Positions::learned);
-  EXPECT_THAT(message_of<ConfigError>([&] { complete_config(pegasus, config, NumberedTensors({})); }),
-              HasSubstr("d_model = 3 cannot be imported"));
+  expect_config_error([&] { complete_config(pegasus, config, NumberedTensors({})); }, "d_model = 3 cannot be imported");
   config["d_model"] = 4;
   complete_config(pegasus, config, NumberedTensors({}));
   EXPECT_EQ(config_of(pegasus, config).model.positions, Positions::sinusoidal);
@@ -248,7 +227,7 @@ TEST(Family, KeysAreReadAsTransformersReadsThem) {
   EXPECT_THAT(message_of<ConfigError>([] {
                 settings_of(family_named("llama"), {{"partial_rotary_factor", 0.5}, {"mlp_bias", true}});
               }),
-              testing::AllOf(HasSubstr("mlp_bias = true"), HasSubstr("partial_rotary_factor = 5E-1")))
+              AllOf(HasSubstr("mlp_bias = true"), HasSubstr("partial_rotary_factor = 5E-1")))
       << "all that stands in the way";
 }
 
@@ -289,12 +268,13 @@ TEST(Family, LayersWithAWindowAreListed) {
   EXPECT_EQ(text_of(config_json(gemma, parse_config("", "test", settings)), "layer_types"),
             R"(["full_attention","sliding_attention","sliding_attention"])");
   settings.emplace_back("model.decoder.layer.1.self_attention.window=5");
-  EXPECT_THAT(message_of<ConfigError>([&] { config_json(gemma, parse_config("", "test", settings)); }),
-              HasSubstr("model.decoder.layer.2.self_attention.window = 4: an earlier layer has 5"));
-  EXPECT_THAT(message_of<ConfigError>([&] {
-                settings_of(gemma, {{"layer_types", {"chunked_attention"}}});
-              }),
-              HasSubstr("layer_types has \"chunked_attention\""));
+  expect_config_error([&] { config_json(gemma, parse_config("", "test", settings)); },
+                      "model.decoder.layer.2.self_attention.window = 4: an earlier layer has 5");
+  expect_config_error(
+      [&] {
+        settings_of(gemma, {{"layer_types", {"chunked_attention"}}});
+      },
+      "layer_types has \"chunked_attention\"");
 }
 
 TEST(Family, AMicroBatchHasRoomForTheLongestSequence) {
@@ -356,7 +336,7 @@ TEST(Family, TheBiasOfAnUntiedHeadHasTwoNames) {
   TensorOrigin const bias = origin_of(family_named("xlm-roberta"), model, "output.bias");
   EXPECT_EQ(bias.name, "lm_head.decoder.bias");
   EXPECT_TRUE(bias.twice);
-  EXPECT_THAT(bias.older, testing::ElementsAre("lm_head.bias"));
+  EXPECT_THAT(bias.older, ElementsAre("lm_head.bias"));
   EXPECT_FALSE(origin_of(family_named("xlm-roberta"), ModelConfig(), "output.bias").twice);
 }
 
@@ -387,9 +367,9 @@ TEST(Family, ParametersHaveTheirTensors) {
   model.activation = "geglu_tanh";
   EXPECT_EQ(origin_of(t5, model, "encoder.layers.11.feed_forward.up.weight").name,
             "encoder.block.11.layer.1.DenseReluDense.wi_1.weight");
-  EXPECT_THAT(message_of<DataError>([&] { origin_of(t5, model, "encoder.layers.x.feed_forward.up.weight"); }),
-              HasSubstr("no tensor for the parameter encoder.layers.x"));
-  EXPECT_THAT(message_of<DataError>([&] { origin_of(t5, model, "encoder.positions.weight"); }), HasSubstr("t5"));
+  expect_data_error([&] { origin_of(t5, model, "encoder.layers.x.feed_forward.up.weight"); },
+                    "no tensor for the parameter encoder.layers.x");
+  expect_data_error([&] { origin_of(t5, model, "encoder.positions.weight"); }, "t5");
 }
 
 TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
@@ -441,7 +421,7 @@ TEST(ExchangedTensors, AreTransposedMovedAndScaledBothWays) {
   EXPECT_EQ(read(tensors, 8, {0, 6}), (std::vector<float>{0, 4, 8, 1, 5, 9}));
   EXPECT_EQ(read(tensors, 9, {1, 4}), (std::vector<float>{6, 10, 3}));
 
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   CheckpointContents contents;
   contents.origin = {{"config.json", "{}"}, {"source.spm", std::string("\0\1", 2)}};
   CheckpointStore store(directory.path(), 2);
@@ -482,13 +462,13 @@ TEST(ExchangedTensors, MustFitTheModel) {
   };
   EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"unused.one", {{7}, "float32"}}}), "");
   EXPECT_EQ(refusal({{"model.theirs", {{2, 3}, "float32"}}}), "");
-  EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}}), HasSubstr("has the shape [3, 2]"));
-  EXPECT_THAT(refusal({{"other", {{2, 3}, "float32"}}}), HasSubstr("there is no tensor model.theirs"));
-  EXPECT_THAT(refusal({{"theirs", {{3, 2}, "float32"}}, {"extra", {{1}, "float32"}}}),
-              testing::AllOf(HasSubstr("has the shape [3, 2]"), HasSubstr("unexpected tensor extra")));
+  expect_contains(refusal({{"theirs", {{3, 2}, "float32"}}}), "has the shape [3, 2]");
+  expect_contains(refusal({{"other", {{2, 3}, "float32"}}}), "there is no tensor model.theirs");
+  expect_contains(refusal({{"theirs", {{3, 2}, "float32"}}, {"extra", {{1}, "float32"}}}),
+                  {"has the shape [3, 2]", "unexpected tensor extra"});
   EXPECT_EQ(refusal({{"theirs", {{2, 3}, "float32"}}, {"again", {{2, 3}, "float32"}}}), "");
-  EXPECT_THAT(refusal({{"theirs", {{2, 3}, "float32"}}, {"again", {{3, 2}, "float32"}}}),
-              HasSubstr("the tensor again is not the copy of theirs"));
+  expect_contains(refusal({{"theirs", {{2, 3}, "float32"}}, {"again", {{3, 2}, "float32"}}}),
+                  "the tensor again is not the copy of theirs");
 }
 
 }  // namespace

@@ -1,19 +1,10 @@
 #include "files/direct_file.hpp"
 
-#include <gtest/gtest.h>
-
-#include <heddle/core/base/error.hpp>
-#include <vector>
-
 #include "file_faults.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::FaultKind;
-using test::FileCall;
-using test::FileFault;
 
 std::vector<std::uint8_t> content(std::size_t bytes) {
   std::vector<std::uint8_t> values(bytes);
@@ -41,7 +32,7 @@ std::vector<std::uint8_t> read_file(std::filesystem::path const& path) {
 }
 
 TEST(DirectFileTest, KeepsBytesOfAnyNumber) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   int number = 0;
   for (std::size_t const bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, DirectBuffer::bytes,
                                   2 * DirectBuffer::bytes + 4096, 3 * DirectBuffer::bytes + 1}) {
@@ -54,7 +45,7 @@ TEST(DirectFileTest, KeepsBytesOfAnyNumber) {
 }
 
 TEST(DirectFileTest, AFaultIsAnErrorOrIsReadBack) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const wanted = content(3 * DirectBuffer::bytes + 5000);
   int struck = 0;
   for (FaultKind const kind :

@@ -1,19 +1,15 @@
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lease.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <thread>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 using std::chrono::milliseconds;
-using test::TemporaryDirectory;
 
 constexpr FileLease::Times quick{milliseconds(20), milliseconds(200)};
 
@@ -91,7 +87,7 @@ TEST(FileLease, WhatIsNoRegularFileIsRefusedAtOnce) {
   EXPECT_THROW(take(directory / "link", holder), DataError);
   EXPECT_THROW(take(directory / "fifo", holder), DataError);
   EXPECT_THROW(FileLease::holder(directory / "fifo", quick), DataError);
-  EXPECT_EQ(test::read_whole(directory / "target"), "0123456789abcdef 41\nprocess 3 on n2\n");
+  EXPECT_EQ(read_whole(directory / "target"), "0123456789abcdef 41\nprocess 3 on n2\n");
 }
 
 TEST(FileLease, OneInWhosePlaceSomethingElseWasPutIsNotHeld) {

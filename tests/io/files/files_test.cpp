@@ -1,4 +1,3 @@
-#include <gmock/gmock.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -9,27 +8,21 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
-#include <vector>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
 using Kind = FileLock::Kind;
 using Result = FileLock::Result;
-using test::read_whole;
-using testing::ElementsAre;
 
 class FilesTest : public testing::Test {
  protected:
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 /// Runs `work` in a child process and returns the child's exit status.
@@ -63,7 +56,7 @@ TEST_F(FilesTest, AFileIsReplacedWholeOrNotAtAll) {
   EXPECT_THROW(replace_file(directory_.path() / "missing" / "file", "text"), Error);
   fs::create_directory(directory_.path() / "taken");
   EXPECT_THROW(replace_file(directory_.path() / "taken", "text"), Error);
-  EXPECT_THAT(directory_.names(), testing::UnorderedElementsAre("file", "taken"));
+  EXPECT_THAT(directory_.names(), UnorderedElementsAre("file", "taken"));
 }
 
 // A rename to a link or a device node would put a file in its place.
@@ -76,22 +69,22 @@ TEST_F(FilesTest, WhatIsNoRegularFileIsNotReplaced) {
   fs::create_directory(directory_.path() / "directory");
   for (auto const& replace : {std::function([](fs::path const& path) { replace_file(path, "new"); }),
                               std::function([](fs::path const& path) { require_replaceable(path); })}) {
-    EXPECT_EQ(test::message_of<DataError>([&] { replace(link); }),
+    EXPECT_EQ(message_of<DataError>([&] { replace(link); }),
               link.string() + ": is a symbolic link, which would be replaced; remove it, or name target");
-    EXPECT_EQ(test::message_of<DataError>([&] { replace(fifo); }),
+    EXPECT_EQ(message_of<DataError>([&] { replace(fifo); }),
               fifo.string() + ": cannot be replaced: it is not a regular file; name a file");
-    EXPECT_EQ(test::message_of<DataError>([&] { replace(directory_.path() / "directory"); }),
+    EXPECT_EQ(message_of<DataError>([&] { replace(directory_.path() / "directory"); }),
               (directory_.path() / "directory").string() + ": cannot be written: it is a directory; name a file");
   }
   EXPECT_TRUE(fs::is_symlink(link));
   EXPECT_TRUE(fs::is_fifo(fifo));
   EXPECT_EQ(read_whole(target), "kept");
-  EXPECT_THAT(directory_.names(), testing::UnorderedElementsAre("target", "link", "fifo", "directory"));
+  EXPECT_THAT(directory_.names(), UnorderedElementsAre("target", "link", "fifo", "directory"));
 }
 
 TEST_F(FilesTest, AMessageNamesTheFileAndNotTheTemporaryOne) {
   fs::path const file = directory_.path() / "missing" / "file";
-  EXPECT_EQ(test::message_of<Error>([&] { replace_file(file, "text"); }),
+  EXPECT_EQ(message_of<Error>([&] { replace_file(file, "text"); }),
             file.string() + ": could not create the file: No such file or directory");
 }
 
@@ -104,9 +97,8 @@ TEST_F(FilesTest, WhatCannotBeBroughtToTheDiskIsAnError) {
               if (!make_fail(SYS_fsync, EIO)) {
                 return no_seccomp;
               }
-              std::string const replaced =
-                  test::message_of<Error>([&] { replace_file(directory_.path() / "file", "new"); });
-              std::string const made = test::message_of<Error>([&] { make_directory(directory_.path() / "a/b"); });
+              std::string const replaced = message_of<Error>([&] { replace_file(directory_.path() / "file", "new"); });
+              std::string const made = message_of<Error>([&] { make_directory(directory_.path() / "a/b"); });
               bool const right = replaced.find("Input/output error") != std::string::npos &&
                                  made.find("Input/output error") != std::string::npos;
               return right ? 0 : 1;
@@ -166,7 +158,7 @@ TEST_F(FilesTest, Hdf5NeedsNoLocks) {
               if (!make_fail(SYS_flock, ENOLCK)) {
                 return 99;
               }
-              return test::message_of<Error>([&] {
+              return message_of<Error>([&] {
                        hdf5::File::create(path).close();
                        hdf5::File::open(path);
                      }).empty()

@@ -1,13 +1,8 @@
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/measured_times.hpp>
-#include <sstream>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -30,7 +25,7 @@ class MeasuredTimesTest : public testing::Test {
  protected:
   void write(std::string const& text) { std::ofstream(file_) << text; }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::filesystem::path file_ = directory_.path() / "kernels.json";
 };
 
@@ -81,10 +76,10 @@ TEST_F(MeasuredTimesTest, OtherContentIsNamedAndLeftUnchanged) {
         std::string(R"({"format": "heddle kernel times, version 1", "calls": {"m": {"k": [[1, 2, -3, 4, 5, 6, 7]]}}})"),
         std::string(R"({"format": "heddle kernel times, version 1", "network": {"links": {"a": [1, 2]}}})")}) {
     write(text);
-    auto const names_it =
-        testing::ThrowsMessage<DataError>(testing::HasSubstr(file_.string() + ": is not a file of measured times"));
-    EXPECT_THAT([&] { read_measured_times(file_); }, names_it) << text;
-    EXPECT_THAT([&] { add_measured_times(file_, example); }, names_it) << text;
+    SCOPED_TRACE(text);
+    std::string const message = file_.string() + ": is not a file of measured times";
+    expect_data_error([&] { read_measured_times(file_); }, message);
+    expect_data_error([&] { add_measured_times(file_, example); }, message);
     std::ostringstream left;
     left << std::ifstream(file_).rdbuf();
     EXPECT_EQ(left.str(), text);

@@ -1,25 +1,15 @@
-#include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/pending_directory.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <memory>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-using test::message_of;
-using test::read_whole;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
 using Target = PendingDirectory::Target;
 
 class PendingDirectoryTest : public testing::Test {
@@ -33,7 +23,7 @@ class PendingDirectoryTest : public testing::Test {
     return directory;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(PendingDirectoryTest, AppearsWholeWithItsParents) {
@@ -69,10 +59,9 @@ TEST_F(PendingDirectoryTest, OfTwoWithOneTargetTheSecondIsRefused) {
     auto const second = written(target, "second");
     replace_file(second->path() / "before.txt", "second's first entry");
     second->commit();
-    EXPECT_THAT(message_of<UsageError>([&] { first->commit(); }), HasSubstr("name a new directory"));
+    expect_usage_error([&] { first->commit(); }, "name a new directory");
     EXPECT_EQ(read_whole(target / "config.toml"), "second");
-    EXPECT_THAT(message_of<UsageError>([&] { PendingDirectory const third(target); }),
-                HasSubstr("name a new directory"));
+    expect_usage_error([&] { PendingDirectory const third(target); }, "name a new directory");
   }
 }
 
@@ -86,8 +75,7 @@ TEST_F(PendingDirectoryTest, OfTwoWithNoNameInCommonTheSecondIsRefused) {
     PendingDirectory second(target);
     replace_file(second.path() / "model.safetensors", "an export");
     second.commit();
-    EXPECT_THAT(message_of<UsageError>([&] { first->commit(); }),
-                HasSubstr("has files, such as model.safetensors; name a new directory"));
+    expect_usage_error([&] { first->commit(); }, "has files, such as model.safetensors; name a new directory");
     EXPECT_FALSE(fs::exists(target / "config.toml"));
     EXPECT_EQ(read_whole(target / "model.safetensors"), "an export");
   }
@@ -125,7 +113,7 @@ TEST_F(PendingDirectoryTest, ReplacesWhatItMay) {
   fs::remove(directory_ / "config.toml");
   fs::create_symlink("notes.txt", directory_ / "config.toml");
   auto const again = std::make_unique<PendingDirectory>(directory_.path(), Target::any);
-  EXPECT_THAT(message_of<DataError>([&] { again->commit(is_toml); }), HasSubstr("is a symbolic link"));
+  expect_data_error([&] { again->commit(is_toml); }, "is a symbolic link");
   EXPECT_EQ(read_whole(directory_ / "notes.txt"), "somebody's");
 }
 
@@ -192,11 +180,10 @@ TEST_F(PendingDirectoryTest, AnotherThingIsNoTarget) {
   fs::create_symlink("nothing", directory_ / "dangling");
   for (std::string const& target :
        {(directory_ / "file").string(), (directory_ / "dangling").string(), std::string()}) {
-    EXPECT_THAT(message_of<UsageError>([&] { PendingDirectory const output(target, Target::any); }),
-                HasSubstr("\"" + target + "\" is not a directory"));
+    expect_usage_error([&] { PendingDirectory const output(target, Target::any); },
+                       "\"" + target + "\" is not a directory");
   }
-  EXPECT_THAT(message_of<Error>([&] { PendingDirectory const output(directory_ / "file" / "a" / "b"); }),
-              HasSubstr("Not a directory"));
+  expect_error([&] { PendingDirectory const output(directory_ / "file" / "a" / "b"); }, "Not a directory");
   EXPECT_THAT(directory_.names(), SizeIs(2));
 }
 

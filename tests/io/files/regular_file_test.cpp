@@ -1,22 +1,14 @@
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/file_lock.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <istream>
-#include <ostream>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::read_whole;
-using testing::HasSubstr;
 
 class RegularFileTest : public testing::Test {
  protected:
@@ -24,7 +16,7 @@ class RegularFileTest : public testing::Test {
     return message_of<DataError>([&] { open_output(directory_ / name, OutputMode::append); });
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(RegularFileTest, IsWrittenAtItsEndAndReadFromThere) {
@@ -45,23 +37,22 @@ TEST_F(RegularFileTest, NoLinkIsFollowed) {
   auto const target = directory_.write("target", "somebody's\n");
   std::filesystem::create_symlink("target", directory_ / "link");
   std::filesystem::create_symlink("nothing", directory_ / "dangling");
-  EXPECT_THAT(append_error("link"), HasSubstr("link: is a symbolic link; move it away"));
-  EXPECT_THAT(append_error("dangling"), HasSubstr("dangling: is a symbolic link; move it away"));
-  EXPECT_THAT(message_of<DataError>([&] { FileLock const lock(directory_ / "link"); }),
-              HasSubstr("link: is a symbolic link; move it away"));
-  EXPECT_THAT(message_of<DataError>([&] { FileLock const lock(directory_ / "dangling"); }),
-              HasSubstr("dangling: is a symbolic link; move it away"));
-  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "link"); }), HasSubstr("is a symbolic link"));
-  EXPECT_THAT(message_of<DataError>([&] { open_input(directory_ / "link"); }), HasSubstr("is a symbolic link"));
+  expect_contains(append_error("link"), "link: is a symbolic link; move it away");
+  expect_contains(append_error("dangling"), "dangling: is a symbolic link; move it away");
+  expect_data_error([&] { FileLock const lock(directory_ / "link"); }, "link: is a symbolic link; move it away");
+  expect_data_error([&] { FileLock const lock(directory_ / "dangling"); },
+                    "dangling: is a symbolic link; move it away");
+  expect_data_error([&] { read_regular(directory_ / "link"); }, "is a symbolic link");
+  expect_data_error([&] { open_input(directory_ / "link"); }, "is a symbolic link");
   EXPECT_EQ(read_whole(target), "somebody's\n");
   EXPECT_FALSE(std::filesystem::exists(directory_ / "nothing"));
 }
 
 TEST_F(RegularFileTest, NoFifoIsWaitedFor) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(append_error("fifo"), HasSubstr("fifo: is not a regular file; move it away"));
-  EXPECT_THAT(message_of<DataError>([&] { read_regular(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
-  EXPECT_THAT(message_of<DataError>([&] { open_input(directory_ / "fifo"); }), HasSubstr("is not a regular file"));
+  expect_contains(append_error("fifo"), "fifo: is not a regular file; move it away");
+  expect_data_error([&] { read_regular(directory_ / "fifo"); }, "is not a regular file");
+  expect_data_error([&] { open_input(directory_ / "fifo"); }, "is not a regular file");
 }
 
 TEST_F(RegularFileTest, IsWrittenAfterItsFirstBytes) {
@@ -82,7 +73,7 @@ TEST_F(RegularFileTest, IsWrittenAfterItsFirstBytes) {
 TEST_F(RegularFileTest, AStreamNeedsItsReader) {
   ASSERT_EQ(::mkfifo((directory_ / "fifo").c_str(), 0600), 0);
   auto const open = [&] { return open_output(directory_ / "fifo", OutputMode::stream); };
-  EXPECT_THAT(message_of<DataError>(open), HasSubstr("fifo: is a FIFO without a reader"));
+  expect_data_error(open, "fifo: is a FIFO without a reader");
   int const reader = ::open((directory_ / "fifo").c_str(), O_RDONLY | O_NONBLOCK);
   *open() << "text" << std::flush;
   std::string text(8, ' ');
@@ -94,8 +85,7 @@ TEST_F(RegularFileTest, AStreamNeedsItsReader) {
 
 TEST_F(RegularFileTest, ADeviceOrAMissingDirectoryIsRefused) {
   auto const full = std::filesystem::path("/dev/full");
-  EXPECT_THAT(message_of<DataError>([&] { open_output(full, OutputMode::append); }),
-              HasSubstr("is not a regular file"));
+  expect_data_error([&] { open_output(full, OutputMode::append); }, "is not a regular file");
   EXPECT_THROW(open_output(directory_ / "missing" / "file", OutputMode::append), Error);
 }
 

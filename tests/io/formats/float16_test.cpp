@@ -1,15 +1,11 @@
-#include <gtest/gtest.h>
-
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
-#include <bit>
-#include <cmath>
-#include <cstdint>
 #include <heddle/core/base/dtype.hpp>
 #include <heddle/io/formats/float16.hpp>
-#include <limits>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,18 +1,13 @@
 #include "formats/yaml_text.hpp"
 
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 namespace json = boost::json;
-using test::message_of;
-using testing::HasSubstr;
 
 TEST(YamlText, TheFilesOfMarianAreRead) {
   json::object const map = parse_yaml_map(

@@ -1,27 +1,18 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <hdf5.h>
 
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
-#include <numeric>
 #include <thread>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle::hdf5 {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class Hdf5Test : public ::testing::Test {
  protected:
   /// The error message of opening the file, or "".
   std::string open_error() const {
-    return test::message_of<DataError>([&] { File::open(file_); });
+    return message_of<DataError>([&] { File::open(file_); });
   }
 
   hid_t raw_file() const { return H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT); }
@@ -47,7 +38,7 @@ class Hdf5Test : public ::testing::Test {
     return H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::filesystem::path file_ = directory_ / "file.h5";
 };
 
@@ -153,15 +144,16 @@ TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
     file.array("a/c");
     FAIL() << "a missing dataset was opened";
   } catch (DataError const& error) {
-    EXPECT_THAT(error.what(), HasSubstr(file_.string() + ": /a/c"));
+    expect_contains(error.what(), file_.string() + ": /a/c");
   }
   EXPECT_NO_THROW(file.array("a/b").expect(ElementType::float32, {any_extent}));
   EXPECT_THROW(file.array("a/b").expect(ElementType::float32, {3}), DataError);
   EXPECT_THROW(file.array("a/b").expect(ElementType::int32, {2}), DataError);
-  EXPECT_THAT(test::message_of<DataError>([&] {
-                file.array("a/b").expect(ElementType::int32, {2, any_extent});
-              }),
-              HasSubstr("expected int32 [2, any extent]"));
+  expect_data_error(
+      [&] {
+        file.array("a/b").expect(ElementType::int32, {2, any_extent});
+      },
+      "expected int32 [2, any extent]");
   EXPECT_TRUE(file.contains("a/b"));
   EXPECT_FALSE(file.contains("x/b"));
   {
@@ -171,9 +163,9 @@ TEST_F(Hdf5Test, ErrorsNameFileAndObject) {
 }
 
 TEST_F(Hdf5Test, RefusesWhatIsNoHdf5File) {
-  EXPECT_THAT(open_error(), HasSubstr("does not exist"));
+  expect_contains(open_error(), "does not exist");
   std::ofstream(file_) << "text";
-  EXPECT_THAT(open_error(), HasSubstr("could not open the file"));
+  expect_contains(open_error(), "could not open the file");
 }
 
 TEST_F(Hdf5Test, RefusesExternalStorage) {
@@ -181,7 +173,7 @@ TEST_F(Hdf5Test, RefusesExternalStorage) {
   hid_t const creation = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_external(creation, (directory_ / "secret").c_str(), 0, 80);
   craft(H5T_IEEE_F64LE, space_of({10}), creation);
-  EXPECT_THAT(open_error(), HasSubstr("external storage"));
+  expect_contains(open_error(), "external storage");
 }
 
 TEST_F(Hdf5Test, RefusesVirtualDatasets) {
@@ -189,19 +181,19 @@ TEST_F(Hdf5Test, RefusesVirtualDatasets) {
   hid_t const space = space_of({10});
   H5Pset_virtual(creation, space, "other.h5", "/d", space);
   craft(H5T_IEEE_F64LE, space, creation);
-  EXPECT_THAT(open_error(), HasSubstr("virtual"));
+  expect_contains(open_error(), "virtual");
 }
 
 TEST_F(Hdf5Test, RefusesSoftAndExternalLinks) {
   hid_t file = raw_file();
   H5Lcreate_soft("/nowhere", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  EXPECT_THAT(open_error(), HasSubstr("/soft: is a soft or external link"));
+  expect_contains(open_error(), "/soft: is a soft or external link");
   file = raw_file();
   H5Gclose(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   H5Lcreate_external("other.h5", "/d", file, "g/outside", H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  EXPECT_THAT(open_error(), HasSubstr("/g/outside: is a soft or external link"));
+  expect_contains(open_error(), "/g/outside: is a soft or external link");
 }
 
 TEST_F(Hdf5Test, RefusesCirclesOfGroupsAndNamedTypes) {
@@ -209,41 +201,41 @@ TEST_F(Hdf5Test, RefusesCirclesOfGroupsAndNamedTypes) {
   H5Gclose(H5Gcreate2(file, "g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
   H5Lcreate_hard(file, "/", file, "g/again", H5P_DEFAULT, H5P_DEFAULT);
   H5Fclose(file);
-  EXPECT_THAT(open_error(), HasSubstr("circle"));
+  expect_contains(open_error(), "circle");
   file = raw_file();
   hid_t const type = H5Tcopy(H5T_IEEE_F32LE);
   H5Tcommit2(file, "type", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
   H5Tclose(type);
   H5Fclose(file);
-  EXPECT_THAT(open_error(), HasSubstr("neither a group nor a dataset"));
+  expect_contains(open_error(), "neither a group nor a dataset");
 }
 
 TEST_F(Hdf5Test, RefusesOtherTypesAndShapes) {
   craft(H5T_IEEE_F32BE, space_of({10}), H5P_DEFAULT);
-  EXPECT_THAT(open_error(), HasSubstr("element type"));
+  expect_contains(open_error(), "element type");
   hid_t const reference = H5Tcopy(H5T_STD_REF_OBJ);
   craft(reference, space_of({10}), H5P_DEFAULT);
   H5Tclose(reference);
-  EXPECT_THAT(open_error(), HasSubstr("element type"));
+  expect_contains(open_error(), "element type");
   craft(H5T_IEEE_F64LE, H5Screate(H5S_SCALAR), H5P_DEFAULT);
-  EXPECT_THAT(open_error(), HasSubstr("not an array"));
+  expect_contains(open_error(), "not an array");
   craft(H5T_IEEE_F64LE, space_of(std::vector<hsize_t>(9, 1)), H5P_DEFAULT, true);
-  EXPECT_THAT(open_error(), HasSubstr("more than 8 dimensions"));
+  expect_contains(open_error(), "more than 8 dimensions");
 }
 
 TEST_F(Hdf5Test, RefusesExtentsThatTheFileDoesNotHold) {
   craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 40}), H5P_DEFAULT);
-  EXPECT_THAT(open_error(), HasSubstr("need"));
+  expect_contains(open_error(), "need");
   hid_t const chunked = H5Pcreate(H5P_DATASET_CREATE);
   std::vector<hsize_t> const square{100, 100};
   H5Pset_chunk(chunked, 2, square.data());
   craft(H5T_IEEE_F64LE, space_of({hsize_t{1} << 31, hsize_t{1} << 31}), chunked);
-  EXPECT_THAT(open_error(), HasSubstr("impossible extents"));
+  expect_contains(open_error(), "impossible extents");
   std::vector<hsize_t> const chunk{100};
   hid_t const sparse = H5Pcreate(H5P_DATASET_CREATE);
   H5Pset_chunk(sparse, 1, chunk.data());
   craft(H5T_IEEE_F64LE, space_of({1000}), sparse, false);
-  EXPECT_THAT(open_error(), HasSubstr("0 of its 10 chunks"));
+  expect_contains(open_error(), "0 of its 10 chunks");
 }
 
 TEST_F(Hdf5Test, RefusesFiltersWhichMakeSmallFilesLarge) {
@@ -261,7 +253,7 @@ TEST_F(Hdf5Test, RefusesFiltersWhichMakeSmallFilesLarge) {
       H5Pset_filter(creation, 32001, H5Z_FLAG_OPTIONAL, 0, nullptr);
     }
     craft(H5T_IEEE_F64LE, space_of({1000}), creation, true);
-    EXPECT_THAT(open_error(), HasSubstr("/d: is compressed or otherwise filtered"));
+    expect_contains(open_error(), "/d: is compressed or otherwise filtered");
   }
 }
 
@@ -289,7 +281,7 @@ TEST_F(Hdf5Test, ThreadsTakeTurns) {
     for (int time = 0; time < 300; ++time) {
       File const file = File::open(file_);
       EXPECT_THAT(file.array("values").read<std::int32_t>(), ElementsAre(1, 2, 3));
-      EXPECT_THAT(test::message_of<DataError>([&] { file.array("other"); }), HasSubstr("other: HDF5 could not open"));
+      expect_data_error([&] { file.array("other"); }, "other: HDF5 could not open");
       File made = File::create(std::make_shared<FileImage>(), "made");
       made.set_attribute("time", std::int64_t{time});
       EXPECT_EQ(made.attribute<std::int64_t>("time"), time);

@@ -1,16 +1,9 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/metrics/metric.hpp>
 #include <heddle/io/metrics/significance.hpp>
-#include <map>
-#include <string>
-#include <vector>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -18,9 +11,8 @@ namespace {
 /// Golden values made with sacreBLEU: see tests/golden/metrics.py for the format.
 std::vector<std::vector<std::string>> golden_rows() {
   std::filesystem::path const path = std::filesystem::path(HEDDLE_TEST_DATA) / "metrics.tsv";
-  std::ifstream file(path);
   std::vector<std::vector<std::string>> rows;
-  for (std::string line; std::getline(file, line);) {
+  for (std::string const& line : lines_of(read_whole(path))) {
     std::vector<std::string> fields(1);
     for (std::size_t i = 0; i < line.size(); ++i) {
       if (line[i] == '\t') {

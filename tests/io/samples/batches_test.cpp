@@ -1,22 +1,13 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/samples/batches.hpp>
-#include <numeric>
-#include <set>
 
 #include "made_pairs.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
-
 /// Pairs whose lengths, tokens and number differ from epoch to epoch, as with a mixture or subword sampling.
-class ChangingSamples final : public test::MadePairs {
+class ChangingSamples final : public MadePairs {
  public:
   std::int64_t size(std::int64_t epoch) const override { return 30 + epoch; }
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
@@ -104,8 +95,7 @@ TEST(BatchPlannerTest, AfterSeekTheSameBatchesFollow) {
     EXPECT_LE(planner.epochs(), static_cast<double>(place_of(planner).epoch) + 1);
     before = planner.epochs();
   }
-  EXPECT_THAT([&] { seek(planner, 0, 31); },
-              ThrowsMessage<DataError>(HasSubstr("epoch 0, window 0, sample 31 is not a place")));
+  expect_data_error([&] { seek(planner, 0, 31); }, "epoch 0, window 0, sample 31 is not a place");
   EXPECT_THROW(seek(planner, -1, 0), DataError);
 }
 
@@ -175,17 +165,17 @@ TEST(BatchPlannerTest, WindowsWithoutUsableSamplesArePassed) {
   WindowedSamples const none(IndexRange{0, 1000});
   BatchPlanner without(none, limits, 5);
   seek(without, 1, 0);
-  EXPECT_THAT([&] { without.next(); }, ThrowsMessage<DataError>(HasSubstr("epoch 2: all 1000 samples are longer")));
+  expect_data_error([&] { without.next(); }, "epoch 2: all 1000 samples are longer");
 }
 
 TEST(BatchPlannerTest, WhereNoPairIsShortEnoughItThrows) {
   ChangingSamples const samples;
-  EXPECT_THAT([&] { BatchPlanner(samples, {.batch_tokens = 40, .max_length = 1}, 5); },
-              ThrowsMessage<DataError>(HasSubstr("all 30 sentence pairs are longer than model.max_length = 1")));
+  expect_data_error([&] { BatchPlanner(samples, {.batch_tokens = 40, .max_length = 1}, 5); },
+                    "all 30 sentence pairs are longer than model.max_length = 1");
   Mixture const mixture(std::vector<Corpus>{
       {.samples = std::shared_ptr<SampleSource const>(std::shared_ptr<void>(), &samples), .name = "news"}});
-  EXPECT_THAT([&] { BatchPlanner(mixture, {.batch_tokens = 40, .max_length = 1}, 5); },
-              ThrowsMessage<DataError>(HasSubstr("data.corpus.news: all 30 sentence pairs")));
+  expect_data_error([&] { BatchPlanner(mixture, {.batch_tokens = 40, .max_length = 1}, 5); },
+                    "data.corpus.news: all 30 sentence pairs");
   EXPECT_TRUE(all_samples(samples, 1).samples.empty());
 }
 

@@ -1,14 +1,7 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/mixture.hpp>
 #include <heddle/io/samples/training_data.hpp>
-#include <map>
 
 #include "dataset_fixture.hpp"
 #include "made_pairs.hpp"
@@ -16,11 +9,8 @@
 namespace heddle {
 namespace {
 
-using test::message_of;
-using ::testing::HasSubstr;
-
 /// Pairs of one length; each token is the number of the corpus.
-class MarkedPairs final : public test::MadePairs {
+class MarkedPairs final : public MadePairs {
  public:
   MarkedPairs(std::int32_t mark, std::int64_t size) : mark_(mark), size_(size) {}
 
@@ -154,16 +144,16 @@ TEST_F(MixtureTest, CursorsThatNobodyWroteAreRefused) {
     contents.cursor = text;
     return message_of<DataError>([&] { this->planner().seek(data_cursor(contents, "here")); });
   };
-  EXPECT_THAT(message("{"), HasSubstr("here: not a data cursor"));
-  EXPECT_THAT(message(R"({"version":1})"), HasSubstr("here: not a data cursor"));
-  EXPECT_THAT(message(R"({"version":2,"corpora":[]})"), HasSubstr("version 2; this program reads version 1"));
-  EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":999,"credit":0}]})"),
-              HasSubstr("data.corpus.b: epoch 0, window 0, sample 999 is not a place in"));
-  EXPECT_THAT(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":0,"credit":99999999999999}]})"),
-              HasSubstr("credit of 99999999999999 is impossible"));
-  EXPECT_THAT(
+  expect_contains(message("{"), "here: not a data cursor");
+  expect_contains(message(R"({"version":1})"), "here: not a data cursor");
+  expect_contains(message(R"({"version":2,"corpora":[]})"), "version 2; this program reads version 1");
+  expect_contains(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":999,"credit":0}]})"),
+                  "data.corpus.b: epoch 0, window 0, sample 999 is not a place in");
+  expect_contains(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":0,"credit":99999999999999}]})"),
+                  "credit of 99999999999999 is impossible");
+  expect_contains(
       message(R"({"version":1,"corpora":[{"corpus":"b","epoch":9223372036854775807,"position":0,"credit":0}]})"),
-      HasSubstr("epoch 9223372036854775807 and position 0 are impossible"));
+      "epoch 9223372036854775807 and position 0 are impossible");
   EXPECT_EQ(message(R"({"version":1,"corpora":[{"corpus":"b","epoch":0,"position":9,"credit":-5}]})"), "");
 }
 
@@ -171,8 +161,8 @@ TEST_F(MixtureTest, CursorsThatNobodyWroteAreRefused) {
 class CorporaTest : public testing::Test {
  protected:
   CorporaTest() {
-    test::write_sentences(directory_ / "a.h5", 5);
-    test::write_sentences(directory_ / "b.h5", 7);
+    write_sentences(directory_ / "a.h5", 5);
+    write_sentences(directory_ / "b.h5", 7);
     for (char const* name : {"a", "b"}) {
       CorpusConfig corpus{.name = name, .places = {.section = std::string("data.corpus.") + name}};
       corpus.train = {(directory_ / (std::string(name) + ".h5")).string()};
@@ -183,7 +173,7 @@ class CorporaTest : public testing::Test {
   }
   Mixture mixture(TrainingData const& data) const { return training_mixture(config_, tasks_.of(config_), data, false); }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   TaskRegistry tasks_;
   Config config_;
 };
@@ -206,8 +196,7 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
   SampleSource const& samples = *mixture.corpora()[1].samples;
   EXPECT_EQ(samples.totals(0, 100).longest, mixture.cost({.corpus = 1, .index = 6}).longer());
   config_.model.stacks = {"decoder"};
-  EXPECT_THAT(message_of<ConfigError>([&] { this->mixture(data); }),
-              HasSubstr("a tag is prepended to source sentences"));
+  expect_config_error([&] { this->mixture(data); }, "a tag is prepended to source sentences");
 }
 
 TEST_F(CorporaTest, TheTagOfAValidationSetStandsInFrontOfItsSources) {
@@ -236,7 +225,7 @@ TEST_F(CorporaTest, TheTagOfAValidationSetStandsInFrontOfItsSources) {
   EXPECT_NE(data.valid[1].digest(), data.valid[1].dataset.digest()) << "values with another tag are not compared";
   config_.data.valid_tag = "<b>";
   make_validation_samples(config_, tasks_.of(config_), false, data);
-  EXPECT_THAT(data.valid[0].samples->warning(), HasSubstr("data.valid_tag: the vocabulary lacks characters"));
+  expect_contains(data.valid[0].samples->warning(), "data.valid_tag: the vocabulary lacks characters");
 }
 
 TEST_F(CorporaTest, TagsThatAreUnknownOrSeveralPiecesGiveWarnings) {
@@ -261,7 +250,7 @@ TEST_F(CorporaTest, CorporaThatDoNotFitTogetherAreNamed) {
               "a: 5 sentence pairs, 50.0 % of the samples; b: 7 sentence pairs, 50.0 % of the samples");
   EXPECT_NE(data.digest(), data.train.front().digest());
   DatasetWriter writer(directory_ / "lines.h5", data.vocabulary().source);
-  writer.add(test::sentence(1, 50));
+  writer.add(sentence(1, 50));
   writer.commit();
   config_.data.corpora[1].train = {(directory_ / "lines.h5").string()};
   EXPECT_NE(message_of<DataError>([&] { open_training_data(config_); }), "");

@@ -1,9 +1,6 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <heddle/io/samples/order.hpp>
-#include <numeric>
-#include <set>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,8 +1,7 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <heddle/io/samples/run_packs.hpp>
 #include <random>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -107,7 +106,7 @@ TEST(RunPacksTest, ListsTheLargestMicroBatchesOfAShortRun) {
     auto const has = [&](auto const& rows) { return std::ranges::max(planned.training, {}, rows); };
     EXPECT_EQ(has([](Pack const& pack) { return pack.source_rows.tokens; }).source_rows.tokens, source);
     EXPECT_EQ(has([](Pack const& pack) { return pack.target_rows.tokens; }).target_rows.tokens, target);
-    EXPECT_THAT(planned.validation, testing::IsEmpty());
+    EXPECT_THAT(planned.validation, IsEmpty());
   }
 }
 
@@ -176,7 +175,7 @@ TEST(LargestPacksTest, KeepsThoseThatAreLargestOnASide) {
   largest.add({.source = 1, .target = 1, .whole = 2}, 5);
   largest.add({.source = 8, .target = 8, .whole = 16}, 6);
   largest.add({.source = 5, .target = 9, .whole = 14}, 7);
-  EXPECT_THAT(largest.places(), testing::ElementsAre(4, 6, 7));
+  EXPECT_THAT(largest.places(), ElementsAre(4, 6, 7));
 }
 
 }  // namespace

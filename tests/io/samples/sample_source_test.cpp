@@ -1,23 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/samples/sample_source.hpp>
 
 #include "dataset_fixture.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::sentence;
-using test::separate_vocabulary;
-using test::TemporaryDirectory;
-using test::train_tokenizer;
-using test::write_sentences;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class SampleSourceTest : public testing::Test {
  protected:
@@ -72,8 +58,8 @@ TEST_F(SampleSourceTest, AModelLearnsFromWhatItsStacksRead) {
 TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
   config_.model.stacks = {"decoder"};
   Dataset const separate = Dataset::open(directory_ / "pairs.h5");
-  EXPECT_THAT(message_of<ConfigError>([&] { samples(separate, {.prefixes = true}); }),
-              HasSubstr("pairs.h5 have vocabularies of their own; `heddle prepare` without --separate-vocab"));
+  expect_config_error([&] { samples(separate, {.prefixes = true}); },
+                      "pairs.h5 have vocabularies of their own; `heddle prepare` without --separate-vocab");
   Tokenizer const& tokenizer = separate_vocabulary().source;
   DatasetWriter writer(directory_ / "joint.h5", {tokenizer, tokenizer});
   for (int64_t pair = 0; pair < 3; ++pair) {
@@ -91,7 +77,7 @@ TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
   input.insert(input.end(), source.begin(), source.end());
   input.push_back(ids.end);
   std::vector<int32_t> output(input.size() - 1, -1);
-  EXPECT_THAT(to_host<std::int32_t>(pack.target_rows.prefix_length), testing::ElementsAre(std::ssize(input)));
+  EXPECT_THAT(to_host<std::int32_t>(pack.target_rows.prefix_length), ElementsAre(std::ssize(input)));
   input.insert(input.end(), target.begin(), target.end());
   output.insert(output.end(), target.begin(), target.end());
   output.push_back(ids.end);
@@ -139,7 +125,7 @@ TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {
     EXPECT_EQ(joined->predicted(0, 1), predicted);
     EXPECT_GE(predicted, 1);
     EXPECT_EQ(joined->cost(0, 1).longer(), std::ssize(tokens));
-    EXPECT_THAT(to_host<std::int32_t>(pack.source_rows.prefix_length), testing::ElementsAre(second));
+    EXPECT_THAT(to_host<std::int32_t>(pack.source_rows.prefix_length), ElementsAre(second));
     EXPECT_EQ(joined->totals(0, 100).usable, 3);
     EXPECT_EQ(joined->totals(0, std::ssize(tokens) - 1).left_out, 2);
     EXPECT_EQ(joined->describe(), "3 pairs of texts, each joined into a sequence");
@@ -147,13 +133,12 @@ TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {
 }
 
 TEST_F(SampleSourceTest, AModelAndADatasetThatDoNotFitAreNamed) {
-  EXPECT_THAT(refusal("lines.h5"),
-              AllOf(HasSubstr("model.stacks = [\"encoder\", \"decoder\"] is trained on sentence pairs, but "),
-                    HasSubstr("lines.h5 has lines of text; make pairs with `heddle prepare --source")));
+  expect_contains(refusal("lines.h5"), {"model.stacks = [\"encoder\", \"decoder\"] is trained on sentence pairs, but ",
+                                        "lines.h5 has lines of text; make pairs with `heddle prepare --source"});
   config_.model.stacks = {"encoder"};
-  EXPECT_THAT(refusal("pairs.h5"), AllOf(HasSubstr("model.stacks = [\"encoder\"] reads sources and targets as one "),
-                                         HasSubstr("pairs.h5 have vocabularies of their own")));
-  EXPECT_THAT(refusal("lines.h5"), HasSubstr("lines.h5 has no piece <mask>; `heddle prepare --text"));
+  expect_contains(refusal("pairs.h5"), {"model.stacks = [\"encoder\"] reads sources and targets as one ",
+                                        "pairs.h5 have vocabularies of their own"});
+  expect_contains(refusal("lines.h5"), "lines.h5 has no piece <mask>; `heddle prepare --text");
   write_lines("masks.h5", train_tokenizer(english_number, 61, true));
   Dataset const masks = Dataset::open(directory_ / "masks.h5");
   EXPECT_EQ(samples(masks)->cost(0, 0).source, 3);

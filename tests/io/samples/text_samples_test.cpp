@@ -1,16 +1,11 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/text_samples.hpp>
-#include <map>
-#include <numeric>
-#include <set>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-using testing::ElementsAre;
 using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int32_t begin_id = 2;

@@ -1,26 +1,15 @@
-#include <gmock/gmock.h>
 #include <zlib.h>
 
-#include <cmath>
 #include <cstring>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/tensorboard/event_file.hpp>
 #include <iterator>
-#include <limits>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 using testing::DoubleEq;
-using testing::ElementsAre;
-using testing::SizeIs;
 
 // A reader of event files that shares nothing with the writer but the format's description.
 
@@ -157,7 +146,7 @@ class EventFileTest : public testing::Test {
   }
   static Fields value_of(Fields const& event) { return fields_of(fields_of(event.one(5)).one(1)); }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   EventFile file_{directory_.path() / "tensorboard", 300};
 };
 

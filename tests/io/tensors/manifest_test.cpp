@@ -1,21 +1,11 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/tensors/manifest.hpp>
-#include <limits>
 
 #include "digest_file.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class ManifestTest : public ::testing::Test {
  protected:
@@ -31,14 +21,13 @@ class ManifestTest : public ::testing::Test {
     std::ofstream(directory_ / name, std::ios::binary) << content;
   }
   void flip(std::string const& name, std::size_t byte, int bit) const {
-    std::string content = test::read_whole(directory_ / name);
+    std::string content = read_whole(directory_ / name);
     content.at(byte) = static_cast<char>(content[byte] ^ (1 << bit));
     write(name, content);
   }
   void commit() const {
-    Manifest const manifest{42,
-                            {test::digest_file(directory_ / "a.bin"), test::digest_file(directory_ / "b.bin"),
-                             test::digest_file(directory_ / "empty")}};
+    Manifest const manifest{
+        42, {digest_file(directory_ / "a.bin"), digest_file(directory_ / "b.bin"), digest_file(directory_ / "empty")}};
     write(manifest_file_name, manifest_text(manifest));
   }
   Manifest verify() const {
@@ -49,10 +38,10 @@ class ManifestTest : public ::testing::Test {
     return manifest;
   }
   std::string verify_error() const {
-    return test::message_of<DataError>([&] { verify(); });
+    return message_of<DataError>([&] { verify(); });
   }
 
-  test::TemporaryDirectory temporary_;
+  TemporaryDirectory temporary_;
   fs::path directory_ = temporary_.path();
 };
 
@@ -77,7 +66,7 @@ TEST_F(ManifestTest, RoundTrips) {
 }
 
 TEST_F(ManifestTest, NoticesEveryBitOfTheManifestItself) {
-  std::size_t const bytes = test::read_whole(directory_ / manifest_file_name).size();
+  std::size_t const bytes = read_whole(directory_ / manifest_file_name).size();
   for (std::size_t byte = 0; byte < bytes; ++byte) {
     int const bit = static_cast<int>(byte % 8);
     flip(manifest_file_name, byte, bit);
@@ -89,38 +78,39 @@ TEST_F(ManifestTest, NoticesEveryBitOfTheManifestItself) {
 
 TEST_F(ManifestTest, NamesTheDamagedBlock) {
   flip("b.bin", static_cast<std::size_t>(manifest_block_bytes) + 3, 7);
-  EXPECT_THAT(verify_error(),
-              HasSubstr("b.bin: what was read back is not what was written, in bytes 4194304 to 8388607 "
-                        "(block 2 of 3)"));
+  expect_contains(verify_error(),
+                  "b.bin: what was read back is not what was written, in bytes 4194304 to 8388607 "
+                  "(block 2 of 3)");
 }
 
 TEST_F(ManifestTest, NoticesLengthsMissingAndExtraFiles) {
   fs::resize_file(directory_ / "a.bin", 999);
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: has 999 bytes where MANIFEST.json states 1000"));
+  expect_contains(verify_error(), "a.bin: has 999 bytes where MANIFEST.json states 1000");
   fs::remove(directory_ / "a.bin");
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: does not exist"));
+  expect_contains(verify_error(), "a.bin: does not exist");
   fs::create_symlink("b.bin", directory_ / "a.bin");
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: is a symbolic link"));
+  expect_contains(verify_error(), "a.bin: is a symbolic link");
   fs::remove(directory_ / "a.bin");
   fs::create_directory(directory_ / "a.bin");
-  EXPECT_THAT(verify_error(), HasSubstr("a.bin: is not a regular file"));
+  expect_contains(verify_error(), "a.bin: is not a regular file");
   fs::remove(directory_ / "a.bin");
   write("a.bin", std::string(1000, 'a'));
   EXPECT_EQ(verify_error(), "");
   write("c.bin", "");
-  EXPECT_THAT(verify_error(), HasSubstr("c.bin: is not listed in MANIFEST.json"));
+  expect_contains(verify_error(), "c.bin: is not listed in MANIFEST.json");
   fs::remove(directory_ / "c.bin");
   fs::remove(directory_ / manifest_file_name);
-  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: does not exist"));
+  expect_contains(verify_error(), "MANIFEST.json: does not exist");
 }
 
 TEST_F(ManifestTest, NamesAnotherVersionOfTheFormat) {
-  std::string text = test::read_whole(directory_ / manifest_file_name);
+  std::string text = read_whole(directory_ / manifest_file_name);
   Manifest manifest = read_manifest(directory_);
   manifest.version = 1;
   write(manifest_file_name, manifest_text(manifest));
-  EXPECT_THAT(verify_error(), HasSubstr("MANIFEST.json: is of checkpoint format version 1, and this Heddle reads the "
-                                        "versions 3 to 4; continue with the Heddle that wrote it, or start over"));
+  expect_contains(verify_error(),
+                  "MANIFEST.json: is of checkpoint format version 1, and this Heddle reads the "
+                  "versions 3 to 4; continue with the Heddle that wrote it, or start over");
   text.replace(text.find("\"version\": 4"), 12, "\"version\": 1");
   write(manifest_file_name, text);
   EXPECT_THAT(verify_error(), HasSubstr("is damaged")) << "a version that the manifest's digest does not cover";
@@ -132,18 +122,17 @@ TEST_F(ManifestTest, RefusesCraftedManifests) {
     write(manifest_file_name, manifest_text(manifest));
     return verify_error();
   };
-  EXPECT_THAT(refused({1, {{"../a.bin", 1, {digest}}}}), HasSubstr("not a plain name"));
-  EXPECT_THAT(refused({1, {{".hidden", 1, {digest}}}}), HasSubstr("not a plain name"));
-  EXPECT_THAT(refused({1, {{"a.bin", 1, {digest}}, {"a.bin", 1, {digest}}}}), HasSubstr("named twice"));
-  EXPECT_THAT(refused({1, {{"a.bin", 1000, {}}}}), HasSubstr("0 digests for the 1000 bytes"));
-  EXPECT_THAT(refused({1, {{"a.bin", -5, {}}}}), HasSubstr("digests"));
-  EXPECT_THAT(refused({1, {{"a.bin", std::numeric_limits<std::int64_t>::max(), {}}}}),
-              HasSubstr("0 digests for the 9"));
-  EXPECT_THAT(refused({1, {}}), HasSubstr("no files"));
+  expect_contains(refused({1, {{"../a.bin", 1, {digest}}}}), "not a plain name");
+  expect_contains(refused({1, {{".hidden", 1, {digest}}}}), "not a plain name");
+  expect_contains(refused({1, {{"a.bin", 1, {digest}}, {"a.bin", 1, {digest}}}}), "named twice");
+  expect_contains(refused({1, {{"a.bin", 1000, {}}}}), "0 digests for the 1000 bytes");
+  expect_contains(refused({1, {{"a.bin", -5, {}}}}), "digests");
+  expect_contains(refused({1, {{"a.bin", std::numeric_limits<std::int64_t>::max(), {}}}}), "0 digests for the 9");
+  expect_contains(refused({1, {}}), "no files");
   write(manifest_file_name, std::string(100000, '['));
-  EXPECT_THAT(verify_error(), HasSubstr("not a manifest"));
+  expect_contains(verify_error(), "not a manifest");
   write(manifest_file_name, "");
-  EXPECT_THAT(verify_error(), HasSubstr("not a manifest"));
+  expect_contains(verify_error(), "not a manifest");
 }
 
 }  // namespace

@@ -1,7 +1,4 @@
 #include <fcntl.h>
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,24 +6,15 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/text/text.hpp>
 #include <mutex>
 #include <thread>
 
 #include "read_lines.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::read_lines;
-using test::TemporaryDirectory;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::string read_error(std::filesystem::path const& path) {
   return message_of<DataError>([&] { read_lines(path); });
@@ -63,41 +51,41 @@ TEST(LineReader, ReadsGzipWhateverTheName) {
 TEST(LineReader, NamesFileAndLineOfInvalidUtf8) {
   TemporaryDirectory const directory;
   auto const path = directory.write("latin1", "gut\nsch\xF6n\n");
-  EXPECT_THAT(read_error(path), AllOf(HasSubstr(path.string()), HasSubstr("line 2"), HasSubstr("0xF6")));
+  expect_contains(read_error(path), {path.string(), "line 2", "0xF6"});
 }
 
 TEST(LineReader, RefusesWhatItCannotRead) {
   TemporaryDirectory const directory;
-  EXPECT_THAT(read_error(directory / "absent"), HasSubstr("absent: does not exist"));
-  EXPECT_THAT(read_error(directory.path()), HasSubstr("directory"));
+  expect_contains(read_error(directory / "absent"), "absent: does not exist");
+  expect_contains(read_error(directory.path()), "directory");
   auto const path = directory.write("endless", std::string(LineReader::longest_line_bytes + 1, 'x'));
-  EXPECT_THAT(read_error(path), HasSubstr("line 1"));
+  expect_contains(read_error(path), "line 1");
 }
 
 TEST(LineReader, ReadsMembersOfAGzipFileThatFollowEachOther) {
   TemporaryDirectory const directory;
-  std::string const first = test::read_whole(write_gzip(directory, "one\ntw"));
-  std::string const second = test::read_whole(write_gzip(directory, "o\n" + std::string(200'000, 'x') + "\n"));
-  std::string const empty = test::read_whole(write_gzip(directory, ""));
+  std::string const first = read_whole(write_gzip(directory, "one\ntw"));
+  std::string const second = read_whole(write_gzip(directory, "o\n" + std::string(200'000, 'x') + "\n"));
+  std::string const empty = read_whole(write_gzip(directory, ""));
   std::string const zeros(100'000, '\0');
   auto const path = directory.write("members", first + empty + zeros + second + zeros);
   EXPECT_THAT(read_lines(path), ElementsAre("one", "two", std::string(200'000, 'x')));
   directory.write("half", first + second.substr(0, 15));
-  EXPECT_THAT(read_error(directory / "half"), HasSubstr(fmt::format("after byte {}", first.size() + 15)));
+  expect_contains(read_error(directory / "half"), fmt::format("after byte {}", first.size() + 15));
 }
 
 TEST(LineReader, NamesTheByteWhereAGzipFileIsDamagedAfterAMember) {
   TemporaryDirectory const directory;
-  std::string const member = test::read_whole(write_gzip(directory, "one\ntwo\n"));
+  std::string const member = read_whole(write_gzip(directory, "one\ntwo\n"));
   for (std::string const& rest : {"\x1E" + member.substr(1), "\x1F\x8C" + member.substr(2), std::string("\x1F"),
                                   std::string("text"), std::string("\0\0x", 3)}) {
     std::size_t const byte = member.size() + rest.find_first_not_of('\0') + 1;
-    EXPECT_THAT(read_error(directory.write("damaged", member + rest)),
-                AllOf(HasSubstr("damaged: line 3: "), HasSubstr(fmt::format("byte {} of the gzip file", byte))));
+    expect_contains(read_error(directory.write("damaged", member + rest)),
+                    {"damaged: line 3: ", fmt::format("byte {} of the gzip file", byte)});
   }
   std::string wrong = member;
   wrong[2] = 7;  // the method of compression
-  EXPECT_THAT(read_error(directory.write("damaged", member + wrong)), HasSubstr("gzip data at byte "));
+  expect_contains(read_error(directory.write("damaged", member + wrong)), "gzip data at byte ");
 }
 
 /// Reads lines of a pipe in a thread of its own.
@@ -154,7 +142,7 @@ TEST(LineReader, GivesALineThatComesThroughAPipeBeforeTheNextOneIsThere) {
 TEST(LineReader, GivesALineOfAGzipStreamThatGoesOn) {
   TemporaryDirectory const directory;
   auto const path = write_gzip(directory, "one\ntwo\n");
-  std::string const member = test::read_whole(path);
+  std::string const member = read_whole(path);
   PipeReader reader(directory);
   reader.write(member.substr(0, 1));
   reader.write(member.substr(1));
@@ -176,10 +164,7 @@ TEST(LineReader, KnowsATextThatCanBeReadOnlyOnce) {
   }
   EXPECT_EQ(text_path("-"), "/dev/stdin");
   require_different_pipes({file, file, pipe, "/dev/null", "/dev/null"});
-  EXPECT_THAT(message_of<UsageError>([&] {
-                require_different_pipes({pipe, file, directory / "link"});
-              }),
-              HasSubstr("link is given for two texts"));
+  expect_usage_error([&] { require_different_pipes({pipe, file, directory / "link"}); }, "link is given for two texts");
 }
 
 TEST(LineReader, KnowsATextThatIsTyped) {
@@ -220,7 +205,7 @@ TEST(LineReader, NoticesACutOffGzipFile) {
   }
   auto const path = write_gzip(directory, content);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-  EXPECT_THAT(read_error(path), HasSubstr("gzip"));
+  expect_contains(read_error(path), "gzip");
   // The text is shorter than a block of the reader and still gives the lines before the cut.
   auto const small = write_gzip(directory, content.substr(0, 3000));
   std::filesystem::resize_file(small, std::filesystem::file_size(small) - 20);
@@ -231,8 +216,8 @@ TEST(LineReader, NoticesACutOffGzipFile) {
     EXPECT_EQ(line, std::to_string(i * 7919));
   }
   EXPECT_THAT(read_error(small), AllOf(HasSubstr("gzip"), Not(HasSubstr("line 1:"))));
-  directory.write("damaged", test::read_whole(path).substr(0, 10) + "\x07 no deflate stream");
-  EXPECT_THAT(read_error(directory / "damaged"), HasSubstr("gzip"));
+  directory.write("damaged", read_whole(path).substr(0, 10) + "\x07 no deflate stream");
+  expect_contains(read_error(directory / "damaged"), "gzip");
 }
 
 TEST(Utf8, FindsEveryKindOfIllFormedBytes) {

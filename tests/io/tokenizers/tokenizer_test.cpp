@@ -1,20 +1,12 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sentencepiece_trainer.h>
 
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/dataset/demo_data.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::TemporaryDirectory;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::string numbers_in_words(int64_t count) {
   std::string text;
@@ -159,8 +151,7 @@ TEST(Tokenizer, NamesTheVocabularySizesThatArePossible) {
     ASSERT_THAT(too_small, HasSubstr("too small"));
     EXPECT_GT(std::stoll(too_small.substr(too_small.rfind(' '))), 20);
   }
-  EXPECT_THAT(message_of<ConfigError>([&] { Tokenizer::train(training_on(text, "words", 50)); }),
-              HasSubstr("expected \"bpe\" or \"unigram\""));
+  expect_config_error([&] { Tokenizer::train(training_on(text, "words", 50)); }, "expected \"bpe\" or \"unigram\"");
   EXPECT_THROW(Tokenizer::train(training_on(directory.write("empty", "\n\n"), "bpe", 50)), DataError);
 }
 
@@ -177,8 +168,8 @@ TEST(Tokenizer, KeepsToItsSampleOfALargeText) {
 }
 
 TEST(Tokenizer, RefusesModelsThatItCannotUse) {
-  EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model("no model"); }), HasSubstr("not a SentencePiece model"));
-  EXPECT_THAT(message_of<DataError>([] { Tokenizer::from_model(""); }), HasSubstr("SentencePiece model"));
+  expect_data_error([] { Tokenizer::from_model("no model"); }, "not a SentencePiece model");
+  expect_data_error([] { Tokenizer::from_model(""); }, "SentencePiece model");
 
   TemporaryDirectory const directory;
   auto const text = directory.write("text", numbers_in_words(200));
@@ -186,8 +177,7 @@ TEST(Tokenizer, RefusesModelsThatItCannotUse) {
   auto const status = sentencepiece::SentencePieceTrainer::Train(
       "--input=" + text.string() + " --model_prefix=" + prefix + " --vocab_size=50 --eos_id=-1 --minloglevel=2");
   ASSERT_TRUE(status.ok()) << status.ToString();
-  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(test::read_whole(prefix + ".model")); }),
-              AllOf(HasSubstr("end-of-sentence"), HasSubstr("--eos_id")));
+  expect_data_error([&] { Tokenizer::from_model(read_whole(prefix + ".model")); }, {"end-of-sentence", "--eos_id"});
 }
 
 TEST(Tokenizer, AModelWithoutABeginPieceBeginsWithTheEndPiece) {  // as Marian trains its models
@@ -200,7 +190,7 @@ TEST(Tokenizer, AModelWithoutABeginPieceBeginsWithTheEndPiece) {  // as Marian t
                                                  " --minloglevel=2");
   ASSERT_TRUE(status.ok()) << status.ToString();
   SpecialIds const expected{.begin = 0, .end = 0, .unknown = 1};
-  EXPECT_EQ(Tokenizer::from_model(test::read_whole(prefix + ".model")).special_ids(), expected);
+  EXPECT_EQ(Tokenizer::from_model(read_whole(prefix + ".model")).special_ids(), expected);
 }
 
 TEST(Vocabulary, DigestTellsModelsAndSidesApart) {

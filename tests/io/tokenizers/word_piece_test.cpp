@@ -1,15 +1,9 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
-#include <sstream>
 
 #include "exchange_file.hpp"
-#include "temporary_directory.hpp"
 
 // The golden files were written by Hugging Face's tokenizers: see word_piece.py beside them.
 
@@ -17,27 +11,12 @@ namespace heddle {
 namespace {
 
 namespace json = boost::json;
-using test::exchange_file;
-using test::message_of;
-using test::read_whole;
-using test::TemporaryDirectory;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 constexpr SpecialIds bert_ids{.begin = 2, .end = 3, .unknown = 1, .padding = 0, .mask = 4};
 constexpr std::int64_t bert_rows = 610;
 
 std::string word_piece_file(std::string const& name) {
   return exchange_file("word_piece_" + name);
-}
-
-std::vector<std::string> word_piece_lines(std::string const& name) {
-  std::vector<std::string> lines;
-  std::istringstream in(word_piece_file(name));
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(line);
-  }
-  return lines;
 }
 
 /// A golden tokenizer, with the first `from` in its file replaced.
@@ -57,27 +36,9 @@ std::vector<std::string> pieces_of(Tokenizer const& tokenizer, std::string const
   return pieces;
 }
 
-void expect_golden_word_pieces(Tokenizer const& tokenizer, std::string const& name) {
-  auto const lines = word_piece_lines("lines.txt");
-  auto const golden_ids = word_piece_lines(name + ".ids");
-  auto const texts = word_piece_lines(name + ".txt");
-  ASSERT_GT(lines.size(), 60U);
-  ASSERT_EQ(lines.size(), golden_ids.size());
-  ASSERT_EQ(lines.size(), texts.size());
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    auto const ids = tokenizer.encode(lines[i]);
-    std::string found;
-    for (std::int32_t const id : ids) {
-      found += (found.empty() ? "" : " ") + std::to_string(id);
-    }
-    EXPECT_EQ(found, golden_ids[i]) << name << ": " << lines[i];
-    EXPECT_EQ(tokenizer.decode(ids), texts[i]) << name;
-  }
-}
-
 TEST(WordPiece, HasTheIdsAndTextsOfTheOtherSystem) {
-  expect_golden_word_pieces(word_pieces("uncased"), "uncased");
-  expect_golden_word_pieces(word_pieces("cased"), "cased");
+  expect_golden_ids(word_pieces("uncased"), "word_piece", "uncased", "uncased.txt");
+  expect_golden_ids(word_pieces("cased"), "word_piece", "cased", "cased.txt");
 }
 
 TEST(WordPiece, NeitherReadsNorWritesSpecialPieces) {
@@ -88,8 +49,8 @@ TEST(WordPiece, NeitherReadsNorWritesSpecialPieces) {
   EXPECT_EQ(tokenizer.piece(609), "<madeupword609>");
   auto ids = tokenizer.encode("[MASK] man");
   std::string const text = tokenizer.decode(ids);
-  EXPECT_THAT(text, ::testing::StartsWith("[ "));
-  EXPECT_THAT(ids, ::testing::Each(::testing::AllOf(::testing::Ge(5), ::testing::Lt(605))));
+  EXPECT_THAT(text, StartsWith("[ "));
+  EXPECT_THAT(ids, Each(AllOf(::testing::Ge(5), ::testing::Lt(605))));
   ids.insert(ids.begin(), {0, 2, 4, 609});
   ids.push_back(3);
   EXPECT_EQ(tokenizer.decode(ids), text);
@@ -112,7 +73,7 @@ TEST(WordPiece, StepsOfTheNormalizerMayBeLeftOut) {
   auto const with = [&](std::string const& other) { return word_pieces("uncased", steps, other); };
   Tokenizer const accents =
       with(R"("clean_text":true,"handle_chinese_chars":true,"strip_accents":false,"lowercase":true)");
-  EXPECT_THAT(pieces_of(accents, "MAN m\u00e4n"), ::testing::Contains("man"));
+  EXPECT_THAT(pieces_of(accents, "MAN m\u00e4n"), Contains("man"));
   EXPECT_NE(accents.encode("m\u00e4n"), accents.encode("man"));
   Tokenizer const capitals =
       with(R"("clean_text":true,"handle_chinese_chars":true,"strip_accents":true,"lowercase":false)");
@@ -131,20 +92,20 @@ TEST(WordPiece, RefusesTokenizersThatDoMore) {
   auto const message = [](std::string const& from, std::string const& to) {
     return message_of<DataError>([&] { word_pieces("cased", from, to); });
   };
-  EXPECT_THAT(message(R"("type":"BertNormalizer")", R"("type":"Lowercase")"), HasSubstr("normalizer"));
-  EXPECT_THAT(message(R"("type":"BertPreTokenizer")", R"("type":"Whitespace")"), HasSubstr("pre_tokenizer"));
-  EXPECT_THAT(message(R"("decoder":{"type":"WordPiece")", R"("decoder":{"type":"ByteLevel")"), HasSubstr("decoder"));
-  EXPECT_THAT(message(R"("prefix":"##")", R"("prefix":"@@")"), HasSubstr("decoder.prefix"));
-  EXPECT_THAT(message(R"("unk_token":"[UNK]")", R"("unk_token":"<unk>")"), HasSubstr("unknown piece \"<unk>\""));
-  EXPECT_THAT(message(R"("unk_token":"[UNK]",)", ""), HasSubstr("not a tokenizer.json"));
-  EXPECT_THAT(message(R"("max_input_chars_per_word":100)", R"("max_input_chars_per_word":1000000000)"),
-              HasSubstr("max_input_chars_per_word"));
-  EXPECT_THAT(message(R"("[UNK]":1)", R"("[UNK]":0)"), HasSubstr("two pieces have the id 0"));
-  EXPECT_THAT(message(R"("[UNK]":1)", R"("[UNK]":-1)"), HasSubstr("has the id -1"));
-  EXPECT_THAT(message(R"("[UNK]":1)", R"("[UNK]":99999999)"), HasSubstr("has the id 99999999"));
-  EXPECT_THAT(message(R"("vocab":{)", R"("vocab":{"":700,)"), HasSubstr("is empty"));
-  EXPECT_THAT(message(R"("vocab":{)", R"("vocab":{"x\u0000y":700,)"), HasSubstr("a table of 610 rows"));
-  EXPECT_THAT(message(R"("vocab":{)", R"("vocab":7,"none":{)"), HasSubstr("not a tokenizer.json"));
+  expect_contains(message(R"("type":"BertNormalizer")", R"("type":"Lowercase")"), "normalizer");
+  expect_contains(message(R"("type":"BertPreTokenizer")", R"("type":"Whitespace")"), "pre_tokenizer");
+  expect_contains(message(R"("decoder":{"type":"WordPiece")", R"("decoder":{"type":"ByteLevel")"), "decoder");
+  expect_contains(message(R"("prefix":"##")", R"("prefix":"@@")"), "decoder.prefix");
+  expect_contains(message(R"("unk_token":"[UNK]")", R"("unk_token":"<unk>")"), "unknown piece \"<unk>\"");
+  expect_contains(message(R"("unk_token":"[UNK]",)", ""), "not a tokenizer.json");
+  expect_contains(message(R"("max_input_chars_per_word":100)", R"("max_input_chars_per_word":1000000000)"),
+                  "max_input_chars_per_word");
+  expect_contains(message(R"("[UNK]":1)", R"("[UNK]":0)"), "two pieces have the id 0");
+  expect_contains(message(R"("[UNK]":1)", R"("[UNK]":-1)"), "has the id -1");
+  expect_contains(message(R"("[UNK]":1)", R"("[UNK]":99999999)"), "has the id 99999999");
+  expect_contains(message(R"("vocab":{)", R"("vocab":{"":700,)"), "is empty");
+  expect_contains(message(R"("vocab":{)", R"("vocab":{"x\u0000y":700,)"), "a table of 610 rows");
+  expect_contains(message(R"("vocab":{)", R"("vocab":7,"none":{)"), "not a tokenizer.json");
 }
 
 class WordPieceFiles : public ::testing::Test {
@@ -195,14 +156,14 @@ TEST_F(WordPieceFiles, MayBeATokenizerJson) {
   directory_.write("tokenizer.json", word_piece_file("uncased.json"));
   Tokenizer const tokenizer = Tokenizer::from_model(read().source_model);
   EXPECT_EQ(tokenizer.special_ids(), bert_ids);
-  expect_golden_word_pieces(tokenizer, "uncased");
+  expect_golden_ids(tokenizer, "word_piece", "uncased", "uncased.txt");
 }
 
 TEST_F(WordPieceFiles, WithoutTheirSpecialPiecesAreRefused) {
   directory_.write("vocab.txt", "[PAD]\n[UNK]\nman\n\n[SEP]");
-  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(read().source_model); }), HasSubstr("\"begin\""));
+  expect_data_error([&] { Tokenizer::from_model(read().source_model); }, "\"begin\"");
   directory_.write("vocab.txt", "[PAD]\n[CLS]\nman\n\n[SEP]");
-  EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(read().source_model); }), HasSubstr("\"[UNK]\""));
+  expect_data_error([&] { Tokenizer::from_model(read().source_model); }, "\"[UNK]\"");
   directory_.write("vocab.txt", "[UNK]\n[CLS]\xff\n[CLS]\n[SEP]");
   EXPECT_EQ(Tokenizer::from_model(read().source_model).special_ids().begin, 2);
 }

@@ -1,40 +1,19 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <boost/json.hpp>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/vocabularies/added_pieces.hpp>
 #include <heddle/io/vocabularies/foreign_vocabularies.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
-#include <sstream>
 
 #include "exchange_file.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 namespace json = boost::json;
-using test::byte_level_vocabulary;
-using test::message_of;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
-std::vector<std::string> golden_lines() {
-  std::vector<std::string> lines;
-  std::istringstream in(test::exchange_file("sentencepiece_lines.txt"));
-  for (std::string line; std::getline(in, line);) {
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 /// Vocabularies of every kind, by a name for messages.
 std::vector<std::pair<std::string, Tokenizer>> vocabularies() {
-  auto const spm = [](std::string const& name) { return test::exchange_file("sentencepiece_" + name); };
+  auto const spm = [](std::string const& name) { return exchange_file("sentencepiece_" + name); };
   auto const [source, target] = marian_vocabulary(spm("source.model"), spm("target.model"), spm("marian.json"));
   std::int64_t const t5_rows = Tokenizer::from_model(t5_vocabulary(spm("t5.model"), 3)).size() + 5;
   std::vector<std::pair<std::string, std::string>> const models{
@@ -43,7 +22,7 @@ std::vector<std::pair<std::string, Tokenizer>> vocabularies() {
       {"BPE with bytes", spm("bytes.model")},
       {"by text", source},
       {"M2M100", m2m100_vocabulary(spm("bpe.model"), spm("m2m100.json"), {"en", "de"})},
-      {"byte-level BPE", byte_level_vocabulary(test::exchange_file("byte_level_bart.json"),
+      {"byte-level BPE", byte_level_vocabulary(exchange_file("byte_level_bart.json"),
                                                {.begin = 2, .end = 2, .unknown = 3, .padding = 1}, 500)}};
   std::vector<std::pair<std::string, Tokenizer>> made;
   for (auto const& [name, model] : models) {
@@ -76,7 +55,7 @@ TEST(AddedPieces, AreFoundAsWholesAndOtherTextsKeepTheirIds) {
     EXPECT_EQ(std::ranges::count(now.encode("singing inging"), before.size() + 2), 2);
     EXPECT_EQ(now.decode(now.encode("a man <2de>")), before.decode(before.encode("a man")) + " <2de>");
     int compared = 0;
-    for (std::string const& line : golden_lines()) {
+    for (std::string const& line : lines_of(exchange_file("sentencepiece_lines.txt"))) {
       bool const has_new = line.find("inging") != line.npos || line.find("oman") != line.npos;
       if (!has_new) {
         ++compared;
@@ -84,9 +63,7 @@ TEST(AddedPieces, AreFoundAsWholesAndOtherTextsKeepTheirIds) {
       }
     }
     EXPECT_GT(compared, 40);
-    EXPECT_THAT(
-        message_of<DataError>([&, &before = before] { with_pieces(before, {before.piece(before.size() - 50)}); }),
-        HasSubstr("already"));
+    expect_data_error([&, &before = before] { with_pieces(before, {before.piece(before.size() - 50)}); }, "already");
     EXPECT_THROW(with_pieces(before, {"xyz", "xyz"}), DataError);
     EXPECT_THROW(with_pieces(before, {""}), DataError);
     EXPECT_EQ(with_pieces(now, {"again"}).size(), before.size() + 4) << "a second time";
@@ -94,7 +71,7 @@ TEST(AddedPieces, AreFoundAsWholesAndOtherTextsKeepTheirIds) {
 }
 
 TEST(AddedPieces, MayStartAWord) {
-  Tokenizer const before = Tokenizer::from_model(test::exchange_file("sentencepiece_bytes.model"));
+  Tokenizer const before = Tokenizer::from_model(exchange_file("sentencepiece_bytes.model"));
   Tokenizer const now = with_pieces(before, {" zorro"});
   EXPECT_THAT(now.encode("a zorro"), Contains(before.size()));
   EXPECT_THAT(now.encode("zorro"), ElementsAre(before.size()));
@@ -118,8 +95,8 @@ TEST(AddedPieces, HaveAsPartsWhatTheOldVocabularyCuts) {
 
 TEST(AddedLanguages, AreOptionsOfTheVocabularyAndChangeNoText) {
   TextForm form;
-  Tokenizer const plain = Tokenizer::from_model(
-      fairseq_vocabulary(test::exchange_file("sentencepiece_bpe.model"), {{"eng_Latn", "deu_Latn"}}));
+  Tokenizer const plain =
+      Tokenizer::from_model(fairseq_vocabulary(exchange_file("sentencepiece_bpe.model"), {{"eng_Latn", "deu_Latn"}}));
   for (std::int32_t id = 0; id < plain.size(); ++id) {
     if (is_language(plain.piece(id))) {
       form.languages.push_back(id);
@@ -139,18 +116,18 @@ TEST(AddedLanguages, AreOptionsOfTheVocabularyAndChangeNoText) {
   auto const refusal = [&](Tokenizer const& vocabulary, std::vector<std::string> const& names) {
     return message_of<DataError>([&] { with_languages(vocabulary, names); });
   };
-  EXPECT_THAT(refusal(plain, {"gsw_Latn"}), HasSubstr("has no languages, so that none can be added"));
-  EXPECT_THAT(refusal(before, {"deu_Latn"}), HasSubstr("is a token of the vocabulary already, or given twice"));
-  EXPECT_THAT(refusal(before, {"gsw_Latn", "gsw_Latn"}), HasSubstr("given twice"));
-  EXPECT_THAT(refusal(before, {"swiss"}), HasSubstr("not named as the vocabulary's languages are: "));
-  EXPECT_THAT(refusal(before, {"__gsw__"}), HasSubstr("not named as the vocabulary's languages are: "));
+  expect_contains(refusal(plain, {"gsw_Latn"}), "has no languages, so that none can be added");
+  expect_contains(refusal(before, {"deu_Latn"}), "is a token of the vocabulary already, or given twice");
+  expect_contains(refusal(before, {"gsw_Latn", "gsw_Latn"}), "given twice");
+  expect_contains(refusal(before, {"swiss"}), "not named as the vocabulary's languages are: ");
+  expect_contains(refusal(before, {"__gsw__"}), "not named as the vocabulary's languages are: ");
 }
 
 TEST(AddedPieces, AreAddedTokensOfTransformersFiles) {
   std::map<std::string, std::string> origin{
       {"config.json", R"({"vocab_size": 500, "d_model": 500, "decoder": {"vocab_size": 500}})"},
       {"tokenizer_config.json", R"({"tokenizer_class": "X", "added_tokens_decoder": {"7": {"content": "<a>"}}})"},
-      {"tokenizer.json", test::exchange_file("byte_level_bart.json")}};
+      {"tokenizer.json", exchange_file("byte_level_bart.json")}};
   Tokenizer const before = Tokenizer::from_model(
       byte_level_vocabulary(origin.at("tokenizer.json"), {.begin = 2, .end = 2, .unknown = 3, .padding = 1}, 500));
   add_pieces(origin, with_pieces(before, {"<2de>", "oman"}), 2);
@@ -171,7 +148,7 @@ TEST(AddedPieces, AreAddedTokensOfTransformersFiles) {
 }
 
 TEST(AddedPieces, ComeBackFromRowsWithoutAUse) {
-  std::string const spm = test::exchange_file("sentencepiece_t5.model");
+  std::string const spm = exchange_file("sentencepiece_t5.model");
   auto const filled =
       Tokenizer::from_model(t5_vocabulary(spm, 3, std::ssize(SentencePieceModel::parse(spm).pieces) + 6));
   std::int32_t const last = filled.size() - 1;

@@ -1,10 +1,8 @@
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -12,7 +10,7 @@ namespace {
 namespace json = boost::json;
 
 Tokenizer trained(std::string const& type) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   std::string text;
   for (int number = 0; number < 200; ++number) {
     text += "the number " + std::to_string(number * 7919) + " of them\n";

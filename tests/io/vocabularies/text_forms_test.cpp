@@ -1,21 +1,13 @@
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
 #include "exchange_file.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
 namespace json = boost::json;
-using test::message_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 /// The vocabulary of a directory of transformers with these files.
 class TextFormTest : public testing::Test {
@@ -29,7 +21,7 @@ class TextFormTest : public testing::Test {
   /// A vocabulary of fairseq's with languages.
   Vocabulary fairseq(char const* family, std::vector<std::string> const& languages, json::object tokenizer,
                      json::object const& generation = {}) {
-    std::string const model = test::exchange_file("sentencepiece_bpe.model");
+    std::string const model = exchange_file("sentencepiece_bpe.model");
     std::int64_t const first = std::ssize(SentencePieceModel::parse(model).pieces) + 1;
     json::object added;
     for (std::string const& language : languages) {
@@ -44,7 +36,7 @@ class TextFormTest : public testing::Test {
     return read(family, {{"vocab_size", first + std::ssize(languages)}, {"decoder_start_token_id", 2}});
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 std::vector<std::string> pieces(Tokenizer const& tokenizer, std::vector<std::int32_t> const& ids) {
@@ -71,10 +63,9 @@ TEST_F(TextFormTest, OfNllbHasLanguagesInFront) {
   auto const refusal = [&](Languages const& languages) {
     return message_of<UsageError>([&] { frame_of(vocabulary, languages); });
   };
-  EXPECT_THAT(refusal({"", "deu_Latn"}),
-              HasSubstr("--source-language is missing; the vocabulary's languages are: deu_Latn, eng_Latn"));
-  EXPECT_THAT(refusal({"eng_Latn", "en"}),
-              HasSubstr("--target-language is \"en\"; the vocabulary's languages are: deu"));
+  expect_contains(refusal({"", "deu_Latn"}),
+                  "--source-language is missing; the vocabulary's languages are: deu_Latn, eng_Latn");
+  expect_contains(refusal({"eng_Latn", "en"}), "--target-language is \"en\"; the vocabulary's languages are: deu");
 }
 
 TEST_F(TextFormTest, OfMbartHasLanguagesAfterTheEndToken) {
@@ -91,8 +82,8 @@ TEST_F(TextFormTest, OfMbartHasLanguagesAfterTheEndToken) {
 
 TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
   std::vector<std::string> const languages{"en_XX", "ro_RO"};
-  auto const first = static_cast<std::int32_t>(
-      SentencePieceModel::parse(test::exchange_file("sentencepiece_bpe.model")).pieces.size());
+  auto const first =
+      static_cast<std::int32_t>(SentencePieceModel::parse(exchange_file("sentencepiece_bpe.model")).pieces.size());
   Vocabulary const mbart =
       fairseq("mbart", languages, {{"tokenizer_class", "MBart50TokenizerFast"}}, {{"forced_bos_token_id", first + 2}});
   TextFrame const frame = frame_of(mbart, {"en_XX", ""});
@@ -107,7 +98,7 @@ TEST_F(TextFormTest, OfMbart50AndAnOlderNllbHaveDefaultsAndPlacesOfTheirOwn) {
 
 /// As transformers 5 does; the decoder starts from that token without it.
 TEST_F(TextFormTest, OfT5GemmaHasTheBeginTokenInFrontOfSourcesIfTheFilesSaySo) {
-  std::string const model = test::exchange_file("sentencepiece_bytes.model");
+  std::string const model = exchange_file("sentencepiece_bytes.model");
   directory_.write("tokenizer.model", model);
   json::object const config{{"vocab_size", std::ssize(SentencePieceModel::parse(model).pieces)},
                             {"decoder_start_token_id", 1},
@@ -125,10 +116,10 @@ TEST_F(TextFormTest, OfT5GemmaHasTheBeginTokenInFrontOfSourcesIfTheFilesSaySo) {
 }
 
 TEST_F(TextFormTest, OfM2m100NamesLanguagesWithoutTheirUnderscores) {
-  directory_.write("vocab.json", test::exchange_file("sentencepiece_m2m100.json"));
-  std::string const model = test::exchange_file("sentencepiece_bpe.model");
+  directory_.write("vocab.json", exchange_file("sentencepiece_m2m100.json"));
+  std::string const model = exchange_file("sentencepiece_bpe.model");
   auto const first =
-      static_cast<std::int64_t>(json::parse(test::exchange_file("sentencepiece_m2m100.json")).as_object().size());
+      static_cast<std::int64_t>(json::parse(exchange_file("sentencepiece_m2m100.json")).as_object().size());
   directory_.write("sentencepiece.bpe.model", model);
   directory_.write("tokenizer_config.json",
                    json::serialize(json::object{{"added_tokens_decoder",
@@ -140,11 +131,11 @@ TEST_F(TextFormTest, OfM2m100NamesLanguagesWithoutTheirUnderscores) {
 }
 
 TEST_F(TextFormTest, OfOpusMtHasTheTargetsLanguageBeforeTheSourceAndNoPadding) {
-  directory_.write("source.spm", test::exchange_file("sentencepiece_source.model"));
-  directory_.write("target.spm", test::exchange_file("sentencepiece_target.model"));
-  directory_.write("vocab.json", test::exchange_file("sentencepiece_marian.json"));
+  directory_.write("source.spm", exchange_file("sentencepiece_source.model"));
+  directory_.write("target.spm", exchange_file("sentencepiece_target.model"));
+  directory_.write("vocab.json", exchange_file("sentencepiece_marian.json"));
   auto const size =
-      static_cast<std::int64_t>(json::parse(test::exchange_file("sentencepiece_marian.json")).as_object().size());
+      static_cast<std::int64_t>(json::parse(exchange_file("sentencepiece_marian.json")).as_object().size());
   json::object const config{{"vocab_size", size}, {"pad_token_id", size - 1}, {"decoder_start_token_id", size - 1}};
   Vocabulary const vocabulary = read("marian", config);
   TextFrame const frame = frame_of(vocabulary, {"", "deu"});
@@ -152,17 +143,17 @@ TEST_F(TextFormTest, OfOpusMtHasTheTargetsLanguageBeforeTheSourceAndNoPadding) {
   EXPECT_THAT(frame.target, IsEmpty());
   EXPECT_THAT(pieces(vocabulary.target, frame.start), ElementsAre("<pad>"));
   EXPECT_THAT(vocabulary.target.form().suppressed, ElementsAre(ElementsAre(size - 1)));
-  EXPECT_THAT(
-      message_of<UsageError>([&] {
+  expect_usage_error(
+      [&] {
         frame_of(vocabulary, {"eng", "deu"});
-      }),
-      HasSubstr("--source-language is \"eng\", but the vocabulary has no tokens for the languages of this side"));
-  EXPECT_THAT(message_of<UsageError>([&] { frame_of(vocabulary, {}); }),
-              HasSubstr("--target-language is missing; the vocabulary's languages are: >>deu<<"));
+      },
+      "--source-language is \"eng\", but the vocabulary has no tokens for the languages of this side");
+  expect_usage_error([&] { frame_of(vocabulary, {}); },
+                     "--target-language is missing; the vocabulary's languages are: >>deu<<");
 }
 
 TEST_F(TextFormTest, OfBartHasItsFirstTokenAndWhatGenerationForcesAndLeavesOut) {
-  directory_.write("tokenizer.json", test::exchange_file("byte_level_bart.json"));
+  directory_.write("tokenizer.json", exchange_file("byte_level_bart.json"));
   directory_.write("tokenizer_config.json", R"({"eos_token": "</s>", "bos_token": "<s>"})");
   json::object const config{{"vocab_size", 3000}, {"decoder_start_token_id", 2}, {"forced_bos_token_id", 5}};
   Vocabulary plain = read("bart", config);
@@ -178,7 +169,7 @@ TEST_F(TextFormTest, OfBartHasItsFirstTokenAndWhatGenerationForcesAndLeavesOut) 
   EXPECT_THAT(limits_of(vocabulary).suppressed_first, ElementsAre(11, 12));
   EXPECT_EQ(parse_text_form(to_json(vocabulary.source.form()), 3000), vocabulary.source.form());
   directory_.write("generation_config.json", R"({"bad_words_ids": [[3000]]})");
-  EXPECT_THAT(message_of<DataError>([&] { read("bart", config); }), HasSubstr("outside the vocabulary's 0 to 2999"));
+  expect_data_error([&] { read("bart", config); }, "outside the vocabulary's 0 to 2999");
 }
 
 std::string with_form(std::string const& bytes, TextForm const& form) {
@@ -188,7 +179,7 @@ std::string with_form(std::string const& bytes, TextForm const& form) {
 }
 
 TEST_F(TextFormTest, HasTheEndTokensThatGenerationNames) {
-  directory_.write("tokenizer.json", test::exchange_file("byte_level_llama3.json"));
+  directory_.write("tokenizer.json", exchange_file("byte_level_llama3.json"));
   directory_.write("tokenizer_config.json", R"({"eos_token": "<|eot_id|>"})");
   auto const ends = [&](json::value const& of_config) {
     auto const read =
@@ -205,11 +196,11 @@ TEST_F(TextFormTest, HasTheEndTokensThatGenerationNames) {
   directory_.write("generation_config.json", R"({"eos_token_id": 481})");
   EXPECT_THAT(ends(482), ElementsAre(481));
   directory_.write("generation_config.json", R"({"eos_token_id": 500})");
-  EXPECT_THAT(message_of<DataError>([&] { ends(482); }), HasSubstr("outside the vocabulary's 0 to 499"));
+  expect_data_error([&] { ends(482); }, "outside the vocabulary's 0 to 499");
 }
 
 TEST(TextForm, OfAVocabularyThatWasMadeHereIsEmpty) {
-  Tokenizer const tokenizer = Tokenizer::from_model(test::exchange_file("sentencepiece_bytes.model"));
+  Tokenizer const tokenizer = Tokenizer::from_model(exchange_file("sentencepiece_bytes.model"));
   EXPECT_TRUE(tokenizer.form().empty());
   TextFrame const frame = frame_of({tokenizer, tokenizer}, {});
   EXPECT_THAT(frame.source, IsEmpty());
@@ -228,7 +219,7 @@ TEST(TextForm, SpecialTokensThatStandForNoTextAreNotGenerated) {
     }
     return names;
   };
-  std::string const model = test::exchange_file("sentencepiece_bytes.model");
+  std::string const model = exchange_file("sentencepiece_bytes.model");
   EXPECT_THAT(suppressed(model), ElementsAre("<s>"));
   // Texts of BART begin with <s>, and its decoder starts from </s>.
   TextForm form;
@@ -244,11 +235,11 @@ TEST(TextForm, HasItsEndTokensAlsoInJson) {
   EXPECT_EQ(to_json(form).find("ends"), std::string::npos) << "the bytes of older vocabularies stay";
   form.ends = {3, 5};
   EXPECT_EQ(parse_text_form(to_json(form), 6), form);
-  EXPECT_THAT(message_of<DataError>([&] { parse_text_form(to_json(form), 5); }), HasSubstr("outside"));
+  expect_data_error([&] { parse_text_form(to_json(form), 5); }, "outside");
 }
 
 TEST(TextForm, ThatIsNoneIsRefused) {
-  SentencePieceModel model = SentencePieceModel::parse(test::exchange_file("sentencepiece_bytes.model"));
+  SentencePieceModel model = SentencePieceModel::parse(exchange_file("sentencepiece_bytes.model"));
   TextForm form;
   form.languages = {5};
   std::string const good = to_json(form);
@@ -256,8 +247,7 @@ TEST(TextForm, ThatIsNoneIsRefused) {
        {std::string("{"), std::string("{}"), std::string("[]"), std::string(good).replace(good.find('5'), 1, "1000000"),
         std::string(good).replace(good.find("none"), 4, "left")}) {
     model.text_form = bad;
-    EXPECT_THAT(message_of<DataError>([&] { Tokenizer::from_model(model.serialize()); }),
-                HasSubstr("form of texts cannot be used"));
+    expect_data_error([&] { Tokenizer::from_model(model.serialize()); }, "form of texts cannot be used");
   }
   model.text_form = good;
   EXPECT_EQ(Tokenizer::from_model(model.serialize()).form(), form);

@@ -1,18 +1,12 @@
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/vocabularies/vocabulary_files.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
 
 fs::path golden_model(std::string const& family) {
@@ -20,11 +14,11 @@ fs::path golden_model(std::string const& family) {
 }
 
 json::object object_in(fs::path const& path) {
-  return json::parse(test::read_whole(path)).as_object();
+  return json::parse(read_whole(path)).as_object();
 }
 
 TEST(VocabularyFiles, LanguagesWithoutIdsAreInTheirOrder) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "sentencepiece.bpe.model");
   json::object config = object_in(golden_model("nllb") / "config.json");
   std::string const with_ids = read_vocabulary(family_named("m2m_100"), config, golden_model("nllb")).source_model;
@@ -34,19 +28,19 @@ TEST(VocabularyFiles, LanguagesWithoutIdsAreInTheirOrder) {
 }
 
 TEST(VocabularyFiles, WithoutTheNamesOfLanguagesAreRefused) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "sentencepiece.bpe.model");
   json::object const config = object_in(golden_model("nllb") / "config.json");
   auto const refusal = [&] {
-    return test::message_of<DataError>([&] { read_vocabulary(family_named("m2m_100"), config, directory.path()); });
+    return message_of<DataError>([&] { read_vocabulary(family_named("m2m_100"), config, directory.path()); });
   };
-  EXPECT_THAT(refusal(), testing::HasSubstr("no file names the languages of the vocabulary: tokenizer_config.json"));
+  expect_contains(refusal(), "no file names the languages of the vocabulary: tokenizer_config.json");
   directory.write("tokenizer_config.json", R"({"added_tokens_decoder": {"93": {"content": "<mask>"}}})");
-  EXPECT_THAT(refusal(), testing::HasSubstr("no file names the languages of the vocabulary"));
+  expect_contains(refusal(), "no file names the languages of the vocabulary");
 }
 
 TEST(VocabularyFiles, TokensAfterTheMaskKeepTheirIds) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "sentencepiece.bpe.model");
   json::object config = object_in(golden_model("nllb") / "config.json");
   config["vocab_size"] = config.at("vocab_size").as_int64() + 1;
@@ -60,10 +54,9 @@ TEST(VocabularyFiles, TokensAfterTheMaskKeepTheirIds) {
 }
 
 TEST(VocabularyFiles, T5HasAHundredSentinelsUnlessItsFilesSayOtherwise) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("t5-v1.1") / "spiece.model", directory / "spiece.model");
-  std::int64_t const pieces =
-      std::ssize(SentencePieceModel::parse(test::read_whole(directory / "spiece.model")).pieces);
+  std::int64_t const pieces = std::ssize(SentencePieceModel::parse(read_whole(directory / "spiece.model")).pieces);
   json::object const config{{"vocab_size", pieces + 128}, {"decoder_start_token_id", 0}};
   auto const first_sentinel = [&] {
     return Tokenizer::from_model(read_vocabulary(family_named("t5"), config, directory.path()).source_model)
@@ -77,24 +70,23 @@ TEST(VocabularyFiles, T5HasAHundredSentinelsUnlessItsFilesSayOtherwise) {
 }
 
 TEST(VocabularyFiles, ThatCannotBeReadAreNamedWithARemedy) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   auto const refusal = [&](char const* family) {
     json::object const config{{"vocab_size", 500}, {"model_type", family}};
-    return test::message_of<DataError>([&] { read_vocabulary(family_named(family), config, directory.path()); });
+    return message_of<DataError>([&] { read_vocabulary(family_named(family), config, directory.path()); });
   };
-  EXPECT_THAT(refusal("t5"), testing::HasSubstr("neither spiece.model nor tokenizer.json"));
+  expect_contains(refusal("t5"), "neither spiece.model nor tokenizer.json");
   directory.write("vocab.json", "{}");
-  EXPECT_THAT(refusal("gpt2"), testing::HasSubstr("vocab.json is there without merges.txt"));
+  expect_contains(refusal("gpt2"), "vocab.json is there without merges.txt");
   directory.write("tokenizer.json", "{}");
   directory.write("tokenizer_config.json", R"({"eos_token": "</s>"})");
-  EXPECT_THAT(refusal("llama"), testing::HasSubstr("it has no member model.vocab"));
+  expect_contains(refusal("llama"), "it has no member model.vocab");
   directory.write("spiece.model", "version https://git-lfs.github.com/spec/v1");
-  EXPECT_THAT(refusal("t5"), testing::AllOf(testing::StartsWith((directory / "spiece.model").string()),
-                                            testing::HasSubstr("git lfs pull")));
+  EXPECT_THAT(refusal("t5"), AllOf(StartsWith((directory / "spiece.model").string()), HasSubstr("git lfs pull")));
 }
 
 TEST(VocabularyFiles, PegasusHasItsOwnIdsBeforeThoseOfTheModel) {
-  std::string const bytes = test::read_whole(golden_model("t5-v1.1") / "spiece.model");
+  std::string const bytes = read_whole(golden_model("t5-v1.1") / "spiece.model");
   SentencePieceModel const model = SentencePieceModel::parse(bytes);
   json::object const config{{"vocab_size", std::ssize(model.pieces) + 103}, {"decoder_start_token_id", 0}};
   Tokenizer const read =
@@ -109,7 +101,7 @@ TEST(VocabularyFiles, PegasusHasItsOwnIdsBeforeThoseOfTheModel) {
 }
 
 /// A directory as transformers 5 saves a tokenizer: tokenizer.json, and no SentencePiece model.
-Tokenizer read_saved(test::TemporaryDirectory const& directory, std::string const& name, char const* family,
+Tokenizer read_saved(TemporaryDirectory const& directory, std::string const& name, char const* family,
                      json::object config, std::string const& settings) {
   fs::copy(golden_model("pieces_" + name + ".json"), directory / "tokenizer.json",
            fs::copy_options::overwrite_existing);
@@ -119,7 +111,7 @@ Tokenizer read_saved(test::TemporaryDirectory const& directory, std::string cons
 }
 
 TEST(VocabularyFiles, OfTransformers5AreReadFromTokenizerJson) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   Tokenizer const t5 = read_saved(directory, "t5", "t5", {{"vocab_size", 300}, {"pad_token_id", 0}},
                                   R"({"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>"})");
   EXPECT_EQ(t5.special_ids(), (SpecialIds{.begin = 0, .end = 1, .unknown = 2, .padding = 0}));
@@ -153,7 +145,7 @@ TEST(VocabularyFiles, OfTransformers5AreReadFromTokenizerJson) {
 }
 
 TEST(VocabularyFiles, AnIdWithoutATokenKeepsItsPlace) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "sentencepiece.bpe.model");
   json::object config = object_in(golden_model("nllb") / "config.json");
   config["vocab_size"] = 96;
@@ -168,7 +160,7 @@ TEST(VocabularyFiles, AnIdWithoutATokenKeepsItsPlace) {
 }
 
 TEST(VocabularyFiles, ADecoderMayStartFromTheUnknownPiece) {  // as MADLAD-400's do
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("nllb") / "sentencepiece.bpe.model", directory / "spiece.model");
   json::object const config{{"vocab_size", 96},   {"pad_token_id", 1},           {"eos_token_id", 2},
                             {"model_type", "t5"}, {"decoder_start_token_id", 0}, {"is_encoder_decoder", true}};
@@ -181,7 +173,7 @@ TEST(VocabularyFiles, ADecoderMayStartFromTheUnknownPiece) {  // as MADLAD-400's
 }
 
 TEST(VocabularyFiles, OfByT5FollowFromBytes) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   json::object const config{{"vocab_size", 384}, {"pad_token_id", 0}, {"eos_token_id", 1}, {"model_type", "t5"}};
   directory.write("tokenizer_config.json", R"({"tokenizer_class": "ByT5Tokenizer", "extra_ids": 0})");
   auto const read = Tokenizer::from_model(read_vocabulary(family_named("t5"), config, directory.path()).source_model);
@@ -194,24 +186,23 @@ TEST(VocabularyFiles, OfByT5FollowFromBytes) {
 }
 
 TEST(VocabularyFiles, WordsOfAnotherTokenizerAreRefused) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   directory.write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n");
   json::object const config{{"vocab_size", 6}};
   auto const read = [&](std::string const& type) {
     directory.write("tokenizer_config.json", json::serialize(json::object{{"tokenizer_class", type}}));
     read_vocabulary(family_named("bert"), config, directory.path());
   };
-  EXPECT_THAT(test::message_of<DataError>([&] { read("BertJapaneseTokenizer"); }),
-              testing::HasSubstr("vocab.txt of BertJapaneseTokenizer"));
+  expect_data_error([&] { read("BertJapaneseTokenizer"); }, "vocab.txt of BertJapaneseTokenizer");
   EXPECT_NO_THROW(read("BertTokenizerFast"));
   directory.write("tokenizer_config.json", R"({"word_tokenizer_type": "mecab"})");
-  EXPECT_THAT(test::message_of<DataError>([&] { read_vocabulary(family_named("bert"), config, directory.path()); }),
-              testing::HasSubstr("vocab.txt of word_tokenizer_type = \"mecab\""));
+  expect_data_error([&] { read_vocabulary(family_named("bert"), config, directory.path()); },
+                    "vocab.txt of word_tokenizer_type = \"mecab\"");
   directory.write("tokenizer_config.json", R"({"word_tokenizer_type": "basic"})");
   json::object named = config;
   named["tokenizer_class"] = "BertJapaneseTokenizer";
-  EXPECT_THAT(test::message_of<DataError>([&] { read_vocabulary(family_named("bert"), named, directory.path()); }),
-              testing::HasSubstr("vocab.txt of BertJapaneseTokenizer"));
+  expect_data_error([&] { read_vocabulary(family_named("bert"), named, directory.path()); },
+                    "vocab.txt of BertJapaneseTokenizer");
 }
 
 TEST(VocabularyFiles, PositionsThatAreCountedFromAnotherPaddingAreRefused) {
@@ -220,12 +211,12 @@ TEST(VocabularyFiles, PositionsThatAreCountedFromAnotherPaddingAreRefused) {
   Tokenizer const tokenizer = Tokenizer::from_model(bytes);
   Vocabulary const vocabulary{tokenizer, tokenizer};
   json::object config{{"pad_token_id", 7}};
-  EXPECT_THAT(test::message_of<ConfigError>([&] { vocabulary_files(family_named("m2m_100"), vocabulary, {}, config); }),
-              testing::AllOf(testing::HasSubstr("pad_token_id = 7"), testing::HasSubstr("pad_token_id = 0")));
+  expect_config_error([&] { vocabulary_files(family_named("m2m_100"), vocabulary, {}, config); },
+                      {"pad_token_id = 7", "pad_token_id = 0"});
 }
 
 TEST(VocabularyFiles, OfAMarianModelThatWasTrainedHereMayBeATokenizerJson) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(fs::path(HEDDLE_TEST_DATA) / "exchange/byte_level_bart.json", directory / "tokenizer.json");
   directory.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   json::object const config{
@@ -235,7 +226,7 @@ TEST(VocabularyFiles, OfAMarianModelThatWasTrainedHereMayBeATokenizerJson) {
 }
 
 TEST(VocabularyFiles, LimitsOfGenerationAreThoseOfTheTargetsVocabulary) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("marian"), directory.path());
   fs::copy(directory / "vocab.json", directory / "target_vocab.json");
   fs::remove(directory / "generation_config.json");
@@ -248,18 +239,18 @@ TEST(VocabularyFiles, LimitsOfGenerationAreThoseOfTheTargetsVocabulary) {
 }
 
 TEST(VocabularyFiles, OfMarianAreOfOneTokenizer) {
-  test::TemporaryDirectory directory;
+  TemporaryDirectory directory;
   fs::copy(golden_model("marian"), directory.path());
   json::object config = object_in(directory / "config.json");
   auto const refusal = [&] {
-    return test::message_of<DataError>([&] { read_vocabulary(family_named("marian"), config, directory.path()); });
+    return message_of<DataError>([&] { read_vocabulary(family_named("marian"), config, directory.path()); });
   };
   EXPECT_NO_THROW(read_vocabulary(family_named("marian"), config, directory.path()));
   config["vocab_size"] = config.at("vocab_size").as_int64() - 1;
-  EXPECT_THAT(refusal(), testing::HasSubstr("rows, but the vocabulary has"));
+  expect_contains(refusal(), "rows, but the vocabulary has");
   config["vocab_size"] = config.at("vocab_size").as_int64() + 1;
   fs::copy(golden_model("sentencepiece_bytes.model"), directory / "source.spm", fs::copy_options::overwrite_existing);
-  EXPECT_THAT(refusal(), testing::HasSubstr("pieces of source.spm are in vocab.json: they are files of different"));
+  expect_contains(refusal(), "pieces of source.spm are in vocab.json: they are files of different");
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 // Attention whose queries and keys are parts of longer sequences, as on the ranks of a context group: every
 // implementation must combine the parts to the reference's result for the whole.
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 using Integers = std::vector<std::int32_t>;
@@ -317,4 +317,4 @@ TEST_F(AttentionVisibility, PositionsMustBeOnePerRow) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -3,7 +3,7 @@
 #include "attention_case.hpp"
 #include "test_scores.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 class AttentionState : public BuiltInKernelsTest {};
@@ -111,4 +111,4 @@ TEST_F(AttentionSupport, CallsThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -3,8 +3,11 @@
 #include "attention_case.hpp"
 #include "test_scores.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
+
+using Variant = AttentionCase;
+using Mask = AttentionMask;
 
 /// The definition, by loops over a case's float64 values on the host.
 class Naive {
@@ -29,7 +32,7 @@ class Naive {
         }
       }
       query_begin += test_.queries[sequence];
-      key_begin += test_.keys[sequence];
+      key_begin += test_.key_lengths()[sequence];
     }
     return result;
   }
@@ -41,7 +44,7 @@ class Naive {
   };
 
   std::int64_t query_position(Place const& at) const {
-    std::int64_t const shift = test_.keys[at.sequence] - test_.queries[at.sequence];
+    std::int64_t const shift = test_.key_lengths()[at.sequence] - test_.queries[at.sequence];
     return test_.spread ? 4 + at.query + 2 * (at.query / 3) : at.query + shift;
   }
   std::int64_t key_position(std::int64_t key) const { return test_.spread ? 1 + key + 2 * (key / 3) : key; }
@@ -125,12 +128,12 @@ class Naive {
 
   void add_row(Values& result, Place const& at) const {
     double sum = 0;
-    for (std::int64_t key = 0; key < test_.keys[at.sequence]; ++key) {
+    for (std::int64_t key = 0; key < test_.key_lengths()[at.sequence]; ++key) {
       sum += sees(at, key) ? weight(at, key) : 0;
     }
     sum = has_softmax() ? sum : 1;
     std::int64_t const key_head = at.head / (test_.heads / test_.kv_heads);
-    for (std::int64_t key = 0; key < test_.keys[at.sequence]; ++key) {
+    for (std::int64_t key = 0; key < test_.key_lengths()[at.sequence]; ++key) {
       for (std::int64_t d = 0; sees(at, key) && d < test_.head_dim; ++d) {
         result[index(at.query_begin + at.query, test_.heads, at.head, d)] +=
             weight(at, key) / sum * v_[index(at.key_begin + key, test_.kv_heads, key_head, d)];
@@ -147,20 +150,13 @@ class Naive {
   Values q_, k_, v_, bias_, score_weight_;
 };
 
-class AttentionVariants : public BuiltInKernelsTest, public testing::WithParamInterface<AttentionCase> {
+class AttentionVariants : public AttentionCaseTest {
  protected:
   void SetUp() override {
     if (GetParam().function != nullptr && !scores_run) {
       GTEST_SKIP() << "kernels on a device call no function of the host";
     }
   }
-  void run(Attention& kernel, AttentionTensors const& problem) {
-    ASSERT_TRUE(kernel.supports(problem.call.problem()));
-    kernel.forward(execution_, problem.call, problem.output, problem.log_sum_exp);
-    kernel.backward(execution_, problem.call, problem.output, problem.log_sum_exp, problem.grad_output,
-                    problem.gradients);
-  }
-  Attention& reference() { return *registries_.of<Attention>().select("reference", {}); }
 };
 
 TEST_P(AttentionVariants, TheReferenceIsTheDefinition) {
@@ -199,7 +195,7 @@ TEST_P(AttentionVariants, EveryImplementationAgreesWithTheReference) {
 }
 
 /// The mask without its hiding of later keys.
-constexpr AttentionMask both_ways(AttentionMask mask) {
+constexpr Mask both_ways(Mask mask) {
   mask.hides_later = false;
   return mask;
 }
@@ -207,164 +203,70 @@ constexpr AttentionMask both_ways(AttentionMask mask) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionVariants,
     testing::Values(
-        AttentionCase{"window", {5, 1, 0, 67}, {5, 1, 0, 67}, 3, 3, 7, AttentionMask::window(4, 2)},
-        AttentionCase{"causal_window_dropout", {70, 9}, {70, 9}, 2, 2, 5, AttentionMask::window(13, 0), -1, 0.3F},
-        AttentionCase{"own_key_alone", {6, 3}, {6, 3}, 1, 1, 3, AttentionMask::window(0, 0)},
-        AttentionCase{"window_of_more_keys", {3, 9}, {30, 11}, 2, 2, 4, AttentionMask::window(5, 1), -1, 0, true},
-        AttentionCase{"long_window_dropout", {300, 64}, {300, 64}, 2, 2, 16, AttentionMask::window(40, 30), -1, 0.3F},
-        AttentionCase{"long_causal_window", {200, 3}, {260, 131}, 4, 2, 33, AttentionMask::window(65, 0)},
-        AttentionCase{"window_of_a_block", {129}, {129}, 1, 1, 8, AttentionMask::window(64, 64)},
-        AttentionCase{"more_queries_than_keys", {140}, {70}, 2, 2, 8, AttentionMask::window(3, 0)},
-        AttentionCase{"prefix", {9, 66, 1}, {9, 66, 1}, 2, 2, 6, AttentionMask::prefix(), -1, 0.2F},
-        AttentionCase{"prefix_spread", {4, 9}, {7, 11}, 2, 1, 6, AttentionMask::prefix(), -1, 0, true},
-        AttentionCase{"bias", {5, 1, 0, 40}, {7, 0, 3, 35}, 3, 3, 5, AttentionMask::bidirectional(), 4},
-        AttentionCase{"bias_causal_dropout", {33, 6}, {33, 6}, 2, 2, 9, AttentionMask::causal(), 0, 0.4F},
-        AttentionCase{"bias_window_spread", {9, 6}, {13, 6}, 4, 2, 3, AttentionMask::window(6, 2), 20, 0.2F, true},
-        AttentionCase{"grouped", {5, 1, 0, 130}, {70, 2, 3, 131}, 6, 2, 7, AttentionMask::bidirectional()},
-        AttentionCase{"grouped_causal_dropout", {130, 1, 9}, {130, 1, 9}, 4, 2, 16, AttentionMask::causal(), -1, 0.3F},
-        AttentionCase{"one_key_head", {70, 3}, {70, 3}, 3, 1, 33, AttentionMask::causal()},
-        AttentionCase{
-            "grouped_window_spread", {70, 9}, {131, 11}, 4, 2, 8, AttentionMask::window(30, 5), -1, 0.2F, true},
-        AttentionCase{"long_bias", {200, 3}, {200, 3}, 2, 2, 16, AttentionMask::bidirectional(), 30},
-        AttentionCase{"long_bias_causal_grouped", {70, 65}, {150, 65}, 4, 2, 33, AttentionMask::causal(), 120, 0.2F},
-        AttentionCase{"long_bias_spread", {150}, {140}, 1, 1, 8, AttentionMask::causal(), 77, 0, true},
-        AttentionCase{"global", {9, 140}, {9, 140}, 2, 2, 8, AttentionMask::window(3, 2, 2), -1, 0.2F},
-        AttentionCase{"global_causal", {300, 5}, {300, 5}, 2, 1, 8, AttentionMask::window(20, 0, 5)},
-        AttentionCase{
-            "global_causal_spread", {150, 5}, {170, 9}, 1, 1, 8, AttentionMask::window(20, 0, 8), -1, 0, true},
-        AttentionCase{"blocks", {300, 9, 70}, {300, 9, 70}, 2, 2, 8, AttentionMask::blocks(16, 1, 1), -1, 0.2F},
-        AttentionCase{"blocks_causal", {200}, {230}, 2, 2, 5, AttentionMask::blocks(32, 2, 0)},
-        AttentionCase{"blocks_global", {330, 3}, {330, 3}, 1, 1, 16, AttentionMask::blocks(64, 1, 1, 3)},
-        AttentionCase{"blocks_global_causal", {330, 3}, {330, 3}, 4, 2, 16, AttentionMask::blocks(10, 1, 0, 70)},
-        AttentionCase{
-            "blocks_global_spread", {90, 3}, {200, 9}, 1, 1, 4, AttentionMask::blocks(7, 2, 1, 9), -1, 0, true},
-        AttentionCase{"own_blocks", {150, 9}, {150, 9}, 2, 2, 8, both_ways(AttentionMask::blocks(16, 0, 0, 3))},
-        AttentionCase{
-            "own_blocks_spread", {90}, {120}, 1, 1, 4, both_ways(AttentionMask::blocks(7, 0, 0)), -1, 0, true},
-        AttentionCase{
-            "large_cap", {70}, {80}, 1, 1, 8, AttentionMask::causal(), -1, 0, false, ScoreKind::dot_product, 1e9},
-        AttentionCase{"blocks_more_queries", {140}, {70}, 1, 1, 8, AttentionMask::blocks(9, 1, 1, 4)},
-        AttentionCase{"cap",
-                      {70, 1, 0},
-                      {90, 2, 3},
-                      2,
-                      2,
-                      9,
-                      AttentionMask::bidirectional(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::dot_product,
-                      0.7},
-        AttentionCase{"cap_bias_grouped_dropout",
-                      {9, 130},
-                      {9, 130},
-                      4,
-                      2,
-                      16,
-                      AttentionMask::causal(),
-                      5,
-                      0.3F,
-                      false,
-                      ScoreKind::dot_product,
-                      1.5},
-        AttentionCase{"additive",
-                      {70, 1, 0, 5},
-                      {90, 2, 3, 0},
-                      2,
-                      2,
-                      9,
-                      AttentionMask::bidirectional(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::additive},
-        AttentionCase{"additive_causal_dropout",
-                      {131, 4},
-                      {131, 4},
-                      1,
-                      1,
-                      33,
-                      AttentionMask::causal(),
-                      -1,
-                      0.3F,
-                      false,
-                      ScoreKind::additive},
-        AttentionCase{"additive_all",
-                      {70, 9},
-                      {80, 11},
-                      4,
-                      2,
-                      20,
-                      AttentionMask::window(20, 5, 2),
-                      6,
-                      0.2F,
-                      true,
-                      ScoreKind::additive,
-                      1.1},
-        AttentionCase{"linear",
-                      {70, 1, 0, 5},
-                      {200, 2, 3, 0},
-                      2,
-                      2,
-                      9,
-                      AttentionMask::bidirectional(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::linear},
-        AttentionCase{"linear_causal_grouped",
-                      {200, 64, 3},
-                      {200, 64, 3},
-                      4,
-                      2,
-                      16,
-                      AttentionMask::causal(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::linear},
-        AttentionCase{"linear_causal_more_keys",
-                      {70, 3},
-                      {130, 9},
-                      1,
-                      1,
-                      33,
-                      AttentionMask::causal(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::linear},
-        AttentionCase{"linear_causal_fewer_keys",
-                      {140, 9},
-                      {70, 2},
-                      1,
-                      1,
-                      8,
-                      AttentionMask::causal(),
-                      -1,
-                      0,
-                      false,
-                      ScoreKind::linear},
-        AttentionCase{"linear_causal_spread",
-                      {140, 9},
-                      {150, 12},
-                      2,
-                      1,
-                      8,
-                      AttentionMask::causal(),
-                      -1,
-                      0,
-                      true,
-                      ScoreKind::linear},
-        AttentionCase{"logistic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(logistic_score()),
-        AttentionCase{"logistic_all", {131, 4}, {140, 4}, 4, 2, 16, AttentionMask::causal(), 5, 0.3F}.with(
+        Variant{"self", {5, 1, 0, 67, 30}, {}, 3, 3, 7},
+        Variant{"self_causal", {130, 1, 64, 0, 33}, {}, 2, 2, 16, Mask::causal()},
+        Variant{"self_dropout", {66, 9, 17}, {}, 2, 2, 32, {}, -1, 0.3F},
+        Variant{"self_causal_dropout", {1, 130, 5}, {}, 3, 3, 5, Mask::causal(), -1, 0.45F},
+        Variant{"cross", {3, 67, 0, 5, 1}, {70, 2, 4, 0, 1}, 2, 2, 9},
+        Variant{"cross_dropout", {3, 67, 20}, {130, 2, 21}, 2, 2, 33, {}, -1, 0.1F},
+        Variant{"cross_causal_more_keys", {1, 65, 4}, {40, 130, 4}, 1, 1, 8, Mask::causal(), -1, 0.2F},
+        Variant{"cross_causal_fewer_keys", {9, 70, 3}, {4, 2, 0}, 2, 2, 8, Mask::causal()},
+        Variant{"wide_head", {11, 70}, {}, 1, 1, 130, Mask::causal()},
+        Variant{"spread", {1, 70, 0, 9}, {90, 131, 3, 0}, 2, 2, 8, {}, -1, 0, true},
+        Variant{"spread_causal", {1, 70, 0, 9}, {90, 131, 3, 4}, 2, 2, 8, Mask::causal(), -1, 0, true},
+        Variant{"spread_causal_dropout", {131, 0, 9}, {}, 2, 2, 8, Mask::causal(), -1, 0.4F, true},
+        Variant{"window", {5, 1, 0, 67}, {5, 1, 0, 67}, 3, 3, 7, Mask::window(4, 2)},
+        Variant{"causal_window_dropout", {70, 9}, {70, 9}, 2, 2, 5, Mask::window(13, 0), -1, 0.3F},
+        Variant{"own_key_alone", {6, 3}, {6, 3}, 1, 1, 3, Mask::window(0, 0)},
+        Variant{"window_of_more_keys", {3, 9}, {30, 11}, 2, 2, 4, Mask::window(5, 1), -1, 0, true},
+        Variant{"long_window_dropout", {300, 64}, {300, 64}, 2, 2, 16, Mask::window(40, 30), -1, 0.3F},
+        Variant{"long_causal_window", {200, 3}, {260, 131}, 4, 2, 33, Mask::window(65, 0)},
+        Variant{"window_of_a_block", {129}, {129}, 1, 1, 8, Mask::window(64, 64)},
+        Variant{"more_queries_than_keys", {140}, {70}, 2, 2, 8, Mask::window(3, 0)},
+        Variant{"prefix", {9, 66, 1}, {9, 66, 1}, 2, 2, 6, Mask::prefix(), -1, 0.2F},
+        Variant{"prefix_spread", {4, 9}, {7, 11}, 2, 1, 6, Mask::prefix(), -1, 0, true},
+        Variant{"bias", {5, 1, 0, 40}, {7, 0, 3, 35}, 3, 3, 5, Mask::bidirectional(), 4},
+        Variant{"bias_causal_dropout", {33, 6}, {33, 6}, 2, 2, 9, Mask::causal(), 0, 0.4F},
+        Variant{"bias_window_spread", {9, 6}, {13, 6}, 4, 2, 3, Mask::window(6, 2), 20, 0.2F, true},
+        Variant{"grouped", {5, 1, 0, 130}, {70, 2, 3, 131}, 6, 2, 7},
+        Variant{"grouped_causal_dropout", {130, 1, 9}, {130, 1, 9}, 4, 2, 16, Mask::causal(), -1, 0.3F},
+        Variant{"one_key_head", {70, 3}, {70, 3}, 3, 1, 33, Mask::causal()},
+        Variant{"grouped_window_spread", {70, 9}, {131, 11}, 4, 2, 8, Mask::window(30, 5), -1, 0.2F, true},
+        Variant{"long_bias", {200, 3}, {200, 3}, 2, 2, 16, Mask::bidirectional(), 30},
+        Variant{"long_bias_causal_grouped", {70, 65}, {150, 65}, 4, 2, 33, Mask::causal(), 120, 0.2F},
+        Variant{"long_bias_spread", {150}, {140}, 1, 1, 8, Mask::causal(), 77, 0, true},
+        Variant{"global", {9, 140}, {9, 140}, 2, 2, 8, Mask::window(3, 2, 2), -1, 0.2F},
+        Variant{"global_causal", {300, 5}, {300, 5}, 2, 1, 8, Mask::window(20, 0, 5)},
+        Variant{"global_causal_spread", {150, 5}, {170, 9}, 1, 1, 8, Mask::window(20, 0, 8), -1, 0, true},
+        Variant{"blocks", {300, 9, 70}, {300, 9, 70}, 2, 2, 8, Mask::blocks(16, 1, 1), -1, 0.2F},
+        Variant{"blocks_causal", {200}, {230}, 2, 2, 5, Mask::blocks(32, 2, 0)},
+        Variant{"blocks_global", {330, 3}, {330, 3}, 1, 1, 16, Mask::blocks(64, 1, 1, 3)},
+        Variant{"blocks_global_causal", {330, 3}, {330, 3}, 4, 2, 16, Mask::blocks(10, 1, 0, 70)},
+        Variant{"blocks_global_spread", {90, 3}, {200, 9}, 1, 1, 4, Mask::blocks(7, 2, 1, 9), -1, 0, true},
+        Variant{"own_blocks", {150, 9}, {150, 9}, 2, 2, 8, both_ways(Mask::blocks(16, 0, 0, 3))},
+        Variant{"own_blocks_spread", {90}, {120}, 1, 1, 4, both_ways(Mask::blocks(7, 0, 0)), -1, 0, true},
+        Variant{"large_cap", {70}, {80}, 1, 1, 8, Mask::causal()}.with(ScoreKind::dot_product, 1e9),
+        Variant{"blocks_more_queries", {140}, {70}, 1, 1, 8, Mask::blocks(9, 1, 1, 4)},
+        Variant{"cap", {70, 1, 0}, {90, 2, 3}, 2, 2, 9}.with(ScoreKind::dot_product, 0.7),
+        Variant{"cap_bias_grouped_dropout", {9, 130}, {9, 130}, 4, 2, 16, Mask::causal(), 5, 0.3F}.with(
+            ScoreKind::dot_product, 1.5),
+        Variant{"additive", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(ScoreKind::additive),
+        Variant{"additive_causal_dropout", {131, 4}, {131, 4}, 1, 1, 33, Mask::causal(), -1, 0.3F}.with(
+            ScoreKind::additive),
+        Variant{"additive_all", {70, 9}, {80, 11}, 4, 2, 20, Mask::window(20, 5, 2), 6, 0.2F, true}.with(
+            ScoreKind::additive, 1.1),
+        Variant{"linear", {70, 1, 0, 5}, {200, 2, 3, 0}, 2, 2, 9}.with(ScoreKind::linear),
+        Variant{"linear_causal_grouped", {200, 64, 3}, {200, 64, 3}, 4, 2, 16, Mask::causal()}.with(ScoreKind::linear),
+        Variant{"linear_causal_more_keys", {70, 3}, {130, 9}, 1, 1, 33, Mask::causal()}.with(ScoreKind::linear),
+        Variant{"linear_causal_fewer_keys", {140, 9}, {70, 2}, 1, 1, 8, Mask::causal()}.with(ScoreKind::linear),
+        Variant{"linear_causal_spread", {140, 9}, {150, 12}, 2, 1, 8, Mask::causal(), -1, 0, true}.with(
+            ScoreKind::linear),
+        Variant{"logistic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(logistic_score()),
+        Variant{"logistic_all", {131, 4}, {140, 4}, 4, 2, 16, Mask::causal(), 5, 0.3F}.with(logistic_score()),
+        Variant{"logistic_spread", {150, 5}, {170, 9}, 1, 1, 8, Mask::window(20, 5, 8), -1, 0.2F, true}.with(
             logistic_score()),
-        AttentionCase{"logistic_spread", {150, 5}, {170, 9}, 1, 1, 8, AttentionMask::window(20, 5, 8), -1, 0.2F, true}
-            .with(logistic_score()),
-        AttentionCase{"cubic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(cubic_score()),
-        AttentionCase{"cubic_all", {131, 4}, {140, 4}, 4, 2, 16, AttentionMask::window(40, 9), 5, 0.3F, true}.with(
-            cubic_score())),
+        Variant{"cubic", {70, 1, 0, 5}, {90, 2, 3, 0}, 2, 2, 9}.with(cubic_score()),
+        Variant{"cubic_all", {131, 4}, {140, 4}, 4, 2, 16, Mask::window(40, 9), 5, 0.3F, true}.with(cubic_score())),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 class AttentionVariantsReference : public AttentionVariants {};
@@ -391,34 +293,23 @@ TEST_P(AttentionVariantsReference, BackwardIsTheDerivativeOfForward) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, AttentionVariantsReference,
     testing::Values(
-        AttentionCase{"window", {5, 1}, {5, 1}, 2, 2, 3, AttentionMask::window(1, 1)},
-        AttentionCase{"prefix_dropout", {4, 3}, {4, 5}, 2, 1, 2, AttentionMask::prefix(), -1, 0.3F},
-        AttentionCase{"bias_grouped_dropout", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F},
-        AttentionCase{"bias_spread", {3, 4}, {5, 2}, 2, 2, 3, AttentionMask::bidirectional(), 3, 0, true},
-        AttentionCase{"blocks_global", {9}, {9}, 2, 1, 2, AttentionMask::blocks(2, 1, 1, 1)},
-        AttentionCase{
-            "cap_bias", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F, false, ScoreKind::dot_product, 0.9},
-        AttentionCase{
-            "additive", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), -1, 0.2F, false, ScoreKind::additive},
-        AttentionCase{"additive_cap_bias",
-                      {3, 5},
-                      {4, 5},
-                      2,
-                      2,
-                      3,
-                      AttentionMask::bidirectional(),
-                      2,
-                      0,
-                      false,
-                      ScoreKind::additive,
-                      0.8},
-        AttentionCase{
-            "linear", {3, 5}, {4, 5}, 2, 1, 3, AttentionMask::bidirectional(), -1, 0, false, ScoreKind::linear},
-        AttentionCase{
-            "linear_causal", {3, 5}, {4, 5}, 2, 2, 3, AttentionMask::causal(), -1, 0, false, ScoreKind::linear},
-        AttentionCase{"logistic", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::causal(), 2, 0.2F}.with(logistic_score()),
-        AttentionCase{"cubic", {3, 5}, {4, 5}, 4, 2, 3, AttentionMask::window(2, 1), 2, 0.2F}.with(cubic_score())),
+        Variant{"self", {4, 1, 0}, {}, 2, 2, 3},
+        Variant{"self_causal_dropout", {5, 2}, {}, 1, 1, 3, Mask::causal(), -1, 0.4F},
+        Variant{"cross", {3, 2, 1}, {1, 9, 0}, 2, 2, 2, {}, -1, 0.2F},
+        Variant{"spread", {3, 7, 1}, {8, 9, 0}, 2, 2, 2, Mask::causal(), -1, 0.2F, true},
+        Variant{"window", {5, 1}, {5, 1}, 2, 2, 3, Mask::window(1, 1)},
+        Variant{"prefix_dropout", {4, 3}, {4, 5}, 2, 1, 2, Mask::prefix(), -1, 0.3F},
+        Variant{"bias_grouped_dropout", {3, 5}, {4, 5}, 4, 2, 3, Mask::causal(), 2, 0.2F},
+        Variant{"bias_spread", {3, 4}, {5, 2}, 2, 2, 3, Mask::bidirectional(), 3, 0, true},
+        Variant{"blocks_global", {9}, {9}, 2, 1, 2, Mask::blocks(2, 1, 1, 1)},
+        Variant{"cap_bias", {3, 5}, {4, 5}, 4, 2, 3, Mask::causal(), 2, 0.2F}.with(ScoreKind::dot_product, 0.9),
+        Variant{"additive", {3, 5}, {4, 5}, 4, 2, 3, Mask::causal(), -1, 0.2F}.with(ScoreKind::additive),
+        Variant{"additive_cap_bias", {3, 5}, {4, 5}, 2, 2, 3, Mask::bidirectional(), 2}.with(ScoreKind::additive, 0.8),
+        Variant{"linear", {3, 5}, {4, 5}, 2, 1, 3}.with(ScoreKind::linear),
+        Variant{"linear_causal", {3, 5}, {4, 5}, 2, 2, 3, Mask::causal()}.with(ScoreKind::linear),
+        Variant{"logistic", {3, 5}, {4, 5}, 4, 2, 3, Mask::causal(), 2, 0.2F}.with(logistic_score()),
+        Variant{"cubic", {3, 5}, {4, 5}, 4, 2, 3, Mask::window(2, 1), 2, 0.2F}.with(cubic_score())),
     [](auto const& tested) { return std::string(tested.param.name); });
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

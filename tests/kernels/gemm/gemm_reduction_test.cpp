@@ -1,18 +1,14 @@
 #include <dlfcn.h>
-#include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/gemm.hpp>
-#include <sstream>
 
 #include "gemm/onednn_chunks.hpp"
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// A product of a Linear.
@@ -133,8 +129,7 @@ TEST_F(GemmReductionTest, ChunksCoverTheRowsAndHaveNoUnsafeReduction) {
 /// The sums' lengths in all products that oneDNN says it has executed: "…,matmul,…,39x63:63x112:39x112,0.01".
 std::vector<std::int64_t> executed_reductions(std::string const& verbose) {
   std::vector<std::int64_t> lengths;
-  std::istringstream lines(verbose);
-  for (std::string line; std::getline(lines, line);) {
+  for (std::string const& line : lines_of(verbose)) {
     std::size_t const end = line.rfind(',');
     std::size_t const begin = line.rfind(',', end - 1);
     if (line.find(",exec,cpu,matmul,") != std::string::npos) {
@@ -171,7 +166,7 @@ TEST_F(GemmReductionTest, OneDnnGetsNoUnsafeReduction) {
   set_verbose(0);
   std::vector<std::int64_t> const lengths = executed_reductions(testing::internal::GetCapturedStdout());
   EXPECT_GE(static_cast<int>(lengths.size()), products);
-  EXPECT_THAT(lengths, testing::Contains(62));
+  EXPECT_THAT(lengths, Contains(62));
   for (std::int64_t const length : lengths) {
     EXPECT_FALSE(onednn::is_unsafe_reduction(length)) << length;
   }
@@ -205,9 +200,9 @@ TEST_F(GemmReductionTest, CodeThatDoesNotFitInTheAddressSpaceIsAnError) {
     message = error.what();
   }
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
-  EXPECT_THAT(message, testing::HasSubstr("address space"));
+  expect_contains(message, "address space");
   compare(call, " after the limit was lifted");
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/operations/gemm.hpp>
@@ -7,7 +6,7 @@
 #include "golden_model.hpp"
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Sizes {
@@ -383,4 +382,4 @@ TEST_F(GemmTest, ShapesThatDoNotFitAreErrors) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

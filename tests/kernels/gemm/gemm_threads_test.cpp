@@ -3,7 +3,7 @@
 #include "gemm/parts.hpp"
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// A layer's product: forward with a bias, or a gradient that is added to.
@@ -96,4 +96,4 @@ TEST(GemmPartsTest, TheLongerSideIsCutAndASmallProductIsNot) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -1,14 +1,8 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/gemm.hpp>
-#include <limits>
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 struct Int8Sizes {
@@ -158,9 +152,8 @@ TEST_F(Int8GemmTest, GradientsAreRefused) {
   call.a = tensor_of(random_values(24, 1), DType::float32, {6, 4});
   call.transpose_a = true;
   EXPECT_FALSE(int8().supports(call.problem()));
-  EXPECT_THAT([&] { int8().multiply(execution_, call); },
-              testing::ThrowsMessage<ConfigError>(testing::HasSubstr("computes no gradients")));
+  expect_config_error([&] { int8().multiply(execution_, call); }, "computes no gradients");
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

@@ -2,7 +2,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// More matrices than a small cache would hold: a rank of a deep model has them.
@@ -129,4 +129,4 @@ TEST_F(PackedWeightsTest, OneDnnPacksOnlyForMatricesWithoutGaps) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

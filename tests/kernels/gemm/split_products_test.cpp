@@ -5,7 +5,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// A product's sizes and form. A layer's three products have b transposed, nothing transposed, and a transposed.
@@ -90,4 +90,4 @@ TEST_F(SplitProductsTest, NumbersOfSixteenBitsAreMultipliedExactly) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

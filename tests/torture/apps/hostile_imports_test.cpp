@@ -1,27 +1,16 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <boost/json.hpp>
-#include <filesystem>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/io/formats/npz.hpp>
-#include <limits>
-#include <stdexcept>
-#include <utility>
 
 #include "exchange/importing.hpp"
 #include "exchange/probe.hpp"
 #include "kernel_test_support.hpp"
 #include "mutation.hpp"
-#include "temporary_directory.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
 namespace json = boost::json;
 
 /// All values of a document, from the outside to the inside.
@@ -82,7 +71,7 @@ std::string with_hostile_value(std::string const& text, std::int64_t number) {
   return json::serialize(document);
 }
 
-class HostileImports : public testing_support::KernelTest {
+class HostileImports : public KernelTest {
  protected:
   using Change = std::function<std::string(std::string const& original, std::int64_t number)>;
 
@@ -114,24 +103,24 @@ class HostileImports : public testing_support::KernelTest {
     fs::path const copy = directory_ / "copy";
     fs::remove_all(copy);
     fs::copy(golden(model), copy);
-    std::string const original = test::read_whole(copy / file);
-    test::CaseResults const results = test::run_cases(test::torture_count(small, 20 * small), [&](std::int64_t number) {
+    std::string const original = read_whole(copy / file);
+    CaseResults const results = run_cases(torture_count(small, 20 * small), [&](std::int64_t number) {
       std::ofstream(copy / file, std::ios::binary) << change(original, number);
       return imported(model.ends_with("_npz") && file.ends_with(".npz") ? copy / file : copy);
     });
-    test::print_figures(results.text(model + "/" + file));
+    print_figures(results.text(model + "/" + file));
     EXPECT_TRUE(results.good()) << model << " " << file;
-    EXPECT_GT(results.count(test::Outcome::refused), 0) << model << " " << file;
-    EXPECT_TRUE(!test::memory_is_ours || results.largest_memory < std::int64_t{1} << 30) << results.largest_memory;
+    EXPECT_GT(results.count(Outcome::refused), 0) << model << " " << file;
+    EXPECT_TRUE(!memory_is_ours || results.largest_memory < std::int64_t{1} << 30) << results.largest_memory;
   }
 
   void mutate(std::string const& model, std::string const& file, std::int64_t small = 60) {
     attack(model, file, small, [](std::string const& original, std::int64_t number) {
-      return test::mutated(original, static_cast<std::uint64_t>(number));
+      return mutated(original, static_cast<std::uint64_t>(number));
     });
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(HostileImports, Configurations) {
@@ -164,7 +153,7 @@ TEST_F(HostileImports, Tensors) {
   for (char const* const model : {"marian", "llama-bpe"}) {
     attack(model, "model.safetensors", 150, [](std::string const& original, std::int64_t number) {
       constexpr std::size_t header = 4000;
-      return test::mutated(original.substr(0, header), static_cast<std::uint64_t>(number)) + original.substr(header);
+      return mutated(original.substr(0, header), static_cast<std::uint64_t>(number)) + original.substr(header);
     });
     mutate(model, "model.safetensors");
   }
@@ -182,7 +171,7 @@ std::string npz_with(fs::path const& model, fs::path const& scratch, std::string
     writer.write({reinterpret_cast<std::uint8_t const*>(bytes.data()), bytes.size()});
   }
   writer.finish();
-  return test::read_whole(scratch);
+  return read_whole(scratch);
 }
 
 TEST_F(HostileImports, MarianFiles) {
@@ -191,7 +180,7 @@ TEST_F(HostileImports, MarianFiles) {
   fs::path const model = golden("marian_npz") / "model.npz";
   std::string const yaml = NpzFile::open(model).bytes("special:model.yml");
   attack("marian_npz", "model.npz", 200, [&](std::string const& /*original*/, std::int64_t number) {
-    return npz_with(model, directory_ / "changed.npz", test::mutated(yaml, static_cast<std::uint64_t>(number)));
+    return npz_with(model, directory_ / "changed.npz", mutated(yaml, static_cast<std::uint64_t>(number)));
   });
 }
 

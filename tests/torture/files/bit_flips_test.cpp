@@ -1,22 +1,14 @@
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <functional>
-#include <heddle/core/base/error.hpp>
-#include <memory>
-#include <numeric>
 #include <random>
 
 #include "small_files.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// A file that is changed in place and changed back.
 class OpenFile {
@@ -41,7 +33,7 @@ class Bits {
  public:
   explicit Bits(std::vector<fs::path> paths) : paths_(std::move(paths)) {
     for (fs::path const& path : paths_) {
-      contents_.push_back(test::read_whole(path));
+      contents_.push_back(read_whole(path));
       bits_ += std::ssize(contents_.back()) * 8;
     }
   }
@@ -79,33 +71,32 @@ std::int64_t spread(std::int64_t number, std::int64_t bits) {
 }
 
 TEST(BitFlips, EachBitOfACheckpointIsDetected) {
-  test::TemporaryDirectory const directory;
-  fs::path const checkpoint = test::small_checkpoint(directory.path(), {.step = 7});
-  Bits const bits(test::files_in(checkpoint));
+  TemporaryDirectory const directory;
+  fs::path const checkpoint = small_checkpoint(directory.path(), {.step = 7});
+  Bits const bits(files_in(checkpoint));
   ASSERT_GT(bits.count(), 500'000);
-  test::CaseResults const results =
-      test::run_cases(test::torture_count(20'000, bits.count()), [&](std::int64_t number) {
-        return bits.flipped(spread(number, bits.count()), [&] {
-          test::load_all(checkpoint);
-          return false;  // there are no bits without meaning in a checkpoint
-        });
-      });
-  EXPECT_NO_THROW(test::load_all(checkpoint)) << "the last bit was not flipped back";
-  test::print_figures(results.text(fmt::format("of {} bits of a checkpoint flipped", bits.count())));
+  CaseResults const results = run_cases(torture_count(20'000, bits.count()), [&](std::int64_t number) {
+    return bits.flipped(spread(number, bits.count()), [&] {
+      load_all(checkpoint);
+      return false;  // there are no bits without meaning in a checkpoint
+    });
+  });
+  EXPECT_NO_THROW(load_all(checkpoint)) << "the last bit was not flipped back";
+  print_figures(results.text(fmt::format("of {} bits of a checkpoint flipped", bits.count())));
   EXPECT_TRUE(results.good());
 }
 
 TEST(BitFlips, NoBitOfADatasetChangesItsSamples) {
-  test::TemporaryDirectory const directory;
-  fs::path const dataset = test::small_dataset(directory / "train.h5");
-  test::Samples const samples = test::read_samples(dataset);
+  TemporaryDirectory const directory;
+  fs::path const dataset = small_dataset(directory / "train.h5");
+  Samples const samples = read_samples(dataset);
   Bits const bits({dataset});
-  test::CaseResults const results = test::run_cases(test::torture_count(4'000, bits.count()), [&](std::int64_t number) {
-    return bits.flipped(spread(number, bits.count()), [&] { return test::read_samples(dataset) == samples; });
+  CaseResults const results = run_cases(torture_count(4'000, bits.count()), [&](std::int64_t number) {
+    return bits.flipped(spread(number, bits.count()), [&] { return read_samples(dataset) == samples; });
   });
-  test::print_figures(results.text(fmt::format("of {} bits of a dataset flipped", bits.count())));
+  print_figures(results.text(fmt::format("of {} bits of a dataset flipped", bits.count())));
   EXPECT_TRUE(results.good());
-  EXPECT_LT(results.count(test::Outcome::same), std::ssize(results.outcomes) / 4) << "most bits have a meaning";
+  EXPECT_LT(results.count(Outcome::same), std::ssize(results.outcomes) / 4) << "most bits have a meaning";
 }
 
 /// Changes a file of a checkpoint's copy at random.
@@ -116,12 +107,12 @@ class Damage {
 
   /// Returns false if the file happens to be as before.
   bool apply() {
-    std::vector<fs::path> const files = test::files_in(copy_);
+    std::vector<fs::path> const files = files_in(copy_);
     fs::path const file = files[below(files.size())];
-    std::string const before = test::read_whole(file);
-    std::string const after = changed(before, test::read_whole(others_[below(others_.size())] / file.filename()),
-                                      test::read_whole(files[below(files.size())]));
-    test::write_file(file, after);
+    std::string const before = read_whole(file);
+    std::string const after = changed(before, read_whole(others_[below(others_.size())] / file.filename()),
+                                      read_whole(files[below(files.size())]));
+    write_file(file, after);
     return before != after;
   }
 
@@ -166,28 +157,28 @@ class Damage {
 };
 
 TEST(BitFlips, BlocksAndFilesThatAreNotACheckpointsOwnAreDetected) {
-  test::TemporaryDirectory const directory;
-  fs::path const checkpoint = test::small_checkpoint(directory / "run", {.step = 7});
-  std::vector<fs::path> const others{test::small_checkpoint(directory / "run", {.step = 8}),
-                                     test::small_checkpoint(directory / "other", {.step = 7, .seed = 2})};
+  TemporaryDirectory const directory;
+  fs::path const checkpoint = small_checkpoint(directory / "run", {.step = 7});
+  std::vector<fs::path> const others{small_checkpoint(directory / "run", {.step = 8}),
+                                     small_checkpoint(directory / "other", {.step = 7, .seed = 2})};
   fs::path const copy = directory / checkpoint.filename().string();
-  test::CaseResults const results = test::run_cases(test::torture_count(300, 2'000), [&](std::int64_t number) {
+  CaseResults const results = run_cases(torture_count(300, 2'000), [&](std::int64_t number) {
     fs::remove_all(copy);
     fs::copy(checkpoint, copy);
     if (!Damage(number, copy, others).apply()) {
-      test::load_all(copy);
+      load_all(copy);
       return true;
     }
-    test::load_all(copy);
+    load_all(copy);
     return false;
   });
-  test::print_figures(results.text("checkpoints with blocks zeroed, swapped, stale or cut off, or files of another"));
+  print_figures(results.text("checkpoints with blocks zeroed, swapped, stale or cut off, or files of another"));
   EXPECT_TRUE(results.good());
-  EXPECT_LT(results.count(test::Outcome::same), std::ssize(results.outcomes) / 3);
+  EXPECT_LT(results.count(Outcome::same), std::ssize(results.outcomes) / 3);
 
   fs::remove_all(copy);
   fs::copy(others.front(), copy);
-  EXPECT_THROW(test::load_all(copy), DataError) << "a whole checkpoint under another step's name";
+  EXPECT_THROW(load_all(copy), DataError) << "a whole checkpoint under another step's name";
 }
 
 }  // namespace

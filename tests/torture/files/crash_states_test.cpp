@@ -1,22 +1,14 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <map>
 #include <random>
 
 #include "crashed_disk.hpp"
 #include "small_files.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t last_step = 5;
 
@@ -34,35 +26,34 @@ std::vector<std::vector<float>> numbers_of(Checkpoint const& checkpoint) {
 /// Saves of a run that keeps two checkpoints, recorded; every second one by the thread of checkpoint.async.
 struct RecordedRun {
   RecordedRun() {
-    test::FileLog log(directory.path());
+    FileLog log(directory.path());
     CheckpointStore store(directory / "checkpoints", 2);
     for (std::int64_t step = 1; step <= last_step; ++step) {
-      test::small_checkpoint(store.directory(),
-                             {.step = step, .keep = 2, .by_thread = step % 2 == 0, .best = step / 2 * 2});
+      small_checkpoint(store.directory(), {.step = step, .keep = 2, .by_thread = step % 2 == 0, .best = step / 2 * 2});
       log.mark(step);
       numbers[step] = numbers_of(*store.newest_verified({}));
     }
     events = log.events();
   }
 
-  test::TemporaryDirectory directory;
-  std::vector<test::FileEvent> events;
+  TemporaryDirectory directory;
+  std::vector<FileEvent> events;
   std::map<std::int64_t, std::vector<std::vector<float>>> numbers;
 };
 
 /// A crash of a recorded run.
 struct Crash {
-  explicit Crash(std::vector<test::FileEvent> const& events, std::int64_t number, std::mt19937_64& random)
-      : first(random() % (events.size() + 1)), loss(static_cast<test::Loss>(number % test::losses)) {
+  explicit Crash(std::vector<FileEvent> const& events, std::int64_t number, std::mt19937_64& random)
+      : first(random() % (events.size() + 1)), loss(static_cast<Loss>(number % losses)) {
     for (std::size_t event = 0; event < first; ++event) {
-      if (events[event].kind == test::FileEvent::Kind::mark) {
+      if (events[event].kind == FileEvent::Kind::mark) {
         committed = events[event].number;
       }
     }
   }
 
   std::size_t first;
-  test::Loss loss;
+  Loss loss;
   std::int64_t committed = 0;  ///< the last mark
 };
 
@@ -90,18 +81,18 @@ TEST(CrashStates, NoCrashLosesACheckpointOrLeavesABadOne) {
   RecordedRun const run;
   ASSERT_GT(run.events.size(), 60U);
   Counts counts;
-  std::int64_t const cases = test::torture_count(500, 5'000);
-  test::TemporaryDirectory const disks;
+  std::int64_t const cases = torture_count(500, 5'000);
+  TemporaryDirectory const disks;
   std::mt19937_64 random(11);
   for (std::int64_t number = 0; number < cases; ++number) {
     Crash const crash(run.events, number, random);
     fs::path const disk = disks / std::to_string(number);
-    test::CrashedDisk(run.events, crash.first, crash.loss, random()).write_to(disk);
-    SCOPED_TRACE(testing::Message() << crash.first << " events, loss " << number % test::losses);
+    CrashedDisk(run.events, crash.first, crash.loss, random()).write_to(disk);
+    SCOPED_TRACE(testing::Message() << crash.first << " events, loss " << number % losses);
     resume(run, disk, crash.committed, counts);
     fs::remove_all(disk);
   }
-  test::print_figures(fmt::format(
+  print_figures(fmt::format(
       "{} crash states of {} recorded events of {} saves: lost_committed = {}, accepted_bad = {} (resumed from the "
       "step "
       "being saved {} times, else from the one before)",
@@ -113,31 +104,31 @@ TEST(CrashStates, NoCrashLosesACheckpointOrLeavesABadOne) {
 
 // A file that replaces another one: the old one whole, or the new one whole.
 TEST(CrashStates, NoCrashLeavesHalfADataset) {
-  test::TemporaryDirectory const directory;
-  std::vector<test::Samples> written(1);
-  std::vector<test::FileEvent> events;
+  TemporaryDirectory const directory;
+  std::vector<Samples> written(1);
+  std::vector<FileEvent> events;
   {
-    test::FileLog log(directory.path());
+    FileLog log(directory.path());
     for (int pairs : {40, 25, 60}) {
-      written.push_back(test::read_samples(test::small_dataset(directory / "train.h5", pairs)));
+      written.push_back(read_samples(small_dataset(directory / "train.h5", pairs)));
       log.mark(std::ssize(written) - 1);
     }
     events = log.events();
   }
-  std::int64_t const cases = test::torture_count(200, 2'000);
+  std::int64_t const cases = torture_count(200, 2'000);
   std::int64_t bad = 0;
-  test::TemporaryDirectory const disks;
+  TemporaryDirectory const disks;
   std::mt19937_64 random(12);
   for (std::int64_t number = 0; number < cases; ++number) {
     Crash const crash(events, number, random);
     fs::path const disk = disks / std::to_string(number);
-    test::CrashedDisk(events, crash.first, crash.loss, random()).write_to(disk);
-    auto const left = fs::exists(disk / "train.h5") ? test::read_samples(disk / "train.h5") : test::Samples();
+    CrashedDisk(events, crash.first, crash.loss, random()).write_to(disk);
+    auto const left = fs::exists(disk / "train.h5") ? read_samples(disk / "train.h5") : Samples();
     bad += std::find(written.begin() + crash.committed, written.end(), left) == written.end() ? 1 : 0;
     fs::remove_all(disk);
   }
-  test::print_figures(fmt::format("{} crash states of {} recorded events of three datasets of one name: bad = {}",
-                                  cases, events.size(), bad));
+  print_figures(fmt::format("{} crash states of {} recorded events of three datasets of one name: bad = {}", cases,
+                            events.size(), bad));
   EXPECT_EQ(bad, 0);
 }
 

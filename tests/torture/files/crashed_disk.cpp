@@ -4,11 +4,12 @@
 #include <fstream>
 #include <stdexcept>
 
-namespace heddle::test {
+namespace heddle {
 
 namespace {
 
 namespace fs = std::filesystem;
+
 using Kind = FileEvent::Kind;
 
 constexpr std::size_t sector = 512;
@@ -174,4 +175,4 @@ void CrashedDisk::write_node(std::size_t node, fs::path const& place) const {
   }
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

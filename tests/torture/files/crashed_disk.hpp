@@ -11,7 +11,7 @@
 
 #include "file_log.hpp"
 
-namespace heddle::test {
+namespace heddle {
 
 /// How the events that no fsync had made durable meet the crash.
 enum class Loss {
@@ -67,4 +67,4 @@ class CrashedDisk {
   std::vector<Node> disk_;  ///< the same nodes, as the crash left them
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

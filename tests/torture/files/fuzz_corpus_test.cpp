@@ -1,24 +1,16 @@
-#include <gtest/gtest.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <functional>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/tensors/manifest.hpp>
-#include <map>
 
 #include "fuzz/targets.hpp"
 #include "mutation.hpp"
 #include "small_files.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
 
 std::map<std::string, void (*)(fuzz::Bytes)> const targets{
     {"config", fuzz::config},   {"manifest", fuzz::manifest},         {"state_file", fuzz::state_file},
@@ -26,7 +18,7 @@ std::map<std::string, void (*)(fuzz::Bytes)> const targets{
 
 /// A good input for each target.
 std::map<std::string, std::string> seeds() {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   Config config;
   config.data.train = {"data/train.h5"};
   MeasuredTimes const times{
@@ -35,11 +27,11 @@ std::map<std::string, std::string> seeds() {
                   {"that machine", {}}},
       .calls = {{"that machine", {{"gemm forward", {{{100, 8}, 3, 4, 0.25, 1.9e9, 0.5}}}}}},
       .network = {"two ranks", {{"inside_node message", {2e-6, 1e-9}}}}};
-  fs::path const checkpoint = test::small_checkpoint(directory / "run", {});
+  fs::path const checkpoint = small_checkpoint(directory / "run", {});
   return {{"config", to_toml(config)},
           {"manifest", manifest_text(read_manifest(checkpoint))},
-          {"state_file", test::read_whole(checkpoint / "state.h5")},
-          {"dataset", test::read_whole(test::small_dataset(directory / "train.h5"))},
+          {"state_file", read_whole(checkpoint / "state.h5")},
+          {"dataset", read_whole(small_dataset(directory / "train.h5"))},
           {"kernel_times", to_json(times)},
           {"safetensors",
            R"({"__metadata__":{"format":"pt"},"weight":{"dtype":"F32","shape":[2,4],"data_offsets":[0,32]},"\u00fc":)"
@@ -58,18 +50,18 @@ TEST(FuzzCorpus, EachInputIsReadOrRefused) {
     }
     inputs.emplace_back(target, seed);
     for (std::uint64_t number = 0; number < 20; ++number) {
-      inputs.emplace_back(target, test::mutated(seed, number));
+      inputs.emplace_back(target, mutated(seed, number));
     }
-    for (fs::path const& file : test::files_in(fs::path(HEDDLE_FUZZ_CORPUS) / target)) {
-      inputs.emplace_back(target, test::read_whole(file));
+    for (fs::path const& file : files_in(fs::path(HEDDLE_FUZZ_CORPUS) / target)) {
+      inputs.emplace_back(target, read_whole(file));
     }
   }
-  test::CaseResults const results = test::run_cases(std::ssize(inputs), [&](std::int64_t number) {
+  CaseResults const results = run_cases(std::ssize(inputs), [&](std::int64_t number) {
     auto const& [target, input] = inputs[static_cast<std::size_t>(number)];
     targets.at(target)({reinterpret_cast<std::uint8_t const*>(input.data()), input.size()});
     return true;  // a target ends the process if something is wrong
   });
-  test::print_figures(results.text("inputs of fuzzers"));
+  print_figures(results.text("inputs of fuzzers"));
   EXPECT_TRUE(results.good());
 }
 

@@ -1,51 +1,41 @@
-#include <gmock/gmock.h>
 #include <hdf5.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <functional>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/tensors/manifest.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
-#include <numeric>
 
 #include "digest_file.hpp"
 #include "mutation.hpp"
 #include "small_files.hpp"
-#include "temporary_directory.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Runs `accepts` with mutated bytes, and prints and checks the results.
 void attack(std::string const& what, std::string const& original, std::int64_t small,
             std::function<bool(std::string const& bytes)> const& accepts) {
-  test::CaseResults const results = test::run_cases(test::torture_count(small, 10 * small), [&](std::int64_t number) {
-    return accepts(test::mutated(original, static_cast<std::uint64_t>(number)));
+  CaseResults const results = run_cases(torture_count(small, 10 * small), [&](std::int64_t number) {
+    return accepts(mutated(original, static_cast<std::uint64_t>(number)));
   });
-  test::print_figures(results.text(what));
+  print_figures(results.text(what));
   EXPECT_TRUE(results.good());
-  EXPECT_GT(results.count(test::Outcome::refused), 0);
-  EXPECT_TRUE(!test::memory_is_ours || results.largest_memory < std::int64_t{256} << 20) << results.largest_memory;
+  EXPECT_GT(results.count(Outcome::refused), 0);
+  EXPECT_TRUE(!memory_is_ours || results.largest_memory < std::int64_t{256} << 20) << results.largest_memory;
 }
 
 /// A checkpoint whose file has these bytes, with the manifest that belongs to them.
 void forge(fs::path const& checkpoint, std::string const& file, std::string const& bytes) {
-  test::write_file(checkpoint / file, bytes);
+  write_file(checkpoint / file, bytes);
   Manifest manifest = read_manifest(checkpoint);
   for (FileDigest& digest : manifest.files) {
-    digest = test::digest_file(checkpoint / digest.name);
+    digest = digest_file(checkpoint / digest.name);
   }
-  test::write_file(checkpoint / manifest_file_name, manifest_text(manifest));
+  write_file(checkpoint / manifest_file_name, manifest_text(manifest));
 }
 
 /// Whether a checkpoint with good digests, forged or not, has what every checkpoint of this step has.
@@ -66,13 +56,13 @@ bool is_usable(fs::path const& path, std::int64_t step) {
 
 class Hostile : public testing::Test {
  protected:
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(Hostile, FilesOfACheckpointWithGoodDigests) {
-  fs::path const checkpoint = test::small_checkpoint(directory_.path(), {.step = 7});
+  fs::path const checkpoint = small_checkpoint(directory_.path(), {.step = 7});
   for (std::string const file : {"state.h5", "tensors-00000.h5"}) {
-    std::string const original = test::read_whole(checkpoint / file);
+    std::string const original = read_whole(checkpoint / file);
     attack("forged " + file, original.substr(0, 12'000), 200, [&](std::string const& bytes) {
       forge(checkpoint, file, bytes + (original.size() > 12'000 ? original.substr(12'000) : ""));
       return is_usable(checkpoint, 7);
@@ -82,11 +72,11 @@ TEST_F(Hostile, FilesOfACheckpointWithGoodDigests) {
 }
 
 TEST_F(Hostile, Datasets) {
-  fs::path const dataset = test::small_dataset(directory_ / "train.h5");
-  test::Samples const samples = test::read_samples(dataset);
-  attack("mutated datasets", test::read_whole(dataset), 200, [&](std::string const& bytes) {
-    test::write_file(dataset, bytes);
-    return test::read_samples(dataset) == samples;
+  fs::path const dataset = small_dataset(directory_ / "train.h5");
+  Samples const samples = read_samples(dataset);
+  attack("mutated datasets", read_whole(dataset), 200, [&](std::string const& bytes) {
+    write_file(dataset, bytes);
+    return read_samples(dataset) == samples;
   });
 }
 
@@ -109,7 +99,7 @@ TEST_F(Hostile, Configurations) {
 }
 
 TEST_F(Hostile, Vocabularies) {
-  attack("mutated vocabularies", test::small_vocabulary(), 200, [](std::string const& model) {
+  attack("mutated vocabularies", small_vocabulary(), 200, [](std::string const& model) {
     Tokenizer const tokenizer = Tokenizer::from_model(model);
     std::vector<std::int32_t> all(static_cast<std::size_t>(tokenizer.size()));
     std::iota(all.begin(), all.end(), 0);
@@ -134,7 +124,7 @@ TEST_F(Hostile, KernelTimes) {
 
 /// A dataset whose places of the target's sentences are 256 MiB of zeros, compressed to some hundred kilobytes.
 void write_bomb(fs::path const& path) {
-  test::small_dataset(path);
+  small_dataset(path);
   hid_t const file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   H5Ldelete(file, "/target/offsets", H5P_DEFAULT);
   hsize_t const extent = hsize_t{1} << 25;
@@ -161,12 +151,12 @@ TEST_F(Hostile, ACompressedBombIsRefusedBeforeItGrows) {
   }
   ::waitpid(child, nullptr, 0);
   ASSERT_LT(fs::file_size(bomb), 4U << 20);
-  test::CaseResults const results = test::run_cases(1, [&](std::int64_t) {
-    test::read_samples(bomb);
+  CaseResults const results = run_cases(1, [&](std::int64_t) {
+    read_samples(bomb);
     return false;
   });
-  test::print_figures(results.text("compressed bomb in /target/offsets"));
-  EXPECT_EQ(results.count(test::Outcome::refused), 1);
+  print_figures(results.text("compressed bomb in /target/offsets"));
+  EXPECT_EQ(results.count(Outcome::refused), 1);
   EXPECT_LT(results.largest_memory, std::int64_t{100} << 20);
 }
 

@@ -1,8 +1,5 @@
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <fstream>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/io/samples/batches.hpp>
 
@@ -21,13 +18,13 @@ std::int64_t resident_bytes() {
 }
 
 TEST(LargeDataset, OpensAndSeeksAnywhere) {
-  std::int64_t const pairs = test::torture_count(200'000, 100'000'000);
-  test::TemporaryDirectory const directory;
+  std::int64_t const pairs = torture_count(200'000, 100'000'000);
+  TemporaryDirectory const directory;
   SteadyClock::time_point began = SteadyClock::now();
   {
-    DatasetWriter writer(directory / "train.h5", test::separate_vocabulary());
+    DatasetWriter writer(directory / "train.h5", separate_vocabulary());
     for (std::int64_t pair = 0; pair < pairs; ++pair) {
-      writer.add(test::sentence(pair % 7919, 60), test::sentence(pair % 7907 + 3, 50));
+      writer.add(sentence(pair % 7919, 60), sentence(pair % 7907 + 3, 50));
     }
     writer.commit();
   }
@@ -50,12 +47,12 @@ TEST(LargeDataset, OpensAndSeeksAnywhere) {
     EXPECT_EQ(tokens.source.sample.size(), batch.samples.size());
   }
   double const mebibytes = static_cast<double>(resident_bytes() - memory) / (1 << 20);
-  test::print_figures(
+  print_figures(
       fmt::format("{} pairs, {:.1f} MiB of file, written in {:.1f} s; opened in {:.3f} s, slowest of 20 "
                   "seeks {:.3f} s, {:.1f} MiB of memory",
                   pairs, static_cast<double>(std::filesystem::file_size(directory / "train.h5")) / (1 << 20), writing,
                   opening, slowest, mebibytes));
-  if (test::memory_is_ours) {
+  if (memory_is_ours) {
     EXPECT_LT(opening, 1);
     EXPECT_LT(slowest, 1);
     EXPECT_LT(mebibytes, 64);

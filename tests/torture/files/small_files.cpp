@@ -2,21 +2,13 @@
 
 #include <sentencepiece_trainer.h>
 
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/memory_store.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/dataset/dataset.hpp>
-#include <stdexcept>
 
 #include "io/checkpoint_fixture.hpp"
-#include "temporary_directory.hpp"
 
-namespace heddle::test {
-
-namespace fs = std::filesystem;
+namespace heddle {
 
 fs::path small_checkpoint(fs::path const& store, SmallCheckpoint const& options) {
   LocalTensors tensors;
@@ -126,4 +118,4 @@ Samples read_samples(fs::path const& path) {
   return samples;
 }
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -6,7 +6,7 @@
 #include <vector>
 
 /// Files as small as they can be, so that all of their bits can be tried.
-namespace heddle::test {
+namespace heddle {
 
 struct SmallCheckpoint {
   std::int64_t step = 1;
@@ -42,4 +42,4 @@ struct Samples {
 };
 Samples read_samples(std::filesystem::path const& dataset);
 
-}  // namespace heddle::test
+}  // namespace heddle

@@ -1,24 +1,12 @@
-#include <gmock/gmock.h>
-
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/store.hpp>
-#include <map>
-#include <memory>
-#include <vector>
 
 #include "dist/synthetic_model.hpp"
 #include "file_faults.hpp"
-#include "temporary_directory.hpp"
 #include "torture.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using test::FaultKind;
-using test::FileCall;
 
 std::map<FileCall, std::vector<FaultKind>> const faults{
     {FileCall::pwrite,
@@ -36,7 +24,7 @@ class IoFaults : public DistTest {
 
   IoFaults() {
     if (world_.rank() == 0) {
-      made_ = std::make_unique<test::TemporaryDirectory>();
+      made_ = std::make_unique<TemporaryDirectory>();
     }
     directory_ = broadcast_text(world_, made_ ? made_->path().string() : "");
   }
@@ -49,7 +37,7 @@ class IoFaults : public DistTest {
     ModelStream tensors(model_.parallel, model_.model, model_.parameters, model_.optimizer);
     CheckpointContents contents;
     contents.state.step = step;
-    return test::message_of<Error>([&] { store().commit(world_, contents, tensors, world_.size()); });
+    return message_of<Error>([&] { store().commit(world_, contents, tensors, world_.size()); });
   }
 
   /// Whether a checkpoint has the numbers of the model.
@@ -68,9 +56,9 @@ class IoFaults : public DistTest {
     for (int number = 0; happened; ++number) {
       SCOPED_TRACE(testing::Message() << "rank " << rank << ", call " << static_cast<int>(call) << ", fault "
                                       << static_cast<int>(kind) << ", number " << number);
-      std::unique_ptr<test::FileFault> fault;
+      std::unique_ptr<FileFault> fault;
       if (world_.rank() == rank) {
-        fault = std::make_unique<test::FileFault>(call, kind, number);
+        fault = std::make_unique<FileFault>(call, kind, number);
       }
       std::string const error = commit(2);
       happened = any_of(world_, fault && fault->happened());
@@ -79,7 +67,7 @@ class IoFaults : public DistTest {
       auto const newest = store().newest_verified([&](std::string const& text) { rejected.push_back(text); }, world_);
       ASSERT_TRUE(newest.has_value());
       ASSERT_TRUE(whole(*newest));
-      ASSERT_THAT(rejected, testing::IsEmpty());
+      ASSERT_THAT(rejected, IsEmpty());
       std::int64_t const step = newest->state().step;
       // A failed fsync of the parent directory comes after the rename: the step may be there, but is not promised.
       ASSERT_TRUE(step == (error.empty() ? 2 : 1) || (step == 2 && call == FileCall::fsync)) << error;
@@ -102,7 +90,7 @@ class IoFaults : public DistTest {
     world_.barrier();
   }
 
-  std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
+  std::unique_ptr<TemporaryDirectory> made_;  ///< rank 0's
   fs::path directory_;
   SyntheticModel model_{state_of({1, world_.size(), 1, 1}), {}};
 };
@@ -111,7 +99,7 @@ TEST_F(IoFaults, AFaultOfAnyCallOnAnyWriterLeavesTheEarlierCheckpoint) {
   model_.step(0, 4);
   ASSERT_EQ(commit(1), "");
   Counts counts;
-  for (int rank = test::torture_is_big() ? 0 : world_.size() - 1; rank < world_.size(); ++rank) {
+  for (int rank = torture_is_big() ? 0 : world_.size() - 1; rank < world_.size(); ++rank) {
     for (auto const& [call, kinds] : faults) {
       for (FaultKind const kind : kinds) {
         strike_each(rank, call, kind, counts);
@@ -120,10 +108,10 @@ TEST_F(IoFaults, AFaultOfAnyCallOnAnyWriterLeavesTheEarlierCheckpoint) {
   }
   EXPECT_GT(counts.struck, 5);
   if (world_.rank() == 0) {
-    test::print_figures(fmt::format(
+    print_figures(fmt::format(
         "{} faults, one in each call of a save on {} of {} writers: the earlier checkpoint or the whole new one each "
         "time ({} saves succeeded all the same: short counts, delays)",
-        counts.struck, test::torture_is_big() ? "each" : "one", world_.size(), counts.saved));
+        counts.struck, torture_is_big() ? "each" : "one", world_.size(), counts.saved));
   }
 }
 

@@ -1,17 +1,11 @@
-#include <gmock/gmock.h>
 #include <sys/utsname.h>
 
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/memory_store.hpp>
-#include <memory>
 #include <random>
 
 #include "dist/synthetic_model.hpp"
-#include "temporary_directory.hpp"
 #include "torture.hpp"
 #include "watch/decorated_backend.hpp"
 
@@ -33,8 +27,6 @@ extern "C" int gethostname(char* name, std::size_t size) noexcept {
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// Flips a bit of the next message that this rank receives.
 struct Damage {
@@ -70,7 +62,7 @@ class MemoryCopies : public DistTest {
   MemoryCopies() {
     virtual_host = "host" + std::to_string(world_.rank());
     if (world_.rank() == 0) {
-      made_ = std::make_unique<test::TemporaryDirectory>();
+      made_ = std::make_unique<TemporaryDirectory>();
     }
     root_ = broadcast_text(world_, made_ ? made_->path().string() : "");
     model_.step(0, 4);
@@ -87,7 +79,7 @@ class MemoryCopies : public DistTest {
     ModelStream tensors(model_.parallel, model_.model, model_.parameters, model_.optimizer);
     CheckpointContents contents;
     contents.state.step = step;
-    return test::message_of<Error>([&] { memory().commit(contents, tensors, 0); });
+    return message_of<Error>([&] { memory().commit(contents, tensors, 0); });
   }
 
   /// The error of reading everything that is in memory; "" if it is what the model holds.
@@ -102,12 +94,12 @@ class MemoryCopies : public DistTest {
         slices.push_back({parameter.spec.name, key});
       }
     }
-    std::string const error = test::message_of<Error>([&] { checkpoint->fetch(slices, damaged_); });
+    std::string const error = message_of<Error>([&] { checkpoint->fetch(slices, damaged_); });
     if (!error.empty()) {
       return error;
     }
     bool same = true;
-    std::string const unread = test::message_of<Error>([&] {
+    std::string const unread = message_of<Error>([&] {
       for (Parameter const& parameter : model_.parameters.all()) {
         same = same && checkpoint->read(parameter.spec.name) == to_host<float>(parameter.value);
       }
@@ -115,7 +107,7 @@ class MemoryCopies : public DistTest {
     return any_of(world_, !same || !unread.empty()) ? "it has other values" : "";
   }
 
-  std::unique_ptr<test::TemporaryDirectory> made_;  ///< rank 0's
+  std::unique_ptr<TemporaryDirectory> made_;  ///< rank 0's
   fs::path root_;
   std::shared_ptr<Damage> damage_ = std::make_shared<Damage>();
   Communicator damaged_{std::make_shared<DamagingBackend>(session_.world().backend(), damage_)};
@@ -125,23 +117,23 @@ class MemoryCopies : public DistTest {
 TEST_F(MemoryCopies, ABlockThatArrivesDamagedAtTheBuddyIsRefused) {
   ASSERT_EQ(commit(1), "");
   ASSERT_EQ(read(1), "");
-  std::int64_t const cases = test::torture_count(10, 100);
+  std::int64_t const cases = torture_count(10, 100);
   std::mt19937 random(7);  // the same on all ranks
   for (std::int64_t number = 0; number < cases; ++number) {
     std::int64_t const bit = random();
     damage_->bit = number % world_.size() == world_.rank() ? bit : -1;
-    EXPECT_THAT(commit(2), testing::HasSubstr("came damaged from rank")) << "bit " << bit;
+    EXPECT_THAT(commit(2), HasSubstr("came damaged from rank")) << "bit " << bit;
     EXPECT_EQ(damage_->bit, -1) << "nothing was received";
     EXPECT_EQ(read(1), "") << "bit " << bit;
   }
   if (world_.rank() == 0) {
-    test::print_figures(fmt::format("{} bits flipped on the way to the buddy: {}", cases,
-                                    HasFailure() ? "not all refused" : "each refused, the older checkpoint is whole"));
+    print_figures(fmt::format("{} bits flipped on the way to the buddy: {}", cases,
+                              HasFailure() ? "not all refused" : "each refused, the older checkpoint is whole"));
   }
 }
 
 TEST_F(MemoryCopies, ABlockThatArrivesDamagedFromTheBuddyIsRefused) {
-  std::int64_t const cases = test::torture_count(10, 100);
+  std::int64_t const cases = torture_count(10, 100);
   std::mt19937 random(8);  // the same on all ranks
   fs::path const directory = memory().directory();
   for (std::int64_t number = 0; number < cases; ++number) {
@@ -152,13 +144,13 @@ TEST_F(MemoryCopies, ABlockThatArrivesDamagedFromTheBuddyIsRefused) {
     }
     std::int64_t const bit = random();
     damage_->bit = lost ? bit : -1;
-    EXPECT_THAT(read(1), testing::HasSubstr("came damaged from rank")) << "bit " << bit;
+    EXPECT_THAT(read(1), HasSubstr("came damaged from rank")) << "bit " << bit;
     EXPECT_EQ(damage_->bit, -1) << "nothing was received";
     EXPECT_EQ(read(1), "") << "undamaged, from the buddy alone";
   }
   if (world_.rank() == 0) {
-    test::print_figures(fmt::format("{} bits flipped on the way from it: {}", cases,
-                                    HasFailure() ? "not all refused" : "each refused"));
+    print_figures(fmt::format("{} bits flipped on the way from it: {}", cases,
+                              HasFailure() ? "not all refused" : "each refused"));
   }
 }
 

@@ -1,7 +1,4 @@
-#include <gmock/gmock.h>
-
 #include <bit>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <random>
@@ -43,7 +40,7 @@ class ReplicaFlips : public DistTest {
 
 TEST_F(ReplicaFlips, OneBitOnOneRankIsFoundAndItsTensorNamed) {
   model_.step(0, 4);
-  std::int64_t const cases = test::torture_count(20, 200);
+  std::int64_t const cases = torture_count(20, 200);
   std::int64_t missed = 0;
   std::mt19937 random(3);  // the same on all ranks
   for (std::int64_t number = 0; number < cases; ++number) {
@@ -65,21 +62,21 @@ TEST_F(ReplicaFlips, OneBitOnOneRankIsFoundAndItsTensorNamed) {
     ASSERT_EQ(difference(), "") << "flipped back";
   }
   if (world_.rank() == 0) {
-    test::print_figures(fmt::format("{} bits of values and moments flipped on one of {} ranks: missed {}", cases,
-                                    world_.size(), missed));
+    print_figures(fmt::format("{} bits of values and moments flipped on one of {} ranks: missed {}", cases,
+                              world_.size(), missed));
   }
   EXPECT_EQ(missed, 0);
 }
 
 TEST_F(ReplicaFlips, CleanStepsRaiseNoAlarm) {
-  std::int64_t const steps = test::torture_count(50, 2'000);
+  std::int64_t const steps = torture_count(50, 2'000);
   std::int64_t alarms = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     model_.step(step, 4);
     alarms += difference().empty() ? 0 : 1;
   }
   if (world_.rank() == 0) {
-    test::print_figures(fmt::format("{} clean steps: false alarms {}", steps, alarms));
+    print_figures(fmt::format("{} clean steps: false alarms {}", steps, alarms));
   }
   EXPECT_EQ(alarms, 0);
 }

@@ -1,11 +1,7 @@
-#include <gmock/gmock.h>
-
 #include <bit>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/optimizer/buffer_parts.hpp>
 #include <heddle/dist/state/replica_check.hpp>
-#include <map>
 #include <random>
 
 #include "dist/dist_fixture.hpp"
@@ -205,7 +201,7 @@ class ReplicaFlipsInTraining : public DistTest {
 
   void attack(Layout const& layout) {
     TrainingFlips flips(layout, world_);
-    std::int64_t const cases = test::torture_count(6, 200);
+    std::int64_t const cases = torture_count(6, 200);
     std::mt19937 random(7);  // the same on all ranks
     struct Count {
       int flips = 0, found = 0, rank_named = 0, named = 0, not_finite = 0, kept = 0, without_effect = 0;
@@ -249,7 +245,7 @@ class ReplicaFlipsInTraining : public DistTest {
       }
     }
     if (world_.rank() == 0) {
-      test::print_figures(describe(layout) + text);
+      print_figures(describe(layout) + text);
     }
   }
 };

@@ -1,19 +1,12 @@
 #include "run/checkpoints/averaging.hpp"
 
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "run/checkpoints/checkpoint.hpp"
 #include "run/checkpoints/constant_tensors.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::HasSubstr;
 
 class AveragingTest : public testing::Test {
  protected:
@@ -23,7 +16,7 @@ class AveragingTest : public testing::Test {
     contents.config = to_toml(parse_config("", "test", keys));
     contents.state.seed = parse_config(contents.config, "test").train.seed;
     contents.source_model = contents.target_model = vocabulary;
-    test::ConstantTensors tensors({{"weight", shape}}, value);
+    ConstantTensors tensors({{"weight", shape}}, value);
     CheckpointStore store(directory_ / std::to_string(++count_), 2);
     return Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
   }
@@ -35,7 +28,7 @@ class AveragingTest : public testing::Test {
     return all;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   int count_ = 0;
 };
 
@@ -60,9 +53,9 @@ TEST_F(AveragingTest, ModelsThatDifferAreRefused) {
     both.push_back(std::move(other));
     return message_of<Kind>([&] { AveragedModel{std::move(both)}; });
   };
-  EXPECT_THAT(refusal(ConfigError(""), checkpoint(1, {"model.heads=16"})), HasSubstr("model.heads = 16"));
-  EXPECT_THAT(refusal(DataError(""), checkpoint(1, {}, "other")), HasSubstr("different vocabularies"));
-  EXPECT_THAT(refusal(DataError(""), checkpoint(1, {}, "same", {3, 2})), HasSubstr("weight has the shape [2, 3]"));
+  expect_contains(refusal(ConfigError(""), checkpoint(1, {"model.heads=16"})), "model.heads = 16");
+  expect_contains(refusal(DataError(""), checkpoint(1, {}, "other")), "different vocabularies");
+  expect_contains(refusal(DataError(""), checkpoint(1, {}, "same", {3, 2})), "weight has the shape [2, 3]");
   EXPECT_EQ(refusal(DataError(""), checkpoint(1, {"model.dropout=0.2", "train.steps=3"})), "");
 }
 

@@ -1,21 +1,12 @@
 #include "run/checkpoints/base.hpp"
 
-#include <gmock/gmock.h>
-
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/tensors/manifest.hpp>
 
 #include "run/checkpoints/constant_tensors.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-namespace fs = std::filesystem;
-using test::message_of;
-using testing::HasSubstr;
 
 /// A run with the parameters a, b and c, all 1, and one with x, 2, which left "here.b" and c to it.
 class BaseTest : public testing::Test {
@@ -31,7 +22,7 @@ class BaseTest : public testing::Test {
     for (std::string const& name : names) {
       of_three.push_back({name, {3}});
     }
-    test::ConstantTensors tensors(of_three, number);
+    ConstantTensors tensors(of_three, number);
     return CheckpointStore(directory_ / run / "checkpoints", 2)
         .commit(Communicator::self(), contents, tensors, 1)
         .directory;
@@ -41,7 +32,7 @@ class BaseTest : public testing::Test {
         commit("adapted", {"x"}, 2, {base_.string(), manifest_digest(base_), {{"here.b", "b"}, {"c", "c"}}}));
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   fs::path base_ = commit("base", {"a", "b", "c"}, 1);
 };
 
@@ -55,7 +46,7 @@ TEST_F(BaseTest, GivesWhatACheckpointLeftToIt) {
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     names.push_back(tensor.name);
   }
-  EXPECT_THAT(names, testing::ElementsAre("c", "here.b", "x"));
+  EXPECT_THAT(names, ElementsAre("c", "here.b", "x"));
   EXPECT_EQ(checkpoint.read("here.b"), std::vector<float>(3, 1));
   EXPECT_EQ(checkpoint.read("x"), std::vector<float>(3, 2));
   EXPECT_TRUE(checkpoint.in_base("c"));
@@ -75,7 +66,7 @@ TEST_F(BaseTest, ItsNumbersAreRoundedWhereTheyWereInTraining) {
   std::vector<float> all(6);
   std::vector<SliceInto> const wanted{{{"b"}, std::span(all).first(3)}, {{"c"}, std::span(all).last(3)}};
   checkpoint.read(wanted);
-  EXPECT_THAT(all, testing::ElementsAre(number, number, number, rounded, rounded, rounded));
+  EXPECT_THAT(all, ElementsAre(number, number, number, rounded, rounded, rounded));
 }
 
 TEST_F(BaseTest, MayHaveABaseItself) {
@@ -90,8 +81,8 @@ TEST_F(BaseTest, MayHaveABaseItself) {
 TEST_F(BaseTest, IsFoundElsewhereByItsDigest) {
   Checkpoint checkpoint = adapted();
   fs::rename(directory_ / "base", directory_ / "moved");
-  EXPECT_THAT(message_of<DataError>([&] { attach_base(checkpoint, "", Communicator::self()); }),
-              HasSubstr("the checkpoint that its adapters were trained with"));
+  expect_data_error([&] { attach_base(checkpoint, "", Communicator::self()); },
+                    "the checkpoint that its adapters were trained with");
   attach_base(checkpoint, (directory_ / "moved").string(), Communicator::self());
   EXPECT_EQ(checkpoint.read("c"), std::vector<float>(3, 1));
   EXPECT_NO_THROW(require_base(checkpoint, (directory_ / "moved").string()));
@@ -101,19 +92,16 @@ TEST_F(BaseTest, AnotherOneInItsPlaceIsRefused) {
   Checkpoint checkpoint = adapted();
   fs::remove_all(directory_ / "base");
   commit("base", {"a", "b", "c"}, 7);
-  EXPECT_THAT(message_of<DataError>([&] { attach_base(checkpoint, "", Communicator::self()); }),
-              HasSubstr("is another checkpoint"));
-  EXPECT_THAT(message_of<DataError>([&] { require_base(checkpoint, (directory_ / "base").string()); }),
-              HasSubstr("is another checkpoint"));
+  expect_data_error([&] { attach_base(checkpoint, "", Communicator::self()); }, "is another checkpoint");
+  expect_data_error([&] { require_base(checkpoint, (directory_ / "base").string()); }, "is another checkpoint");
   Checkpoint const plain = Checkpoint::open(base_);
-  EXPECT_THAT(message_of<DataError>([&] { require_base(plain, base_.string()); }), HasSubstr("names no base"));
+  expect_data_error([&] { require_base(plain, base_.string()); }, "names no base");
 }
 
 TEST_F(BaseTest, WithoutAParameterThatIsWantedIsRefused) {
   Checkpoint checkpoint =
       Checkpoint::open(commit("adapted", {"x"}, 2, {base_.string(), manifest_digest(base_), {{"d", "d"}}}));
-  EXPECT_THAT(message_of<DataError>([&] { attach_base(checkpoint, "", Communicator::self()); }),
-              HasSubstr("has no parameter 'd'"));
+  expect_data_error([&] { attach_base(checkpoint, "", Communicator::self()); }, "has no parameter 'd'");
 }
 
 }  // namespace

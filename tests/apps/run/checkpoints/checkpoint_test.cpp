@@ -1,21 +1,14 @@
 #include "run/checkpoints/checkpoint.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/io/samples/mixture.hpp>
 
 #include "golden_model.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::HasSubstr;
 
 /// Tensors of zeros, without moments.
 class Zeros final : public TensorStream {
@@ -76,7 +69,7 @@ class StoredConfigTest : public testing::Test {
     ParameterSet& parameters;
   };
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::int64_t step_ = 0;
   TestModelWithoutMemory model_{config_of("").model};
 };
@@ -89,24 +82,24 @@ TEST_F(StoredConfigTest, IsThatOfTheModel) {
 TEST_F(StoredConfigTest, OfMoreLayersOrAnotherWidthIsRefusedBeforeAModelIsBuilt) {
   Config deep = config_of("");
   deep.model.decoder.layers = 4096;
-  EXPECT_THAT(description_error(deep), HasSubstr("holds no parameter of decoder.layers.1.self_attention"));
+  expect_contains(description_error(deep), "holds no parameter of decoder.layers.1.self_attention");
   Config wide = config_of("");
   wide.model.d_model = 1 << 17;
-  EXPECT_THAT(description_error(wide),
-              HasSubstr("has rows of 8 numbers; in its configuration, d_model of the encoder is 131072"));
+  expect_contains(description_error(wide),
+                  "has rows of 8 numbers; in its configuration, d_model of the encoder is 131072");
 }
 
 TEST_F(StoredConfigTest, OfOtherShapesIsRefusedBeforeMemoryIsAllocated) {
   Config wide = config_of("");
   wide.model.d_ff = 1 << 20;
   EXPECT_EQ(description_error(wide), "");
-  EXPECT_THAT(parameter_error(wide), HasSubstr("the model's configuration gives it [1048576, 8]"));
+  expect_contains(parameter_error(wide), "the model's configuration gives it [1048576, 8]");
 }
 
 TEST_F(StoredConfigTest, OfAnotherSeedThanTheStateIsRefused) {
   Checkpoint const other = checkpoint(config_of("[train]\nseed = 5\n"), 7);
-  EXPECT_THAT(message_of<DataError>([&] { stored_config(other); }),
-              HasSubstr("was trained with the seed 7, but its configuration has train.seed = 5"));
+  expect_data_error([&] { stored_config(other); },
+                    "was trained with the seed 7, but its configuration has train.seed = 5");
 }
 
 TEST_F(StoredConfigTest, OfAModelThatWasMadeIsNotTrainedInItsPlace) {
@@ -118,7 +111,7 @@ TEST_F(StoredConfigTest, OfAModelThatWasMadeIsNotTrainedInItsPlace) {
     Checkpoint const found = Checkpoint::open(store.commit(Communicator::self(), contents, tensors, 1).directory);
     return message_of<ConfigError>([&] { require_trained_here(found); });
   };
-  EXPECT_THAT(refusal("imported"), HasSubstr("--set train.initialize_from=" + (directory_ / "imported").string()));
+  expect_contains(refusal("imported"), "--set train.initialize_from=" + (directory_ / "imported").string());
   contents.dataset = "digest";
   EXPECT_EQ(refusal("stopped"), "");
   contents.dataset.clear();
@@ -129,13 +122,12 @@ TEST_F(StoredConfigTest, OfAModelThatWasMadeIsNotTrainedInItsPlace) {
 TEST_F(StoredConfigTest, StateThatIsNotStoredStartsAtZeroAndIsNamed) {
   Checkpoint const stored = checkpoint(config_of(""));  // of values only
   std::string const name = stored.tensors().front().name;
-  EXPECT_THAT(new_state(stored, {{name, {8}}}), testing::IsEmpty());
+  EXPECT_THAT(new_state(stored, {{name, {8}}}), IsEmpty());
   EXPECT_THAT(new_state(stored, {{name, {8}, {value_key, "lion.momentum"}}}),
-              testing::ElementsAre("note: lion.momentum is not in the checkpoint and starts at zero: " + name));
+              ElementsAre("note: lion.momentum is not in the checkpoint and starts at zero: " + name));
   std::string const other = stored.tensors().back().name;
-  EXPECT_THAT(
-      new_state(stored, {{name, {8}, {value_key, "m"}}, {other, {8}, {value_key, "m"}}}),
-      testing::ElementsAre("note: m is not in the checkpoint and starts at zero: all 2 parameters that keep it"));
+  EXPECT_THAT(new_state(stored, {{name, {8}, {value_key, "m"}}, {other, {8}, {value_key, "m"}}}),
+              ElementsAre("note: m is not in the checkpoint and starts at zero: all 2 parameters that keep it"));
 }
 
 TEST_F(StoredConfigTest, CorporaUnderOtherNamesAreNamed) {
@@ -152,15 +144,15 @@ TEST_F(StoredConfigTest, CorporaUnderOtherNamesAreNamed) {
   std::string const other = "note: from step 2 on this is another run than the one that was started";
   std::string const gone = ", which is not in the configuration; a corpus continues under its name";
   Checkpoint const stored = checkpoint(mixed("news", "web"), 1, {{.corpus = "news"}, {.corpus = "web", .epoch = 3}});
-  EXPECT_THAT(notes(stored, mixed("news", "web")), testing::IsEmpty());
+  EXPECT_THAT(notes(stored, mixed("news", "web")), IsEmpty());
   EXPECT_THAT(notes(stored, mixed("news", "wide")),
-              testing::ElementsAre("note: data.corpus.wide is not in the checkpoint and starts from its first sample",
-                                   "note: the checkpoint has a place in data.corpus.web" + gone, other));
+              ElementsAre("note: data.corpus.wide is not in the checkpoint and starts from its first sample",
+                          "note: the checkpoint has a place in data.corpus.web" + gone, other));
   EXPECT_THAT(notes(stored, config_of("")),
-              testing::ElementsAre("note: data.train is not in the checkpoint and starts from its first sample",
-                                   "note: the checkpoint has a place in data.corpus.news" + gone,
-                                   "note: the checkpoint has a place in data.corpus.web" + gone, other));
-  EXPECT_THAT(notes(checkpoint(config_of("")), config_of("")), testing::IsEmpty());
+              ElementsAre("note: data.train is not in the checkpoint and starts from its first sample",
+                          "note: the checkpoint has a place in data.corpus.news" + gone,
+                          "note: the checkpoint has a place in data.corpus.web" + gone, other));
+  EXPECT_THAT(notes(checkpoint(config_of("")), config_of("")), IsEmpty());
 }
 
 }  // namespace

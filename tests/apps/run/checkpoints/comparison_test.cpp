@@ -1,17 +1,11 @@
 #include "run/checkpoints/comparison.hpp"
 
-#include <gmock/gmock.h>
-
 #include <heddle/io/checkpoint/store.hpp>
 
 #include "run/checkpoints/constant_tensors.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 class ComparisonTest : public testing::Test {
  protected:
@@ -21,12 +15,12 @@ class ComparisonTest : public testing::Test {
     contents.config = to_toml(parse_config("", "test", keys));
     contents.state.seed = parse_config(contents.config, "test").train.seed;
     contents.source_model = contents.target_model = vocabulary;
-    test::ConstantTensors stream(std::move(tensors), value);
+    ConstantTensors stream(std::move(tensors), value);
     CheckpointStore store(directory_ / std::to_string(++count_), 2);
     return Checkpoint::open(store.commit(Communicator::self(), contents, stream, 1).directory);
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   int count_ = 0;
 };
 
@@ -53,9 +47,9 @@ TEST_F(ComparisonTest, NamesEachKindOfDifference) {
   EXPECT_EQ(found.values.front().name, "both");
   EXPECT_EQ(found.values.front().max, 1);
   EXPECT_EQ(found.values.front().relative, 0.25) << "sqrt(4 * 1) / sqrt(4 * 16)";
-  EXPECT_THAT(describe(found), HasSubstr("train.steps = "));
-  EXPECT_THAT(describe(found),
-              HasSubstr("1 of 1 tensors of equal shape differ, at most by 1 in both; relative norm over all: 0.25"));
+  expect_contains(
+      describe(found),
+      {"train.steps = ", "1 of 1 tensors of equal shape differ, at most by 1 in both; relative norm over all: 0.25"});
 }
 
 TEST_F(ComparisonTest, ADifferenceFromZerosHasNoRelativeNorm) {

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/parallel/tensor_stream.hpp>
-#include <span>
-#include <utility>
-#include <vector>
 
-namespace heddle::test {
+#include "test.hpp"
+
+namespace heddle {
 
 /// Tensors whose elements are all one number. For one rank.
 class ConstantTensors final : public TensorStream {
@@ -27,4 +23,4 @@ class ConstantTensors final : public TensorStream {
   float number_;
 };
 
-}  // namespace heddle::test
+}  // namespace heddle

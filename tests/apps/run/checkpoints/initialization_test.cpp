@@ -1,20 +1,12 @@
 #include "run/checkpoints/initialization.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/checkpoint/store.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// Parameters of which each element has a number of its own.
 class NumberedTensors final : public TensorStream {
@@ -65,7 +57,7 @@ class InitializationTest : public testing::Test {
   }
   float first_of(std::string const& name) const { return to_host<float>(parameters_.find(name)->value).front(); }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   Config config_;
   Mesh mesh_{{1, 1, 1, 1}, 0, 1};
   ParameterSet parameters_{mesh_};
@@ -99,35 +91,33 @@ TEST_F(InitializationTest, RenamesBeforeItLooks) {
   planned.apply(parameters_);
   EXPECT_EQ(first_of("c"), 3000);
   EXPECT_EQ(first_of("deep.b.x"), 2000);
-  EXPECT_THAT(planned.describe(),
-              testing::Contains(HasSubstr("2 taken, 2 of them under another name; 0 start new; 1")));
+  EXPECT_THAT(planned.describe(), Contains(HasSubstr("2 taken, 2 of them under another name; 0 start new; 1")));
 }
 
 TEST_F(InitializationTest, RefusesWhatWouldStartNewUnasked) {
   declare("a", {3, 2});
   declare("c", {5});
-  EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("has no values for 2 of this run's 2 parameters: a ([2, 3] there, "
-                                                  "[3, 2] here), c;"),
-                                        HasSubstr("train.initialize_missing")));
+  expect_contains(refusal(), {"has no values for 2 of this run's 2 parameters: a ([2, 3] there, "
+                              "[3, 2] here), c;",
+                              "train.initialize_missing"});
   config_.train.initialize_missing = {"a"};
-  EXPECT_THAT(refusal(), HasSubstr("1 of this run's 2 parameters: c;"));
+  expect_contains(refusal(), "1 of this run's 2 parameters: c;");
   config_.train.initialize_missing = {"a", "c"};
   EXPECT_EQ(refusal(), "");
   config_.train.initialize_missing = {"a", "c", "d"};
-  EXPECT_THAT(refusal(), HasSubstr("initialize_missing has the pattern \"d\", which no parameter's name matches"));
+  expect_contains(refusal(), "initialize_missing has the pattern \"d\", which no parameter's name matches");
 }
 
 TEST_F(InitializationTest, RefusesRulesThatAreNoneOrMatchNothing) {
   declare("b", {4});
   for (std::string const rule : {"b", "b->c", "-> c", "b* -> c", "b -> c*", "*b* -> *c*", " -> "}) {
     config_.train.initialize_rename = {rule};
-    EXPECT_THAT(refusal(), HasSubstr("initialize_rename has \"" + rule + "\"; expected \"NAME THERE -> NAME HERE\""));
+    expect_contains(refusal(), "initialize_rename has \"" + rule + "\"; expected \"NAME THERE -> NAME HERE\"");
   }
   config_.train.initialize_rename = {"x.* -> b"};
-  EXPECT_THAT(refusal(), HasSubstr("expected"));
+  expect_contains(refusal(), "expected");
   config_.train.initialize_rename = {"x.* -> y.*"};
-  EXPECT_THAT(refusal(),
-              HasSubstr("has the pattern \"x.*\", which no parameter's name matches; names are a, b, old.c"));
+  expect_contains(refusal(), "has the pattern \"x.*\", which no parameter's name matches; names are a, b, old.c");
 }
 
 TEST_F(InitializationTest, OneParameterFillsSeveralPlaces) {
@@ -148,23 +138,23 @@ TEST_F(InitializationTest, TheFirstRuleForAPlaceCountsAndOneLeavesParametersTher
   Initialization const planned = plan();
   planned.apply(parameters_);
   EXPECT_EQ(first_of("b"), 3000);
-  EXPECT_THAT(planned.describe(), testing::Contains("left there: a, b"));
+  EXPECT_THAT(planned.describe(), Contains("left there: a, b"));
   for (std::string const dropped : {"old.* ->", "old.* -> "}) {
     config_.train.initialize_rename = {dropped, "old.c -> b"};
     EXPECT_THAT(refusal(), HasSubstr("b ([4] there, [5] here)")) << "a rule after it is not asked";
   }
   config_.train.initialize_rename = {"b ->"};
-  EXPECT_THAT(refusal(), HasSubstr("has no values for 1 of this run's 1 parameters: b;"));
+  expect_contains(refusal(), "has no values for 1 of this run's 1 parameters: b;");
   config_.train.initialize_missing = {"b"};
-  EXPECT_THAT(plan().describe(), testing::Contains("start new: b"));
+  EXPECT_THAT(plan().describe(), Contains("start new: b"));
 }
 
 TEST_F(InitializationTest, RefusesAnotherVocabularyAndAPlaceWithoutACheckpoint) {
   declare("b", {4});
   EXPECT_EQ(refusal(), "");
-  EXPECT_THAT(refusal("another"), HasSubstr("was trained with another vocabulary than this run's data have"));
+  expect_contains(refusal("another"), "was trained with another vocabulary than this run's data have");
   config_.train.initialize_from = directory_.path().string() + "/nowhere";
-  EXPECT_THAT(refusal(), HasSubstr("nowhere"));
+  expect_contains(refusal(), "nowhere");
 }
 
 }  // namespace

@@ -1,24 +1,13 @@
 #include "run/checkpoints/pruning.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <iterator>
 
 #include "run/checkpoints/best_checkpoints.hpp"
 #include "run/checkpoints/constant_tensors.hpp"
 #include "run/directory/run_directory.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 
 std::vector<std::int64_t> steps(std::vector<CheckpointEntry> const& entries) {
   std::vector<std::int64_t> list;
@@ -34,7 +23,7 @@ class PruningTest : public testing::Test {
       CheckpointContents contents;
       contents.state.step = step;
       contents.state.best_step = step < 20 ? 0 : 20;
-      test::ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
+      ConstantTensors tensors({{"weight", {8}}}, static_cast<float>(step));
       store_.commit(Communicator::self(), contents, tensors, 1);
     }
   }
@@ -49,7 +38,7 @@ class PruningTest : public testing::Test {
     file.put(last);
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   CheckpointStore store_{directory_ / "checkpoints", 100};
 };
 
@@ -83,8 +72,8 @@ TEST_F(PruningTest, ADamagedOneInSecondPlaceDoesNotTakeAGoodOnesPlace) {
 TEST_F(PruningTest, RefusesARunThatTrainsAndADirectoryWithoutCheckpoints) {
   {
     RunDirectory const held = RunDirectory::open(directory_ / ".");
-    EXPECT_THAT(message_of<ConfigError>([&] { prune_checkpoints(directory_ / ".", {.keep = 1}, false); }),
-                HasSubstr("another process is training in"));
+    expect_config_error([&] { prune_checkpoints(directory_ / ".", {.keep = 1}, false); },
+                        "another process is training in");
     EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, true).removed), ElementsAre(10, 30, 40, 50));
   }
   EXPECT_THROW(prune_checkpoints(directory_ / "nothing", {.keep = 1}, false), DataError);
@@ -145,7 +134,7 @@ TEST_F(PruningTest, TheBestOneStaysInACopyWithoutLinks) {
 TEST_F(PruningTest, TheRecordOfADamagedOneDoesNotSayWhichIsTheBest) {
   CheckpointContents contents;
   contents.state.step = contents.state.best_step = 70;
-  test::ConstantTensors tensors({{"weight", {8}}}, 7);
+  ConstantTensors tensors({{"weight", {8}}}, 7);
   store_.commit(Communicator::self(), contents, tensors, 1);
   damage(70);
   EXPECT_THAT(steps(prune_checkpoints(directory_ / ".", {.keep = 1}, false).kept), ElementsAre(20, 60));

@@ -1,6 +1,3 @@
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/state/model_stream.hpp>
 #include <heddle/io/checkpoint/store.hpp>
@@ -8,7 +5,7 @@
 #include "golden_file.hpp"
 #include "golden_model.hpp"
 #include "run/checkpoints/checkpoint.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 // Optimizer state that starts at zero in the middle of a run, and what later checkpoints say of it.
 
@@ -101,7 +98,7 @@ class StateBeginsTest : public testing::Test {
  protected:
   std::filesystem::path directory(std::string const& name) const { return directory_.path() / name; }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
 };
 
 TEST_F(StateBeginsTest, AThawedParameterIsUpdatedAsInARunThatBegins) {
@@ -154,17 +151,16 @@ TEST_F(StateBeginsTest, StateOfWhichAPartIsMissingStartsAtZero) {
   SmallRun run;
   run.train(0, 1);
   EXPECT_EQ(run.load(half), (StateBegins{{"a", 6}, {"b", 6}}));
-  EXPECT_THAT(run.state("adam.first_moment"), testing::Each(0.0F));
-  EXPECT_THAT(run.state("adam.second_moment"), testing::Each(0.0F));
-  EXPECT_THAT(run.values("a"), testing::Each(1.0F));
+  EXPECT_THAT(run.state("adam.first_moment"), Each(0.0F));
+  EXPECT_THAT(run.state("adam.second_moment"), Each(0.0F));
+  EXPECT_THAT(run.values("a"), Each(1.0F));
 }
 
 TEST_F(StateBeginsTest, StateOfAnotherShapeIsRefused) {
   Ones tensors({{"a", {3, 5}, {value_key, "lion.momentum"}, {{"lion.momentum", {3}}}}, {"b", {7}}});
   Checkpoint const other = SmallRun::save(directory("run"), 1, tensors, {});
-  EXPECT_THAT(
-      test::message_of<DataError>([&] { SmallRun("lion").load(other); }),
-      testing::HasSubstr("lion.momentum of parameter a has the shape [3]; the update rule lion gives it [3, 5]"));
+  expect_data_error([&] { SmallRun("lion").load(other); },
+                    "lion.momentum of parameter a has the shape [3]; the update rule lion gives it [3, 5]");
 }
 
 }  // namespace

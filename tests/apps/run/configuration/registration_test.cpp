@@ -1,41 +1,32 @@
 #include "run/configuration/registration.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr char const* digest_of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 class TrustedPluginsTest : public ::testing::Test {
  protected:
   std::string refusal(PluginTrust const& trust) const {
-    return test::message_of<UntrustedPluginsError>([&] { trusted_plugins(named_, trust, "runs/x"); });
+    return message_of<UntrustedPluginsError>([&] { trusted_plugins(named_, trust, "runs/x"); });
   }
   std::vector<std::string> loaded(PluginTrust const& trust) const {
     return trusted_plugins(named_, trust, "runs/x").paths;
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::string first_ = directory_.write("first.so", "abc");
   std::string second_ = directory_ / "second.so";
   PluginsConfig named_{.paths = {first_, second_}, .sha256 = {}};
 };
 
 TEST_F(TrustedPluginsTest, RefusesThoseThatNobodyNamedWithTheirDigests) {
-  EXPECT_THAT(refusal({}), AllOf(HasSubstr("runs/x names plug-ins"), HasSubstr(first_ + " (sha256 " + digest_of_abc),
-                                 HasSubstr(second_ + ": does not exist"), HasSubstr("--plugin PATH/second.so"),
-                                 HasSubstr("--trust-plugins")));
+  expect_contains(refusal({}), {"runs/x names plug-ins", first_ + " (sha256 " + digest_of_abc,
+                                second_ + ": does not exist", "--plugin PATH/second.so", "--trust-plugins"});
   EXPECT_THAT(refusal({.given = {first_}}), AllOf(Not(HasSubstr(first_)), HasSubstr(second_)));
-  EXPECT_THAT(refusal({.given = {"elsewhere/third.so"}}), HasSubstr(first_));
+  expect_contains(refusal({.given = {"elsewhere/third.so"}}), first_);
 }
 
 TEST_F(TrustedPluginsTest, TakesAGivenFileOfTheSameName) {
@@ -46,8 +37,7 @@ TEST_F(TrustedPluginsTest, TakesAGivenFileOfTheSameName) {
 }
 
 TEST_F(TrustedPluginsTest, TakesAllWhereTheDirectoryIsTrusted) {
-  EXPECT_THAT(test::message_of<ConfigError>([&] { loaded({.all = true}); }),
-              AllOf(HasSubstr("second.so, which does not exist"), HasSubstr("--plugin PATH/second.so")));
+  expect_config_error([&] { loaded({.all = true}); }, {"second.so, which does not exist", "--plugin PATH/second.so"});
   directory_.write("second.so", "");
   EXPECT_THAT(loaded({.all = true}), ElementsAre(first_, second_));
 }

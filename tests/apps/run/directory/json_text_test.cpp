@@ -1,11 +1,9 @@
 #include "run/directory/json_text.hpp"
 
-#include <gtest/gtest.h>
-
 #include <boost/json.hpp>
-#include <cmath>
-#include <limits>
 #include <random>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,21 +1,13 @@
 #include "run/directory/run_directory.hpp"
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
-
-#include <filesystem>
-#include <heddle/core/base/error.hpp>
 
 #include "run/directory/run_log.hpp"
 #include "run/metrics/training_log.hpp"
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using test::message_of;
-using test::read_whole;
-using testing::HasSubstr;
 
 constexpr char const* of_another = "a file of another directory\n";
 
@@ -28,15 +20,14 @@ class LinkedFileTest : public testing::Test {
   }
   void expect_target_unchanged() const { EXPECT_EQ(read_whole(target_), of_another); }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::filesystem::path run_ = directory_ / "run";
   std::filesystem::path target_ = directory_.write("target", of_another);
 };
 
 TEST_F(LinkedFileTest, ALockIsRefused) {
   link(".lock");
-  EXPECT_THAT(message_of<ConfigError>([&] { RunDirectory::open(run_); }),
-              HasSubstr(".lock: is a symbolic link; move it away"));
+  expect_config_error([&] { RunDirectory::open(run_); }, ".lock: is a symbolic link; move it away");
   EXPECT_EQ(RunDirectory::last_holder(run_), "");
   expect_target_unchanged();
 }
@@ -48,7 +39,7 @@ TEST_F(LinkedFileTest, ALogIsNotWritten) {
   log.info("before");
   testing::internal::CaptureStderr();
   log.open(opened);
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("log.txt: is a symbolic link; move it away"));
+  expect_contains(testing::internal::GetCapturedStderr(), "log.txt: is a symbolic link; move it away");
   log.info("after");
   expect_target_unchanged();
 }
@@ -57,8 +48,8 @@ TEST_F(LinkedFileTest, MetricsAreRefused) {
   link("metrics.jsonl");
   RunDirectory const opened = RunDirectory::open(run_);
   RunLog log(true, false, Verbosity::quiet);
-  EXPECT_THAT(message_of<DataError>([&] { TrainingLog::open(opened, {.step = 3, .steps = 9}, log); }),
-              HasSubstr("metrics.jsonl: is a symbolic link; move it away"));
+  expect_data_error([&] { TrainingLog::open(opened, {.step = 3, .steps = 9}, log); },
+                    "metrics.jsonl: is a symbolic link; move it away");
   expect_target_unchanged();
 }
 
@@ -70,7 +61,7 @@ TEST_F(LinkedFileTest, AnIdentityIsReplaced) {
 }
 
 TEST(RunDirectoryTest, WhatIsNoRegularFileIsNotWaitedFor) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   for (char const* const name : {"log.txt", ".identity"}) {
     ASSERT_EQ(::mkfifo((directory / name).c_str(), 0600), 0);
   }

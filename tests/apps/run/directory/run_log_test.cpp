@@ -1,17 +1,14 @@
 #include "run/directory/run_log.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
 #include <regex>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
 TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
-  test::TemporaryDirectory const place;
+  TemporaryDirectory const place;
   {
     RunDirectory const directory = RunDirectory::open(place.path() / "run");
     RunLog log(true, false, Verbosity::quiet);
@@ -23,7 +20,7 @@ TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
     log.debug("");
   }
   std::string const stamp = "20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}  ";
-  std::string const text = test::read_whole(place.path() / "run" / "log.txt");
+  std::string const text = read_whole(place.path() / "run" / "log.txt");
   EXPECT_TRUE(std::regex_match(text, std::regex(stamp + "before there is a file\n" + stamp + "a table\n" + stamp +
                                                 "of two lines\n" + stamp + "step 1/2\n")))
       << text;
@@ -31,7 +28,7 @@ TEST(RunLog, EachLineOfTheFileHasDateAndTime) {
 
 TEST(RunLog, TheHeaderOfARestartIsOnlyInTheFile) {
   for (bool const continued : {false, true}) {
-    test::TemporaryDirectory const place;
+    TemporaryDirectory const place;
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
     {
@@ -45,7 +42,7 @@ TEST(RunLog, TheHeaderOfARestartIsOnlyInTheFile) {
     }
     EXPECT_EQ(testing::internal::GetCapturedStdout(), continued ? "resuming\n" : "[train] steps = 3\nresuming\n");
     EXPECT_EQ(testing::internal::GetCapturedStderr().empty(), continued);
-    std::string const text = test::read_whole(place.path() / "run" / "log.txt");
+    std::string const text = read_whole(place.path() / "run" / "log.txt");
     EXPECT_NE(text.find("[train] steps = 3\n"), std::string::npos);
     EXPECT_NE(text.find("warning: too many ranks\n"), std::string::npos);
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);

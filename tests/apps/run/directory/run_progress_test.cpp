@@ -1,21 +1,16 @@
 #include "run/directory/run_progress.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
 #include <heddle/io/files/regular_file.hpp>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
 
-namespace fs = std::filesystem;
-
 TEST(NewestStep, IsThatOfMetricsOrCheckpoints) {
-  test::TemporaryDirectory const run;
+  TemporaryDirectory const run;
   EXPECT_EQ(newest_step(run.path()), -1);
   EXPECT_EQ(newest_step(run.path() / "absent"), -1);
   std::ofstream(run.path() / metrics_name) << "{\"step\":3}\n{\"step\":4}\nno line\n[5]\n{\"step\":\"6\"}\n{\"step\":7";
@@ -27,14 +22,14 @@ TEST(NewestStep, IsThatOfMetricsOrCheckpoints) {
 }
 
 TEST(NewestStep, WaitsForNoFifo) {
-  test::TemporaryDirectory const run;
+  TemporaryDirectory const run;
   ASSERT_EQ(::mkfifo((run.path() / metrics_name).c_str(), 0600), 0);
   fs::create_directories(run.path() / "checkpoints" / "step-00000005");
   EXPECT_EQ(newest_step(run.path()), 5);
 }
 
 TEST(NewestStep, IsUnknownWhereNothingCanBeRead) {
-  test::TemporaryDirectory const run;
+  TemporaryDirectory const run;
   fs::create_directory(run.path() / metrics_name);
   std::ofstream(run.path() / "checkpoints") << "a file";
   EXPECT_EQ(newest_step(run.path()), -1);
@@ -45,7 +40,7 @@ TEST(NewestStep, IsUnknownWhereNothingCanBeRead) {
 }
 
 TEST(ReportedOutcome, IsThatOfANewReport) {
-  test::TemporaryDirectory const run;
+  TemporaryDirectory const run;
   fs::path const report = run.path() / "report.json";
   auto const none = report_stamp(run.path());
   EXPECT_EQ(none, std::nullopt);
@@ -65,7 +60,7 @@ TEST(ReportedOutcome, IsThatOfANewReport) {
 }
 
 TEST(ReportedOutcome, IsUnknownInADamagedReport) {
-  test::TemporaryDirectory const run;
+  TemporaryDirectory const run;
   fs::path const report = run.path() / "report.json";
   for (char const* const text : {"", "{", "[]", "7", R"({"state": 7})", R"({"state": "done)", R"({"State": "done"})"}) {
     std::ofstream(report) << text;

@@ -1,9 +1,6 @@
 #include "run/directory/warning.hpp"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <stdexcept>
+#include "test.hpp"
 
 namespace heddle {
 namespace {

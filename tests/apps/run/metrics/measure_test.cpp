@@ -1,17 +1,11 @@
 #include "run/metrics/measure.hpp"
 
-#include <gmock/gmock.h>
-
 #include <heddle/io/metrics/metric.hpp>
-#include <limits>
-#include <stdexcept>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::ElementsAre;
 
 Registries with_metrics() {
   Registries registries;
@@ -94,7 +88,7 @@ TEST(EarlyStopping, IsExplainedAlsoWhereNoValueWasFinite) {
 
 TEST(ScoreOf, NamesTheMetricThatFails) {
   auto const failing = [](TranslatedCorpus const&) -> double { throw std::runtime_error("no score"); };
-  EXPECT_EQ(test::message_of<Error>([&] {
+  EXPECT_EQ(message_of<Error>([&] {
               score_of({"exact", "exact.so", {failing}}, {});
             }),
             "the metric exact of the plug-in exact.so fails: no score");

@@ -1,13 +1,6 @@
 #include "run/metrics/metrics.hpp"
 
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -55,7 +48,7 @@ TEST(Downsample, LeavesShortSeriesAsTheyAre) {
 }
 
 TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const path = directory.path() / "metrics.jsonl";
   std::ofstream(path)
       << R"({"step":10,"train_loss":4.5,"communication":{"tensor.all_reduce":{"operations":2,"bytes":64}}})"
@@ -75,7 +68,7 @@ TEST(ReadMetrics, TakesEveryNumberAndCountsTornLines) {
 }
 
 TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayerAndThePassesOverEachCorpus) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const path =
       directory.write("metrics.jsonl", R"({"step": 10, "attention_entropy": {"encoder.layers.0.self_attention": 0.75}})"
                                        "\n"
@@ -90,7 +83,7 @@ TEST(ReadMetrics, TakesTheEntropyOfEachAttentionSublayerAndThePassesOverEachCorp
 }
 
 TEST(ReadMetrics, KeepsTheSamplesOfTheFirstAndTheLastValidation) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const path = directory.path() / "metrics.jsonl";
   std::ofstream file(path);
   for (int step = 1; step <= 95; ++step) {
@@ -110,7 +103,7 @@ TEST(ReadMetrics, KeepsTheSamplesOfTheFirstAndTheLastValidation) {
 }
 
 TEST(ReadMetrics, ShowsWhereANumberIsNotFinite) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const path = directory.path() / "metrics.jsonl";
   std::ofstream(path) << R"({"step":1,"valid_loss":4,"valid_perplexity":54.6}
 {"step":2,"valid_loss":null,"valid_perplexity":null,"gradient_norm":1}
@@ -126,10 +119,10 @@ TEST(ReadMetrics, ShowsWhereANumberIsNotFinite) {
   EXPECT_TRUE(loss.ends_not_finite());
   EXPECT_EQ(metrics.series.at("valid_perplexity").not_finite, (std::vector<MetricSeries::Stretch>{{2, 4}}));
   EXPECT_THAT(describe_not_finite(metrics),
-              testing::ElementsAre("gradient_norm is not finite from step 3 on",
-                                   "valid_loss is not finite from step 2 to 2 and in 1 later stretch, the last one up "
-                                   "to the end",
-                                   "valid_perplexity is not finite from step 2 on"));
+              ElementsAre("gradient_norm is not finite from step 3 on",
+                          "valid_loss is not finite from step 2 to 2 and in 1 later stretch, the last one up "
+                          "to the end",
+                          "valid_perplexity is not finite from step 2 on"));
   EXPECT_EQ(downsample(loss, 0).not_finite, loss.not_finite);
   boost::json::value const drawn = to_json(metrics);
   EXPECT_EQ(drawn.at("series").at("valid_loss").at("not_finite"), boost::json::value({{2.0, 2.0}, {4.0, 1005.0}}));

@@ -1,19 +1,11 @@
 #include "run/metrics/training_log.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
-#include <limits>
-#include <sstream>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 class TrainingLogTest : public testing::Test {
  protected:
@@ -27,14 +19,7 @@ class TrainingLogTest : public testing::Test {
                               .parallel = parallel_},
                              log_);
   }
-  std::vector<std::string> lines() const {
-    std::istringstream text(test::read_whole(place_.path() / "run" / "metrics.jsonl"));
-    std::vector<std::string> found;
-    for (std::string line; std::getline(text, line);) {
-      found.push_back(line);
-    }
-    return found;
-  }
+  std::vector<std::string> lines() const { return lines_of(read_whole(place_.path() / "run" / "metrics.jsonl")); }
   static StepReport report(std::int64_t step) {
     return {.step = step,
             .result = {.loss = 3.616267673897025, .nll = 3.5},
@@ -54,7 +39,7 @@ class TrainingLogTest : public testing::Test {
   }
 
   Measure const loss_{"loss"}, bleu_{"bleu", "", true}, ter_{"ter"}, medical_{"bleu", "medical", true};
-  test::TemporaryDirectory place_;
+  TemporaryDirectory place_;
   RunDirectory directory_ = RunDirectory::open(place_.path() / "run");
   ParallelState parallel_;
   RunLog log_{true, false, Verbosity::quiet};
@@ -68,8 +53,8 @@ TEST_F(TrainingLogTest, ALineIsJsonAlsoWhereTheLossIsNotFinite) {
   ASSERT_EQ(found.size(), 2U);
   EXPECT_THAT(found[0], StartsWith(R"({"step":1,"train_loss":3.616267673897025,"learning_rate":0.0007,)"
                                    R"("gradient_norm":0,"tokens":0,"epoch":2.25,"train_nll":3.5,)"));
-  EXPECT_THAT(found[0], HasSubstr(R"("valid_loss":800,"valid_perplexity":null)"));
-  EXPECT_THAT(found[1], HasSubstr(R"("valid_loss":null,"valid_perplexity":null)"));
+  expect_contains(found[0], R"("valid_loss":800,"valid_perplexity":null)");
+  expect_contains(found[1], R"("valid_loss":null,"valid_perplexity":null)");
   for (std::string const& line : found) {
     EXPECT_NO_THROW(boost::json::parse(line)) << line;
   }
@@ -80,16 +65,15 @@ TEST_F(TrainingLogTest, ALineHasThePassesOverEachCorpus) {
   StepReport mixed = report(1);
   mixed.corpus_epochs = {{"news", 2.5}, {"web", 0.25}};
   log.step(mixed, std::nullopt);
-  EXPECT_THAT(lines().front(), HasSubstr(R"("corpus_epochs":{"news":2.5,"web":0.25})"));
+  expect_contains(lines().front(), R"("corpus_epochs":{"news":2.5,"web":0.25})");
 }
 
 TEST_F(TrainingLogTest, EachValueHasAKeyWithItsSet) {
   opened(0).step(report(1),
                  ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});
-  EXPECT_THAT(lines()[0],
-              HasSubstr(R"("valid_loss":1,"valid_perplexity":2.718281828459045,"valid_bleu":20,)"
-                        R"("valid_loss/medical":2,"valid_perplexity/medical":7.38905609893065,)"
-                        R"("valid_bleu/medical":8,"valid_dataset":"digest","valid_dataset/medical":"other")"));
+  expect_contains(lines()[0], R"("valid_loss":1,"valid_perplexity":2.718281828459045,"valid_bleu":20,)"
+                              R"("valid_loss/medical":2,"valid_perplexity/medical":7.38905609893065,)"
+                              R"("valid_bleu/medical":8,"valid_dataset":"digest","valid_dataset/medical":"other")");
 }
 
 TEST_F(TrainingLogTest, EachSetHasALineOfAValidation) {
@@ -97,9 +81,9 @@ TEST_F(TrainingLogTest, EachSetHasALineOfAValidation) {
   testing::internal::CaptureStdout();
   TrainingLog::open(directory_, {.steps = 100, .every = 1, .measures = {loss_, medical_}, .parallel = parallel_}, shown)
       .step(report(1), ValidationResult{.values = {{loss_, 1}, {bleu_, 20}, {{"loss", "medical"}, 2}, {medical_, 8}}});
-  EXPECT_THAT(testing::internal::GetCapturedStdout(),
-              HasSubstr("step 1: validation loss 1.0000, perplexity 2.7183, BLEU 20.00\n"
-                        "step 1: medical loss 2.0000, medical perplexity 7.3891, medical BLEU 8.00\n"));
+  expect_contains(testing::internal::GetCapturedStdout(),
+                  "step 1: validation loss 1.0000, perplexity 2.7183, BLEU 20.00\n"
+                  "step 1: medical loss 2.0000, medical perplexity 7.3891, medical BLEU 8.00\n");
 }
 
 TEST_F(TrainingLogTest, TheBestValuesAreThoseOfAllStarts) {

@@ -1,8 +1,8 @@
 #include "run/processes/child_process.hpp"
 
-#include <gtest/gtest.h>
-
 #include <csignal>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,17 +1,13 @@
 #include "run/report/mesh.hpp"
 
-#include <gmock/gmock.h>
-
 #include <boost/json.hpp>
 #include <heddle/core/model/layout.hpp>
 
 #include "golden_model.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr VocabularySizes vocabulary{1000, 1000, true};
 
@@ -50,11 +46,10 @@ TEST(MeshTextTest, SaysWhatEveryRankHolds) {
 }
 
 TEST(MeshTextTest, WarnsOfTensorGroupsThatSpanHosts) {
-  EXPECT_THAT(mesh_text({1, 2, 1, 2}, {"a", "a", "b", "b"}), Not(HasSubstr("warning")));
+  expect_lacks(mesh_text({1, 2, 1, 2}, {"a", "a", "b", "b"}), "warning");
   std::string const text = mesh_text({1, 2, 1, 2}, {"a", "a", "a", "b"}, {1000, 700, false});
-  EXPECT_THAT(text, HasSubstr("warning: 1 of 2 tensor groups span several hosts (that of rank 2 is on a, b)"));
-  EXPECT_THAT(text, HasSubstr("2 hosts with 1 to 3 each"));
-  EXPECT_THAT(text, HasSubstr("500-999              350-699"));
+  expect_contains(text, {"warning: 1 of 2 tensor groups span several hosts (that of rank 2 is on a, b)",
+                         "2 hosts with 1 to 3 each", "500-999              350-699"});
 }
 
 TEST(MeshTextTest, FoldsManyRanks) {
@@ -64,9 +59,9 @@ TEST(MeshTextTest, FoldsManyRanks) {
   }
   std::vector<std::string> const few(hosts.begin(), hosts.begin() + 128);
   std::string const by_host = mesh_text({2, 16, 1, 4}, few);
-  EXPECT_THAT(by_host, HasSubstr("4-7      node1   0      1     0 to 3  1-2 to 7-8"));
+  expect_contains(by_host, "4-7      node1   0      1     0 to 3  1-2 to 7-8");
   std::string const by_stage = mesh_text({2, 64, 1, 4}, hosts);
-  EXPECT_THAT(by_stage, HasSubstr("256-511  node64 to node127  1      0 to 63  0 to 3  1-2 to 7-8"));
+  expect_contains(by_stage, "256-511  node64 to node127  1      0 to 63  0 to 3  1-2 to 7-8");
 }
 
 }  // namespace

@@ -1,10 +1,6 @@
 #include "run/report/run_files.hpp"
 
-#include <gtest/gtest.h>
-
-#include <fstream>
-
-#include "temporary_directory.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -38,7 +34,7 @@ TEST(Schedule, IsTheLastStepOfEveryRank) {
 }
 
 TEST(ReadRunFile, SaysWhyThereIsNothing) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   auto const path = directory.path() / "report.json";
   std::vector<std::string> notes;
   EXPECT_FALSE(read_run_file(path, "train again", notes).has_value());

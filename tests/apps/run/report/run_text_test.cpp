@@ -1,24 +1,17 @@
 #include "run/report/run_text.hpp"
 
-#include <gmock/gmock.h>
-
 #include <heddle/core/model/built_in_layers.hpp>
-#include <memory>
-#include <utility>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {
-
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(RunWords, AShareOfTheDataThatIsLeftOutIsAWarning) {
   EXPECT_EQ(left_out_warning("data.train", {.usable = 29, .left_out = 2971}, 8),
             "data.train: 99 % are left out, 2,971 of 3,000: longer than model.max_length = 8; set "
             "model.max_length higher to use them");
-  EXPECT_THAT(left_out_warning("data.valid", {.usable = 99, .left_out = 1}, 8),
-              HasSubstr("data.valid: 1 % are left out"));
+  expect_contains(left_out_warning("data.valid", {.usable = 99, .left_out = 1}, 8), "data.valid: 1 % are left out");
   EXPECT_EQ(left_out_warning("data.train", {.usable = 1000, .left_out = 9}, 8), "");
   EXPECT_EQ(left_out_warning("data.train", {}, 8), "");
 }
@@ -31,8 +24,8 @@ TEST(RunWords, EachCorpusHasItsWarning) {
   };
   Mixture const mixture({{.samples = samples(0), .name = "news"}, {.samples = samples(30), .name = "web"}});
   EXPECT_THAT(warnings_about(mixture, 8),
-              testing::ElementsAre(HasSubstr("data.corpus.web: 75 % are left out, 30 of 40: longer than")));
-  EXPECT_THAT(warnings_about(Mixture(*samples(10)), 8), testing::ElementsAre(HasSubstr("data.train: 50 % are left")));
+              ElementsAre(HasSubstr("data.corpus.web: 75 % are left out, 30 of 40: longer than")));
+  EXPECT_THAT(warnings_about(Mixture(*samples(10)), 8), ElementsAre(HasSubstr("data.train: 50 % are left")));
 }
 
 TEST(RunWords, ARunEndsWithTheBestOfItsValidations) {
@@ -44,7 +37,7 @@ TEST(RunWords, ARunEndsWithTheBestOfItsValidations) {
   ending.step = ending.steps = 40;
   ending.directory = "run";
   ending.checkpoint = "run/checkpoints/step-00000040";
-  EXPECT_THAT(describe_end(ending, model, nullptr), Not(HasSubstr("best")));
+  expect_lacks(describe_end(ending, model, nullptr), "best");
   ending.best_step = 20;
   ending.best_value = 1.5;
   ending.best_values = {{Measure(), 1.5, 20}, {{"bleu", "", true}, 0, 0}};
@@ -60,25 +53,24 @@ TEST(RunWords, ARunEndsWithTheBestOfItsValidations) {
       describe_end(ending, model, nullptr),
       EndsWith("\nbest: BLEU 33.12 at step 20; best validation loss 1.5000 at step 20\nbest medical loss 2.0000 "
                "at step 30"));
-  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle translate --checkpoint run < TEXT"));
+  expect_contains(describe_end(ending, model, nullptr), "heddle translate --checkpoint run < TEXT");
   ending.plugins = {"/a/x y.so"};
-  EXPECT_THAT(describe_end(ending, model, nullptr),
-              HasSubstr("heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT"));
+  expect_contains(describe_end(ending, model, nullptr),
+                  "heddle translate --checkpoint run --plugin '/a/x y.so' < TEXT");
   ending.state = "stopped by SIGUSR1";
   ending.command = "heddle train run.toml";
-  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("\nto resume: heddle train run.toml\n"));
+  expect_contains(describe_end(ending, model, nullptr), "\nto resume: heddle train run.toml\n");
   ending.command = "";
-  EXPECT_THAT(
+  expect_contains(
       describe_end(ending, model, nullptr),
-      HasSubstr(
-          "\nthe job resumes from there when it is queued again, which its script does unless it was cancelled\n"));
+      "\nthe job resumes from there when it is queued again, which its script does unless it was cancelled\n");
   ending.state = "done";
   ending.from_text = true;
   ending.plugins.clear();
-  EXPECT_THAT(describe_end(ending, model, nullptr), HasSubstr("heddle evaluate --checkpoint run --text TEXT"));
+  expect_contains(describe_end(ending, model, nullptr), "heddle evaluate --checkpoint run --text TEXT");
   ModelConfig const decoder = parse_config("[model]\nstacks = [\"decoder\"]\n", "run.toml").model;
-  EXPECT_THAT(describe_end(ending, describe_model(decoder, layers), nullptr),
-              HasSubstr("heddle generate --checkpoint run < TEXT"));
+  expect_contains(describe_end(ending, describe_model(decoder, layers), nullptr),
+                  "heddle generate --checkpoint run < TEXT");
 }
 
 }  // namespace

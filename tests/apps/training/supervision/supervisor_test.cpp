@@ -1,25 +1,17 @@
 #include "training/supervision/supervisor.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
-#include <optional>
-#include <string>
 
-#include "temporary_directory.hpp"
+#include "test.hpp"
 #include "training/supervision/earlier_starts.hpp"
 
 namespace heddle {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
-using testing::Not;
 
 /// A variable of the environment with this value, during its lifetime.
 class EnvironmentVariable {
@@ -58,16 +50,9 @@ class SuperviseTest : public testing::Test {
     messages_ = testing::internal::GetCapturedStderr();
     return code;
   }
-  std::vector<std::string> starts() const {
-    std::vector<std::string> lines;
-    std::ifstream file(directory_ / "starts");
-    for (std::string line; std::getline(file, line);) {
-      lines.push_back(line);
-    }
-    return lines;
-  }
+  std::vector<std::string> starts() const { return lines_of(read_whole(directory_ / "starts")); }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   Supervision run_;
   std::string messages_;
 };
@@ -78,22 +63,23 @@ TEST_F(SuperviseTest, GivesUpAfterThreeRestartsWithoutAStep) {
   EXPECT_EQ(supervised("exit 137"), 137);
   EXPECT_EQ(starts().size(), 4U);
   EXPECT_EQ(starts().front(), "heddle train");
-  EXPECT_THAT(messages_, HasSubstr("a rank was lost (code 137: Killed) after no step: starting again"));
+  expect_contains(messages_, "a rank was lost (code 137: Killed) after no step: starting again");
   EXPECT_THAT(messages_, HasSubstr("the restart is in 0.06 s")) << "the third one waits three times as long";
-  EXPECT_THAT(messages_, HasSubstr("giving up after 3 restarts without a new step"));
+  expect_contains(messages_, "giving up after 3 restarts without a new step");
 }
 
 TEST_F(SuperviseTest, NamesALauncherThatStartsNoRank) {
   EXPECT_EQ(supervised("exit 1"), 1);
-  EXPECT_THAT(messages_, HasSubstr("failed with code 1 before a rank started to train (`heddle doctor` checks MPI), "
-                                   "after no step: starting again"));
+  expect_contains(messages_,
+                  "failed with code 1 before a rank started to train (`heddle doctor` checks MPI), "
+                  "after no step: starting again");
 }
 
 TEST_F(SuperviseTest, TellsAStartHowManyThereWereBefore) {
   EnvironmentVariable const restarts("HEDDLE_RESTARTS", "2");
   supervised("echo \"$HEDDLE_RESTARTS\" >> $starts; exit 137");
   EXPECT_THAT(starts(),
-              testing::ElementsAre("heddle train", "2", "heddle train", "3", "heddle train", "4", "heddle train", "5"));
+              ElementsAre("heddle train", "2", "heddle train", "3", "heddle train", "4", "heddle train", "5"));
 }
 
 TEST(EarlierStarts, AreThoseOfSlurmAndOfOthersTogether) {
@@ -126,36 +112,36 @@ TEST_F(SuperviseTest, EndsAtOnceWithCodesThatARestartWouldNotChange) {
 
 TEST_F(SuperviseTest, BelievesTheReportAndNotALaunchersZero) {
   EXPECT_EQ(supervised("exit 0"), 1);
-  EXPECT_THAT(messages_, HasSubstr("the run's report does not say that it was done, after no step: starting again"));
+  expect_contains(messages_, "the run's report does not say that it was done, after no step: starting again");
   EXPECT_EQ(supervised(std::string(done) + "; exit 137"), 0);
-  EXPECT_THAT(messages_, HasSubstr("but before that the run was done: ending with 0"));
+  expect_contains(messages_, "but before that the run was done: ending with 0");
   EXPECT_EQ(supervised("exit 0"), 0) << "a run that was done before";
 }
 
 TEST_F(SuperviseTest, OptionsOfTheFirstStartHoldUntilOneTrains) {
   run_.at_first = {"--trace", "3"};
   supervised(R"([ $(wc -l < $starts) -lt 3 ] || echo '{"state": "training"}' > $report; exit 137)");
-  EXPECT_THAT(starts(), testing::ElementsAre("heddle train --trace 3", "heddle train --trace 3",
-                                             "heddle train --trace 3", "heddle train"));
+  EXPECT_THAT(starts(), ElementsAre("heddle train --trace 3", "heddle train --trace 3", "heddle train --trace 3",
+                                    "heddle train"));
 }
 
 TEST_F(SuperviseTest, KillsTheProcessesThatALauncherLeavesBehind) {
   EXPECT_EQ(supervised("sleep 1000 & echo $! > \"$0\".left; exit 137"), 137);
-  std::string const left = test::read_whole(directory_ / "launcher.left");
-  std::string const status = test::read_whole("/proc/" + left.substr(0, left.find('\n')) + "/stat");
+  std::string const left = read_whole(directory_ / "launcher.left");
+  std::string const status = read_whole("/proc/" + left.substr(0, left.find('\n')) + "/stat");
   EXPECT_TRUE(status.empty() || status.find(") Z ") != std::string::npos) << status;
 }
 
 TEST_F(SuperviseTest, EndsALauncherWhoseRanksDoNotStart) {
   run_.start_within = milliseconds(100);
   EXPECT_EQ(supervised("exec sleep 100"), 143);
-  EXPECT_THAT(messages_, HasSubstr("no rank has started to train within 0.1 s: ending the launcher"));
+  expect_contains(messages_, "no rank has started to train within 0.1 s: ending the launcher");
   EXPECT_EQ(starts().size(), 4U);
 }
 
 TEST_F(SuperviseTest, ASignalBeforeTrainingStartsEndsTheLauncher) {
   EXPECT_EQ(supervised("kill -TERM $PPID; exec sleep 100"), 75);
-  EXPECT_THAT(messages_, HasSubstr("this start has not started to train: ending the launcher"));
+  expect_contains(messages_, "this start has not started to train: ending the launcher");
   EXPECT_EQ(starts().size(), 1U);
 }
 
@@ -169,7 +155,7 @@ TEST_F(SuperviseTest, OtherThingsInPlaceOfFilesDoNotStopIt) {
 TEST_F(SuperviseTest, TriesFewerRanksAfterAStartWithoutAStep) {
   run_.ranks = {3, 2};
   EXPECT_EQ(supervised(std::string("[ $1 -lt 3 ] || exit 137; ") + done, {"{ranks}"}), 0);
-  EXPECT_THAT(messages_, HasSubstr("no new one; continuing with 2 ranks"));
+  expect_contains(messages_, "no new one; continuing with 2 ranks");
 }
 
 TEST_F(SuperviseTest, LeavesOutHostsOnWhichNothingStarts) {
@@ -179,7 +165,7 @@ TEST_F(SuperviseTest, LeavesOutHostsOnWhichNothingStarts) {
       supervised(std::string("case $1 in *n2*) exit 1;; esac; [ $4 = --version ] || ") + done, {"{hosts}", "{ranks}"}),
       0);
   EXPECT_EQ(starts().back(), "n1:2,n3:2 4 heddle train");
-  EXPECT_THAT(messages_, HasSubstr("left out, nothing starts there: n2"));
+  expect_contains(messages_, "left out, nothing starts there: n2");
 }
 
 TEST_F(SuperviseTest, UsesFewerRanksOnFewerHosts) {
@@ -202,8 +188,7 @@ TEST_F(SuperviseTest, WaitsBetweenTwoLooksForHosts) {
             0);
   EXPECT_GE(std::chrono::steady_clock::now() - start, milliseconds(1000)) << "ended probes do not cut the wait short";
   EXPECT_EQ(starts().size(), 5U) << "two probes, twice, and the run";
-  EXPECT_THAT(messages_, HasSubstr("waiting for hosts: 2 slots are too few"));
-  EXPECT_THAT(messages_, HasSubstr("all hosts are used again"));
+  expect_contains(messages_, {"waiting for hosts: 2 slots are too few", "all hosts are used again"});
 }
 
 TEST_F(SuperviseTest, ASignalWhileItLooksForHostsStartsNothing) {
@@ -211,7 +196,7 @@ TEST_F(SuperviseTest, ASignalWhileItLooksForHostsStartsNothing) {
   EXPECT_EQ(supervised("[ $1 != n2:2 ] || kill -TERM $PPID; [ $3 = --version ]", {"{hosts}"}), 75);
   EXPECT_EQ(messages_, "") << "there is no launcher that would have to end";
   for (std::string const& each : starts()) {
-    EXPECT_THAT(each, HasSubstr("--version"));
+    expect_contains(each, "--version");
   }
 }
 
@@ -219,7 +204,7 @@ TEST_F(SuperviseTest, UsesAllHostsWhereTheLauncherStartsNothing) {
   run_.hosts = {{"n1", 2}, {"n2", 2}};
   EXPECT_EQ(supervised(std::string("[ $3 = train ] || exit 1; ") + done, {"{hosts}"}), 0);
   EXPECT_EQ(starts().back(), "n1:2,n2:2 heddle train");
-  EXPECT_THAT(messages_, Not(HasSubstr("left out")));
+  expect_lacks(messages_, "left out");
 }
 
 TEST(PlaceTest, TakesTheFirstNumberOfRanksThatTheHostsHaveSlotsFor) {

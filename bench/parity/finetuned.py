@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 """Fine-tunes a model of transformers on four ranks, and compares what three systems then translate.
 
-    bench/parity_finetuned BUILD TRAIN.en TRAIN.de TEST.en TEST.de [--steps N] [--lora RANK] [--set KEY=VALUE...]
+    python3 bench/parity finetuned BUILD TRAIN.en TRAIN.de TEST.en TEST.de [--steps N] [--lora RANK] [--set KEY=VALUE...]
 
-Needs pip's torch, transformers, sentencepiece and ctranslate2, and the target `benchmarks` of BUILD; texts may be gzip.
+Texts may be gzip.
 A Marian model with transformers' random weights and a vocabulary trained on the texts is imported, trained for N steps
 and exported: the model that somebody published. It is imported, trained for N steps on the other half of the text over
 tensor 2 × data 2, as a whole, with --lora by adapters beside the frozen model, or as --set says, and exported to
@@ -11,26 +10,18 @@ huggingface and ctranslate2, adapters merged into the weights. Heddle's own outp
 as they are. Printed are BLEU before and after, whether the tokenizer of the export gives Heddle's ids, and how many of 500 greedy outputs of transformers, of
 CTranslate2 and of Heddle are equal.
 """
-
 import argparse
 import gzip
-import importlib.machinery
-import importlib.util
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import ctranslate2
+import models
+import programs
 import torch
 import transformers
-
-HERE = Path(__file__).resolve().parent
-sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("parity_exchange", str(HERE / "parity_exchange"))
-exchange = importlib.util.module_from_spec(importlib.util.spec_from_loader("parity_exchange", loader))
-loader.exec_module(exchange)
 
 SENTENCES = 500
 LENGTH = 80  # of an output
@@ -50,10 +41,10 @@ def write_lines(path, lines):
 
 def publish(work, texts):
     """A model with random weights as transformers saves it."""
-    exchange.PIECES = 4000
+    models.PIECES = 4000
     write_lines(work / "both", texts[0] + texts[1])
     (work / "random").mkdir()
-    _, special = exchange.marian_vocabulary(str(work / "both"), str(work / "random"))
+    _, special = models.marian_vocabulary(str(work / "both"), str(work / "random"))
     torch.manual_seed(1)
     model = transformers.MarianMTModel(transformers.MarianConfig(**SIZES, **special))
     model.save_pretrained(work / "random")
@@ -68,7 +59,7 @@ class Commands:
                           OMPI_MCA_hwloc_base_binding_policy="none", XDG_CACHE_HOME=str(work / "cache"))
 
     def heddle(self, *words):
-        return exchange.run(str(self.build / "apps" / "heddle"), *map(str, words)).decode()
+        return programs.run(str(self.build / "apps" / "heddle"), *map(str, words)).decode()
 
     def train(self, start, run, half, steps, ranks, settings):
         """Trains a run that starts with another one's parameters, on a half of the text in that one's vocabulary."""
@@ -79,7 +70,7 @@ class Commands:
                     f"train.steps={steps}", "train.validate_every=0", "train.batch_tokens=4096", "checkpoint.every_steps=0",
                     "train.micro_batch_tokens=2048", "optimizer.learning_rate=0.002", "optimizer.warmup_steps=100"] + settings
         words = [word for setting in settings for word in ("--set", setting)]
-        exchange.run("mpirun", "-np", str(ranks), str(self.build / "apps" / "heddle"), "train",
+        programs.run("mpirun", "-np", str(ranks), str(self.build / "apps" / "heddle"), "train",
                      str(start / "config.toml"), *words)
 
     def bleu(self, run, texts):
@@ -87,14 +78,10 @@ class Commands:
         return next(line for line in printed.splitlines() if "BLEU" in line)
 
     def token_ids(self, directory, lines):
-        texts = "".join(json.dumps(line) + "\n" for line in lines)
-        found = exchange.run(str(self.build / "bench" / "bench_token_ids"), str(directory), stdin=texts.encode())
-        return [json.loads(line)[0] for line in found.decode().splitlines()]
+        return [ids for ids, _ in programs.token_ids(str(self.build), str(directory), lines)]
 
     def greedy(self, run, sources):
-        lines = "".join(f"{' '.join(map(str, ids))} |\n" for ids in sources)
-        found = exchange.run(str(self.build / "bench" / "bench_model_logits"), str(run), str(LENGTH), stdin=lines.encode())
-        return [list(map(int, line.split())) for line in found.decode().splitlines()]
+        return programs.greedy_ids(str(self.build), str(run), [(ids, []) for ids in sources], LENGTH)
 
 
 def greedy_of_transformers(directory, special, sources):
@@ -117,14 +104,14 @@ def greedy_of_ctranslate2(directory, sources):
     return [[ids[piece] for piece in result.hypotheses[0]] for result in results]
 
 
-def main():
+def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path)
     parser.add_argument("texts", type=Path, nargs=4)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--lora", type=int, metavar="RANK", help="train adapters of this rank of all projections")
     parser.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     adapters = [f"adapter.rank={options.lora}", 'adapter.targets=["*"]', "adapter.save_base=false"] if options.lora else []
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -160,7 +147,3 @@ def main():
         for system, outputs in results.items():
             same = sum(one == other for one, other in zip(outputs, expected))
             print(f"{system}: {same} of {len(expected)} greedy outputs are those of transformers")
-
-
-if __name__ == "__main__":
-    main()

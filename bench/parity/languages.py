@@ -1,113 +1,86 @@
-#!/usr/bin/env python3
 """Compares sources and greedy outputs of imported models with transformers', from text to ids.
 
-    bench/parity_languages BUILD TEXT [KIND...]
+    python3 bench/parity languages BUILD TEXT [KIND...]
 
-Needs what bench/parity_exchange needs. Each kind of tokenizer gets small random weights and a vocabulary trained on
-TEXT, of which 200 lines are translated. Printed is how many sources have the ids that transformers' tokenizer gives
-them, with language tokens, prefixes and suffixes, and how many greedy outputs are those of transformers' `generate`.
+Each kind of tokenizer gets a vocabulary trained on TEXT, of which 200 lines are translated. Printed is how many sources
+have the ids that transformers' tokenizer gives them, with language tokens, prefixes and suffixes, and how many greedy outputs are
+those of transformers' `generate`.
 """
-
-import importlib.machinery
-import importlib.util
 import os
-import sys
-import tempfile
 
+import models
+import programs
 import torch
 import transformers
 from transformers.models.m2m_100 import tokenization_m2m_100
 from transformers.models.mbart import tokenization_mbart
 from transformers.models.mbart50 import tokenization_mbart50
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 LINES = 200
 TOKENS = 24
 
 
-def load_parity():
-    loader = importlib.machinery.SourceFileLoader("parity_exchange", os.path.join(HERE, "parity_exchange"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("parity_exchange", loader))
-    loader.exec_module(module)
-    return module
-
-
-parity = load_parity()
-
-
-def fairseq(tokenizer_class, languages, **options):
-    def vocabulary(text, directory):
-        pieces = parity.train_pieces(text, directory + "/sentencepiece.bpe", **options)
-        first = parity.PIECES + 1
-        added = {str(first + n): {"content": name, "special": True} for n, name in enumerate(languages + ["<mask>"])}
-        parity.write(directory + "/tokenizer_config.json",
-                     {"tokenizer_class": tokenizer_class, "added_tokens_decoder": added})
-        return pieces, dict(vocab_size=first + len(languages) + 1, pad_token_id=1, bos_token_id=0, eos_token_id=2,
-                            decoder_start_token_id=2, forced_eos_token_id=None)
-    return vocabulary
-
-
 def m2m100(text, directory):
     """fairseq's dictionary: <s> <pad> </s> <unk>, then the pieces in an order of its own."""
-    pieces = parity.train_pieces(text, directory + "/sentencepiece.bpe")
-    names = [pieces.id_to_piece(id) for id in range(3, parity.PIECES)][::-1]
+    pieces = models.train_pieces(text, directory + "/sentencepiece.bpe")
+    names = [pieces.id_to_piece(id) for id in range(3, models.PIECES)][::-1]
     names = ["<s>", "<pad>", "</s>", "<unk>"] + names
-    parity.write(directory + "/vocab.json", {name: id for id, name in enumerate(names)})
+    programs.write(directory + "/vocab.json", {name: id for id, name in enumerate(names)})
     first = len(names)
     names = [f"__{name}__" for name in tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]]
     added = {str(first + n): {"content": name, "special": True} for n, name in enumerate(names)}
-    parity.write(directory + "/tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer",
+    programs.write(directory + "/tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer",
                                                         "added_tokens_decoder": added})
     return pieces, dict(vocab_size=first + len(names) + 8, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2)
 
 
 def opus(text, directory):
-    pieces, special = parity.marian_vocabulary(text, directory)
-    ids = {pieces.id_to_piece(id): id for id in range(parity.PIECES)}
-    ids.update({">>deu<<": parity.PIECES, ">>fra<<": parity.PIECES + 1, "<pad>": parity.PIECES + 2})
-    parity.write(directory + "/vocab.json", ids)
-    pad = parity.PIECES + 2
+    pieces, special = models.marian_vocabulary(text, directory)
+    ids = {pieces.id_to_piece(id): id for id in range(models.PIECES)}
+    ids.update({">>deu<<": models.PIECES, ">>fra<<": models.PIECES + 1, "<pad>": models.PIECES + 2})
+    programs.write(directory + "/vocab.json", ids)
+    pad = models.PIECES + 2
     return pieces, dict(special, vocab_size=pad + 1, pad_token_id=pad, decoder_start_token_id=pad)
 
 
 def bart(text, directory):
-    tokenizer, special = parity.bart_vocabulary(text, directory)
+    tokenizer, special = models.bart_vocabulary(text, directory)
     tokenizer.save_model(directory)
     os.remove(directory + "/tokenizer.json")
-    parity.write(directory + "/tokenizer_config.json", {"tokenizer_class": "BartTokenizer"})
-    return tokenizer, dict(special, vocab_size=parity.PIECES)
+    programs.write(directory + "/tokenizer_config.json", {"tokenizer_class": "BartTokenizer"})
+    return tokenizer, dict(special, vocab_size=models.PIECES)
 
 
 def gemma(text, directory):
-    pieces = parity.train_pieces(text, directory + "/tokenizer", model_type="bpe", byte_fallback=True, pad_id=0, eos_id=1,
+    pieces = models.train_pieces(text, directory + "/tokenizer", model_type="bpe", byte_fallback=True, pad_id=0, eos_id=1,
                                  bos_id=2, unk_id=3, pad_piece="<pad>", eos_piece="<eos>", bos_piece="<bos>",
                                  add_dummy_prefix=False, remove_extra_whitespaces=False,
                                  normalization_rule_name="identity")
-    parity.write(directory + "/tokenizer_config.json",
+    programs.write(directory + "/tokenizer_config.json",
                  {"tokenizer_class": "GemmaTokenizer", "add_bos_token": True, "add_eos_token": True})
-    return pieces, dict(vocab_size=parity.PIECES, bos_token_id=2, eos_token_id=1, pad_token_id=0,
+    return pieces, dict(vocab_size=models.PIECES, bos_token_id=2, eos_token_id=1, pad_token_id=0,
                         decoder_start_token_id=2)
 
 
-MBART = dict(parity.FAIRSEQ, scale_embedding=True)
-M2M = dict(parity.FAIRSEQ, activation_function="relu")
-MARIAN = parity.FAMILIES["marian"][3]
+MBART = dict(models.FAIRSEQ, scale_embedding=True)
+M2M = dict(models.FAIRSEQ, activation_function="relu")
+MARIAN = models.FAMILIES["marian"][3]
 # The family, the vocabulary, sizes, languages of the options, and settings of `generate`.
 KINDS = {
-    "nllb": ("nllb", fairseq("NllbTokenizer", ["deu_Latn", "eng_Latn", "fra_Latn"], model_type="bpe"), M2M,
+    "nllb": ("nllb", models.fairseq("NllbTokenizer", ["deu_Latn", "eng_Latn", "fra_Latn"], model_type="bpe"), M2M,
              ("eng_Latn", "fra_Latn"), {}),
     "m2m100": ("nllb", m2m100, M2M, ("en", "de"), {}),
-    "mbart-50": ("mbart", fairseq("MBart50Tokenizer", tokenization_mbart50.FAIRSEQ_LANGUAGE_CODES), MBART,
+    "mbart-50": ("mbart", models.fairseq("MBart50Tokenizer", tokenization_mbart50.FAIRSEQ_LANGUAGE_CODES), MBART,
                  ("en_XX", "ro_RO"), {}),
-    "mbart": ("mbart", fairseq("MBartTokenizer", tokenization_mbart.FAIRSEQ_LANGUAGE_CODES), MBART,
+    "mbart": ("mbart", models.fairseq("MBartTokenizer", tokenization_mbart.FAIRSEQ_LANGUAGE_CODES), MBART,
               ("en_XX", "de_DE"), {}),
-    "bart": ("bart", bart, parity.FAIRSEQ, ("", ""), {}),
-    "bart-forced": ("bart", bart, parity.FAIRSEQ, ("", ""),
+    "bart": ("bart", bart, models.FAIRSEQ, ("", ""), {}),
+    "bart-forced": ("bart", bart, models.FAIRSEQ, ("", ""),
                     dict(forced_bos_token_id=0, begin_suppress_tokens=list(range(5, 90)),
                          bad_words_ids=[[n, n] for n in range(4, 200)])),
     "opus-mt": ("marian", opus, MARIAN, ("", "deu"), "bad_words"),
-    "t5": ("t5", parity.t5_vocabulary, parity.T5, ("", ""), {}),
-    "t5gemma": ("t5gemma", gemma, parity.FAMILIES["t5gemma"][3], ("", ""), {}),
+    "t5": ("t5", models.t5_vocabulary, models.T5, ("", ""), {}),
+    "t5gemma": ("t5gemma", gemma, models.FAMILIES["t5gemma"][3], ("", ""), {}),
 }
 
 
@@ -144,12 +117,12 @@ def tokenizer_of(kind, directory):
     return getattr(transformers, name).from_pretrained(directory, **names)
 
 
-def compare(kind, heddle, build_directory, text, work):
+def compare(kind, build_directory, text, work):
     family, vocabulary, sizes, (source, target), _ = KINDS[kind]
     directory = f"{work}/{kind}"
-    model_class, config_class = parity.FAMILIES[family][:2]
-    parity.FAMILIES[kind] = (model_class, config_class, vocabulary, sizes)
-    model, special = parity.build(kind, text, directory)
+    model_class, config_class = models.FAMILIES[family][:2]
+    models.FAMILIES[kind] = (model_class, config_class, vocabulary, sizes)
+    model, special = models.build(kind, text, directory)
     sharpen(model)
     model.save_pretrained(directory)
     tokenizer = tokenizer_of(kind, directory)
@@ -157,10 +130,10 @@ def compare(kind, heddle, build_directory, text, work):
     special_ids = {key: special[key] for key in special if key.endswith("token_id")}
     config = transformers.GenerationConfig(**special_ids, **stored)
     config.save_pretrained(directory)
-    parity.run(heddle, "import", directory, "--out", directory + ".run")
+    programs.run(build_directory + "/apps/heddle", "import", directory, "--out", directory + ".run")
     with open(text, encoding="utf-8") as file:
         lines = [line.strip() for line in file if 4 < len(line.split()) < 14][:LINES]
-    found = parity.run(build_directory + "/bench/bench_model_logits", directory + ".run", str(TOKENS), source, target,
+    found = programs.run(build_directory + "/bench/bench_model_logits", directory + ".run", str(TOKENS), source, target,
                        stdin="".join(line + "\n" for line in lines).encode()).decode().splitlines()
     sources = outputs = 0
     distinct = set()
@@ -179,15 +152,4 @@ def compare(kind, heddle, build_directory, text, work):
           f"({len(distinct)} tokens) equal", flush=True)
 
 
-def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__)
-    transformers.logging.set_verbosity_error()
-    build_directory = os.path.abspath(sys.argv[1])
-    with tempfile.TemporaryDirectory() as work:
-        for kind in sys.argv[3:] or KINDS:
-            compare(kind, build_directory + "/apps/heddle", build_directory, sys.argv[2], work)
-
-
-if __name__ == "__main__":
-    main()
+main = models.for_each(__doc__, compare, KINDS)

@@ -1,29 +1,22 @@
-#!/usr/bin/env python3
 """Takes models of Marian's files through `heddle import` and `heddle export`.
 
-    bench/parity_marian BUILD
+    python3 bench/parity marian BUILD
 
-Needs pip's numpy and ctranslate2. The models have random weights: post- and pre-norm, each way to tie embeddings, stored
+The models have post- and pre-norm, each way to tie embeddings, stored
 and deflated arrays, and a vocabulary in .yml. Printed is whether the tensors and the vocabularies have the same bytes
 after the way back; and, for what CTranslate2's own converter makes of the files, and for Heddle's export to CTranslate2
 of the model with the converter's positions and epsilon, how far probabilities are apart and how many outputs are equal.
 """
-
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
 import ctranslate2
 import ctranslate2.converters.marian
+import make_marian
 import numpy
-
-REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-GOLDEN = os.path.join(REPOSITORY, "tests", "golden", "exchange")
-sys.path.insert(0, GOLDEN)
-sys.dont_write_bytecode = True
-import make_marian  # noqa: E402
+from programs import run
 
 SIZES = dict(d_model=48, d_ff=64, heads=4, encoder_layers=3, decoder_layers=2)
 SENTENCES = 200
@@ -32,12 +25,6 @@ SENTENCES = 200
 def read(path):
     with open(path, "rb") as file:
         return file.read()
-
-
-def run(*command):
-    done = subprocess.run(command, capture_output=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr.decode()}")
 
 
 def write_vocabulary(path, pieces, seed):
@@ -56,7 +43,7 @@ def build(directory, pieces, norm, tables, compressed):
     make_marian.save(directory, weights, make_marian.config_text(norm, tables, len(pieces), SIZES), compressed)
     for name in ["source.spm", "target.spm"]:
         with open(f"{directory}/{name}", "wb") as file:
-            file.write(read(GOLDEN + "/marian_npz/vocab.spm"))
+            file.write(read(os.path.dirname(make_marian.__file__) + "/marian_npz/vocab.spm"))
     names = ["source.yml", "source.yml" if tables == "all" else "target.yml"]
     vocabularies = [write_vocabulary(f"{directory}/{name}", pieces, len(name) + (name[0] == "t")) for name in names]
     with open(directory + "/decoder.yml", "w", encoding="ascii") as file:
@@ -66,7 +53,7 @@ def build(directory, pieces, norm, tables, compressed):
 
 def compare(heddle, work, norm, tables, compressed):
     directory = f"{work}/{norm}.{tables}.{compressed}"
-    with open(GOLDEN + "/marian/vocab.json", encoding="utf-8") as file:
+    with open(os.path.dirname(make_marian.__file__) + "/marian/vocab.json", encoding="utf-8") as file:
         ids = json.load(file)
     pieces = [piece for piece in sorted(ids, key=ids.get) if piece != "<pad>"]
     names, vocabularies = build(directory, pieces, norm, tables, compressed)
@@ -98,15 +85,11 @@ def compare(heddle, work, norm, tables, compressed):
           "outputs equal", flush=True)
 
 
-def main():
-    if len(sys.argv) != 2:
+def main(arguments):
+    if len(arguments) != 1:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as work:
         for norm in ["post", "pre"]:
             for tables in ["all", "target", "none"]:
                 for compressed in [False, True]:
-                    compare(os.path.abspath(sys.argv[1]) + "/apps/heddle", work, norm, tables, compressed)
-
-
-if __name__ == "__main__":
-    main()
+                    compare(os.path.abspath(arguments[0]) + "/apps/heddle", work, norm, tables, compressed)

@@ -1,32 +1,26 @@
-#!/usr/bin/env python3
 """Compares byte-level BPE and WordPiece tokenizers of Hugging Face's tokenizers with Heddle's: ids and decoded texts of
 10,000 texts.
 
-    bench/parity_tokenizers BUILD TEXT.en TEXT.de
+    python3 bench/parity tokenization BUILD TEXT.en TEXT.de
 
-Needs pip's tokenizers and transformers, and the target `benchmarks` of BUILD. The tokenizers are those of
+The tokenizers are those of
 tests/golden/exchange/byte_level.py and word_piece.py with 8,000 pieces, trained on both texts and from made ones, and
 are read from tokenizer.json, and from vocab.json and merges.txt or vocab.txt by transformers' own classes. The texts are 4,000 lines and 6,000
 made ones: words of ten scripts, emoji, control characters, broken spaces, contractions, digits, special tokens, and
 any character of Unicode (as far as Python has it: a newer letter is none for an older ICU).
 """
-
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 import unicodedata
 
+import byte_level
 import transformers
+import word_piece
+from programs import token_ids, write
 from tokenizers import Tokenizer
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(HERE, "..", "tests", "golden", "exchange"))
-import byte_level  # noqa: E402
-import word_piece  # noqa: E402
 
 WORDS = """Съешь же ещё этих мягких французских булок Ξεσκεπάζω την ψυχοφθόρα βδελυγμία Τάχιστη αλώπηξ نص حكيم له سر قاطع
 ١٢٣ ٤٥٦٧ דג סקרן שט בים שָׁלוֹם עֲלֵיכֶם ऋषियों को सताने वाले दुष्ट राक्षसों १२३ नायक นายสังฆภัณฑ์ ผู้เฒ่าซึ่งมีอาชีพ ฃวด
@@ -73,11 +67,6 @@ def made_text(lines):
     return "".join(parts)
 
 
-def write(path, value):
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(value, file, ensure_ascii=False)
-
-
 def write_config(directory, name, tokenizer):
     os.makedirs(directory)
     end = tokenizer.token_to_id(byte_level.SPECIAL[name][2])
@@ -117,22 +106,18 @@ def write_bert_config(directory, tokenizer):
 
 def compare(build, name, directory, tokenizer, texts):
     ids, decoded = byte_level.read(tokenizer, texts)
-    lines = "".join(json.dumps(text) + "\n" for text in texts)
-    done = subprocess.run([build + "/bench/bench_token_ids", directory], input=lines.encode(), capture_output=True)
-    if done.returncode:
-        sys.exit(done.stderr.decode())
-    found = [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+    found = token_ids(build, directory, texts)
     assert len(found) == len(texts)
     print(f"{name}: of {len(texts)} texts {sum(one[0] != ids_ for one, ids_ in zip(found, ids))} have other ids, "
           f"{sum(one[1] != text for one, text in zip(found, decoded))} are decoded otherwise", flush=True)
 
 
-def main():
-    if len(sys.argv) != 4:
+def main(arguments):
+    if len(arguments) != 3:
         sys.exit(__doc__)
     transformers.logging.set_verbosity_error()
     random.seed(7)
-    texts = [[line.rstrip("\n") for line in open(path, encoding="utf-8")] for path in sys.argv[2:]]
+    texts = [[line.rstrip("\n") for line in open(path, encoding="utf-8")] for path in arguments[1:]]
     lines = texts[0] + texts[1]
     corpus = lines + [made_text(lines) for _ in range(9000)]
     probe = texts[0][-2000:] + texts[1][-2000:] + [made_text(lines) for _ in range(6000)]
@@ -142,21 +127,17 @@ def main():
             directory = f"{work}/{name}"
             write_config(directory, name, tokenizer)
             tokenizer.save(directory + "/tokenizer.json")
-            compare(sys.argv[1], name, directory, Tokenizer.from_file(directory + "/tokenizer.json"), probe)
+            compare(arguments[0], name, directory, Tokenizer.from_file(directory + "/tokenizer.json"), probe)
             if name in CLASSES:
                 write_config(directory + ".merges", name, tokenizer)
-                compare(sys.argv[1], CLASSES[name], directory + ".merges",
+                compare(arguments[0], CLASSES[name], directory + ".merges",
                         by_class(directory + ".merges", name, tokenizer), probe)
         for name in word_piece.NAMES:
             tokenizer = word_piece.build(name, 8000, corpus)
             directory = f"{work}/{name}"
             write_bert_config(directory, tokenizer)
             tokenizer.save(directory + "/tokenizer.json")
-            compare(sys.argv[1], f"WordPiece, {name}", directory, tokenizer, probe)
+            compare(arguments[0], f"WordPiece, {name}", directory, tokenizer, probe)
             write_bert_config(directory + ".pieces", tokenizer)
-            compare(sys.argv[1], f"BertTokenizer, {name}", directory + ".pieces",
+            compare(arguments[0], f"BertTokenizer, {name}", directory + ".pieces",
                     by_word_pieces(directory + ".pieces", name, tokenizer), probe)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,33 +1,20 @@
-#!/usr/bin/env python3
 """Compares a training step of imported models with PyTorch's, and 20 steps side by side.
 
-    bench/parity_training BUILD TEXT [FAMILY...]
+    python3 bench/parity training BUILD TEXT [FAMILY...] [--float64]
 
-Needs what bench/parity_exchange needs, whose models of transformers these are: small random weights, float32, without
-dropout and label smoothing. The batch is lines of TEXT, as ids of each model's own vocabulary, given to both. Printed
-are, for each family, the difference of the first loss; the largest difference of a tensor's gradient, and of a tensor
-after one step of AdamW, with transformers' name of the tensor: norms of differences, relative to the norm of PyTorch's
-tensor; and the largest difference of a loss in 20 steps. With --float64 PyTorch computes in float64.
+The models are those of the part exchange, in float32, without dropout and label smoothing. The batch is lines of TEXT, as ids of
+each model's own vocabulary, given to both. Printed are, for each family, the difference of the first loss; the largest difference
+of a tensor's gradient, and of a tensor after one step of AdamW, with transformers' name of the tensor: norms of differences,
+relative to the norm of PyTorch's tensor; and the largest difference of a loss in 20 steps. With --float64 PyTorch computes in
+float64.
 """
-
-import importlib.machinery
-import importlib.util
-import json
 import math
-import os
-import subprocess
 import sys
-import tempfile
 
+import models
 import safetensors.torch
+import programs
 import torch
-import transformers
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("parity_exchange", os.path.join(HERE, "parity_exchange"))
-exchange = importlib.util.module_from_spec(importlib.util.spec_from_loader("parity_exchange", loader))
-loader.exec_module(exchange)
 
 SAMPLES = 24
 LONGEST = 60  # tokens of a side
@@ -42,10 +29,7 @@ def token_ids(build, directory, text):
     """Ids of lines that are neither empty nor long."""
     with open(text, encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line, _ in zip(file, range(20 * SAMPLES))]
-    texts = "".join(json.dumps(line) + "\n" for line in lines)
-    found = exchange.run(build + "/bench/bench_token_ids", directory, stdin=texts.encode())
-    ids = [json.loads(line)[0] for line in found.decode().splitlines()]
-    ids = [line for line in ids if 1 < len(line) <= LONGEST]
+    ids = [line for line, _ in programs.token_ids(build, directory, lines) if 1 < len(line) <= LONGEST]
     if len(ids) < 2 * SAMPLES:
         sys.exit(f"{text}: only {len(ids)} lines of 2 to {LONGEST} tokens")
     return ids
@@ -152,15 +136,15 @@ def settings():
     return [f"{key}={value}" for key, value in rate.items()]
 
 
-def compare(family, build, text, work, in_float64):
+def compare(family, build, text, work):
     theirs = f"{work}/{family}"
-    model, special = exchange.build(family, text, theirs)
-    exchange.run(build + "/apps/heddle", "import", theirs, "--out", theirs + ".run")
+    model, special = models.build(family, text, theirs)
+    programs.run(build + "/apps/heddle", "import", theirs, "--out", theirs + ".run")
     batch = Batch(model, special, token_ids(build, theirs, text))
-    printed = exchange.run(build + "/bench/bench_model_gradients", theirs + ".run", theirs, theirs + ".out", str(STEPS),
+    printed = programs.run(build + "/bench/bench_model_gradients", theirs + ".run", theirs, theirs + ".out", str(STEPS),
                            *settings(), stdin=batch.text().encode())
     ours = [float(line) for line in printed.decode().splitlines()]
-    losses, gradients, parameters = train(model.double() if in_float64 else model, batch)
+    losses, gradients, parameters = train(model.double() if IN_FLOAT64 else model, batch)
     ours_gradients, ours_parameters = (safetensors.torch.load_file(f"{theirs}.out/{each}/model.safetensors")
                                        for each in ("gradients", "parameters"))
     ours_gradients = {name: value for name, value in ours_gradients.items() if name in gradients}
@@ -172,20 +156,13 @@ def compare(family, build, text, work, in_float64):
     apart = [abs(one - other) / other for one, other in zip(ours, losses)]
     print(f"{family:10} loss {losses[0]:.4f} → {losses[-1]:.4f}: {apart[0]:.1e} apart, in {STEPS} steps {max(apart):.1e}; "
           f"{len(ours_gradients)} gradients: {gradient:.1e} ({worst}); after a step: {parameter:.1e} ({last})", flush=True)
-    return apart[0] <= 1e-6 and gradient <= 1e-4 and parameter <= 1e-4 and max(apart) <= 1e-5
+    good = apart[0] <= 1e-6 and gradient <= 1e-4 and parameter <= 1e-4 and max(apart) <= 1e-5
+    if not good:
+        print("  a difference is larger than 1e-6 (loss), 1e-4 (gradients, parameters) or 1e-5 (20 losses)", flush=True)
+    return good
 
 
-def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--float64"]
-    if len(arguments) < 2:
-        sys.exit(__doc__)
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    with tempfile.TemporaryDirectory() as work:
-        good = [compare(family, os.path.abspath(arguments[0]), arguments[1], work, "--float64" in sys.argv)
-                for family in arguments[2:] or exchange.FAMILIES]
-    sys.exit(0 if all(good) else "a difference is larger than 1e-6 (loss), 1e-4 (gradients, parameters) or 1e-5 (20 losses)")
-
-
-if __name__ == "__main__":
-    main()
+def main(arguments):
+    global IN_FLOAT64
+    IN_FLOAT64 = "--float64" in arguments
+    models.for_each(__doc__, compare, models.FAMILIES)([argument for argument in arguments if argument != "--float64"])
