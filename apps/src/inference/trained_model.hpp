@@ -67,7 +67,7 @@ class TrainedModel {
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;
   /// Sets the languages of sources and targets. Throws UsageError as frame_of does.
-  void choose_languages(Languages const& languages);
+  void choose_languages(Languages const& languages, LanguageOptions const& options = {});
   /// The tokens around texts of the languages; empty before they are chosen.
   TextFrame const& frame() const { return frame_; }
 
