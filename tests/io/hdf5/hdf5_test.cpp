@@ -286,7 +286,7 @@ TEST_F(Hdf5Test, ThreadsTakeTurns) {
     file.close();
   }
   auto const use = [&] {
-    for (int time = 0; time < 300; ++time) {
+    for (int time = 0; time < 1500; ++time) {
       File const file = File::open(file_);
       EXPECT_THAT(file.array("values").read<std::int32_t>(), ElementsAre(1, 2, 3));
       EXPECT_THAT(test::message_of<DataError>([&] { file.array("other"); }), HasSubstr("other: HDF5 could not open"));
