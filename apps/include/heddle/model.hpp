@@ -67,7 +67,7 @@ class TrainedModel {
   std::int64_t longest_source() const;
   /// Sets the languages of sources and targets. Throws UsageError for one that the model does not have, and for one
   /// that it needs and is not given.
-  void choose_languages(Languages const& languages);
+  void choose_languages(Languages const& languages, LanguageOptions const& options = {});
   /// The tokens around texts of the languages; empty before they are chosen.
   TextFrame const& frame() const { return frame_; }
 
