@@ -87,7 +87,7 @@ KernelRegistry<Attention> recorded(KernelRegistry<Attention> const& plain,
 
 /// A pair as the model's loss takes it, and the rows of its own tokens.
 struct FramedPair {
-  SentencePair pair;
+  Sample pair;
   std::size_t first_source = 0;  ///< of the source's first own token
   std::size_t first_target = 0;  ///< of the one that predicts the target's first own token
 };
@@ -194,11 +194,11 @@ ForcedDecoding::ForcedDecoding(AlignedAttention const& read, TrainedModelOptions
 
 std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<GivenTarget const> given) const {
   std::vector<FramedPair> places;
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (GivenTarget const& each : given) {
     places.push_back(framed(model, each));
     pairs.push_back(places.back().pair);
-    pairs.back().sample = static_cast<std::int32_t>(pairs.size()) - 1;
+    pairs.back().number = static_cast<std::int32_t>(pairs.size()) - 1;
   }
   std::vector<ForcedTarget> forced(given.size());
   TrainedModel::PackObserver packed;

@@ -97,7 +97,7 @@ class TrainedModel {
   /// for a pair that is too long for the model. The pairs are computed in packs; `packed` is called with the indices of
   /// each pack's pairs, after this model has computed it and before others of an ensemble do.
   using PackObserver = std::function<void(std::span<std::size_t const> indices)>;
-  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs, PackObserver const& packed = {});
+  std::vector<std::vector<double>> token_losses(std::span<Sample const> pairs, PackObserver const& packed = {});
   /// The logits [tokens to predict, vocabulary] of a pack.
   std::vector<float> logits(Pack const& pack);
 

@@ -44,7 +44,7 @@ std::vector<double> among(std::vector<double> next, Tokens const& shortlist) {
 }
 
 TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
-  Sample sample({.vocabulary = 23, .max_length = 24});
+  GenerationSample sample({.vocabulary = 23, .max_length = 24});
   auto const sources = sample_sources();
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -72,7 +72,8 @@ TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
 
 TEST(Shortlist, OfManyBlocksOfTokensResultsDoNotDependOnTheCompany) {
   for (DType const dtype : {DType::float32, DType::float64}) {
-    Sample sample({.vocabulary = 1100, .dtype = dtype, .kernels = dtype == DType::float32 ? "auto" : "reference"});
+    GenerationSample sample(
+        {.vocabulary = 1100, .dtype = dtype, .kernels = dtype == DType::float32 ? "auto" : "reference"});
     auto const sources = sample_sources();
     GenerationOptions const options{
         .beam_size = 3, .n_best = 3, .max_length = 8, .shortlist = sample_shortlist(sample.vocabulary())};
@@ -84,7 +85,7 @@ TEST(Shortlist, OfManyBlocksOfTokensResultsDoNotDependOnTheCompany) {
 }
 
 TEST(Shortlist, OfAllTokensChangesNothing) {
-  Sample sample({.vocabulary = 600, .dtype = DType::float32, .kernels = "auto"});
+  GenerationSample sample({.vocabulary = 600, .dtype = DType::float32, .kernels = "auto"});
   Shortlist all;
   all.always.resize(600);
   std::iota(all.always.begin(), all.always.end(), 0);
@@ -99,8 +100,8 @@ TEST(Shortlist, OfAllTokensChangesNothing) {
 }
 
 TEST(Shortlist, AnEnsembleIsRankedOverItsTokens) {
-  Sample one({});
-  Sample two({.seed = 6});
+  GenerationSample one({});
+  GenerationSample two({.seed = 6});
   GenerationModel model = one.generation_model();
   model.weight = 0.25;
   model.others = {{&two.model(), 0.75}};
@@ -121,7 +122,7 @@ TEST(Shortlist, AnEnsembleIsRankedOverItsTokens) {
 }
 
 TEST(Shortlist, NothingElseIsDrawnAndTheEndIsPossible) {
-  Sample sample({.vocabulary = 23});
+  GenerationSample sample({.vocabulary = 23});
   auto const shortlist = std::make_shared<Shortlist const>(Shortlist{.always = {4, 6}});
   GenerationOptions const options{.max_length = 6, .sampling = {.temperature = 3}, .shortlist = shortlist};
   std::size_t drawn = 0;
@@ -137,7 +138,7 @@ TEST(Shortlist, NothingElseIsDrawnAndTheEndIsPossible) {
 }
 
 TEST(Shortlist, ATokenThatThereIsNotAndADecoderAloneAreRefused) {
-  Sample sample({});
+  GenerationSample sample({});
   auto const with = [](Shortlist const& shortlist) {
     return GenerationOptions{.shortlist = std::make_shared<Shortlist const>(shortlist)};
   };
@@ -151,7 +152,7 @@ TEST(Shortlist, ATokenThatThereIsNotAndADecoderAloneAreRefused) {
         sample.generate({{4}}, with({{}, {{-1}}}));
       },
       ThrowsMessage<UsageError>(HasSubstr("token -1 of a shortlist")));
-  Sample decoder({.prompts = true});
+  GenerationSample decoder({.prompts = true});
   EXPECT_THAT(
       [&] {
         decoder.generate({{4}}, with({{4}, {}}));

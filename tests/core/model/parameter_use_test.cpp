@@ -22,7 +22,7 @@ ModelConfig gathered_model(std::string const& keys) {
 }
 
 Pack pack_for_gathering() {
-  std::vector<SentencePair> const pairs{{0, {5, 6, 7}, {8, 9}}, {1, {4}, {7, 7, 10, 3}}};
+  std::vector<Sample> const pairs{{0, {5, 6, 7}, {8, 9}}, {1, {4}, {7, 7, 10, 3}}};
   return make_pack(pairs, test_ids);
 }
 

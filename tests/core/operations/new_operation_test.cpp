@@ -108,7 +108,7 @@ class NewOperationTest : public testing::Test {
     LayerSpec const chosen{spec.name,     spec.side,      spec.model, spec.dtype, {kernels, config.kernels},
                            spec.parallel, spec.parameters};
     auto const layer = registries_.layers.build("negation", chosen);
-    std::vector<SentencePair> const pairs{{0, {5}, {6}}};
+    std::vector<Sample> const pairs{{0, {5}, {6}}};
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = bench.context(pack);
     Saved saved;
