@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "format.hpp"
+#include "given_fields.hpp"
 #include "given_texts.hpp"
 #include "prepare_options.hpp"
 #include "text_findings.hpp"
@@ -177,9 +178,10 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<TextParts
 /// The texts of a dataset, read side by side and encoded.
 class EncodedTexts {
  public:
-  /// The tokens of `frame` are prepended to each text's own.
-  EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
-      : texts_(texts) {
+  /// The tokens of `frame` are prepended to each text's own; files of fields are read beside them.
+  EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame,
+               GivenFields& fields)
+      : texts_(texts), fields_(fields) {
     std::array const tokenizers{&vocabulary.source, &vocabulary.target};
     std::array const prefixes{&frame.source, &frame.target};
     for (std::size_t side = 0; side < texts.sides.size(); ++side) {
@@ -197,6 +199,7 @@ class EncodedTexts {
       side.empty = side.ids.empty();
       side.ids.insert(side.ids.begin(), side.prefix.begin(), side.prefix.end());
     }
+    fields_.next();
     return true;
   }
 
@@ -218,7 +221,9 @@ class EncodedTexts {
     if (sides_.size() == 1) {
       writer.add(sides_[0].ids);
     } else {
-      writer.add(sides_[0].ids, sides_[1].ids);
+      Sample pair{0, sides_[0].ids, sides_[1].ids};
+      fields_.set(sides_[0].encoded(), sides_[1].encoded(), pair);
+      writer.add(pair);
     }
     for (std::size_t index = 0; index < sides_.size(); ++index) {
       auto const& [reader, tokenizer, prefix, line, ids, empty] = sides_[index];
@@ -264,11 +269,12 @@ class EncodedTexts {
   }
 
   PartsReader const& first() const { return sides_.front().reader; }
-  void require_all_read() const {
+  void require_all_read() {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
       throw DataError(fmt::format("{} changed while being read", texts_.describe()));
     }
+    fields_.require_all_read();
   }
 
  private:
@@ -279,6 +285,8 @@ class EncodedTexts {
     std::string line;
     std::vector<int32_t> ids;
     bool empty = false;  ///< its text has no tokens
+
+    EncodedSide encoded() const { return {tokenizer, line, ids, prefix.size()}; }
   };
 
   /// Counts what is worth a look in the lines of a sample.
@@ -293,6 +301,7 @@ class EncodedTexts {
   }
 
   GivenTexts const& texts_;
+  GivenFields& fields_;
   std::vector<Side> sides_;
   RepeatCounter repeats_;
   RatioCounter ratios_;
@@ -302,11 +311,12 @@ class EncodedTexts {
 /// The files of one dataset: each has at most `max` samples, if that is above 0.
 class DatasetFiles {
  public:
-  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t max)
+  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, SampleFields fields, int64_t max)
       : directory_(std::move(directory)),
         name_(std::move(name)),
         vocabulary_(std::move(vocabulary)),
         lines_(lines),
+        fields_(std::move(fields)),
         max_(max) {}
 
   /// The file for the next sample.
@@ -317,7 +327,7 @@ class DatasetFiles {
       }
       Path const path =
           directory_ / (max_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
-      lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_);
+      lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_, fields_);
     }
     return writers_.back();
   }
@@ -338,16 +348,17 @@ class DatasetFiles {
   std::string name_;
   Vocabulary vocabulary_;
   bool lines_;
+  SampleFields fields_;
   int64_t max_;
   std::vector<DatasetWriter> writers_;
 };
 
 PreparedText encode(GivenTexts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
-                    DatasetFiles& files, std::ostream& out) {
+                    GivenFields& fields, DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, texts.sides.front());
   bool const pairs = texts.sides.size() > 1;
   EncodedTexts encoded(texts, options.invalid_utf8, vocabulary,
-                       pairs ? frame_of(vocabulary, options.languages) : TextFrame());
+                       pairs ? frame_of(vocabulary, options.languages) : TextFrame(), fields);
   PreparedText report;
   while (encoded.next()) {
     progress.update(encoded.first());
@@ -477,8 +488,10 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   PrepareReport report{{}, {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
   for (GivenTexts const& each : texts) {
     bool const train = each.name == "train";
-    DatasetFiles files(directory.path(), each.name, vocabulary, options.lines(), train ? options.samples_per_file : 0);
-    (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, files, progress));
+    GivenFields fields(train ? options : PrepareOptions());
+    DatasetFiles files(directory.path(), each.name, vocabulary, options.lines(), fields.fields(),
+                       train ? options.samples_per_file : 0);
+    (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, fields, files, progress));
     files.commit();
   }
   copies.reset();  // NFS keeps a name in the directory for a file that is removed and open
