@@ -71,14 +71,13 @@ void Trainer::open_data() {
     valid_digest_ = data_->valid.front().digest();
     best_measure_ = best_measure(config_, setup_.registries);
   }
-  SampleFields fields = model.fields();
-  fields.merge(task.fields());
   ParallelState const& parallel = setup_.parallel;
   BatchPlanner::Limits const limits{.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length};
   // Ranks with one data coordinate train on the same samples.
   reader_.emplace(
-      BatchPlanner(training_mixture(config_, task, *data_, {.prefixes = model.needs_prefixes(), .fields = fields}),
-                   limits, config_.train.seed),
+      BatchPlanner(
+          training_mixture(config_, task, *data_, {.prefixes = model.needs_prefixes(), .fields = model.fields()}),
+          limits, config_.train.seed),
       micro_batch_cut(config_.train, parallel), parallel.group(parallel.mesh.shape().axes_except(MeshAxis::data)));
   require_long_enough(config_, model, parallel.mesh, parallel.world.size(), reader_->totals().longest);
   loss_watch_ = LossWatch(vocabulary_sizes(data_->train.front()).target, config_.optimizer.warmup_steps);

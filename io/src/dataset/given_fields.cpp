@@ -80,7 +80,7 @@ void GivenFields::require_all_read() {
   for (File* const file : files()) {
     if (file->reader.next(file->line)) {
       throw DataError(
-          fmt::format("{} goes on after line {}, where the text ends", file->name, file->reader.line_number() - 1));
+          fmt::format("{} has lines after {}, where the text ends", file->name, file->reader.line_number() - 1));
     }
   }
 }

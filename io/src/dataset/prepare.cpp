@@ -182,10 +182,10 @@ class EncodedTexts {
   EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame,
                GivenFields& fields)
       : texts_(texts), fields_(fields) {
-    std::array const tokenizers{&vocabulary.source, &vocabulary.target};
-    std::array const prefixes{&frame.source, &frame.target};
-    for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({PartsReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}, {}});
+    for (TextParts const& side : texts.sides) {
+      bool const first = sides_.empty();
+      sides_.push_back({PartsReader(side, invalid_utf8), first ? vocabulary.source : vocabulary.target,
+                        first ? frame.source : frame.target});
     }
   }
 
@@ -196,7 +196,6 @@ class EncodedTexts {
         return false;
       }
       side.ids = side.tokenizer.encode(side.line);
-      side.empty = side.ids.empty();
       side.ids.insert(side.ids.begin(), side.prefix.begin(), side.prefix.end());
     }
     fields_.next();
@@ -204,7 +203,8 @@ class EncodedTexts {
   }
 
   bool empty() const {
-    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.empty; });
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [](Side const& side) { return side.ids.size() == side.prefix.size(); });
   }
   /// Whether a side was not UTF-8.
   bool repaired() const {
@@ -226,7 +226,7 @@ class EncodedTexts {
       writer.add(pair);
     }
     for (std::size_t index = 0; index < sides_.size(); ++index) {
-      auto const& [reader, tokenizer, prefix, line, ids, empty] = sides_[index];
+      auto const& [reader, tokenizer, prefix, line, ids] = sides_[index];
       report.tokens[index] += std::ssize(ids);
       report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
       auto const unknown = std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
@@ -282,10 +282,8 @@ class EncodedTexts {
     PartsReader reader;
     Tokenizer tokenizer;
     std::vector<int32_t> prefix;
-    std::string line;
-    std::vector<int32_t> ids;
-    bool empty = false;  ///< its text has no tokens
-
+    std::string line = {};
+    std::vector<int32_t> ids = {};
     EncodedSide encoded() const { return {tokenizer, line, ids, prefix.size()}; }
   };
 

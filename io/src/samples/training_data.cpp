@@ -101,6 +101,7 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
                     "--alignments FILE` takes them",
                     data.name()));
   }
+  use.fields.merge(task.fields());
   std::vector<Corpus> corpora;
   for (std::size_t number = 0; number < data.train.size(); ++number) {
     use.corpus = config.data.corpora.empty() ? CorpusConfig() : config.data.corpora[number];

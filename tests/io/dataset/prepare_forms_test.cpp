@@ -284,7 +284,7 @@ TEST_F(PrepareFieldsTest, RefusesLinesThatDoNotFit) {
     EXPECT_THAT(refusal(alignments, link + "\n\n\n\n"), HasSubstr("is not a link"));
   }
   EXPECT_THAT(refusal(alignments, "0-0\n0-0\n\n"), HasSubstr("given ends after line 3, before the text does"));
-  EXPECT_THAT(refusal(alignments, "\n\n\n\n0-0\n"), HasSubstr("given goes on after line 4, where the text ends"));
+  EXPECT_THAT(refusal(alignments, "\n\n\n\n0-0\n"), HasSubstr("given has lines after 4, where the text ends"));
   EXPECT_THAT(refusal(&PrepareOptions::sentence_weights, "1\n-1\n1\n1\n"),
               HasSubstr("line 2: \"-1\" is not a weight, a number of at least 0"));
   EXPECT_THAT(refusal(&PrepareOptions::word_weights, "1\n1\n1\n1\n"),
