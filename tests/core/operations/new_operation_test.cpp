@@ -180,8 +180,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
       [&] { registries.kernels.require_known(config.kernels); },
       ThrowsMessage<ConfigError>(
           "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
-          "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, update, "
-          "negation, or an "
+          "attention, embedding, gemm, guided_alignment, residual_norm, softmax_cross_entropy, tensor_ops, "
+          "token_ranking, update, negation, or an "
           "operation of a plug-in in plugins.paths"));
 }
 
