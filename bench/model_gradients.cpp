@@ -38,7 +38,7 @@ std::vector<std::int32_t> ids_of(std::string const& text) {
 }
 
 heddle::Pack read_batch(heddle::Config const& config, heddle::Vocabulary const& vocabulary) {
-  std::vector<heddle::SentencePair> pairs;
+  std::vector<heddle::Sample> pairs;
   std::vector<heddle::TokenSequence> sequences;
   for (std::string line; std::getline(std::cin, line);) {
     std::size_t const bar = line.find('|');
@@ -46,7 +46,7 @@ heddle::Pack read_batch(heddle::Config const& config, heddle::Vocabulary const& 
     auto const number = static_cast<std::int32_t>(pairs.size());
     pairs.push_back({number, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1, second - bar - 1))});
     std::int32_t const first = second < line.size() ? std::stoi(line.substr(second + 1)) : 0;
-    sequences.push_back({number, pairs.back().source, pairs.back().target, first});
+    sequences.push_back({number, pairs.back().source.tokens, pairs.back().target.tokens, first});
   }
   if (config.model.is_encoder_decoder()) {
     return heddle::make_pack(pairs, vocabulary.special_ids());

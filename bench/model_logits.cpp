@@ -40,8 +40,8 @@ int translate(char const* checkpoint, std::int64_t greedy_tokens, heddle::Langua
   model->choose_languages(languages);
   for (std::string line; std::getline(std::cin, line);) {
     heddle::EncodedLine const encoded = heddle::encode_source(*model, line);
-    auto const pack =
-        heddle::make_source_pack(std::span(&encoded.tokens.value(), 1), model->vocabulary().special_ids().source);
+    heddle::SampleSide const source = encoded.tokens.value();
+    auto const pack = heddle::make_source_pack(std::span(&source, 1), model->vocabulary().special_ids().source);
     print(heddle::to_host<std::int32_t>(pack.source.id), "| ");
     print(translate(*model, std::span(&line, 1), {.max_length = greedy_tokens}, languages).front().front().tokens,
           "\n");
@@ -55,14 +55,15 @@ int run(char const* checkpoint, std::int64_t greedy_tokens) {
   auto const model = heddle::TrainedModel::open(options);
   for (std::string line; std::getline(std::cin, line);) {
     std::size_t const bar = line.find('|');
-    heddle::SentencePair const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};
-    heddle::TokenSequence const sequence{0, pair.target, pair.target};
+    heddle::Sample const pair{0, ids_of(line.substr(0, bar)), ids_of(line.substr(bar + 1))};
+    heddle::TokenSequence const sequence{0, pair.target.tokens, pair.target.tokens};
     bool const alone = !model->config().model.is_encoder_decoder();
     heddle::Side const side = model->config().model.is_decoder_only() ? heddle::Side::target : heddle::Side::source;
     if (greedy_tokens > 0) {
       heddle::GenerationOptions options_of_search;
       options_of_search.max_length = greedy_tokens;
-      auto const found = model->generate(std::span(alone ? &pair.target : &pair.source, 1), options_of_search);
+      auto const found =
+          model->generate(std::span(alone ? &pair.target.tokens : &pair.source.tokens, 1), options_of_search);
       print(found.front().front().tokens, "\n");
       continue;
     }

@@ -14,9 +14,9 @@ constexpr SpecialIds special_ids{.begin = 1, .end = 2, .unknown = 0};
 constexpr std::int32_t first_piece = 4;
 
 /// Pairs of sentences whose tokens are all alike: no kernel looks at them.
-std::vector<SentencePair> pairs_of(std::int64_t count, std::int64_t tokens) {
+std::vector<Sample> pairs_of(std::int64_t count, std::int64_t tokens) {
   std::vector<std::int32_t> const pieces(static_cast<std::size_t>(tokens - 1), first_piece);
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int64_t sample = 0; sample < count; ++sample) {
     pairs.push_back({static_cast<std::int32_t>(sample), pieces, pieces});
   }

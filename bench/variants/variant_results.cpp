@@ -26,8 +26,8 @@ std::vector<std::string> layouts_of(ModelDescription const& model) {
           model.no_generation_reason() ? "no" : "yes"};
 }
 
-std::vector<SentencePair> pairs_of(std::vector<std::int32_t> const& source_lengths,
-                                   std::vector<std::int32_t> const& target_lengths) {
+std::vector<Sample> pairs_of(std::vector<std::int32_t> const& source_lengths,
+                             std::vector<std::int32_t> const& target_lengths) {
   // Tokens of a vocabulary of 23, without the special ones; each length counts one special token.
   auto const tokens = [](std::int32_t length, std::int32_t sample) {
     std::vector<std::int32_t> ids;
@@ -36,7 +36,7 @@ std::vector<SentencePair> pairs_of(std::vector<std::int32_t> const& source_lengt
     }
     return ids;
   };
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::size_t i = 0; i < target_lengths.size(); ++i) {
     auto const sample = static_cast<std::int32_t>(i);
     pairs.push_back({sample, tokens(source_lengths[i], sample), tokens(target_lengths[i], sample)});

@@ -21,13 +21,27 @@ inline std::vector<std::int32_t> tokens_of(std::int32_t seed, int length) {
   return tokens;
 }
 
+/// A token's weight in a weighted variant.
+inline float weight_of(std::int32_t sample, std::int32_t position) {
+  return (sample + position) % 5 == 3 ? 0.0F : 0.25F * static_cast<float>(1 + (3 * sample + position) % 4);
+}
+
 /// Two pairs per micro-batch, of unequal lengths, shorter and longer than any context group, and different in every
-/// step.
-inline std::vector<SentencePair> pairs_of(int step, std::int64_t micro_batch) {
-  std::vector<SentencePair> pairs;
+/// step. Target tokens are aligned with no, one or two source tokens.
+inline std::vector<Sample> pairs_of(int step, std::int64_t micro_batch, bool weighted = false) {
+  std::vector<Sample> pairs;
   for (std::int32_t index = 0; index < 2; ++index) {
     auto const sample = static_cast<std::int32_t>(2 * micro_batch) + index;
     pairs.push_back({sample, tokens_of(sample + step, (sample * 5 + step) % 11), tokens_of(sample, (sample * 3) % 8)});
+    Sample& pair = pairs.back();
+    auto const sources = static_cast<std::int32_t>(pair.source.tokens.size());
+    auto const targets = static_cast<std::int32_t>(pair.target.tokens.size());
+    for (std::int32_t link = 0; link < targets && sources > 0; ++link) {
+      pair.alignment.push_back({(3 * link + sample) % sources, (link * link) % targets});
+    }
+    for (std::int32_t position = 0; weighted && position <= targets; ++position) {
+      pair.target.weights.push_back(weight_of(sample, position));
+    }
   }
   return pairs;
 }
@@ -35,42 +49,11 @@ inline std::vector<SentencePair> pairs_of(int step, std::int64_t micro_batch) {
 inline std::int64_t target_tokens(int step) {
   std::int64_t tokens = 0;
   for (std::int64_t index = 0; index < micro_batches; ++index) {
-    for (SentencePair const& pair : pairs_of(step, index)) {
-      tokens += static_cast<std::int64_t>(pair.target.size()) + 1;
+    for (Sample const& pair : pairs_of(step, index)) {
+      tokens += static_cast<std::int64_t>(pair.target.tokens.size()) + 1;
     }
   }
   return tokens;
-}
-
-/// A row's weight: 0 where it predicts nothing.
-inline float weight_of(std::int32_t sample, std::int32_t position) {
-  return (sample + position) % 5 == 3 ? 0.0F : 0.25F * static_cast<float>(1 + (3 * sample + position) % 4);
-}
-
-inline double target_weight(int step) {
-  double weight = 0;
-  for (std::int64_t index = 0; index < micro_batches; ++index) {
-    for (SentencePair const& pair : pairs_of(step, index)) {
-      for (std::size_t position = 0; position <= pair.target.size(); ++position) {
-        weight += static_cast<double>(weight_of(pair.sample, static_cast<std::int32_t>(position)));
-      }
-    }
-  }
-  return weight;
-}
-
-/// Gives the targets of a pack their weights.
-inline void add_weights(Pack& pack) {
-  auto const samples = to_host<std::int32_t>(pack.target_rows.sample);
-  auto const positions = to_host<std::int32_t>(pack.target_rows.position);
-  auto ids = to_host<std::int32_t>(pack.target_output.id);
-  std::vector<float> weights;
-  for (std::size_t row = 0; row < ids.size(); ++row) {
-    weights.push_back(weight_of(samples[row], positions[row]));
-    ids[row] = weights.back() > 0 ? ids[row] : -1;
-  }
-  pack.target_output.id = from_host<std::int32_t>(ids, {pack.target_rows.tokens});
-  pack.target_output.weight = from_host<float>(weights, {pack.target_rows.tokens});
 }
 
 inline Config config_of(Variant const& variant, Layout const& layout) {
@@ -102,29 +85,24 @@ class LayoutRun {
   }
 
   Pack pack(int step, std::int64_t index) const {
-    PackTokens tokens;
-    fill_tokens(tokens, pairs_of(step, index), test_ids);
-    tokens.source.prefixed = true;  // half of each source is a first text
+    PackFields tokens;
+    fill_tokens(tokens, pairs_of(step, index, weighted_), test_ids);
     for (std::int32_t const length : tokens.source.length) {
-      tokens.source.prefix.push_back(length / 2);
+      tokens.source.prefix.push_back(length / 2);  // half of each source is a first text
     }
     Pack pack = make_pack(tokens, engine_.context());
     std::vector<std::int32_t> prefixes;  // half of each sequence, also where this rank has only some of its rows
-    for (SentencePair const& pair : pairs_of(step, index)) {
-      prefixes.push_back(static_cast<std::int32_t>(pair.target.size() + 1) / 2);
+    for (Sample const& pair : pairs_of(step, index)) {
+      prefixes.push_back(static_cast<std::int32_t>(pair.target.tokens.size() + 1) / 2);
     }
     pack.target_rows.prefix_length = from_host<std::int32_t>(prefixes, {pack.target_rows.sequences.count});
-    if (weighted_) {
-      add_weights(pack);
-    }
     return pack;
   }
 
   double accumulate(int step) {
     IndexRange const mine = share(micro_batches, parallel_.data.rank(), parallel_.data.size());
     auto const make = [&](std::int64_t index) { return pack(step, mine.begin + index); };
-    double const weight = weighted_ ? target_weight(step) : 0;
-    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step), weight), step);
+    return engine_.accumulate(TestMicroBatches(mine.count(), make, target_tokens(step)), step);
   }
 
   /// The last layer's output for one micro-batch with dropout, on the last stage; empty elsewhere. Passes from part to

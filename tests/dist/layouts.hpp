@@ -52,13 +52,15 @@ inline std::vector<Variant> other_variants() {
        "norm_kind = \"rms\"\nembedding_norm = true\nposition_layout = \"halves\"\n"
        "[model.encoder]\nnorm_kind = \"layer\"\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
        "[model.decoder]\nself_attention = { query_key_norm = true, head_dim = 6 }\n"
-       "cross_attention = { query_key_norm = true, head_dim = 6 }"},
+       "cross_attention = { query_key_norm = true, head_dim = 6, guided_alignment_weight = 0.3 }"},
       {NormPlacement::post, true,
        "positions = \"learned\"\noutput_transform = true\ntoken_types = 2\n"
        "[model.decoder]\nself_attention = { mask = \"prefix\" }\n"
-       "cross_attention = { score = \"dot_product\" }"},
+       "cross_attention = { score = \"dot_product\", guided_alignment_weight = 0.5 }"},
       {NormPlacement::post, true,
-       "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n[train]\nz_loss = 0.01", true},
+       "positions = \"alibi\"\nactivation = \"silu\"\nrecompute = \"layer\"\n"
+       "[model.decoder]\ncross_attention = { kv_heads = 4, guided_alignment_weight = 0.2 }\n[train]\nz_loss = 0.01",
+       true},
       {NormPlacement::pre, false,
        "positions = \"relative_buckets\"\nposition_buckets = 8\nmax_distance = 6\nactivation = \"gelu_tanh\"\n"
        "recompute = \"attention\"\n[model.encoder]\nself_attention = { own_positions = true }"},

@@ -46,6 +46,30 @@ inline void write_sentences(std::filesystem::path const& path, int64_t pairs) {
   writer.commit();
 }
 
+/// The fields of the pairs that write_fields writes: pair i has i % 4 links, and i % 3 chooses no weight, one for all
+/// or one for each token.
+inline Sample pair_with_fields(int64_t index) {
+  Sample pair{0, sentence(index, 60), sentence(index + 3, 50)};
+  auto const sources = static_cast<int32_t>(pair.source.tokens.size());
+  auto const targets = static_cast<int32_t>(pair.target.tokens.size());
+  for (int32_t link = 0; link < index % 4; ++link) {
+    pair.alignment.push_back({link % sources, (link + 1) % targets});
+  }
+  std::size_t const weights = index % 3 == 0 ? 0 : index % 3 == 1 ? 1 : pair.target.tokens.size() + 1;
+  for (std::size_t weight = 0; weight < weights; ++weight) {
+    pair.target.weights.push_back(0.25F * static_cast<float>(weight));
+  }
+  return pair;
+}
+
+inline void write_fields(std::filesystem::path const& path, int64_t pairs) {
+  DatasetWriter writer(path, separate_vocabulary(), {SampleField::alignment, SampleField::weights});
+  for (int64_t i = 0; i < pairs; ++i) {
+    writer.add(pair_with_fields(i));
+  }
+  writer.commit();
+}
+
 /// Reads all samples, as training would.
 inline void read_all(Dataset const& dataset) {
   for (int64_t pair = 0; pair < dataset.size(); ++pair) {

@@ -29,7 +29,7 @@ class GoldenFile {
 
   std::map<std::string, std::string> settings_;
   std::string keys_;  ///< of [model], in TOML; empty: they follow from the settings
-  std::vector<SentencePair> pairs_;
+  std::vector<Sample> pairs_;
   std::map<std::string, std::vector<double>> tensors_;
 };
 

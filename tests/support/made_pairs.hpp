@@ -13,7 +13,7 @@ class MadePairs : public SampleSource {
  public:
   virtual std::int64_t size(std::int64_t epoch) const = 0;
   /// The pair without begin and end tokens, with `number` as its sample number.
-  virtual SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
+  virtual Sample sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const = 0;
 
   std::int64_t windows(std::int64_t /*epoch*/) const final { return 1; }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t /*window*/) const final {
@@ -22,8 +22,8 @@ class MadePairs : public SampleSource {
     return indices;
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const final {
-    std::vector<SentencePair> pairs;
+            PackFields& into) const final {
+    std::vector<Sample> pairs;
     for (std::int64_t const index : indices) {
       pairs.push_back(sample(epoch, index, first_number++));
     }

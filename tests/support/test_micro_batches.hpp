@@ -10,18 +10,17 @@ namespace heddle {
 template <class MakePack>
 class TestMicroBatches final : public MicroBatchSource {
  public:
-  TestMicroBatches(std::int64_t count, MakePack make_pack, std::int64_t target_tokens = 1, double weight = 0)
-      : count_(count), make_pack_(std::move(make_pack)), target_tokens_(target_tokens), weight_(weight) {}
+  TestMicroBatches(std::int64_t count, MakePack make_pack, std::int64_t target_tokens = 1)
+      : count_(count), make_pack_(std::move(make_pack)), target_tokens_(target_tokens) {}
 
   std::int64_t count() const override { return count_; }
-  BatchTokens tokens() const override { return {target_tokens_, target_tokens_, weight_}; }
+  BatchTokens tokens() const override { return {target_tokens_, target_tokens_}; }
   Pack micro_batch(std::int64_t index) const override { return make_pack_(index); }
 
  private:
   std::int64_t count_;
   MakePack make_pack_;
   std::int64_t target_tokens_;
-  double weight_;
 };
 
 }  // namespace heddle

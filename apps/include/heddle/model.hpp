@@ -97,7 +97,7 @@ class TrainedModel {
   /// for a pair that is too long for the model. The pairs are computed in packs; `packed` is called with the indices of
   /// each pack's pairs, after this model has computed it and before others of an ensemble do.
   using PackObserver = std::function<void(std::span<std::size_t const> indices)>;
-  std::vector<std::vector<double>> token_losses(std::span<SentencePair const> pairs, PackObserver const& packed = {});
+  std::vector<std::vector<double>> token_losses(std::span<Sample const> pairs, PackObserver const& packed = {});
   /// The mean over a sequence's tokens of what the encoder or, of a model of one stack, the last layer computes:
   /// [sequences][d_model]. A sequence gets the end token of a source or the begin token of a target.
   std::vector<std::vector<float>> embed(std::span<std::vector<std::int32_t> const> sequences);

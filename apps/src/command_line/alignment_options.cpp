@@ -17,9 +17,10 @@ void add_alignment_options(OptionsDescription& description, AlignmentOptions& op
        "write how the pieces of a translation are aligned with the source's, by the model's cross-attention: the "
        "strongest piece for each (hard, as in Pharaoh: 0-0 1-2), or all weights (soft, in JSON lines)")  //
       ("align-layer", without_default<std::int64_t>(options.attention.layer, "N"),
-       "the decoder layer whose cross-attention is read, counted from 1; default: the last but one")  //
+       "the decoder layer whose cross-attention is read, counted from 1; default: the one with guided alignment, else "
+       "the last but one")  //
       ("align-head", without_default<std::int64_t>(options.attention.head, "N"),
-       "the head that is read, counted from 1; default: the mean of all heads")  //
+       "the head that is read, counted from 1; default: the guided one, else the mean of all heads")  //
       ("align-words", po::bool_switch(&options.words),
        "of hard alignments: align the words of the lines, between white space, in place of pieces");
 }

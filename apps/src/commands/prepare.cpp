@@ -44,6 +44,12 @@ void add_texts(CommandSyntax& syntax, PrepareOptions& prepared) {
       ("target", texts(prepared.target),
        "training text, target side, in as many files: line n translates the source's line n")          //
       ("tsv", texts(prepared.tsv, "FILE..."), "training text of both sides: lines SOURCE<TAB>TARGET")  //
+      ("alignments", texts(prepared.alignments, "FILE..."),
+       "word alignments of the training text, lines of SOURCE-TARGET from 0 (0-0 1-2), for guided alignment")  //
+      ("sentence-weights", texts(prepared.sentence_weights, "FILE..."),
+       "a number for each pair of the training text, by which its loss is multiplied")  //
+      ("word-weights", texts(prepared.word_weights, "FILE..."),
+       "the same for each word, between white space, of each target: lines with as many numbers as words")  //
       ("columns", po::value<std::string>()->value_name("S,T")->notifier(take_columns),
        "the columns of source and target in lines of --tsv and --valid-tsv that have more, from 1 on")           //
       ("valid-source", texts(prepared.valid_source), "validation text, source side")                             //

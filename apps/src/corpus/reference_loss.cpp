@@ -12,7 +12,7 @@ namespace {
 
 /// Places in the sums. Those of the start of the text are of the same lines in both directions.
 struct Place {
-  enum : std::size_t { loss, weight, tokens, left_out, start_loss, start_tokens, swapped_loss, swapped_tokens };
+  enum : std::size_t { loss, tokens, left_out, start_loss, start_tokens, swapped_loss, swapped_tokens };
 };
 
 /// The lines at the start of a text whose direction is checked.
@@ -30,7 +30,7 @@ DirectionLoss direction_loss(TrainedModel& model, std::span<GeneratedLine const>
     frame.insert(frame.end(), text.begin(), text.end());
     return frame;
   };
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (GeneratedLine const& each : lines) {
     std::string const& source = swapped ? each.line.references.front() : each.line.text;
     std::string const& target = swapped ? each.line.text : each.line.references.front();
@@ -55,7 +55,6 @@ std::vector<double> reference_loss_sums(TrainedModel& model, std::vector<Generat
   DirectionLoss const all = direction_loss(model, lines, false);
   std::vector<double> sums(ReferenceLoss::sums_count);
   sums[Place::loss] = all.sums.negative_log_likelihood;
-  sums[Place::weight] = all.sums.weight;
   sums[Place::tokens] = static_cast<double>(all.sums.tokens);
   sums[Place::left_out] = static_cast<double>(all.left_out);
   auto const after = std::ranges::find_if(lines, [](auto const& each) { return each.line.number > checked_lines; });
@@ -72,9 +71,7 @@ std::vector<double> reference_loss_sums(TrainedModel& model, std::vector<Generat
 }
 
 LossSums ReferenceLoss::loss() const {
-  return {.negative_log_likelihood = sums_[Place::loss],
-          .tokens = static_cast<std::int64_t>(sums_[Place::tokens]),
-          .weight = sums_[Place::weight]};
+  return {.negative_log_likelihood = sums_[Place::loss], .tokens = static_cast<std::int64_t>(sums_[Place::tokens])};
 }
 
 std::string ReferenceLoss::left_out_message() const {

@@ -74,13 +74,13 @@ std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts
 }  // namespace
 
 void print_perplexity(LossSums const& loss, std::string_view kind) {
-  double const mean = loss.negative_log_likelihood / loss.weight;
+  double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
   std::cout << fmt::format("perplexity = {:.6g} ({:.4f} nats for each of {} {}tokens)\n", std::exp(mean), mean,
                            readable_count(loss.tokens), kind);
 }
 
 void add_perplexity(LossSums const& loss, boost::json::object& object) {
-  double const mean = loss.negative_log_likelihood / loss.weight;
+  double const mean = loss.negative_log_likelihood / static_cast<double>(loss.tokens);
   object["perplexity"] = std::exp(mean);
   object["nats_per_token"] = mean;
   object["tokens"] = loss.tokens;

@@ -52,7 +52,7 @@ std::vector<float> probe_logits(Execution& execution, TrainedModelOptions const&
   std::int64_t const length = std::min(longest, model->longest_source() - 1);
   bool const pairs = model->config().model.is_encoder_decoder();
   Side const side = model->config().model.is_decoder_only() ? Side::target : Side::source;
-  std::vector<SentencePair> sentence_pairs;
+  std::vector<Sample> sentence_pairs;
   std::vector<TokenSequence> token_sequences;
   for (std::int32_t sequence = 0; sequence < sequences; ++sequence) {
     std::int64_t const own = std::max<std::int64_t>(length - 5 * sequence, 1);

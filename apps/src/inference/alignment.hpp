@@ -1,11 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <heddle/io/tokenizers/tokenizer.hpp>
+#include <heddle/io/tokenizers/token_words.hpp>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,15 +18,6 @@ Alignment hard_alignment(std::span<double const> attention, std::size_t source_t
 /// The alignment of the words that the tokens are parts of, each pair once.
 Alignment between_words(Alignment const& alignment, std::span<std::int64_t const> source_words,
                         std::span<std::int64_t const> target_words);
-/// The bytes of a text where its words (see split_words) end.
-std::vector<std::size_t> word_ends(std::string_view text);
-/// The number, from 0, of the word of a text, as it is given, that each of its first `tokens` tokens is a part of.
-/// White space belongs to the word after it.
-std::vector<std::int64_t> words_of(Tokenizer const& tokenizer, std::string_view text, std::size_t tokens);
-/// The number of a text's tokens.
-using CountTokens = std::function<std::size_t(std::string_view)>;
-/// The same. What is counted is O(n log n) in the part of the text that has these tokens.
-std::vector<std::int64_t> words_of(CountTokens const& count, std::string_view text, std::size_t tokens);
 /// The sum over the source's tokens of log(min(1, attention of all target tokens to it)), at most 0: the coverage of Wu
 /// et al. 2016, equation 14, without its factor.
 double coverage(std::span<double const> attention, std::size_t source_tokens);

@@ -89,7 +89,7 @@ KernelRegistry<Attention> recorded(KernelRegistry<Attention> const& plain,
 
 /// A pair as the model's loss takes it, and the rows of its own tokens.
 struct FramedPair {
-  SentencePair pair;
+  Sample pair;
   std::size_t first_source = 0;  ///< of the source's first own token
   std::size_t first_target = 0;  ///< of the one that predicts the target's first own token
 };
@@ -118,25 +118,30 @@ FramedPair framed(TrainedModel const& model, GivenTarget const& given) {
 struct Place {
   std::size_t sublayers = 0;
   std::size_t read = 0;  ///< its number among them
+  std::optional<std::int64_t> head = {};
 };
 
-Place place_of(std::optional<std::int64_t> layer, TrainedModel const& model) {
+Place place_of(AlignedAttention const& wanted, TrainedModel const& model) {
   std::vector<std::size_t> cross;
+  std::int64_t guided = 0;
   auto const sublayers = attention_sublayers(model.description());
   for (std::size_t index = 0; index < sublayers.size(); ++index) {
     if (sublayers[index].queries != sublayers[index].keys) {
       cross.push_back(index);
+      guided = sublayers[index].guided ? std::ssize(cross) : guided;
     }
   }
   if (cross.empty()) {
     throw ConfigError("alignments are read from cross-attention, and the model has none");
   }
-  std::int64_t const chosen = layer.value_or(std::max<std::int64_t>(std::ssize(cross) - 1, 1));
+  std::int64_t const usual = guided > 0 ? guided : std::max<std::int64_t>(std::ssize(cross) - 1, 1);
+  std::int64_t const chosen = wanted.layer.value_or(usual);
   if (chosen < 1 || chosen > std::ssize(cross)) {
     throw UsageError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 1",
                                  chosen, cross.size()));
   }
-  return {sublayers.size(), cross[static_cast<std::size_t>(chosen - 1)]};
+  bool const first_head = !wanted.head && sublayers[cross[static_cast<std::size_t>(chosen - 1)]].guided;
+  return {sublayers.size(), cross[static_cast<std::size_t>(chosen - 1)], first_head ? 1 : wanted.head};
 }
 
 /// Adds up the weights of heads [first, end), for a sequence's own tokens.
@@ -215,16 +220,16 @@ std::vector<double> score(TrainedModel& model, std::span<std::string const> sour
 
 std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<GivenTarget const> given) const {
   std::vector<FramedPair> places;
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (GivenTarget const& each : given) {
     places.push_back(framed(model, each));
     pairs.push_back(places.back().pair);
-    pairs.back().sample = static_cast<std::int32_t>(pairs.size()) - 1;
+    pairs.back().number = static_cast<std::int32_t>(pairs.size()) - 1;
   }
   std::vector<ForcedTarget> forced(given.size());
   TrainedModel::PackObserver packed;
   if (recording_) {
-    Place const place = place_of(read_.layer, model);
+    Place const place = place_of(read_, model);
     recording_->begin(place.read);
     packed = [&, place](std::span<std::size_t const> indices) {
       if (recording_->calls() != place.sublayers) {
@@ -232,7 +237,7 @@ std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<
                                       place.sublayers, recording_->calls()));
       }
       ObservedAttention const call = recording_->end();
-      auto const [first, end, divisor] = heads_of(read_.head, call, model.tensor());
+      auto const [first, end, divisor] = heads_of(place.head, call, model.tensor());
       for (std::size_t sequence = 0; sequence < indices.size(); ++sequence) {
         std::size_t const index = indices[sequence];
         auto const own = own_weights(call.sequences[sequence], places[index], given[index], first, end);

@@ -26,9 +26,10 @@ struct ForcedTarget {
 
 /// The cross-attention that alignments are read from.
 struct AlignedAttention {
-  /// Number among the layers with cross-attention, from 1; none: the last but one, or the only one.
+  /// Number among the layers with cross-attention, from 1; none: the last one with guided alignment, else the last but
+  /// one, or the only one.
   std::optional<std::int64_t> layer = {};
-  std::optional<std::int64_t> head = {};  ///< from 1; none: the mean over all heads
+  std::optional<std::int64_t> head = {};  ///< from 1; none: the guided one, else the mean over all heads
 };
 
 /// Predicts given targets (forced decoding).

@@ -1,6 +1,7 @@
 #include "probe.hpp"
 
 #include <algorithm>
+#include <heddle/core/attention/alignment_guide.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <utility>
@@ -126,8 +127,8 @@ std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model
       for (SublayerDescription const& sublayer : layer.sublayers) {
         if (sublayer.traits.attends) {
           bool const cross = sublayer.name == "cross_attention";
-          sublayers.push_back(
-              {sublayer.path, stack.side, cross ? stack.encoder_side.value_or(stack.side) : stack.side});
+          sublayers.push_back({sublayer.path, stack.side, cross ? stack.encoder_side.value_or(stack.side) : stack.side,
+                               guided_alignment_weight(sublayer.options) > 0});
         }
       }
     }

@@ -105,6 +105,7 @@ struct AttentionSublayer {
   std::string path;  ///< "decoder.layers.0.cross_attention"
   Side queries = Side::source;
   Side keys = Side::source;
+  bool guided = false;  ///< trained with guided alignment
 };
 /// The model's attention sublayers in the order in which a forward pass calls the kernel.
 std::vector<AttentionSublayer> attention_sublayers(ModelDescription const& model);

@@ -320,11 +320,10 @@ LossSums TrainedModel::loss(MicroBatchSource const& micro_batches) {
   return total;
 }
 
-std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePair const> pairs,
-                                                            PackObserver const& packed) {
+std::vector<std::vector<double>> TrainedModel::token_losses(std::span<Sample const> pairs, PackObserver const& packed) {
   constexpr std::size_t pack_tokens = 4096;
   auto const longer = [&](std::size_t index) {
-    return std::max(pairs[index].source.size(), pairs[index].target.size()) + 1;
+    return std::max(pairs[index].source.tokens.size(), pairs[index].target.tokens.size()) + 1;
   };
   std::vector<std::size_t> order;
   for (std::size_t index = 0; index < pairs.size(); ++index) {
@@ -335,7 +334,7 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePa
   std::ranges::stable_sort(order, {}, longer);
   std::vector<std::vector<double>> losses(pairs.size());
   for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
-    std::vector<SentencePair> of_pack;
+    std::vector<Sample> of_pack;
     for (std::size_t tokens = 0; end < order.size() && (end == begin || tokens + longer(order[end]) <= pack_tokens);
          ++end) {
       of_pack.push_back(pairs[order[end]]);
@@ -355,7 +354,7 @@ std::vector<std::vector<double>> TrainedModel::token_losses(std::span<SentencePa
     }
     auto row = rows.begin();
     for (std::size_t index = begin; index < end; ++index) {
-      auto const count = static_cast<std::ptrdiff_t>(pairs[order[index]].target.size()) + 1;
+      auto const count = static_cast<std::ptrdiff_t>(pairs[order[index]].target.tokens.size()) + 1;
       losses[order[index]].assign(row, row + count);
       row += count;
     }

@@ -98,7 +98,7 @@ std::vector<std::string> texts_of(Dataset const& dataset, std::int64_t index) {
 }
 
 /// The sequences of a pack's side as text, their special pieces by name.
-boost::json::array texts_of(SideTokens const& side, Tokenizer const& tokenizer) {
+boost::json::array texts_of(SideFields const& side, Tokenizer const& tokenizer) {
   constexpr std::string_view start_of_word = "\u2581";
   boost::json::array texts;
   auto token = side.id.begin();
@@ -225,7 +225,7 @@ boost::json::array pack_of_samples(SampleSource const& samples, Dataset const& d
     source.emplace_back(cost.source);
     target.emplace_back(cost.target);
   }
-  PackTokens tokens;
+  PackFields tokens;
   if (!first.empty()) {
     samples.read(0, first, 0, tokens);
   }

@@ -146,21 +146,23 @@ class SelectionRecorder final : public KernelObserver {
 };
 
 /// The first micro-batch of training, or one of synthetic sentences of 10 to 50 tokens.
-struct Sample {
+struct BenchmarkSample {
   VocabularySizes vocabulary;
   Pack pack;
   std::string origin;
 };
 
-Sample read_sample(Config const& config, Registries const& registries, bool prefixes) {
+BenchmarkSample read_sample(Config const& config, Registries const& registries) {
   TrainingData const data = open_training_data(config);
-  Mixture const mixture = training_mixture(config, registries.tasks.of(config), data, prefixes);
+  ModelDescription const model = describe_model(config.model, registries.layers);
+  Mixture const mixture = training_mixture(config, registries.tasks.of(config), data,
+                                           {.prefixes = model.needs_prefixes(), .fields = model.fields()});
   BatchPlanner batches(mixture, {config.train.batch_tokens, config.model.max_length}, config.train.seed);
   SampledMicroBatches const batch(mixture, batches.next(), {.max_tokens = config.train.micro_batch_tokens});
   return {vocabulary_sizes(data.train.front()), batch.micro_batch(0), " of " + data.name()};
 }
 
-Sample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
+BenchmarkSample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabulary) {
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
   SyntheticBatch const batch({.vocabulary = vocabulary,
                               .tokens = config.train.micro_batch_tokens,
@@ -178,7 +180,7 @@ Sample synthetic_sample(Config const& config, bool prefixes, std::int64_t vocabu
 }
 
 /// Runs one forward and backward pass and one update; the result has their calls.
-TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, Sample const& sample) {
+TimedProblems time_step(KernelBenchmark const& benchmark, Config const& config, BenchmarkSample const& sample) {
   KernelTimer timer(benchmark.all);
   Registries registries = benchmark.registries;
   registries.kernels.observe(timer);
@@ -260,8 +262,8 @@ KernelSelections select_kernels(Config const& configured, Registries const& regi
 KernelTimings benchmark_kernels(KernelBenchmark const& benchmark) {
   Config const config = small_config(benchmark.config);
   bool const prefixes = describe_model(config.model, benchmark.registries.layers).needs_prefixes();
-  Sample const sample = config.data.has_training() ? read_sample(config, benchmark.registries, prefixes)
-                                                   : synthetic_sample(config, prefixes, benchmark.vocabulary);
+  BenchmarkSample const sample = config.data.has_training() ? read_sample(config, benchmark.registries)
+                                                            : synthetic_sample(config, prefixes, benchmark.vocabulary);
   DType const dtype = dtype_of(config.train.precision);
   fmt::print("A step of the model with one layer of each kind: {}, {} + {} tokens{}, vocabulary {}{}\n", name_of(dtype),
              readable_count(sample.pack.source_rows.tokens), readable_count(sample.pack.target_rows.tokens),

@@ -177,7 +177,8 @@ ValidationResult validate(ValidationSetup const& setup) {
   for (ValidationSet const& set : setup.sets) {
     GlobalBatch const batch = all_samples(*set.samples, setup.config.model.max_length);
     LossSums const sums = validation_loss(setup, set, batch);
-    result.values.push_back({{"loss", set.name, false}, sums.negative_log_likelihood / sums.weight});
+    result.values.push_back(
+        {{"loss", set.name, false}, sums.negative_log_likelihood / static_cast<double>(sums.tokens)});
     if (setup.registries.tasks.of(setup.config).measures_accuracy()) {
       result.values.push_back(
           {{"accuracy", set.name, true}, static_cast<double>(sums.correct) / static_cast<double>(sums.tokens)});

@@ -47,7 +47,7 @@ std::unique_ptr<PlannedData> PlannedData::open(Config const& config, Registries 
 
 void PlannedData::take_dataset(Config const& config, Task const& task, bool prefixes) {
   data_ = open_training_data(config);
-  mixture_ = training_mixture(config, task, *data_, prefixes);
+  mixture_ = training_mixture(config, task, *data_, {.prefixes = prefixes});
   make_validation_samples(config, task, prefixes, *data_);
   vocabulary_ = vocabulary_sizes(data_->train.front());
 }

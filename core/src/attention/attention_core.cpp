@@ -99,6 +99,9 @@ AttentionCore::AttentionCore(LayerSpec const& spec, Side keys, AttentionMask con
     query_norm_.emplace(spec, Norm::Declaration{spec.name + ".q_norm", sizes_.head_dim, {MeshAxis::tensor}});
     key_norm_.emplace(spec, Norm::Declaration{spec.name + ".k_norm", sizes_.head_dim, {MeshAxis::tensor}});
   }
+  if (double const weight = guided_alignment_weight(spec.options); weight > 0) {
+    guide_.emplace(spec, weight, sizes_.head_dim, base_.scale);
+  }
   if (base_.score == ScoreKind::additive) {
     score_weight_ =
         &spec.parameters.declare({.name = spec.name + ".score.weight",
@@ -223,9 +226,12 @@ void AttentionCore::normalize_backward(LayerContext& context, Norm const& norm, 
 
 AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor const& q, Tensor const& k,
                                                   Tensor const& v) const {
-  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}, {}, {}};
+  Activations activations{q, k, v, context.arena.allocate(q.dtype(), q.shape()), {}, {}, {}, {}};
   Tensor const queries = normalize(context, query_norm_, q, activations.q_norm);
   Tensor const keys = normalize(context, key_norm_, k, activations.k_norm);
+  if (guide_) {
+    activations.guide = guide_->forward(context, queries, keys);
+  }
   AttentionCall const attention_call = pack_call(context, queries, keys, v);
   if (rotates()) {
     Tensor const& position = context.pack.rows(side_).position;
@@ -260,6 +266,9 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
     context_attention_.backward(task(context), kernel, grad_output, all);
   } else {
     attention_->backward(context.execution, kernel.call, kernel.output, kernel.log_sum_exp, grad_output, all);
+  }
+  if (guide_) {
+    guide_->backward(context, activations.guide, all.q, all.k);
   }
   if (positions_ != nullptr) {
     positions_->bias_gradient_done(context, all.bias);

@@ -132,6 +132,16 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
   }
 }
 
+/// Throws ConfigError where the loss of alignments is wanted of scores that are not plain products.
+void check_guided(ModelConfig const& keys, LayerOptions const& options) {
+  AttentionScores const scores = attention_scores(keys, options, 1);
+  if (guided_alignment_weight(options) > 0 && (scores.kind != ScoreKind::dot_product || scores.soft_cap > 0)) {
+    throw ConfigError(
+        fmt::format("{} needs scores that are products of queries and keys; leave out `score` and `soft_cap`",
+                    options.place("guided_alignment_weight")));
+  }
+}
+
 /// The reason why the layer does not support a use with its mask; null where it does.
 std::optional<std::string> unsupported_mask(LayerOptions const& options, LayerUse const& use) {
   bool const prefix = options.text("mask", "") == "prefix";
@@ -254,7 +264,15 @@ LayerTraits attention_traits() {
 
 LayerTraits cross_attention_traits() {
   LayerTraits traits = attention_traits();
+  traits.options.push_back({.name = "guided_alignment_weight",
+                            .type = OptionDescription::Type::number,
+                            .meaning = "factor of a loss that draws the first head to the data's word alignments; "
+                                       "default: 0, none"});
+  traits.fields = [](LayerOptions const& options) {
+    return guided_alignment_weight(options) > 0 ? SampleFields{SampleField::alignment} : SampleFields();
+  };
   traits.cost = [](ModelConfig const& keys, LayerOptions const& options, LayerLoad const& load) {
+    check_guided(keys, options);
     return cost_under(AttentionMask::bidirectional(), keys.encoder_columns(), keys, options, load);
   };
   traits.trials.push_back({.name = "a wider encoder output", .set = [](ModelConfig& keys) { keys.encoder_width = 9; }});

@@ -119,7 +119,7 @@ class GradientCheck {
   }
 
  private:
-  static std::vector<SentencePair> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
+  static std::vector<Sample> pairs() { return {{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}}; }
 
   HiddenStates random_input(Pack const& pack, std::string const& name = "") const {
     ModelConfig const& model = bench_.model;
@@ -146,7 +146,7 @@ class GradientCheck {
 
   /// Forward of another micro-batch, as several may be in flight: backward needs what forward kept of its own one.
   void forward_another() {
-    std::vector<SentencePair> const all = pairs();
+    std::vector<Sample> const all = pairs();
     Pack const pack = make_pack(std::span(all).last(2), ids);
     LayerContext context = bench_.context(context_.execution, pack, true);
     Saved saved;
@@ -223,7 +223,7 @@ class DecodeCheck {
     std::int32_t sequence, place, parent, time;
   };
 
-  static std::vector<SentencePair> pairs() {
+  static std::vector<Sample> pairs() {
     return {{0, {5, 6}, {7, 3, 4}}, {1, {5, 6, 8}, {4, 4, 8}}, {2, {7}, {3, 3, 5}}, {3, {9}, {6, 4, 3}}};
   }
 

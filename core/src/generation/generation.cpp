@@ -23,8 +23,8 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 /// The default length limit of a target: 50 tokens more than twice its source, both without their end token.
-std::int64_t default_length(std::size_t source_tokens) {
-  return 2 * static_cast<std::int64_t>(source_tokens) + 50;
+std::int64_t default_length(std::int64_t source_tokens) {
+  return 2 * source_tokens + 50;
 }
 
 /// The number of best tokens that a step needs of each row: those that hold enough that do not end.
@@ -111,27 +111,27 @@ class Generation::Search {
     }
   }
 
-  void add(std::int64_t number, Tokens source, Tokens start) {
-    auto const length = static_cast<std::int64_t>(source.size());
+  void add(std::int64_t number, SampleSide source, Tokens start) {
+    auto const length = std::ssize(source.tokens);
     if (std::max(length + 1, std::ssize(start)) > model_.max_length) {
       throw DataError(
           fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", number,
-                      readable_count(source.size()), readable_count(model_.max_length - 1), model_.max_length));
+                      readable_count(length), readable_count(model_.max_length - 1), model_.max_length));
     }
     Sentence sentence;
     sentence.number = number;
     sentence.cost = (length + 1) * options_.beam_size;
     std::int64_t const tokens =
-        options_.max_length > 0 ? options_.max_length : std::max(default_length(source.size()), options_.min_length);
+        options_.max_length > 0 ? options_.max_length : std::max(default_length(length), options_.min_length);
     sentence.finished.resize(static_cast<std::size_t>(options_.beam_groups));
     sentence.start = start.empty() ? Tokens{model_.ids.target.begin} : std::move(start);
     if (has_encoder()) {
       sentence.source = std::move(source);
     } else {
-      sentence.start.insert(sentence.start.end(), source.begin(), source.end());
+      sentence.start.insert(sentence.start.end(), source.tokens.begin(), source.tokens.end());
     }
     if (options_.shortlist) {
-      sentence.shortlist = options_.shortlist->tokens(sentence.source, ends_);
+      sentence.shortlist = options_.shortlist->tokens(sentence.source.tokens, ends_);
     }
     sentence.longest = std::min(tokens + 1, model_.max_length - sentence.start_end());
     waiting_cost_ += sentence.cost;
@@ -211,7 +211,7 @@ class Generation::Search {
   }
 
   Pack source_pack(std::list<Sentence> const& sentences) {
-    std::vector<Tokens> sources;
+    std::vector<SampleSide> sources;
     for (Sentence const& sentence : sentences) {
       sources.push_back(sentence.source);
     }
@@ -458,7 +458,7 @@ Generation::Generation(Execution& execution, Arena& arena, GenerationModel const
 
 Generation::~Generation() = default;
 
-void Generation::add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start) {
+void Generation::add(std::int64_t number, SampleSide source, std::vector<std::int32_t> start) {
   search_->add(number, std::move(source), std::move(start));
 }
 

@@ -25,10 +25,10 @@ struct LiveHypothesis {
 /// A sentence that waits or is live, and its ranges of rows in the caches.
 struct Sentence {
   std::int64_t number = 0;
-  std::int64_t cost = 0;             ///< hypotheses * source tokens
-  std::vector<std::int32_t> source;  ///< where the model has an encoder output
-  std::vector<std::int32_t> start;   ///< the tokens that every hypothesis starts with, at least one; a prompt is there
-  std::int64_t longest = 0;          ///< tokens after the start, with the end token
+  std::int64_t cost = 0;            ///< hypotheses * source tokens
+  SampleSide source;                ///< where the model has an encoder output
+  std::vector<std::int32_t> start;  ///< the tokens that every hypothesis starts with, at least one; a prompt is there
+  std::int64_t longest = 0;         ///< tokens after the start, with the end token
   std::vector<LiveHypothesis> live = std::vector<LiveHypothesis>(1);  ///< at first one for all groups
   std::vector<std::vector<Hypothesis>> finished;                      ///< by groups
   std::int64_t capacity = 0;                                          ///< token rows of each hypothesis
@@ -40,7 +40,7 @@ struct Sentence {
 
   /// The position of the start's last token.
   std::int64_t start_end() const { return static_cast<std::int64_t>(start.size()) - 1; }
-  std::int64_t source_rows() const { return static_cast<std::int64_t>(source.size()) + 1; }
+  std::int64_t source_rows() const { return std::ssize(source.tokens) + 1; }
   /// Tokens that its live hypotheses have after their start.
   std::int64_t length() const { return static_cast<std::int64_t>(live.front().tokens.size()); }
   /// Whether it has had no step yet: each gives its live hypotheses a token.

@@ -23,7 +23,6 @@ LossSums& LossSums::operator+=(LossSums const& more) {
   smoothed += more.smoothed;
   negative_log_likelihood += more.negative_log_likelihood;
   tokens += more.tokens;
-  weight += more.weight;
   correct += more.correct;
   return *this;
 }
@@ -43,8 +42,8 @@ std::vector<LossSums> fetch_loss_sums(Tensor const& sums) {
   auto const host = to_host<double>(sums);
   std::vector<LossSums> fetched;
   for (std::size_t place = 0; place < host.size(); place += SoftmaxCrossEntropy::sums_size) {
-    fetched.push_back({host[place], host[place + 1], static_cast<std::int64_t>(host[place + 2]), host[place + 3],
-                       static_cast<std::int64_t>(host[place + 4])});
+    fetched.push_back({host[place], host[place + 1], static_cast<std::int64_t>(host[place + 2]),
+                       static_cast<std::int64_t>(host[place + 3])});
   }
   return fetched;
 }

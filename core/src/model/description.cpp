@@ -238,6 +238,20 @@ std::optional<std::string> ModelDescription::unsupported_reason(LayerUse const& 
   return std::nullopt;
 }
 
+SampleFields ModelDescription::fields() const {
+  SampleFields fields;
+  for (StackDescription const& stack : stacks) {
+    for (LayerDescription const& layer : stack.layers) {
+      for (SublayerDescription const& sublayer : layer.sublayers) {
+        if (sublayer.traits.fields) {
+          fields.merge(sublayer.traits.fields(sublayer.options));
+        }
+      }
+    }
+  }
+  return fields;
+}
+
 std::optional<std::string> ModelDescription::untrainable_reason() const {
   for (StackDescription const& stack : stacks) {
     bool const predicts_next = stack.side == Side::target;

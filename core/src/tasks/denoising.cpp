@@ -86,8 +86,8 @@ class Denoising : public TextTask {
     return {tokens - masked + spans + 1, target_tokens(tokens, masked, spans) + 1};
   }
   std::int64_t predicted(TextShape const& shape) const override { return cost(shape).target; }
-  void fill(PackTokens& into, std::vector<TextSequence> sequences) const override {
-    std::vector<SentencePair> pairs;
+  void fill(PackFields& into, std::vector<TextSequence> sequences) const override {
+    std::vector<Sample> pairs;
     for (TextSequence& text : sequences) {
       text.tokens.resize(static_cast<std::size_t>(text_tokens(text)));
       pairs.push_back(pair(text, spans(text)));
@@ -106,7 +106,7 @@ class Denoising : public TextTask {
   virtual std::int64_t number_of_spans(TextShape const& shape, std::int64_t masked) const = 0;
   virtual std::int64_t target_tokens(std::int64_t tokens, std::int64_t masked, std::int64_t spans) const = 0;
   virtual std::vector<std::int64_t> span_lengths(TextShape const& shape, std::int64_t masked) const = 0;
-  virtual SentencePair pair(TextSequence const& text, Spans const& spans) const = 0;
+  virtual Sample pair(TextSequence const& text, Spans const& spans) const = 0;
 
   Spans spans(TextShape const& shape) const {
     std::int64_t const tokens = text_tokens(shape);
@@ -165,16 +165,16 @@ class SpanCorruption final : public Denoising {
     std::int64_t const spans = number_of_spans(shape, masked);
     return spans == 0 ? std::vector<std::int64_t>() : SequenceRandom(key(), shape).divide(masked, spans, 1);
   }
-  SentencePair pair(TextSequence const& text, Spans const& spans) const override {
-    SentencePair pair{.sample = text.number, .source = {}, .target = {}};
+  Sample pair(TextSequence const& text, Spans const& spans) const override {
+    Sample pair{.number = text.number, .source = {}, .target = {}};
     auto token = text.tokens.begin();
     for (std::size_t run = 0; run < spans.kept.size(); ++run) {
-      pair.source.insert(pair.source.end(), token, token + spans.kept[run]);
+      pair.source.tokens.insert(pair.source.tokens.end(), token, token + spans.kept[run]);
       token += spans.kept[run];
       if (run < spans.masked.size()) {
-        pair.source.push_back(sentinels_[run]);
-        pair.target.push_back(sentinels_[run]);
-        pair.target.insert(pair.target.end(), token, token + spans.masked[run]);
+        pair.source.tokens.push_back(sentinels_[run]);
+        pair.target.tokens.push_back(sentinels_[run]);
+        pair.target.tokens.insert(pair.target.tokens.end(), token, token + spans.masked[run]);
         token += spans.masked[run];
       }
     }
@@ -209,14 +209,14 @@ class TextInfilling final : public Denoising {
     }
     return lengths;
   }
-  SentencePair pair(TextSequence const& text, Spans const& spans) const override {
-    SentencePair pair{.sample = text.number, .source = {}, .target = text.tokens};
+  Sample pair(TextSequence const& text, Spans const& spans) const override {
+    Sample pair{.number = text.number, .source = {}, .target = text.tokens};
     auto token = text.tokens.begin();
     for (std::size_t run = 0; run < spans.kept.size(); ++run) {
-      pair.source.insert(pair.source.end(), token, token + spans.kept[run]);
+      pair.source.tokens.insert(pair.source.tokens.end(), token, token + spans.kept[run]);
       token += spans.kept[run];
       if (run < spans.masked.size()) {
-        pair.source.push_back(mask_);
+        pair.source.tokens.push_back(mask_);
         token += spans.masked[run];
       }
     }

@@ -17,7 +17,7 @@ class NextTokens final : public TextTask {
   std::int64_t predicted(TextShape const& shape) const override {
     return prefixes_ ? shape.length - prefix(shape) + 1 : shape.length;
   }
-  void fill(PackTokens& into, std::vector<TextSequence> sequences) const override {
+  void fill(PackFields& into, std::vector<TextSequence> sequences) const override {
     std::vector<TokenSequence> packed;
     for (TextSequence& text : sequences) {
       packed.push_back({text.number, {begin_}, std::move(text.tokens)});
@@ -50,6 +50,7 @@ class LanguageModel final : public Task {
   std::string unsupported_reason(ModelConfig const& model) const override {
     return model.is_decoder_only() ? "" : "needs a decoder-only model";
   }
+  SampleFields fields() const override { return {SampleField::weights}; }
   std::optional<PairForm> pairs(bool prefixes) const override {
     return prefixes ? PairForm::prefixed : PairForm::targets;
   }

@@ -23,7 +23,7 @@ class MaskedTokens final : public TextTask {
   bool needs_ends() const override { return true; }
   SampleCost cost(TextShape const& shape) const override { return {shape.length, 0}; }
   std::int64_t predicted(TextShape const& shape) const override { return std::ssize(masked(shape)); }
-  void fill(PackTokens& into, std::vector<TextSequence> sequences) const override {
+  void fill(PackFields& into, std::vector<TextSequence> sequences) const override {
     std::vector<TokenSequence> packed;
     for (TextSequence& text : sequences) {
       packed.push_back({text.number, std::move(text.tokens), {}, static_cast<std::int32_t>(text.second)});

@@ -10,6 +10,7 @@ class Translation final : public Task {
   std::string unsupported_reason(ModelConfig const& model) const override {
     return model.is_encoder_decoder() ? "" : "needs an encoder and a decoder";
   }
+  SampleFields fields() const override { return {SampleField::weights}; }
   std::optional<PairForm> pairs(bool /*prefixes*/) const override { return PairForm::pairs; }
   bool translates() const override { return true; }
 };

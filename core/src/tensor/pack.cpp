@@ -7,6 +7,7 @@
 #include <heddle/core/tensor/device_work.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>
+#include <iterator>
 #include <numeric>
 
 namespace heddle {
@@ -27,23 +28,23 @@ std::array<IndexRange, 2> chunks_of(std::size_t length, GroupMember split) {
 /// One side's rows on one rank, on the host.
 struct HostRows {
   Integers begin, length, sample, position;
-  Integers token;           ///< each row's place in SideTokens::id
+  Integers token;           ///< each row's place in SideFields::id
   Integers typed_position;  ///< TokenRows::typed_position, where the side has prefixes
 
-  void fill(SideTokens const& side, GroupMember split) {
+  void fill(SideFields const& side, GroupMember split) {
     for (Integers* const integers : {&begin, &length, &sample, &position, &token, &typed_position}) {
       integers->clear();
     }
     std::int32_t first_token = 0;
     for (std::size_t sequence = 0; sequence < side.sample.size(); ++sequence) {
       begin.push_back(static_cast<std::int32_t>(sample.size()));
-      std::int32_t const prefix = side.prefixed ? side.prefix[sequence] : 0;
+      std::int32_t const prefix = side.prefix.empty() ? 0 : side.prefix[sequence];
       for (IndexRange const chunk : chunks_of(static_cast<std::size_t>(side.length[sequence]), split)) {
         for (auto at = static_cast<std::int32_t>(chunk.begin); at < chunk.end; ++at) {
           sample.push_back(side.sample[sequence]);
           position.push_back(at);
           token.push_back(first_token + at);
-          if (side.prefixed) {
+          if (!side.prefix.empty()) {
             typed_position.push_back(2 * at + (prefix > 0 && at >= prefix ? 1 : 0));
           }
         }
@@ -94,7 +95,7 @@ PackMemory::~PackMemory() = default;
 /// Writes the arrays of one pack into one piece of memory.
 class PackWriter {
  public:
-  PackWriter(PackTokens const& tokens, PackMemory* memory)
+  PackWriter(PackFields const& tokens, PackMemory* memory)
       : tokens_(tokens), kept_(memory != nullptr), buffers_(*(kept_ ? *memory : own_).buffers_) {}
 
   /// This rank's part.
@@ -114,13 +115,15 @@ class PackWriter {
   /// Finds memory for all arrays that `write` makes.
   void take_slab(GroupMember split) {
     std::int64_t elements = 0;
-    for (SideTokens const* const side : {&tokens_.source, &tokens_.target}) {
+    for (SideFields const* const side : {&tokens_.source, &tokens_.target}) {
       std::int64_t const sequences = aligned(side->sample.size());
       std::int64_t const tokens = aligned(side->id.size());
       std::int64_t const shards = split.ranks > 1 ? split.ranks : 0;
-      // Begin, length and prefix; sample, position, id, order and output, and perhaps typed positions. Then the shards,
-      // each with its own ends of cache lines, the whole, and the two maps between them.
-      elements += 3 * sequences + (side->prefixed ? 6 : 5) * tokens;
+      // Begin, length and prefix; sample, position, id, order and output, and perhaps typed positions, weights and
+      // alignments. Then the shards, each with its own ends of cache lines, the whole, and the two maps between them.
+      std::int64_t const optional = (side->prefix.empty() ? 0 : 1) + (side->weight.empty() ? 0 : 1);
+      elements += 3 * sequences + (5 + optional) * tokens;
+      elements += side->aligned.empty() ? 0 : tokens + line_elements + aligned(side->aligned_with.size());
       elements += shards * (2 * sequences + 4 * line_elements) + (shards > 0 ? 2 * sequences + 6 * tokens : 0);
     }
     auto& slabs = buffers_.slabs;
@@ -157,13 +160,32 @@ class PackWriter {
     }
   }
 
-  /// The entries of `values` for the tokens of the rank's rows.
-  Integers const& pick(Integers const& values) {
+  /// The entries of `values`, integers or the bits of others, for the tokens of the rank's rows.
+  template <class Value>
+  Integers const& pick(std::vector<Value> const& values) {
     buffers_.scratch.clear();
     for (std::int32_t const token : buffers_.rows.token) {
-      buffers_.scratch.push_back(values[static_cast<std::size_t>(token)]);
+      buffers_.scratch.push_back(std::bit_cast<std::int32_t>(values[static_cast<std::size_t>(token)]));
     }
     return buffers_.scratch;
+  }
+
+  /// The alignment of the rank's rows.
+  AlignedTokens alignment(SideFields const& side) {
+    Integers& first = buffers_.order;  // of each token's
+    first.assign(1, 0);
+    std::partial_sum(side.aligned.begin(), side.aligned.end(), std::back_inserter(first));
+    Integers& begin = buffers_.to_whole;
+    Integers& position = buffers_.scratch;
+    begin.assign(1, 0);
+    position.clear();
+    for (std::int32_t const token : buffers_.rows.token) {
+      auto const from = side.aligned_with.begin() + first[static_cast<std::size_t>(token)];
+      position.insert(position.end(), from, from + side.aligned[static_cast<std::size_t>(token)]);
+      begin.push_back(static_cast<std::int32_t>(position.size()));
+    }
+    Tensor const begins = place(begin);
+    return {begins, place(position)};
   }
 
   TokenIds ids(Integers const& values) {
@@ -194,7 +216,7 @@ class PackWriter {
     return rows;
   }
 
-  ContextRows context_rows(SideTokens const& side, int ranks) {
+  ContextRows context_rows(SideFields const& side, int ranks) {
     ContextRows rows;
     Integers& from_whole = buffers_.from_whole;  // tokens stand in `whole` as they do in `side`
     from_whole.clear();
@@ -217,24 +239,29 @@ class PackWriter {
 
   void fill_side(Pack& pack, Side side, GroupMember split) {
     bool const source = side == Side::source;
-    SideTokens const& own = tokens_.of(side);
+    SideFields const& own = tokens_.of(side);
     buffers_.rows.fill(own, split);
     TokenRows& uploaded = source ? pack.source_rows : pack.target_rows;
     uploaded = upload();
-    if (own.prefixed) {
+    if (!own.prefix.empty()) {
       uploaded.prefix_length = place(own.prefix);
       uploaded.typed_position = source ? place(buffers_.rows.typed_position) : Tensor();
     }
     (source ? pack.source : pack.target_input) = ids(own.id);
     if (own.predicts) {
-      (source ? pack.source_output : pack.target_output).id = place(pick(own.output));
+      RowTargets& targets = source ? pack.source_output : pack.target_output;
+      targets.id = place(pick(own.output));
+      targets.weight = own.weight.empty() ? Tensor() : place(pick(own.weight)).with_dtype(DType::float32);
+    }
+    if (!source && !own.aligned.empty()) {
+      pack.alignment = alignment(own);
     }
     if (split.ranks > 1) {
       (source ? pack.source_context : pack.target_context) = context_rows(own, split.ranks);
     }
   }
 
-  PackTokens const& tokens_;
+  PackFields const& tokens_;
   PackMemory own_;
   bool kept_;  ///< the buffers outlive the writer
   PackMemory::Buffers& buffers_;
@@ -245,7 +272,7 @@ class PackWriter {
 namespace {
 
 /// Appends a source and its end token to the sequence that was begun last.
-void add_source(SideTokens& side, std::span<std::int32_t const> tokens, SpecialIds const& ids) {
+void add_source(SideFields& side, std::span<std::int32_t const> tokens, SpecialIds const& ids) {
   std::size_t const language = ids.language_last && !tokens.empty() ? 1 : 0;
   side.add(tokens.subspan(language));
   side.add(present(ids.end, "end"));
@@ -254,60 +281,123 @@ void add_source(SideTokens& side, std::span<std::int32_t const> tokens, SpecialI
 
 }  // namespace
 
-void SideTokens::clear(bool with_side) {
+void SideFields::clear(bool with_side) {
   used = with_side;
-  predicts = prefixed = false;
-  for (Integers* const integers : {&sample, &length, &id, &output, &prefix}) {
-    integers->clear();
-  }
+  predicts = false;
+  for_each_field([this](auto field, Each /*each*/, auto /*missing*/) { (this->*field).clear(); });
 }
 
-void SideTokens::begin_sequence(std::int32_t of_sample) {
+void SideFields::append(SideFields const& more) {
+  auto const sizes = [](SideFields const& side) {
+    return std::array{side.sample.size(), side.id.size(), side.aligned_with.size()};
+  };
+  auto const [before, added] = std::array{sizes(*this), sizes(more)};
+  used = more.used;
+  predicts = more.predicts;
+  for_each_field([&, &before = before, &added = added](auto field, Each each, auto missing) {
+    auto& own = this->*field;
+    auto const index = static_cast<std::size_t>(each);
+    if (own.empty() && (more.*field).empty()) {
+      return;
+    }
+    own.resize(before[index], missing);
+    own.insert(own.end(), (more.*field).begin(), (more.*field).end());
+    own.resize(before[index] + added[index], missing);
+  });
+}
+
+void SideFields::begin_sequence(std::int32_t of_sample) {
   sample.push_back(of_sample);
   length.push_back(0);
 }
 
-void SideTokens::add(std::int32_t token) {
+void SideFields::add(std::int32_t token) {
   id.push_back(token);
   ++length.back();
 }
 
-void SideTokens::add(std::span<std::int32_t const> tokens) {
+void SideFields::add(std::span<std::int32_t const> tokens) {
   id.insert(id.end(), tokens.begin(), tokens.end());
   length.back() += static_cast<std::int32_t>(tokens.size());
 }
 
-void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids) {
+namespace {
+
+/// Appends the weights of a side's rows, of which the last `rows` are new; `given` has them in the rows' order.
+void add_weights(SideFields& side, std::size_t rows, std::vector<float> const& given) {
+  if (given.empty() && side.weight.empty()) {
+    return;
+  }
+  if (given.size() > 1 && given.size() != rows) {
+    throw Error(
+        fmt::format("a target with {} weights for the {} tokens to predict: expected one for each, or one for all",
+                    given.size(), rows));
+  }
+  side.weight.resize(side.id.size() - rows, 1);
+  if (given.size() > 1) {
+    side.weight.insert(side.weight.end(), given.begin(), given.end());
+  }
+  side.weight.resize(side.id.size(), given.empty() ? 1 : given.front());
+}
+
+/// Appends the alignment of a target's rows, of which the last `rows` are new. Row i predicts token i or, where the
+/// first token is a language and comes last, token i + 1; the source's rows have its tokens likewise.
+void add_alignment(SideFields& side, std::size_t rows, std::vector<TokenLink> links, SideIds const& ids) {
+  if (links.empty() && side.aligned.empty()) {
+    return;
+  }
+  side.aligned.resize(side.id.size(), 0);
+  std::ranges::sort(links, {}, [](TokenLink const& link) { return std::pair(link.target, link.source); });
+  for (auto const& [source, target] : links) {
+    std::int32_t const row = target - (ids.target.language_last ? 1 : 0);
+    std::int32_t const position = source - (ids.source.language_last ? 1 : 0);
+    if (row >= 0 && position >= 0) {  // a language is not text
+      ++side.aligned[side.id.size() - rows + static_cast<std::size_t>(row)];
+      side.aligned_with.push_back(position);
+    }
+  }
+}
+
+}  // namespace
+
+void fill_tokens(PackFields& tokens, std::span<Sample const> pairs, SideIds const& ids) {
   std::int32_t const target_begin = present(ids.target.begin, "start");
   std::int32_t const target_end = present(ids.target.end, "end");
   auto& [source, target] = tokens;
   source.clear(true);
   target.clear(true);
   target.predicts = true;
-  for (SentencePair const& pair : pairs) {
-    source.begin_sequence(pair.sample);
-    add_source(source, pair.source, ids.source);
-    target.begin_sequence(pair.sample);
-    bool const language_last = ids.target.language_last && !pair.target.empty();
+  for (Sample const& pair : pairs) {
+    std::vector<std::int32_t> const& predicted = pair.target.tokens;
+    source.begin_sequence(pair.number);
+    add_source(source, pair.source.tokens, ids.source);
+    target.begin_sequence(pair.number);
+    bool const language_last = ids.target.language_last && !predicted.empty();
     if (!language_last) {
       target.add(target_begin);
     }
-    target.add(pair.target);
-    target.output.insert(target.output.end(), pair.target.begin() + (language_last ? 1 : 0), pair.target.end());
+    target.add(predicted);
+    target.output.insert(target.output.end(), predicted.begin() + (language_last ? 1 : 0), predicted.end());
     target.output.push_back(target_end);
     if (language_last) {
       target.add(target_end);
-      target.output.push_back(pair.target.front());
+      target.output.push_back(predicted.front());
     }
+    std::vector<float> weights = pair.target.weights;
+    if (language_last && weights.size() > 1) {
+      std::ranges::rotate(weights, weights.begin() + 1);
+    }
+    add_weights(target, predicted.size() + 1, weights);
+    add_alignment(target, predicted.size() + 1, pair.alignment, ids);
   }
 }
 
-void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, Side side) {
+void fill_tokens(PackFields& tokens, std::span<TokenSequence const> sequences, Side side) {
   tokens.source.clear(side == Side::source);
   tokens.target.clear(side == Side::target);
-  SideTokens& used = side == Side::source ? tokens.source : tokens.target;
+  SideFields& used = side == Side::source ? tokens.source : tokens.target;
   used.predicts = true;
-  used.prefixed = std::ranges::any_of(sequences, [](TokenSequence const& sequence) { return sequence.prefix > 0; });
+  bool const prefixed = std::ranges::any_of(sequences, [](TokenSequence const& each) { return each.prefix > 0; });
   for (TokenSequence const& sequence : sequences) {
     if (sequence.input.size() != sequence.output.size()) {
       throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
@@ -320,35 +410,36 @@ void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, S
     used.begin_sequence(sequence.sample);
     used.add(sequence.input);
     used.output.insert(used.output.end(), sequence.output.begin(), sequence.output.end());
-    if (used.prefixed) {
+    if (prefixed) {
       used.prefix.push_back(sequence.prefix);
     }
+    add_weights(used, sequence.input.size(), sequence.weights);
   }
 }
 
-Pack make_pack(PackTokens const& tokens, GroupMember split, PackMemory* memory) {
+Pack make_pack(PackFields const& tokens, GroupMember split, PackMemory* memory) {
   return PackWriter(tokens, memory).write(split);
 }
 
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split) {
-  PackTokens tokens;
+Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, GroupMember split) {
+  PackFields tokens;
   fill_tokens(tokens, pairs, ids);
   return make_pack(tokens, split);
 }
 
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split) {
-  PackTokens tokens;
+  PackFields tokens;
   fill_tokens(tokens, sequences, side);
   return make_pack(tokens, split);
 }
 
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids, PackMemory* memory) {
-  PackTokens tokens;
+Pack make_source_pack(std::span<SampleSide const> sentences, SpecialIds const& ids, PackMemory* memory) {
+  PackFields tokens;
   tokens.source.clear(true);
   std::int32_t sample = 0;
-  for (auto const& sentence : sentences) {
+  for (SampleSide const& sentence : sentences) {
     tokens.source.begin_sequence(sample++);
-    add_source(tokens.source, sentence, ids);
+    add_source(tokens.source, sentence.tokens, ids);
   }
   return make_pack(tokens, {}, memory);
 }

@@ -95,6 +95,15 @@ Tensor Tensor::reshaped(Shape const& shape) const {
   return result;
 }
 
+Tensor Tensor::with_dtype(DType dtype) const {
+  if (size_of(dtype) != size_of(dtype_)) {
+    throw Error(fmt::format("elements of {} cannot be read as {}", name_of(dtype_), name_of(dtype)));
+  }
+  Tensor result = reshaped(shape_);
+  result.dtype_ = dtype;
+  return result;
+}
+
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   if (shape_.rank() == 0 || begin < 0 || count < 0 || begin + count > shape_[0]) {
     throw Error(fmt::format("rows [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));

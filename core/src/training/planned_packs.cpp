@@ -48,11 +48,10 @@ std::int64_t largest_of_share(std::int64_t share, std::int64_t longest, TrainCon
 }  // namespace
 
 Pack full_pack(std::int64_t tokens, std::int64_t length, GroupMember split, bool prefixes) {
-  PackTokens pack_tokens;
-  for (SideTokens* const side : {&pack_tokens.source, &pack_tokens.target}) {
+  PackFields pack_tokens;
+  for (SideFields* const side : {&pack_tokens.source, &pack_tokens.target}) {
     side->clear(true);
     side->predicts = true;
-    side->prefixed = prefixes;
     std::int32_t sample = 0;
     for (std::int64_t left = tokens; left > 0; left -= length) {
       auto const here = static_cast<std::int32_t>(std::min(left, length));

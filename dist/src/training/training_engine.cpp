@@ -58,23 +58,23 @@ StepResult TrainingEngine::step(MicroBatchSource const& batch, std::int64_t step
   // The step's only wait for the kernels, if there is one rank.
   std::array<double, 3> results{};
   copy_to_host(results.data(), results_, &setup_.execution);
-  double const weight = batch.tokens().loss_weight();
-  double const loss = results[0] / weight;
+  auto const tokens = static_cast<double>(batch.tokens().target);
+  double const loss = results[0] / tokens;
   // A deterministic step sets the gradients to zero before each micro-batch.
   GradientsAfter const left = setup_.config.train.deterministic ? GradientsAfter::kept : after;
   double const norm = std::isfinite(loss) ? optimizer_->update(results[2], learning_rate, steps_done + 1, left) : loss;
-  return {loss, norm, results[1] / weight};
+  return {loss, norm, results[1] / tokens};
 }
 
 double TrainingEngine::accumulate(MicroBatchSource const& batch, std::int64_t steps_done) {
   launch(batch, steps_done);
-  return to_host<double>(loss_sums_).front() / batch.tokens().loss_weight();
+  return to_host<double>(loss_sums_).front() / static_cast<double>(batch.tokens().target);
 }
 
 void TrainingEngine::launch(MicroBatchSource const& batch, std::int64_t steps_done) {
   PipelineStep step{.micro_batches = {0, batch.count()},
                     .loss = {.label_smoothing = setup_.config.train.label_smoothing,
-                             .scale = 1 / batch.tokens().loss_weight(),
+                             .scale = 1 / static_cast<double>(batch.tokens().target),
                              .z_loss = setup_.config.train.z_loss},
                     .seed = setup_.config.train.seed,
                     .step = static_cast<std::uint32_t>(steps_done),
@@ -133,21 +133,20 @@ LossSums TrainingEngine::evaluate(MicroBatchSource const& micro_batches, std::fu
   }
   // Each micro-batch has its own elements, and they are added in one order: the sum does not depend on which rank
   // computed it.
-  constexpr std::size_t values = 4;
+  constexpr std::size_t values = 3;
   std::vector<double> places(values * static_cast<std::size_t>(count), 0.0);
   for (std::size_t index = 0; index < losses.size(); ++index) {
     std::size_t const place = values * (static_cast<std::size_t>(mine.begin) + index);
     places[place] = losses[index].negative_log_likelihood;
     places[place + 1] = static_cast<double>(losses[index].tokens);
-    places[place + 2] = losses[index].weight;
-    places[place + 3] = static_cast<double>(losses[index].correct);
+    places[place + 2] = static_cast<double>(losses[index].correct);
   }
   all_reduce_values(setup_.parallel.replicas, std::span(places));
   all_reduce_values(setup_.parallel.pipeline, std::span(places));
   LossSums sums;
   for (std::size_t place = 0; place < places.size(); place += values) {
-    sums += {0, places[place], static_cast<std::int64_t>(places[place + 1]), places[place + 2],
-             static_cast<std::int64_t>(places[place + 3])};
+    sums +=
+        {0, places[place], static_cast<std::int64_t>(places[place + 1]), static_cast<std::int64_t>(places[place + 2])};
   }
   return sums;
 }

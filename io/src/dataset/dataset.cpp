@@ -24,6 +24,15 @@ class DatasetFile {
     std::unique_ptr<StoredTokens> tokens;
   };
 
+  /// A field besides tokens: one of the two kinds of values.
+  struct Field {
+    std::unique_ptr<StoredOffsets> offsets;
+    std::unique_ptr<StoredValues<std::int32_t>> integers;
+    std::unique_ptr<StoredValues<float>> floats;
+
+    ProtectedArray const& values() const { return integers ? static_cast<ProtectedArray const&>(*integers) : *floats; }
+  };
+
   /// Opens and checks it. The file must have the vocabulary, if one is given, which is otherwise read.
   DatasetFile(std::filesystem::path const& path, std::optional<Vocabulary> const& known);
 
@@ -37,12 +46,18 @@ class DatasetFile {
   std::string const& digest() const { return digest_; }
   std::map<SampleLength, LengthCounts> const& lengths() const { return lengths_; }
   std::map<std::string, double> const& findings() const { return findings_; }
+  /// A field of its samples; null where it has none of that name.
+  Field const* field(SampleField name) const {
+    auto const found = fields_.find(name);
+    return found == fields_.end() ? nullptr : &found->second;
+  }
   void verify() const;
 
  private:
   void check_format();
   void read_vocabulary(std::optional<Vocabulary> const& known);
   void open_sides();
+  void open_fields();
   /// Reads and checks an array of /lengths, and adds its digest.
   LengthCounts read_lengths(hdf5::Array const& array);
   void check_lengths() const;
@@ -54,6 +69,7 @@ class DatasetFile {
   std::optional<Vocabulary> vocabulary_;
   std::string vocabulary_digest_;
   std::vector<Side> sides_;
+  std::map<SampleField, Field> fields_;
   std::map<SampleLength, LengthCounts> lengths_;
   std::vector<std::string> length_digests_;
   std::string digest_;
@@ -102,6 +118,7 @@ DatasetFile::DatasetFile(std::filesystem::path const& path, std::optional<Vocabu
   check_format();
   read_vocabulary(known);
   open_sides();
+  open_fields();
   for (auto const& [of, array] : length_names(lines_)) {
     lengths_[of] = read_lengths(file_.array(std::string("lengths/") + array));
   }
@@ -119,9 +136,10 @@ void DatasetFile::check_format() {
                     file_.where(), format, dataset_format::name));
   }
   std::int64_t const found = file_.attribute<std::int64_t>("format_version");
-  if (found != version) {
-    throw DataError(fmt::format("{}: dataset version {}; this Heddle reads version {}: run `heddle prepare` again",
-                                file_.where(), found, version));
+  if (found != version && found != version_without_fields) {
+    throw DataError(
+        fmt::format("{}: dataset version {}; this Heddle reads versions {} and {}: run `heddle prepare` again",
+                    file_.where(), found, version_without_fields, version));
   }
   lines_ = file_.contains("text");
 }
@@ -172,10 +190,36 @@ void DatasetFile::open_sides() {
   }
 }
 
+void DatasetFile::open_fields() {
+  if (!file_.contains(fields_group)) {
+    return;
+  }
+  for (SampleField const name : all_fields) {
+    if (std::string const path = fmt::format("{}/{}", fields_group, name_of(name)); file_.contains(path)) {
+      hdf5::Group const group = file_.group(path);
+      Field& field = fields_[name];
+      if (name == SampleField::alignment) {
+        field.integers = std::make_unique<StoredValues<std::int32_t>>(group);
+      } else {
+        field.floats = std::make_unique<StoredValues<float>>(group);
+      }
+      field.offsets = std::make_unique<StoredOffsets>(group, field.values().size(), StoredOffsets::Empty::allowed);
+      if (field.offsets->sentences() != size()) {
+        throw DataError(fmt::format("{}: has {} samples, but there are {}", field.offsets->where(),
+                                    field.offsets->sentences(), size()));
+      }
+    }
+  }
+}
+
 void DatasetFile::verify() const {
   for (Side const& side : sides_) {
     side.offsets->verify();
     side.tokens->verify();
+  }
+  for (auto const& [name, field] : fields_) {
+    field.offsets->verify();
+    field.values().verify();
   }
 }
 
@@ -223,6 +267,10 @@ void DatasetFile::check_digest() {
     tables.push_back(side.offsets->table_digest());
   }
   tables.insert(tables.end(), length_digests_.begin(), length_digests_.end());
+  for (auto const& [name, field] : fields_) {
+    tables.push_back(field.values().table_digest());
+    tables.push_back(field.offsets->table_digest());
+  }
   digest_ = file_.attribute<std::string>("digest");
   std::string const computed = whole_digest(vocabulary_digest_, tables);
   if (digest_ != computed) {
@@ -252,6 +300,12 @@ struct Dataset::Sentence {
   int64_t end;
 };
 
+/// A sample of a file.
+struct Dataset::Place {
+  DatasetFile const& file;
+  int64_t index;
+};
+
 std::string dataset_in(std::string const& path, char const* name) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;
@@ -276,6 +330,8 @@ Dataset::Dataset(std::span<std::string const> paths, int64_t memory_bytes)
         lengths_[of][length] += samples;
       }
     }
+    std::ranges::copy_if(all_fields, std::inserter(fields_, fields_.end()),
+                         [&](SampleField name) { return file.field(name) != nullptr; });
   }
   digest_ = paths.size() == 1 ? digest_ : sha256(digest_);
   name_ = paths.size() == 1 ? paths.front() : fmt::format("{} and {} more files", paths.front(), paths.size() - 1);
@@ -305,13 +361,43 @@ Dataset::Sentence Dataset::find(SampleLength side, int64_t index) const {
     throw Error(fmt::format("{}: asked for {}, but it holds {}", name_, has_lines() ? "pairs" : "lines",
                             has_lines() ? "lines" : "pairs"));
   }
+  auto const [file, place] = find(index);
+  DatasetFile::Side const& found = file.side(side == SampleLength::target ? 1 : 0);
+  auto const [begin, end] = found.offsets->range(*cache_, place);
+  return {found, begin, end};
+}
+
+Dataset::Place Dataset::find(int64_t index) const {
   if (index < 0 || index >= size()) {
     throw Error(fmt::format("{}: there is no sample {}; expected 0 to {}", name_, index, size() - 1));
   }
   auto const file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
-  DatasetFile::Side const& found = files_[file]->side(side == SampleLength::target ? 1 : 0);
-  auto const [begin, end] = found.offsets->range(*cache_, index - (file == 0 ? 0 : ends_[file - 1]));
-  return {found, begin, end};
+  return {*files_[file], index - (file == 0 ? 0 : ends_[file - 1])};
+}
+
+void Dataset::read_fields(int64_t index, SampleFields const& wanted, Sample& pair) const {
+  pair.alignment.clear();
+  pair.target.weights.clear();
+  auto const [file, place] = find(index);
+  for (SampleField const name : wanted) {
+    DatasetFile::Field const* const field = file.field(name);
+    if (field == nullptr) {
+      continue;
+    }
+    auto const [begin, end] = field->offsets->range(*cache_, place);
+    if (name == SampleField::weights) {
+      field->floats->read(*cache_, begin, end, pair.target.weights);
+    } else {
+      std::vector<int32_t> flat;
+      field->integers->read(*cache_, begin, end, flat);
+      for (std::size_t at = 0; at + 1 < flat.size(); at += 2) {
+        pair.alignment.push_back({flat[at], flat[at + 1]});
+      }
+    }
+  }
+  if (auto const problem = problem_of_fields(pair)) {
+    throw DataError(fmt::format("{}: pair {}: {}", file.where(), place, *problem));
+  }
 }
 
 int64_t Dataset::length(SampleLength side, int64_t index) const {

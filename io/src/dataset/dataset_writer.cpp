@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "files/pending_file.hpp"
@@ -28,6 +29,20 @@ void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, Speci
                                   id, id == special.padding ? "padding" : (id == special.begin ? "start" : "end")));
     }
   }
+}
+
+std::optional<std::string> problem_of_fields(Sample const& pair) {
+  for (auto const& [source, target] : pair.alignment) {
+    if (source < 0 || target < 0 || source >= std::ssize(pair.source.tokens) ||
+        target >= std::ssize(pair.target.tokens)) {
+      return fmt::format("the link {}-{} is not between its {} and {} tokens", source, target,
+                         pair.source.tokens.size(), pair.target.tokens.size());
+    }
+  }
+  if (std::size_t const weights = pair.target.weights.size(); weights > 1 && weights != pair.target.tokens.size() + 1) {
+    return fmt::format("{} weights for {} tokens and their end", weights, pair.target.tokens.size());
+  }
+  return std::nullopt;
 }
 
 }  // namespace dataset_format
@@ -122,62 +137,107 @@ class ProtectedColumn {
   std::vector<std::uint8_t> block_;
 };
 
-/// One side's vocabulary, tokens and offsets, being written. Its columns refer to its group, so it stays in its place.
-class SideWriter {
+/// Values of each sample, with offsets, being written. Its columns refer to its group, so it stays in its place.
+class FieldWriter {
  public:
-  SideWriter(SideWriter const&) = delete;
-  SideWriter& operator=(SideWriter const&) = delete;
-  ~SideWriter() = default;
-  SideWriter(hdf5::Group group, Tokenizer const& tokenizer)
+  FieldWriter(FieldWriter const&) = delete;
+  FieldWriter& operator=(FieldWriter const&) = delete;
+  ~FieldWriter() = default;
+  /// `name`: "token", for arrays that are named after it.
+  FieldWriter(hdf5::Group group, std::string const& name, hdf5::ElementType type)
       : group_(std::move(group)),
-        narrow_(token_type(tokenizer.size()) == hdf5::ElementType::uint16),
-        tokens_(group_, "tokens", "token_digests", token_type(tokenizer.size())),
+        values_(group_, name + "s", name + "_digests", type),
         offsets_(group_, "offsets", "offset_digests", hdf5::ElementType::int64) {
-    group_.write_bytes("model", tokenizer.model());
     offsets_.add(total_);
   }
 
-  void add(std::span<std::int32_t const> tokens) {
-    for (std::int32_t const token : tokens) {
-      if (narrow_) {
-        tokens_.add(static_cast<std::uint16_t>(token));
-      } else {
-        tokens_.add(token);
-      }
+  hdf5::Group& group() { return group_; }
+  /// The values of a sample.
+  template <class Values>
+  void add(Values const& values) {
+    for (auto const value : values) {
+      values_.add(value);
     }
-    total_ += std::ssize(tokens);
+    total_ += std::ranges::ssize(values);
     offsets_.add(total_);
   }
-
   /// Adds the digests of its tables.
   void finish(std::vector<std::string>& tables) {
-    tables.push_back(tokens_.finish());
+    tables.push_back(values_.finish());
     tables.push_back(offsets_.finish());
   }
 
  private:
   hdf5::Group group_;
-  bool narrow_;  ///< tokens have 16 bits
-  ProtectedColumn tokens_;
+  ProtectedColumn values_;
   ProtectedColumn offsets_;
   std::int64_t total_ = 0;
+};
+
+/// One side's vocabulary and tokens, being written.
+class SideWriter {
+ public:
+  SideWriter(hdf5::Group group, Tokenizer const& tokenizer)
+      : narrow_(token_type(tokenizer.size()) == hdf5::ElementType::uint16),
+        tokens_(std::move(group), "token", token_type(tokenizer.size())) {
+    tokens_.group().write_bytes("model", tokenizer.model());
+  }
+
+  void add(std::span<std::int32_t const> tokens) {
+    if (narrow_) {
+      tokens_.add(tokens | std::views::transform([](std::int32_t token) { return static_cast<std::uint16_t>(token); }));
+    } else {
+      tokens_.add(tokens);
+    }
+  }
+  void finish(std::vector<std::string>& tables) { tokens_.finish(tables); }
+
+ private:
+  bool narrow_;  ///< tokens have 16 bits
+  FieldWriter tokens_;
 };
 
 }  // namespace
 
 struct DatasetWriter::State {
-  State(std::filesystem::path const& path, Vocabulary used_vocabulary, bool has_lines)
+  State(std::filesystem::path const& path, Vocabulary used_vocabulary, bool has_lines, SampleFields const& names)
       : vocabulary(std::move(used_vocabulary)),
         special(vocabulary.special_ids_outside_texts()),
         lines(has_lines),
         pending(path),
         file(hdf5::File::create(pending.temporary())) {
     file->set_attribute("format", dataset_format::name);
-    file->set_attribute("format_version", version);
+    file->set_attribute("format_version", names.empty() ? version_without_fields : version);
     file->set_attribute("vocabulary_digest", vocabulary.digest());
     for (char const* const side : side_names(lines)) {
       sides.push_back(std::make_unique<SideWriter>(file->create_group(side),
                                                    sides.empty() ? vocabulary.source : vocabulary.target));
+    }
+    if (!names.empty()) {
+      file->create_group(fields_group);
+    }
+    for (SampleField const name : names) {
+      bool const floats = name == SampleField::weights;
+      fields.try_emplace(name, file->create_group(fmt::format("{}/{}", fields_group, name_of(name))), "value",
+                         floats ? hdf5::ElementType::float32 : hdf5::ElementType::int32);
+    }
+  }
+
+  void add(Sample const& pair) {
+    if (auto const problem = problem_of_fields(pair)) {
+      throw Error(fmt::format("{}: {}", pending.target().string(), *problem));
+    }
+    add({pair.source.tokens, pair.target.tokens});
+    for (auto& [name, field] : fields) {
+      if (name == SampleField::weights) {
+        field.add(pair.target.weights);
+      } else {
+        std::vector<std::int32_t> flat;
+        for (auto const& [source, target] : pair.alignment) {
+          flat.insert(flat.end(), {source, target});
+        }
+        field.add(flat);
+      }
     }
   }
 
@@ -236,6 +296,11 @@ struct DatasetWriter::State {
       side->finish(tables);
     }
     sides.clear();
+    std::vector<std::string> of_fields;
+    for (auto& [name, field] : fields) {
+      field.finish(of_fields);
+    }
+    fields.clear();
     {
       hdf5::Group group = file->create_group("lengths");
       for (auto const& [of, array] : length_names(lines)) {
@@ -253,6 +318,7 @@ struct DatasetWriter::State {
         group.set_attribute(name, value);
       }
     }
+    tables.insert(tables.end(), of_fields.begin(), of_fields.end());
     file->set_attribute("digest", whole_digest(vocabulary.digest(), tables));
     file->close();
     file.reset();
@@ -265,21 +331,27 @@ struct DatasetWriter::State {
   PendingFile pending;
   std::optional<hdf5::File> file;  // declared before the objects in it: handles close in the reverse order
   std::vector<std::unique_ptr<SideWriter>> sides;  ///< empty once the dataset is finished
+  std::map<SampleField, FieldWriter> fields;
   std::map<SampleLength, LengthCounts> lengths;
   std::map<std::string, double> findings;
   int64_t samples = 0;
 };
 
-DatasetWriter::DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary)
-    : state_(std::make_unique<State>(path, vocabulary, false)) {}
+DatasetWriter::DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary,
+                             SampleFields const& fields)
+    : state_(std::make_unique<State>(path, vocabulary, false, fields)) {}
 DatasetWriter::DatasetWriter(std::filesystem::path const& path, Tokenizer const& tokenizer)
-    : state_(std::make_unique<State>(path, Vocabulary{tokenizer, tokenizer}, true)) {}
+    : state_(std::make_unique<State>(path, Vocabulary{tokenizer, tokenizer}, true, SampleFields())) {}
 DatasetWriter::~DatasetWriter() = default;
 DatasetWriter::DatasetWriter(DatasetWriter&&) noexcept = default;
 DatasetWriter& DatasetWriter::operator=(DatasetWriter&&) noexcept = default;
 
 void DatasetWriter::add(std::span<int32_t const> source, std::span<int32_t const> target) {
-  state_->add({source, target});
+  state_->add(Sample{0, std::vector(source.begin(), source.end()), std::vector(target.begin(), target.end())});
+}
+
+void DatasetWriter::add(Sample const& pair) {
+  state_->add(pair);
 }
 
 void DatasetWriter::add(std::span<int32_t const> line) {

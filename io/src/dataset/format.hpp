@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,12 +16,17 @@
 namespace heddle::dataset_format {
 
 inline constexpr char const* name = "heddle-dataset";
-inline constexpr std::int64_t version = 3;
+/// A file without fields besides tokens has the version before, which is the same except for them.
+inline constexpr std::int64_t version = 4;
+inline constexpr std::int64_t version_without_fields = 3;
 /// The group whose attributes are numbers of text_findings; optional.
 inline constexpr char const* findings_group = "findings";
-/// The bytes of tokens or offsets that one digest protects.
+/// The group with a group for each SampleField that the samples have, by its name.
+inline constexpr char const* fields_group = "fields";
+/// The bytes of tokens, offsets or values that one digest protects.
 inline constexpr std::int64_t block_bytes = std::int64_t{128} << 10;
 inline constexpr std::int64_t digest_bytes = 32;
+inline constexpr std::array all_fields{SampleField::alignment, SampleField::weights};
 /// More different lengths are refused.
 inline constexpr std::int64_t max_lengths = 1'000'000;
 
@@ -50,7 +57,7 @@ inline std::vector<Lengths> length_names(bool lines) {
 
 /// The digest of a whole dataset: SHA-256 (hexadecimal) of these hexadecimal digests one after another: the
 /// vocabulary's; of each side the SHA-256 of its token_digests and of its offset_digests; the SHA-256 of each array of
-/// /lengths.
+/// /lengths; of each field, in the order of SampleField, the SHA-256 of its value_digests and of its offset_digests.
 inline std::string whole_digest(std::string const& vocabulary, std::vector<std::string> const& tables) {
   return sha256(std::accumulate(tables.begin(), tables.end(), vocabulary));
 }
@@ -59,6 +66,9 @@ inline std::string whole_digest(std::string const& vocabulary, std::vector<std::
 inline std::span<std::uint8_t const> bytes_of(std::vector<std::int64_t> const& lengths) {
   return {reinterpret_cast<std::uint8_t const*>(lengths.data()), lengths.size() * sizeof(std::int64_t)};
 }
+
+/// The reason why a pair cannot have these fields beside its tokens; null if it can.
+std::optional<std::string> problem_of_fields(Sample const& pair);
 
 /// Throws DataError for an id outside the vocabulary and for one that no sentence has: padding, begin, end.
 void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, SpecialIds const& special,

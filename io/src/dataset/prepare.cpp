@@ -20,6 +20,7 @@
 #include <system_error>
 
 #include "format.hpp"
+#include "given_fields.hpp"
 #include "given_texts.hpp"
 #include "prepare_options.hpp"
 #include "text_findings.hpp"
@@ -172,13 +173,14 @@ Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<TextParts
 /// The texts of a dataset, read side by side and encoded.
 class EncodedTexts {
  public:
-  /// The tokens of `frame` are prepended to each text's own.
-  EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame)
-      : texts_(texts) {
-    std::array const tokenizers{&vocabulary.source, &vocabulary.target};
-    std::array const prefixes{&frame.source, &frame.target};
-    for (std::size_t side = 0; side < texts.sides.size(); ++side) {
-      sides_.push_back({PartsReader(texts.sides[side], invalid_utf8), *tokenizers[side], *prefixes[side], {}, {}});
+  /// The tokens of `frame` are prepended to each text's own; files of fields are read beside them.
+  EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame,
+               GivenFields& fields)
+      : texts_(texts), fields_(fields) {
+    for (TextParts const& side : texts.sides) {
+      bool const first = sides_.empty();
+      sides_.push_back({PartsReader(side, invalid_utf8), first ? vocabulary.source : vocabulary.target,
+                        first ? frame.source : frame.target});
     }
   }
 
@@ -189,14 +191,15 @@ class EncodedTexts {
         return false;
       }
       side.ids = side.tokenizer.encode(side.line);
-      side.empty = side.ids.empty();
       side.ids.insert(side.ids.begin(), side.prefix.begin(), side.prefix.end());
     }
+    fields_.next();
     return true;
   }
 
   bool empty() const {
-    return std::any_of(sides_.begin(), sides_.end(), [](Side const& side) { return side.empty; });
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [](Side const& side) { return side.ids.size() == side.prefix.size(); });
   }
   /// Whether a side was not UTF-8.
   bool repaired() const {
@@ -213,10 +216,12 @@ class EncodedTexts {
     if (sides_.size() == 1) {
       writer.add(sides_[0].ids);
     } else {
-      writer.add(sides_[0].ids, sides_[1].ids);
+      Sample pair{0, sides_[0].ids, sides_[1].ids};
+      fields_.set(sides_[0].encoded(), sides_[1].encoded(), pair);
+      writer.add(pair);
     }
     for (std::size_t index = 0; index < sides_.size(); ++index) {
-      auto const& [reader, tokenizer, prefix, line, ids, empty] = sides_[index];
+      auto const& [reader, tokenizer, prefix, line, ids] = sides_[index];
       report.tokens[index] += std::ssize(ids);
       report.max_tokens[index] = std::max(report.max_tokens[index], std::ssize(ids));
       auto const unknown = std::count(ids.begin(), ids.end(), tokenizer.special_ids().unknown);
@@ -259,11 +264,12 @@ class EncodedTexts {
   }
 
   PartsReader const& first() const { return sides_.front().reader; }
-  void require_all_read() const {
+  void require_all_read() {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
       throw DataError(fmt::format("{} changed while being read", texts_.describe()));
     }
+    fields_.require_all_read();
   }
 
  private:
@@ -271,9 +277,9 @@ class EncodedTexts {
     PartsReader reader;
     Tokenizer tokenizer;
     std::vector<int32_t> prefix;
-    std::string line;
-    std::vector<int32_t> ids;
-    bool empty = false;  ///< its text has no tokens
+    std::string line = {};
+    std::vector<int32_t> ids = {};
+    EncodedSide encoded() const { return {tokenizer, line, ids, prefix.size()}; }
   };
 
   /// Counts what is worth a look in the lines of a sample.
@@ -288,6 +294,7 @@ class EncodedTexts {
   }
 
   GivenTexts const& texts_;
+  GivenFields& fields_;
   std::vector<Side> sides_;
   RepeatCounter repeats_;
   RatioCounter ratios_;
@@ -297,11 +304,12 @@ class EncodedTexts {
 /// The files of one dataset: each has at most `max` samples, if that is above 0.
 class DatasetFiles {
  public:
-  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, int64_t max)
+  DatasetFiles(Path directory, std::string name, Vocabulary vocabulary, bool lines, SampleFields fields, int64_t max)
       : directory_(std::move(directory)),
         name_(std::move(name)),
         vocabulary_(std::move(vocabulary)),
         lines_(lines),
+        fields_(std::move(fields)),
         max_(max) {}
 
   /// The file for the next sample.
@@ -312,7 +320,7 @@ class DatasetFiles {
       }
       Path const path =
           directory_ / (max_ > 0 ? fmt::format("{}-{:05}.h5", name_, writers_.size() + 1) : name_ + ".h5");
-      lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_);
+      lines_ ? writers_.emplace_back(path, vocabulary_.source) : writers_.emplace_back(path, vocabulary_, fields_);
     }
     return writers_.back();
   }
@@ -333,16 +341,17 @@ class DatasetFiles {
   std::string name_;
   Vocabulary vocabulary_;
   bool lines_;
+  SampleFields fields_;
   int64_t max_;
   std::vector<DatasetWriter> writers_;
 };
 
 PreparedText encode(GivenTexts const& texts, PrepareOptions const& options, Vocabulary const& vocabulary,
-                    DatasetFiles& files, std::ostream& out) {
+                    GivenFields& fields, DatasetFiles& files, std::ostream& out) {
   ProgressLine progress(out, "encoding " + texts.name, texts.sides.front());
   bool const pairs = texts.sides.size() > 1;
   EncodedTexts encoded(texts, options.invalid_utf8, vocabulary,
-                       pairs ? frame_of(vocabulary, options.languages) : TextFrame());
+                       pairs ? frame_of(vocabulary, options.languages) : TextFrame(), fields);
   PreparedText report;
   while (encoded.next()) {
     progress.update(encoded.first());
@@ -472,8 +481,10 @@ PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {
   PrepareReport report{{}, {}, vocabulary.source.size(), vocabulary.target.size(), vocabulary.joint()};
   for (GivenTexts const& each : texts) {
     bool const train = each.name == "train";
-    DatasetFiles files(directory.path(), each.name, vocabulary, options.lines(), train ? options.samples_per_file : 0);
-    (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, files, progress));
+    GivenFields fields(train ? options : PrepareOptions());
+    DatasetFiles files(directory.path(), each.name, vocabulary, options.lines(), fields.fields(),
+                       train ? options.samples_per_file : 0);
+    (train ? report.train : report.valid).emplace(encode(each, options, vocabulary, fields, files, progress));
     files.commit();
   }
   copies.reset();  // NFS keeps a name in the directory for a file that is removed and open

@@ -39,6 +39,9 @@ void check_texts(PrepareOptions const& options) {
   if (!options.valid_source.empty() && !options.valid_tsv.empty()) {
     throw UsageError("give either --valid-tsv or --valid-source and --valid-target");
   }
+  if (options.has_fields() && (options.lines() || !options.has_training_text() || options.only_vocabulary)) {
+    throw UsageError("--alignments, --sentence-weights and --word-weights are for a training text of pairs");
+  }
   if (options.source.size() != options.target.size() || options.valid_source.size() != options.valid_target.size()) {
     throw UsageError("both sides need as many files: each file of the source has one of the target beside it");
   }
@@ -63,7 +66,8 @@ void check_forms(PrepareOptions const& options) {
   }
   std::vector<std::filesystem::path> all;
   for (auto const* texts : {&options.source, &options.target, &options.tsv, &options.text, &options.valid_source,
-                            &options.valid_target, &options.valid_tsv, &options.valid_text}) {
+                            &options.valid_target, &options.valid_tsv, &options.valid_text, &options.alignments,
+                            &options.sentence_weights, &options.word_weights}) {
     all.insert(all.end(), texts->begin(), texts->end());
   }
   require_different_pipes(all);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
+#include <limits>
 
 #include "format.hpp"
 
@@ -62,6 +63,46 @@ void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& b
   check(bytes, begin);
 }
 
+void ProtectedArray::for_each_block(BlockCache& cache, std::int64_t begin, std::int64_t end,
+                                    std::function<void(std::span<std::uint8_t const>)> const& visit) const {
+  std::int64_t const bytes = hdf5::element_bytes(type());
+  while (begin < end) {
+    auto const block = this->block(cache, begin / block_length());
+    std::int64_t const from = begin % block_length();
+    std::int64_t const count = std::min(end - begin, std::ssize(block) / bytes - from);
+    visit(block.subspan(static_cast<std::size_t>(from * bytes), static_cast<std::size_t>(count * bytes)));
+    begin += count;
+  }
+}
+
+template <class Value>
+StoredValues<Value>::StoredValues(hdf5::Group const& field)
+    : ProtectedArray(field.array("values"), field.array("value_digests"), hdf5::element_type_of<Value>()) {}
+
+template <class Value>
+void StoredValues<Value>::read(BlockCache& cache, std::int64_t begin, std::int64_t end,
+                               std::vector<Value>& values) const {
+  values.clear();
+  for_each_block(cache, begin, end, [&](std::span<std::uint8_t const> bytes) {
+    for (std::int64_t index = 0; index < std::ssize(bytes) / static_cast<std::int64_t>(sizeof(Value)); ++index) {
+      values.push_back(element<Value>(bytes, index));
+    }
+  });
+}
+
+template <class Value>
+void StoredValues<Value>::check(std::span<std::uint8_t const> block, std::int64_t first) const {
+  for (std::int64_t index = 0; index < std::ssize(block) / static_cast<std::int64_t>(sizeof(Value)); ++index) {
+    auto const value = element<Value>(block, index);
+    if (!(value >= 0 && value <= std::numeric_limits<Value>::max())) {
+      throw DataError(fmt::format("{}: element {} is {}; expected 0 or more", where(), first + index, value));
+    }
+  }
+}
+
+template class StoredValues<std::int32_t>;
+template class StoredValues<float>;
+
 StoredTokens::StoredTokens(hdf5::Group const& side, std::int32_t vocabulary, SpecialIds const& special)
     : ProtectedArray(side.array("tokens"), side.array("token_digests"), token_type(vocabulary)),
       vocabulary_(vocabulary),
@@ -78,14 +119,7 @@ void StoredTokens::append(std::span<std::uint8_t const> bytes, std::vector<std::
 void StoredTokens::read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<std::int32_t>& ids) const {
   ids.clear();
   ids.reserve(static_cast<std::size_t>(end - begin));
-  std::int64_t const bytes = hdf5::element_bytes(type());
-  while (begin < end) {
-    auto const block = this->block(cache, begin / block_length());
-    std::int64_t const from = begin % block_length();
-    std::int64_t const count = std::min(end - begin, std::ssize(block) / bytes - from);
-    append(block.subspan(static_cast<std::size_t>(from * bytes), static_cast<std::size_t>(count * bytes)), ids);
-    begin += count;
-  }
+  for_each_block(cache, begin, end, [&](std::span<std::uint8_t const> bytes) { append(bytes, ids); });
 }
 
 void StoredTokens::check(std::span<std::uint8_t const> block, std::int64_t /*first*/) const {
@@ -94,8 +128,10 @@ void StoredTokens::check(std::span<std::uint8_t const> block, std::int64_t /*fir
   check_ids(ids, vocabulary_, special_, where());
 }
 
-StoredOffsets::StoredOffsets(hdf5::Group const& side, std::int64_t tokens)
-    : ProtectedArray(side.array("offsets"), side.array("offset_digests"), hdf5::ElementType::int64), tokens_(tokens) {
+StoredOffsets::StoredOffsets(hdf5::Group const& group, std::int64_t elements, Empty empty)
+    : ProtectedArray(group.array("offsets"), group.array("offset_digests"), hdf5::ElementType::int64),
+      elements_(elements),
+      min_count_(empty == Empty::allowed ? 0 : 1) {
   if (size() < 2) {
     throw DataError(fmt::format("{}: holds no sentence", where()));
   }
@@ -110,7 +146,7 @@ std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, st
     throw Error(fmt::format("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1));
   }
   std::pair<std::int64_t, std::int64_t> const range{at(cache, sentence), at(cache, sentence + 1)};
-  if (range.first >= range.second) {  // inside a block this has been checked
+  if (range.second - range.first < min_count_) {  // inside a block this has been checked
     throw DataError(fmt::format("{}: sentence {} has no tokens ({} is followed by {})", where(), sentence, range.first,
                                 range.second));
   }
@@ -119,14 +155,18 @@ std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, st
 
 void StoredOffsets::check(std::span<std::uint8_t const> block, std::int64_t first) const {
   std::int64_t const count = std::ssize(block) / static_cast<std::int64_t>(sizeof(std::int64_t));
-  std::int64_t before = first == 0 ? -1 : 0;
+  std::int64_t before = first == 0 ? -min_count_ : 0;
   for (std::int64_t index = 0; index < count; ++index) {
     auto const offset = element<std::int64_t>(block, index);
-    bool const at_ends = (first + index == 0) == (offset == 0) && (first + index == sentences()) == (offset == tokens_);
-    if (offset <= before || offset > tokens_ || !at_ends) {
+    auto const agree = [&](bool at_end, bool has_value) {
+      return min_count_ > 0 ? at_end == has_value : !at_end || has_value;
+    };
+    bool const at_ends =
+        agree(first + index == 0, offset == 0) && agree(first + index == sentences(), offset == elements_);
+    if (offset < before + min_count_ || offset > elements_ || !at_ends) {
       throw DataError(
           fmt::format("{}: element {} is {} after {}; expected places that rise from 0 to the number of tokens, {}",
-                      where(), first + index, offset, before, tokens_));
+                      where(), first + index, offset, before, elements_));
     }
     before = offset;
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <span>
@@ -35,6 +36,9 @@ class ProtectedArray {
 
  protected:
   hdf5::ElementType type() const { return values_.type(); }
+  /// Calls visit(bytes) for the elements [begin, end), block by block.
+  void for_each_block(BlockCache& cache, std::int64_t begin, std::int64_t end,
+                      std::function<void(std::span<std::uint8_t const>)> const& visit) const;
 
  private:
   void read_block(std::int64_t index, std::vector<std::uint8_t>& bytes) const;
@@ -45,6 +49,19 @@ class ProtectedArray {
   std::vector<std::uint8_t> digests_;  ///< digests of the blocks, as they were at opening
   std::int64_t size_;
   std::int64_t block_length_;
+};
+
+/// The values of a field: int32 or float32, none below 0.
+template <class Value>
+class StoredValues final : public ProtectedArray {
+ public:
+  explicit StoredValues(hdf5::Group const& field);
+
+  /// values = those in [begin, end), which must lie inside.
+  void read(BlockCache& cache, std::int64_t begin, std::int64_t end, std::vector<Value>& values) const;
+
+ private:
+  void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
 };
 
 /// Token ids: uint16 or int32.
@@ -63,20 +80,23 @@ class StoredTokens final : public ProtectedArray {
   SpecialIds special_;
 };
 
-/// The places at which sentences begin in the tokens, and last the number of tokens.
+/// The places at which samples begin in a side's tokens or a field's values, and last the number of these.
 class StoredOffsets final : public ProtectedArray {
  public:
-  StoredOffsets(hdf5::Group const& side, std::int64_t tokens);
+  enum class Empty : std::uint8_t { refused, allowed };  ///< samples without tokens or values
+
+  StoredOffsets(hdf5::Group const& group, std::int64_t elements, Empty empty = Empty::refused);
 
   std::int64_t sentences() const { return size() - 1; }
-  /// The tokens [begin, end) of a sentence of [0, sentences()).
+  /// The tokens or values [begin, end) of a sentence of [0, sentences()).
   std::pair<std::int64_t, std::int64_t> range(BlockCache& cache, std::int64_t sentence) const;
 
  private:
   std::int64_t at(BlockCache& cache, std::int64_t index) const;
   void check(std::span<std::uint8_t const> block, std::int64_t first) const override;
 
-  std::int64_t tokens_;
+  std::int64_t elements_;
+  std::int64_t min_count_;  ///< of a sentence's tokens or values
 };
 
 }  // namespace heddle

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -10,38 +12,31 @@ namespace heddle {
 
 namespace {
 
-using Integers = std::vector<std::int32_t>;
+using Message = std::vector<std::int32_t>;
 
-void put(Integers& message, Integers const& integers) {
-  message.push_back(static_cast<std::int32_t>(integers.size()));
-  message.insert(message.end(), integers.begin(), integers.end());
-}
-
-void put(Integers& message, SideTokens const& side) {
-  for (bool const flag : {side.used, side.predicts, side.prefixed}) {
-    message.push_back(flag ? 1 : 0);
-  }
-  for (Integers const* const integers : {&side.sample, &side.length, &side.id, &side.output, &side.prefix}) {
-    put(message, *integers);
-  }
+/// Appends a side: each field as the number of its elements and their bits.
+void put(Message& message, SideFields const& side) {
+  message.insert(message.end(), {side.used ? 1 : 0, side.predicts ? 1 : 0});
+  SideFields::for_each_field([&](auto field, SideFields::Each /*each*/, auto missing) {
+    static_assert(sizeof(missing) == sizeof(std::int32_t));
+    message.push_back(static_cast<std::int32_t>((side.*field).size()));
+    std::ranges::transform(side.*field, std::back_inserter(message),
+                           [](auto element) { return std::bit_cast<std::int32_t>(element); });
+  });
 }
 
 /// Takes what `put` wrote off the front of a message.
-void take(std::span<std::int32_t const>& message, Integers& integers) {
-  auto const count = static_cast<std::size_t>(message.front());
-  auto const values = message.subspan(1, count);
-  integers.assign(values.begin(), values.end());
-  message = message.subspan(1 + count);
-}
-
-void take(std::span<std::int32_t const>& message, SideTokens& side) {
+void take(std::span<std::int32_t const>& message, SideFields& side) {
   side.used = message[0] != 0;
   side.predicts = message[1] != 0;
-  side.prefixed = message[2] != 0;
-  message = message.subspan(3);
-  for (Integers* const integers : {&side.sample, &side.length, &side.id, &side.output, &side.prefix}) {
-    take(message, *integers);
-  }
+  message = message.subspan(2);
+  SideFields::for_each_field([&](auto field, SideFields::Each /*each*/, auto missing) {
+    auto const elements = message.subspan(1, static_cast<std::size_t>(message.front()));
+    (side.*field).resize(elements.size());
+    std::ranges::transform(elements, (side.*field).begin(),
+                           [](std::int32_t bits) { return std::bit_cast<decltype(missing)>(bits); });
+    message = message.subspan(1 + elements.size());
+  });
 }
 
 }  // namespace
@@ -90,7 +85,7 @@ void BatchReader::read_ahead() {
 
 void BatchReader::read() {
   SampledMicroBatches const batch(planner_.mixture(), planner_.next(), cut_);
-  std::vector<PackTokens>& into = ahead_.micro_batches;
+  std::vector<PackFields>& into = ahead_.micro_batches;
   into.resize(std::max(into.size(), static_cast<std::size_t>(batch.count())));
   for (std::int64_t index = 0; index < batch.count(); ++index) {
     batch.read(index, into[static_cast<std::size_t>(index)]);
@@ -101,7 +96,7 @@ void BatchReader::read() {
 
 void BatchReader::share() {
   Head& head = batch_.content.head;
-  std::vector<PackTokens>& micro_batches = batch_.content.micro_batches;
+  std::vector<PackFields>& micro_batches = batch_.content.micro_batches;
   if (group_.rank() == 0) {
     message_.clear();
     for (std::size_t index = 0; index < static_cast<std::size_t>(head.micro_batches); ++index) {

@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-using Samples = std::vector<SampleStream::Sample>;
+using Samples = std::vector<SampleStream::Entry>;
 
 /// A sample, in the units of weights and credits.
 constexpr std::int64_t whole_sample = std::int64_t{1} << 30;
@@ -89,7 +89,7 @@ void SampleStream::enter(std::int64_t epoch, std::int64_t window) {
   entered_ = true;
 }
 
-SampleStream::Sample const* SampleStream::peek() {
+SampleStream::Entry const* SampleStream::peek() {
   if (!entered_) {
     enter(epoch_, window_);
   }
@@ -144,8 +144,8 @@ BatchPlanner::Share& BatchPlanner::next_share() {
   return *std::ranges::max_element(shares_, {}, [](Share const& share) { return share.credit + share.weight; });
 }
 
-SampleStream::Sample const* BatchPlanner::peek(Share& share, bool in_epoch) {
-  SampleStream::Sample const* sample = share.stream.peek();
+SampleStream::Entry const* BatchPlanner::peek(Share& share, bool in_epoch) {
+  SampleStream::Entry const* sample = share.stream.peek();
   if (sample == nullptr && !in_epoch) {
     share.stream.start_next_epoch();
     sample = share.stream.peek();
@@ -161,7 +161,7 @@ GlobalBatch BatchPlanner::next() {
   std::int64_t budget = limits_.batch_tokens;
   while (true) {
     Share& share = next_share();
-    SampleStream::Sample const* const sample = peek(share, shares_.size() == 1 && !batch.samples.empty());
+    SampleStream::Entry const* const sample = peek(share, shares_.size() == 1 && !batch.samples.empty());
     if (sample == nullptr || (sample->cost.longer() > budget && !batch.samples.empty())) {
       return batch;
     }
@@ -288,7 +288,7 @@ SampledMicroBatches::SampledMicroBatches(Mixture mixture, GlobalBatch batch, Mic
       context_(cut.context),
       ranges_(cut_share(longer_sides(batch_.costs), cut)) {}
 
-void SampledMicroBatches::read(std::int64_t index, PackTokens& into) const {
+void SampledMicroBatches::read(std::int64_t index, PackFields& into) const {
   IndexRange const& range = ranges_.at(static_cast<std::size_t>(index));
   auto const samples =
       std::span(batch_.samples).subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
@@ -318,7 +318,7 @@ std::int64_t SampledMicroBatches::longer_tokens() const {
 }
 
 Pack SampledMicroBatches::micro_batch(std::int64_t index) const {
-  PackTokens tokens;
+  PackFields tokens;
   read(index, tokens);
   return make_pack(tokens, context_);
 }

@@ -29,7 +29,7 @@ class JoinedSamples final : public SampleSource {
     return rule_.task->predicted(shape(epoch, index));
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const override;
+            PackFields& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override {
     return fmt::format("{} pairs of texts, each joined into a sequence", readable_count(first_->size()));
@@ -56,7 +56,7 @@ class JoinedSamples final : public SampleSource {
 };
 
 void JoinedSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                         PackTokens& into) const {
+                         PackFields& into) const {
   std::vector<TextSequence> texts;
   for (std::int64_t const index : indices) {
     texts.push_back({shape(epoch, index), first_number++, {rule_.begin}});

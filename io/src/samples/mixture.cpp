@@ -18,22 +18,6 @@ namespace json = boost::json;
 constexpr int cursor_version = 1;
 constexpr std::int64_t max_epoch = std::int64_t{1} << 32;  // 32 bits of random numbers' counters
 
-void append(std::vector<std::int32_t>& values, std::vector<std::int32_t> const& more) {
-  values.insert(values.end(), more.begin(), more.end());
-}
-
-/// Appends sequences that were made in the same form.
-void append(SideTokens& side, SideTokens const& more) {
-  side.used = more.used;
-  side.predicts = more.predicts;
-  side.prefixed = more.prefixed;
-  append(side.sample, more.sample);
-  append(side.length, more.length);
-  append(side.id, more.id);
-  append(side.output, more.output);
-  append(side.prefix, more.prefix);
-}
-
 bool same_epoch(SampleId const& left, SampleId const& right) {
   return left.corpus == right.corpus && left.epoch == right.epoch;
 }
@@ -47,10 +31,10 @@ std::string corpus_key(std::string const& name) {
 Mixture::Mixture(SampleSource const& samples)
     : corpora_{{.samples = std::shared_ptr<SampleSource const>(std::shared_ptr<void>(), &samples)}} {}
 
-void Mixture::read(std::span<SampleId const> samples, std::int32_t first_number, PackTokens& into) const {
+void Mixture::read(std::span<SampleId const> samples, std::int32_t first_number, PackFields& into) const {
   into.source.clear(false);
   into.target.clear(false);
-  PackTokens part;
+  PackFields part;
   std::vector<std::int64_t> indices;
   for (auto begin = samples.begin(); begin != samples.end();) {
     auto const end = std::find_if_not(begin, samples.end(), [&](SampleId const& id) { return same_epoch(*begin, id); });
@@ -59,8 +43,8 @@ void Mixture::read(std::span<SampleId const> samples, std::int32_t first_number,
     bool const all = begin == samples.begin() && end == samples.end();
     source(*begin).read(begin->epoch, indices, first_number, all ? into : part);
     if (!all) {
-      append(into.source, part.source);
-      append(into.target, part.target);
+      into.source.append(part.source);
+      into.target.append(part.target);
     }
     first_number += static_cast<std::int32_t>(end - begin);
     begin = end;

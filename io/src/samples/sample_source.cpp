@@ -110,8 +110,8 @@ std::vector<std::int64_t> MemorySamples::window(std::int64_t /*epoch*/, std::int
 }
 
 void MemorySamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t /*first_number*/,
-                         PackTokens& into) const {
-  std::vector<SentencePair> pairs;
+                         PackFields& into) const {
+  std::vector<Sample> pairs;
   for (std::int64_t const index : indices) {
     pairs.push_back(pairs_[static_cast<std::size_t>(index)]);
   }
@@ -127,9 +127,10 @@ std::string MemorySamples::describe() const {
 }
 
 DatasetSamples::DatasetSamples(Dataset const& dataset, PairForm form, std::optional<std::uint64_t> seed,
-                               std::vector<std::int32_t> tag, std::string warning)
+                               std::vector<std::int32_t> tag, std::string warning, SampleFields fields)
     : dataset_(dataset),
       form_(form),
+      fields_(std::move(fields)),
       order_(dataset.size(), seed ? std::optional(random_key(*seed, "batches.blocks")) : std::nullopt),
       tag_(std::move(tag)),
       warning_(std::move(warning)) {}
@@ -162,11 +163,23 @@ SampleTotals DatasetSamples::totals(std::int64_t epoch, std::int64_t max_length)
   return totals;
 }
 
-TokenSequence DatasetSamples::prefixed(std::int64_t index, std::int32_t number) const {
+void DatasetSamples::read(std::int64_t index, std::int32_t number, Sample& pair) const {
+  pair.number = number;
+  pair.source.tokens.clear();
+  if (form_ != PairForm::targets) {
+    dataset_.read(SampleLength::source, index, pair.source.tokens);
+  }
+  dataset_.read(SampleLength::target, index, pair.target.tokens);
+  if (!fields_.empty()) {
+    dataset_.read_fields(index, fields_, pair);
+  }
+}
+
+TokenSequence DatasetSamples::prefixed(Sample const& pair) const {
   SpecialIds const ids = dataset_.vocabulary().special_ids().target;
-  auto const source = dataset_.source(index);
-  auto const target = dataset_.target(index);
-  TokenSequence sequence{number, {ids.begin}, {}, static_cast<std::int32_t>(tag_.size() + source.size() + 2)};
+  auto const& source = pair.source.tokens;
+  auto const& [target, weights] = pair.target;
+  TokenSequence sequence{pair.number, {ids.begin}, {}, static_cast<std::int32_t>(tag_.size() + source.size() + 2)};
   sequence.input.insert(sequence.input.end(), tag_.begin(), tag_.end());
   sequence.input.insert(sequence.input.end(), source.begin(), source.end());
   sequence.input.push_back(ids.end);
@@ -174,29 +187,28 @@ TokenSequence DatasetSamples::prefixed(std::int64_t index, std::int32_t number) 
   sequence.input.insert(sequence.input.end(), target.begin(), target.end());
   sequence.output.insert(sequence.output.end(), target.begin(), target.end());
   sequence.output.push_back(ids.end);
+  sequence.weights = weights;
+  if (weights.size() > 1) {
+    sequence.weights.insert(sequence.weights.begin(), sequence.input.size() - weights.size(), 1);
+  }
   return sequence;
 }
 
 void DatasetSamples::read(std::int64_t /*epoch*/, std::span<std::int64_t const> indices, std::int32_t first_number,
-                          PackTokens& into) const {
-  if (form_ == PairForm::prefixed) {
-    std::vector<TokenSequence> sequences;
-    for (std::int64_t const index : indices) {
-      sequences.push_back(prefixed(index, first_number++));
+                          PackFields& into) const {
+  pairs_.resize(std::max(pairs_.size(), indices.size()));
+  std::vector<TokenSequence> sequences;
+  for (std::size_t place = 0; place < indices.size(); ++place) {
+    read(indices[place], first_number++, pairs_[place]);
+    if (form_ == PairForm::pairs) {
+      put_tag(dataset_, tag_, pairs_[place]);
+    } else if (form_ == PairForm::prefixed) {
+      sequences.push_back(prefixed(pairs_[place]));
     }
+  }
+  if (form_ == PairForm::prefixed) {
     fill_tokens(into, sequences, Side::target);
     return;
-  }
-  pairs_.resize(std::max(pairs_.size(), indices.size()));
-  for (std::size_t place = 0; place < indices.size(); ++place) {
-    SentencePair& pair = pairs_[place];
-    pair.sample = first_number++;
-    pair.source.clear();
-    if (form_ == PairForm::pairs) {
-      dataset_.read(SampleLength::source, indices[place], pair.source);
-      put_tag(dataset_, tag_, pair.source);
-    }
-    dataset_.read(SampleLength::target, indices[place], pair.target);
   }
   fill_tokens(into, std::span(pairs_).first(indices.size()), dataset_.vocabulary().special_ids());
 }
@@ -206,9 +218,12 @@ std::string DatasetSamples::describe() const {
                      form_ == PairForm::prefixed ? ", the sources as prefixes of the targets" : "");
 }
 
-void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, std::vector<std::int32_t>& source) {
+void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, Sample& pair) {
   auto const language = dataset.source_tokenizer().form().source.language == LanguagePlace::none ? 0 : 1;
-  source.insert(source.begin() + language, tag.begin(), tag.end());
+  pair.source.tokens.insert(pair.source.tokens.begin() + language, tag.begin(), tag.end());
+  for (TokenLink& link : pair.alignment) {
+    link.source += link.source < language ? 0 : static_cast<std::int32_t>(tag.size());
+  }
 }
 
 std::optional<std::uint64_t> SampleUse::seed(TrainConfig const& train) const {
@@ -253,7 +268,8 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
                           text_rule(config, task, dataset.source_tokenizer(), use, dataset.name()));
   }
   std::string warning = tag_warning(use.corpus, dataset.source_tokenizer(), tag);
-  return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag), std::move(warning));
+  return std::make_unique<DatasetSamples>(dataset, *form, use.seed(config.train), std::move(tag), std::move(warning),
+                                          use.fields);
 }
 
 }  // namespace heddle

@@ -17,7 +17,7 @@ SyntheticBatch::SyntheticBatch(SyntheticText const& text) {
   std::uniform_int_distribution<std::int64_t> length(text.shortest, text.longest);
   std::int32_t sample = 0;
   for (std::int64_t index = 0; index < text.micro_batches; ++index) {
-    std::vector<SentencePair> pairs;
+    std::vector<Sample> pairs;
     std::int64_t filled = 0;
     while (true) {
       std::int64_t const source = length(random);

@@ -93,7 +93,7 @@ class TextSamples final : public SampleSource {
     return rule_.task->predicted(shape_with_ends(epoch, index));
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const override;
+            PackFields& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override;
   std::string warning() const override { return rule_.task->warning(totals(0, rule_.max_length).longest); }
@@ -177,7 +177,7 @@ TextShape TextSamples::shape_with_ends(std::int64_t epoch, std::int64_t index) c
 }
 
 void TextSamples::read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                       PackTokens& into) const {
+                       PackFields& into) const {
   std::vector<TextSequence> texts;
   for (std::int64_t const index : indices) {
     texts.push_back({shape_with_ends(epoch, index), first_number++, tokens(epoch, index)});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/samples/training_data.hpp>
@@ -30,11 +31,11 @@ void require_same_vocabulary(Dataset const& data, Dataset const& other) {
 }  // namespace
 
 std::vector<std::int32_t> ValidationSet::source(std::int64_t pair) const {
-  std::vector<std::int32_t> tokens = dataset.source(pair);
+  Sample sample{0, dataset.source(pair), {}};
   if (!tag.empty()) {
-    put_tag(dataset, dataset.source_tokenizer().encode(tag), tokens);
+    put_tag(dataset, dataset.source_tokenizer().encode(tag), sample);
   }
-  return tokens;
+  return std::move(sample.source.tokens);
 }
 
 std::string ValidationSet::digest() const {
@@ -89,14 +90,22 @@ TrainingData open_training_data(Config const& config) {
   return data;
 }
 
-Mixture training_mixture(Config const& config, Task const& task, TrainingData const& data, bool prefixes) {
+Mixture training_mixture(Config const& config, Task const& task, TrainingData const& data, SampleUse use) {
+  if (use.fields.contains(SampleField::alignment) && std::ranges::none_of(data.train, [](Dataset const& each) {
+        return each.fields().contains(SampleField::alignment);
+      })) {
+    throw ConfigError(
+        fmt::format("guided_alignment_weight is set for a layer, but {} has no word alignments; `heddle prepare "
+                    "--alignments FILE` takes them",
+                    data.name()));
+  }
+  use.fields.merge(task.fields());
   std::vector<Corpus> corpora;
   for (std::size_t number = 0; number < data.train.size(); ++number) {
-    CorpusConfig const corpus = config.data.corpora.empty() ? CorpusConfig() : config.data.corpora[number];
-    corpora.push_back(
-        {.samples = samples_for(config, task, data.train[number], {.prefixes = prefixes, .corpus = corpus}),
-         .name = corpus.name,
-         .weight = corpus.weight});
+    use.corpus = config.data.corpora.empty() ? CorpusConfig() : config.data.corpora[number];
+    corpora.push_back({.samples = samples_for(config, task, data.train[number], use),
+                       .name = use.corpus.name,
+                       .weight = use.corpus.weight});
   }
   return Mixture(std::move(corpora));
 }

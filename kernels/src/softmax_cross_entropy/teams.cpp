@@ -81,13 +81,12 @@ struct TeamLogits : kernels::Logits<Element> {
 
 /// Sums of rows' losses, as SoftmaxCrossEntropy::add_losses and add_correct count them.
 struct LossTotals {
-  double smoothed = 0, plain = 0, rows = 0, weight = 0, correct = 0;
+  double smoothed = 0, plain = 0, rows = 0, correct = 0;
 
   KOKKOS_INLINE_FUNCTION void join(LossTotals const& other) {
     smoothed += other.smoothed;
     plain += other.plain;
     rows += other.rows;
-    weight += other.weight;
     correct += other.correct;
   }
 };
@@ -103,8 +102,7 @@ void add_up(Execution& execution, char const* name, std::int64_t rows, Tensor co
           totals[0] += all.smoothed;
           totals[1] += all.plain;
           totals[2] += all.rows;
-          totals[3] += all.weight;
-          totals[4] += all.correct;
+          totals[3] += all.correct;
         });
       });
 }
@@ -138,7 +136,6 @@ struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
           totals.smoothed += static_cast<double>(in[row][0]);
           totals.plain += static_cast<double>(in[row][1]);
           totals.rows += weights.ignored(row) ? 0 : 1;
-          totals.weight += static_cast<double>(weights[row]);
         });
   }
 

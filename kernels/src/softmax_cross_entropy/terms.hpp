@@ -137,18 +137,15 @@ struct SharedTerms {
           // Volatile, because the compiler may not reorder these sums, as it may others.
           double volatile smoothed = totals[0];
           double volatile plain = totals[1];
-          double volatile weight = totals[3];
           std::int64_t counted = 0;
           for (std::int64_t row = 0; row < count; ++row) {
             smoothed = smoothed + static_cast<double>(in[row][0]);
             plain = plain + static_cast<double>(in[row][1]);
-            weight = weight + static_cast<double>(rows[row]);
             counted += rows.ignored(row) ? 0 : 1;
           }
           totals[0] = smoothed;
           totals[1] = plain;
           totals[2] += static_cast<double>(counted);
-          totals[3] = weight;
         });
   }
 
@@ -165,7 +162,7 @@ struct SharedTerms {
           for (std::int64_t row = 0; row < count; ++row) {
             correct += !rows.ignored(row) && in[row][2] >= in[row][0] ? 1 : 0;
           }
-          totals[4] += static_cast<double>(correct);
+          totals[3] += static_cast<double>(correct);
         });
   }
 };

@@ -47,7 +47,7 @@ class ExchangeTest : public KernelTest, public testing::WithParamInterface<char 
   }
 
   static std::vector<float> logits_of(TrainedModel& model, Golden const& golden) {
-    SentencePair const pair{0, golden.source, golden.target};
+    Sample const pair{0, golden.source, golden.target};
     TokenSequence const sequence{0, golden.target, golden.target};
     ModelConfig const& config = model.config().model;
     Side const side = config.is_decoder_only() ? Side::target : Side::source;

@@ -74,7 +74,7 @@ TEST_F(MarianTest, AnImportedModelHasTheLogitsOfMarian) {
   next_line(source);
   next_line(target);
   auto const model = TrainedModel::open(options(directory_ / "run"));
-  SentencePair const pair{0, source, target};
+  Sample const pair{0, source, target};
   std::vector<float> const found = model->logits(make_pack(std::span(&pair, 1), model->vocabulary().special_ids()));
   std::size_t const rows = target.size() + 1;
   ASSERT_EQ(found.size(), rows * 91);  // 90 pieces, and the token that the decoder starts from

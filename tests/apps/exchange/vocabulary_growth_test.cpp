@@ -40,7 +40,7 @@ class VocabularyGrowthTest : public KernelTest, public testing::WithParamInterfa
   static std::vector<float> logits(TrainedModel& model) {
     std::vector<std::int32_t> const source{5, 17, 23, 42, 8};
     std::vector<std::int32_t> const target{11, 31, 7, 60};
-    SentencePair const pair{0, source, target};
+    Sample const pair{0, source, target};
     TokenSequence const sequence{0, target, target};
     bool const alone = model.config().model.is_decoder_only();
     return model.logits(alone ? make_sequence_pack(std::span(&sequence, 1), Side::target)

@@ -36,7 +36,7 @@ class ForcedDecodingTest : public KernelTest, public testing::WithParamInterface
   bool has_languages() const { return std::string_view(GetParam()) == "nllb"; }
 
   /// The weights of each head in the last cross-attention but one, of a model whose attention is the reference's.
-  SequenceAttention observed(SentencePair const& pair) const {
+  SequenceAttention observed(Sample const& pair) const {
     std::shared_ptr<AttentionProbe> probe;
     TrainedModelOptions options = options_;
     options.add_kernels = [&](KernelRegistries& kernels, KernelChoices& choices) {
@@ -68,9 +68,9 @@ TEST_P(ForcedDecodingTest, HasTheLossesAndTheAttentionOfTheModel) {
       auto const& [source, target] = given_[index];
       EXPECT_EQ(found[index].losses, plain[index].losses);
       ASSERT_EQ(found[index].losses.size(), target.size() + 1);
-      SentencePair pair{0, frame.source, frame.target};
-      pair.source.insert(pair.source.end(), source.begin(), source.end());
-      pair.target.insert(pair.target.end(), target.begin(), target.end());
+      Sample pair{0, frame.source, frame.target};
+      pair.source.tokens.insert(pair.source.tokens.end(), source.begin(), source.end());
+      pair.target.tokens.insert(pair.target.tokens.end(), target.begin(), target.end());
       SequenceAttention const all = observed(pair);
       std::int64_t const heads = std::ssize(all.weights) / (all.queries * all.keys);
       ASSERT_GT(heads, 1);

@@ -62,7 +62,7 @@ class AttentionMapsTest : public testing::Test {
   TestBench bench_;
   ParallelState parallel_;
   TrainingEngine engine_;
-  SentencePair const pair_{0, {5, 9, 4, 7}, {6, 3}};
+  Sample const pair_{0, {5, 9, 4, 7}, {6, 3}};
   Pack const pack_ = make_pack(std::span(&pair_, 1), test_ids);
 };
 

@@ -14,13 +14,13 @@ namespace {
 constexpr std::int64_t micro_batches = 3;
 
 Pack pack_of(int step, std::int64_t index, PackMemory& memory) {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 4; ++sample) {
     auto const token = static_cast<std::int32_t>(3 + (step + index + sample) % 17);
     pairs.push_back({static_cast<std::int32_t>(4 * index) + sample, std::vector<std::int32_t>(5, token),
                      std::vector<std::int32_t>(4, token)});
   }
-  PackTokens tokens;
+  PackFields tokens;
   fill_tokens(tokens, pairs, test_ids);
   return make_pack(tokens, {}, &memory);
 }

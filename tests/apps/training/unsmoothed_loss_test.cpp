@@ -10,7 +10,7 @@ namespace heddle {
 namespace {
 
 Pack pack_of(std::int64_t index) {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 3; ++sample) {
     auto const number = static_cast<std::int32_t>(3 * index) + sample;
     pairs.push_back({number, std::vector<std::int32_t>(4, 3 + number), std::vector<std::int32_t>(3, 4 + number)});

@@ -17,7 +17,8 @@ bool repeats(Tokens const& tokens, std::size_t size) {
 }
 
 /// The log-probabilities of tokens by the definition of the options; a target starts with `start`.
-NextToken constrained(Sample& sample, Tokens const& source, Tokens const& start, GenerationOptions const& options) {
+NextToken constrained(GenerationSample& sample, Tokens const& source, Tokens const& start,
+                      GenerationOptions const& options) {
   return [&sample, source, start, options](Tokens const& tokens) {
     Tokens all = start;
     all.insert(all.end(), tokens.begin(), tokens.end());
@@ -59,7 +60,7 @@ std::vector<ConstrainedCase> constrained_cases() {
 }
 
 TEST(Constraints, BeamsAndGreedySearchAreTheNaiveOnes) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   std::set<Tokens> found;
   for (auto [name, options, start] : constrained_cases()) {
@@ -81,7 +82,7 @@ TEST(Constraints, BeamsAndGreedySearchAreTheNaiveOnes) {
 }
 
 TEST(Constraints, TheUnknownTokenIsGeneratedOnlyIfItIsAllowed) {
-  Sample sample({});
+  GenerationSample sample({});
   GenerationOptions options{.beam_size = 2, .n_best = 2, .max_length = 8};
   auto const plain = sample.generate(sample_sources(), options);
   GenerationModel model = sample.generation_model();
@@ -102,7 +103,7 @@ TEST(Constraints, TheUnknownTokenIsGeneratedOnlyIfItIsAllowed) {
 }
 
 TEST(Constraints, AHypothesisWithoutATokenThatIsLeftEnds) {
-  Sample sample({.vocabulary = 5, .max_length = 16});
+  GenerationSample sample({.vocabulary = 5, .max_length = 16});
   for (std::int64_t const beam_size : {1, 3}) {
     GenerationOptions const options{.beam_size = beam_size, .max_length = 12, .min_length = 12, .no_repeat_ngram = 1};
     auto const results = sample.generate({{3, 4}}, options);
@@ -113,7 +114,7 @@ TEST(Constraints, AHypothesisWithoutATokenThatIsLeftEnds) {
 }
 
 TEST(Constraints, AreKeptWhereTokensAreDrawn) {
-  Sample sample({.prompts = true});
+  GenerationSample sample({.prompts = true});
   GenerationOptions const options{
       .max_length = 9, .min_length = 6, .no_repeat_ngram = 2, .forbidden = {{5}}, .sampling = {.temperature = 2}};
   for (auto const& hypotheses : sample.generate(std::vector<Tokens>(100, Tokens{4, 6}), options)) {
@@ -137,7 +138,7 @@ TEST(Constraints, ImpossibleOnesAreRefused) {
   EXPECT_NO_THROW(require_valid({.beam_size = max_beam_size}));
   EXPECT_THROW(require_valid({.beam_size = max_beam_size + 1}), UsageError);
   EXPECT_THROW(require_valid({.beam_size = 4, .beam_groups = 2, .diversity = -1}), UsageError);
-  Sample sample({.vocabulary = 5, .max_length = 6});
+  GenerationSample sample({.vocabulary = 5, .max_length = 6});
   EXPECT_THROW(sample.generate({{4}}, {.forbidden = {{5}}}), UsageError);
 }
 
@@ -206,7 +207,7 @@ std::vector<Hypothesis> naive_diverse_search(NextToken const& next_token, Genera
 }
 
 TEST(DiverseBeamSearch, IsTheNaiveOne) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   for (auto const& [beam_size, groups] : {std::pair{4, 2}, {6, 3}, {4, 4}, {3, 1}}) {
     for (double const diversity : {0.3, 1.5}) {
@@ -229,7 +230,7 @@ TEST(DiverseBeamSearch, IsTheNaiveOne) {
 }
 
 TEST(DiverseBeamSearch, WithoutDiversityIsABeamSearchOfAGroupsSize) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   auto const expected = sample.generate(sources, {.beam_size = 2, .n_best = 2, .max_length = 8});
   auto const found =
@@ -243,7 +244,7 @@ TEST(DiverseBeamSearch, WithoutDiversityIsABeamSearchOfAGroupsSize) {
 }
 
 TEST(DiverseBeamSearch, GroupsStartWithDifferentTokensWhereThatIsWorthMore) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const results = sample.generate(
       sample_sources(), {.beam_size = 4, .n_best = 4, .max_length = 8, .beam_groups = 4, .diversity = 100});
   for (auto const& hypotheses : results) {

@@ -32,7 +32,7 @@ class ContinuousBatching : public testing::TestWithParam<std::tuple<SampleOption
 
 TEST_P(ContinuousBatching, AResultDependsNeitherOnTheOrderNorOnTheCompany) {
   auto [model, options] = GetParam();
-  Sample sample(model);
+  GenerationSample sample(model);
   auto const sources = mixed_sources();
   auto order = ascending(sources.size());
   auto const expected = sample.generate(sources, options);
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
                                      GenerationOptions{.sampling = {.temperature = 1.5, .seed = 4}})));
 
 TEST(ContinuousBatchingSteps, ARemovedSourceHasNoResultAndChangesNoOther) {
-  Sample sample({});
+  GenerationSample sample({});
   auto const sources = mixed_sources();
   GenerationOptions const options{.beam_size = 3, .max_length = 9, .batch_tokens = 60};
   auto const expected = sample.generate(sources, options);
@@ -92,7 +92,7 @@ TEST(ContinuousBatchingSteps, ARemovedSourceHasNoResultAndChangesNoOther) {
 }
 
 TEST(ContinuousBatchingSteps, OthersEnterWhereASentenceIsDone) {
-  Sample sample({.max_length = 64});
+  GenerationSample sample({.max_length = 64});
   constexpr std::size_t at_once = 4;
   std::vector<Tokens> const sources(64, Tokens{4});
   std::size_t steps = 0;
@@ -122,7 +122,7 @@ TEST(ContinuousBatchingSteps, UploadOnce) {
   }
   for (bool const prompts : {false, true}) {
     for (std::int64_t const beam_size : {1, 4}) {
-      Sample sample({.vocabulary = 60, .dtype = DType::float32, .prompts = prompts});
+      GenerationSample sample({.vocabulary = 60, .dtype = DType::float32, .prompts = prompts});
       auto const sources = sample_sources();
       int steps = 0;
       reset_device_work();

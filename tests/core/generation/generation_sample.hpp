@@ -29,9 +29,9 @@ struct SampleOptions {
 };
 
 /// A small model with random weights whose next-token distributions are far from uniform.
-class Sample {
+class GenerationSample {
  public:
-  explicit Sample(SampleOptions const& options) : options_(options) {
+  explicit GenerationSample(SampleOptions const& options) : options_(options) {
     config_.encoder.layers = config_.decoder.layers = 2;
     config_.d_model = 16;
     config_.d_ff = 24;
@@ -128,7 +128,7 @@ class Sample {
 
  private:
   Pack pack_of(Tokens const& source, Tokens const& prefix, std::int32_t begin) const {
-    SentencePair const pair{0, source, prefix};
+    Sample const pair{0, source, prefix};
     if (!options_.prompts) {
       SideIds of_pack = ids;
       of_pack.target.begin = begin;

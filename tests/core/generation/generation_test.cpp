@@ -7,7 +7,7 @@ using namespace generation_sample;
 
 class GenerationTest : public testing::TestWithParam<SampleOptions> {
  protected:
-  Sample sample_{GetParam()};
+  GenerationSample sample_{GetParam()};
 };
 
 TEST_P(GenerationTest, GreedyIsTheNaiveArgmaxOverFullPrefixes) {
@@ -54,8 +54,8 @@ INSTANTIATE_TEST_SUITE_P(
                       .self_attention = {"window", std::int64_t{2}}}));
 
 /// Every sequence of at most `longest` tokens with its score.
-void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest, double penalty,
-               std::vector<Hypothesis>& all) {
+void enumerate(GenerationSample& sample, Tokens const& source, Hypothesis const& prefix, std::size_t longest,
+               double penalty, std::vector<Hypothesis>& all) {
   auto const next = sample.next_token(source, prefix.tokens);
   Hypothesis ended = prefix;
   ended.log_probability += next[end_id];
@@ -75,7 +75,7 @@ void enumerate(Sample& sample, Tokens const& source, Hypothesis const& prefix, s
 }
 
 TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
-  Sample sample({.vocabulary = 5});
+  GenerationSample sample({.vocabulary = 5});
   constexpr std::size_t longest = 3;
   constexpr std::int64_t all_sequences = 1 + 4 + 16 + 64;
   for (Tokens const& source : {Tokens{3, 4}, Tokens{}, Tokens{0, 4, 4, 3, 0}}) {
@@ -96,8 +96,8 @@ TEST(BeamSearch, AsWideAsAllSequencesIsExhaustiveSearch) {
 }
 
 TEST(Generation, Float32WithTheFastestKernelsFollowsFloat64) {
-  Sample exact({.vocabulary = 700});
-  Sample fast({.vocabulary = 700, .dtype = DType::float32, .kernels = "auto"});
+  GenerationSample exact({.vocabulary = 700});
+  GenerationSample fast({.vocabulary = 700, .dtype = DType::float32, .kernels = "auto"});
   GenerationOptions const options{.beam_size = 3, .max_length = 6};
   auto const expected = exact.generate(sample_sources(), options);
   auto const found = fast.generate(sample_sources(), options);
@@ -112,7 +112,7 @@ std::int32_t first_token(std::vector<Hypothesis> const& hypotheses) {
 }
 
 TEST(Sampling, TokensAreDrawnByTheirProbabilities) {
-  Sample sample({.prompts = true});
+  GenerationSample sample({.prompts = true});
   constexpr std::size_t draws = 4000;
   std::vector<Tokens> const prompts(draws, Tokens{4, 5});
   auto const log_probabilities = sample.next_token({4, 5}, {});
@@ -154,7 +154,7 @@ TEST(Sampling, TokensAreDrawnByTheirProbabilities) {
 }
 
 TEST(Sampling, DependsOnSeedAndNumber) {
-  Sample sample({.prompts = true});
+  GenerationSample sample({.prompts = true});
   auto const prompts = sample_sources();
   GenerationOptions options{.max_length = 8, .sampling = {.temperature = 1.5, .seed = 4}};
   auto const first = sample.generate(prompts, options);
@@ -167,7 +167,7 @@ TEST(Sampling, DependsOnSeedAndNumber) {
   options.sampling.seed = 4;
   auto const equal = sample.generate(std::vector<Tokens>(6, prompts.front()), options);
   EXPECT_FALSE(std::ranges::equal(equal, std::vector(6, equal.front()), std::not_fn(differs))) << "other numbers";
-  Sample large({.vocabulary = 700, .prompts = true});
+  GenerationSample large({.vocabulary = 700, .prompts = true});
   auto const all = large.generate({{4}}, {.max_length = 9, .sampling = {.temperature = 1}});
   EXPECT_EQ(large.generate({{4}}, {.max_length = 9, .sampling = {.temperature = 1, .top_k = 700}})[0].front().tokens,
             all[0].front().tokens)
@@ -175,7 +175,7 @@ TEST(Sampling, DependsOnSeedAndNumber) {
 }
 
 TEST(Generation, KeepsToTheModelsLength) {
-  Sample sample({.max_length = 6});
+  GenerationSample sample({.max_length = 6});
   for (auto const& hypotheses : sample.generate({{4, 5}, {3}}, {.beam_size = 3, .n_best = 3})) {
     EXPECT_EQ(hypotheses.size(), 3U);
     for (Hypothesis const& hypothesis : hypotheses) {
@@ -196,7 +196,7 @@ std::string message_of(Call const& call) {
 }
 
 TEST(Generation, AContinuationKeepsToTheModelsLengthWithItsPrompt) {
-  Sample sample({.max_length = 6, .prompts = true});
+  GenerationSample sample({.max_length = 6, .prompts = true});
   auto const results = sample.generate({{4, 5, 3, 3, 4}, {}, {3, 3}}, {.beam_size = 2, .n_best = 2});
   EXPECT_TRUE(results[0].front().tokens.empty()) << "the end token alone fits";
   EXPECT_EQ(results[0].size(), 1U);
@@ -235,7 +235,7 @@ class ObservedSteps final : public SearchObserver {
 };
 
 TEST(Generation, AnObserverSeesHowEveryHypothesisCameAbout) {
-  Sample sample({});
+  GenerationSample sample({});
   std::vector<Tokens> const sources{{4, 5}, {3}, {6, 7, 3, 4}};
   GenerationOptions options{.beam_size = 3, .n_best = 3, .max_length = 6};
   auto const expected = sample.generate(sources, options);
@@ -251,7 +251,7 @@ TEST(Generation, AnObserverSeesHowEveryHypothesisCameAbout) {
 }
 
 TEST(Generation, RefusesWhatItCannotDo) {
-  Sample sample({.max_length = 6});
+  GenerationSample sample({.max_length = 6});
   auto const refused = [&](GenerationOptions const& options) {
     return message_of<UsageError>([&] { sample.generate({{4}}, options); });
   };
@@ -265,7 +265,7 @@ TEST(Generation, RefusesWhatItCannotDo) {
   EXPECT_NE(refused({.sampling = {.top_k = 4}}).find("set a temperature above 0"), std::string::npos);
   EXPECT_NE(refused({.beam_size = 2, .sampling = {.temperature = 1}}).find("the beam size is 1"), std::string::npos);
   std::string const message = message_of<DataError>([&] { sample.generate({{4}, {3, 3, 3, 3, 3, 3}}, {}); });
-  Sample encoder({.encoder = true});
+  GenerationSample encoder({.encoder = true});
   EXPECT_NE(message_of<ConfigError>([&] { encoder.generate({{4}}, {}); }).find("has no decoder"), std::string::npos);
   EXPECT_EQ(message, "source sentence 1 has 6 tokens; the model takes at most 5 (model.max_length = 6)");
 }

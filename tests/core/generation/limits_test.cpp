@@ -46,7 +46,7 @@ Tokens after(Tokens const& start, Tokens const& tokens) {
 }
 
 TEST(GenerationLimits, BeamsAndGreedySearchAreTheNaiveOnes) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   for (auto const& [limits, start] : cases()) {
     GenerationModel model = sample.generation_model();
@@ -72,7 +72,7 @@ TEST(GenerationLimits, BeamsAndGreedySearchAreTheNaiveOnes) {
 }
 
 TEST(GenerationLimits, EachOfSeveralEndTokensEndsATarget) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   GenerationModel model = sample.generation_model();
   for (Tokens const& ends : {Tokens{end_id, 6}, {4, 5, end_id}, {7}}) {
@@ -98,7 +98,7 @@ TEST(GenerationLimits, EachOfSeveralEndTokensEndsATarget) {
 }
 
 TEST(GenerationLimits, SentencesThatStartInTheirOwnWayAreGeneratedTogether) {
-  Sample sample({.max_length = 24});
+  GenerationSample sample({.max_length = 24});
   auto const sources = sample_sources();
   std::vector<Tokens> const starts{{1}, {1, 4, 4}, {6}, {3, 7}, {1}, {1, 8}};
   GenerationOptions const options{.beam_size = 3, .n_best = 3, .max_length = 7};
@@ -111,7 +111,7 @@ TEST(GenerationLimits, SentencesThatStartInTheirOwnWayAreGeneratedTogether) {
 }
 
 TEST(GenerationLimits, NoSuppressedTokenIsDrawn) {
-  Sample sample({.prompts = true});
+  GenerationSample sample({.prompts = true});
   GenerationModel model = sample.generation_model();
   model.limits = {{{4}, {6, 6}}, {5, end_id}};
   std::vector<Tokens> const prompts(300, Tokens{4, 5});
@@ -133,7 +133,7 @@ TEST(GenerationLimits, NoSuppressedTokenIsDrawn) {
 }
 
 TEST(GenerationLimits, ImpossibleOnesAreRefused) {
-  Sample sample({.vocabulary = 5, .max_length = 6});
+  GenerationSample sample({.vocabulary = 5, .max_length = 6});
   auto const refused = [&](GenerationLimits const& limits) {
     GenerationModel model = sample.generation_model();
     model.limits = limits;
@@ -147,9 +147,9 @@ TEST(GenerationLimits, ImpossibleOnesAreRefused) {
 }
 
 TEST(Ensemble, ItsLogProbabilitiesAreTheModelsWeightedSums) {
-  Sample one({});
-  Sample two({.norm = NormPlacement::pre, .positions = Positions::learned, .seed = 6});
-  Sample three({.seed = 7});
+  GenerationSample one({});
+  GenerationSample two({.norm = NormPlacement::pre, .positions = Positions::learned, .seed = 6});
+  GenerationSample three({.seed = 7});
   auto const sources = sample_sources();
   GenerationModel model = one.generation_model();
   model.weight = 0.5;
@@ -190,8 +190,8 @@ TEST(Ensemble, ItsLogProbabilitiesAreTheModelsWeightedSums) {
 }
 
 TEST(Ensemble, OfEqualModelsIsTheModel) {
-  Sample one({.dtype = DType::float32, .kernels = "auto"});
-  Sample two({.dtype = DType::float32, .kernels = "auto"});
+  GenerationSample one({.dtype = DType::float32, .kernels = "auto"});
+  GenerationSample two({.dtype = DType::float32, .kernels = "auto"});
   GenerationModel model = one.generation_model();
   GenerationOptions const options{.beam_size = 3, .n_best = 3, .max_length = 8};
   auto const expected = one.generate(model, sample_sources(), options);
@@ -204,10 +204,10 @@ TEST(Ensemble, OfEqualModelsIsTheModel) {
 }
 
 TEST(Ensemble, NeedsOneVocabularyAndOneKindOfModel) {
-  Sample one({});
-  Sample larger({.vocabulary = 10});
-  Sample decoder({.prompts = true});
-  for (Sample* const other : {&larger, &decoder}) {
+  GenerationSample one({});
+  GenerationSample larger({.vocabulary = 10});
+  GenerationSample decoder({.prompts = true});
+  for (GenerationSample* const other : {&larger, &decoder}) {
     GenerationModel model = one.generation_model();
     model.others = {{&other->model(), 0.5}};
     EXPECT_THROW(one.generate(model, {{4}}, {}), ConfigError);

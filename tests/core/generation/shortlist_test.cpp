@@ -36,7 +36,7 @@ std::vector<double> among(std::vector<double> next, Tokens const& shortlist) {
 }
 
 TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
-  Sample sample({.vocabulary = 23, .max_length = 24});
+  GenerationSample sample({.vocabulary = 23, .max_length = 24});
   auto const sources = sample_sources();
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -64,7 +64,8 @@ TEST(Shortlist, ASentenceIsSearchedInItsOwnTokensWhateverItsCompany) {
 
 TEST(Shortlist, OfManyBlocksOfTokensResultsDoNotDependOnTheCompany) {
   for (DType const dtype : {DType::float32, DType::float64}) {
-    Sample sample({.vocabulary = 1100, .dtype = dtype, .kernels = dtype == DType::float32 ? "auto" : "reference"});
+    GenerationSample sample(
+        {.vocabulary = 1100, .dtype = dtype, .kernels = dtype == DType::float32 ? "auto" : "reference"});
     auto const sources = sample_sources();
     GenerationOptions const options{
         .beam_size = 3, .n_best = 3, .max_length = 8, .shortlist = sample_shortlist(sample.vocabulary())};
@@ -76,7 +77,7 @@ TEST(Shortlist, OfManyBlocksOfTokensResultsDoNotDependOnTheCompany) {
 }
 
 TEST(Shortlist, OfAllTokensChangesNothing) {
-  Sample sample({.vocabulary = 600, .dtype = DType::float32, .kernels = "auto"});
+  GenerationSample sample({.vocabulary = 600, .dtype = DType::float32, .kernels = "auto"});
   Shortlist all;
   all.always.resize(600);
   std::iota(all.always.begin(), all.always.end(), 0);
@@ -91,8 +92,8 @@ TEST(Shortlist, OfAllTokensChangesNothing) {
 }
 
 TEST(Shortlist, AnEnsembleIsRankedOverItsTokens) {
-  Sample one({});
-  Sample two({.seed = 6});
+  GenerationSample one({});
+  GenerationSample two({.seed = 6});
   GenerationModel model = one.generation_model();
   model.weight = 0.25;
   model.others = {{&two.model(), 0.75}};
@@ -113,7 +114,7 @@ TEST(Shortlist, AnEnsembleIsRankedOverItsTokens) {
 }
 
 TEST(Shortlist, NothingElseIsDrawnAndTheEndIsPossible) {
-  Sample sample({.vocabulary = 23});
+  GenerationSample sample({.vocabulary = 23});
   auto const shortlist = std::make_shared<Shortlist const>(Shortlist{.always = {4, 6}});
   GenerationOptions const options{.max_length = 6, .sampling = {.temperature = 3}, .shortlist = shortlist};
   std::size_t drawn = 0;
@@ -129,13 +130,13 @@ TEST(Shortlist, NothingElseIsDrawnAndTheEndIsPossible) {
 }
 
 TEST(Shortlist, ATokenThatThereIsNotAndADecoderAloneAreRefused) {
-  Sample sample({});
+  GenerationSample sample({});
   auto const with = [](Shortlist const& shortlist) {
     return GenerationOptions{.shortlist = std::make_shared<Shortlist const>(shortlist)};
   };
   expect_usage_error([&] { sample.generate({{4}}, with({{9}, {}})); }, "expected ids from 0 to 8");
   expect_usage_error([&] { sample.generate({{4}}, with({{}, {{-1}}})); }, "token -1 of a shortlist");
-  Sample decoder({.prompts = true});
+  GenerationSample decoder({.prompts = true});
   expect_config_error([&] { decoder.generate({{4}}, with({{4}, {}})); }, "a model that translates");
 }
 

@@ -101,7 +101,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
 
   /// The same logits from whole prefixes.
   std::vector<double> full_prefix_logits() {
-    std::vector<SentencePair> pairs;
+    std::vector<Sample> pairs;
     for (std::size_t row = 0; row < histories_.size(); ++row) {
       pairs.push_back(
           {static_cast<std::int32_t>(row), sources_[static_cast<std::size_t>(places_[row] / 2)], histories_[row]});
@@ -142,7 +142,7 @@ class DecodeTest : public testing::TestWithParam<std::tuple<NormPlacement, Posit
   TestModel test_{small_model(std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())),
                   {vocabulary_, vocabulary_, true},
                   DType::float64};
-  std::vector<Ids> sources_{{5, 9, 3}, {4}};
+  std::vector<SampleSide> sources_{{5, 9, 3}, {4}};
   std::vector<Ids> histories_{4};
   Ids places_{0, 1, 2, 3};   ///< of the hypotheses, in the caches; two for each sentence
   Ids parents_{0, 1, 2, 3};  ///< places of the hypotheses that they continue in the next step

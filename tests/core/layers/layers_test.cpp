@@ -22,7 +22,7 @@ ModelConfig small_model() {
 }
 
 Pack small_pack() {
-  std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
+  std::vector<Sample> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
   return make_pack(pairs, test_ids);
 }
 

@@ -27,7 +27,7 @@ std::vector<double> gradients(GradientProgress* progress) {
   Linear const linear(bench.spec("linear", Side::target), {width, width}, Linear::Split::none);
   bench.allocate();
   bench.zero_gradients();
-  Pack const pack = make_pack(std::vector<SentencePair>{{0, {}, {}}}, test_ids);
+  Pack const pack = make_pack(std::vector<Sample>{{0, {}, {}}}, test_ids);
   LayerContext context = bench.context(pack, true);
   context.gradients = progress;
   Tensor const x = numbered("x", {tokens, width});

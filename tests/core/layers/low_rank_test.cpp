@@ -58,7 +58,7 @@ TEST(LowRank, AddsTheScaledProductOfBAndA) {
   Linear const linear(bench.spec("layer", Side::target), 5, {{"q", 1}, {"v", 2}}, Linear::Split::outputs);
   bench.parameters().allocate(DType::float64);
   bench.parameters().initialize(1);
-  Pack const pack = make_pack(std::vector<SentencePair>{{0, {}, {}}}, test_ids);
+  Pack const pack = make_pack(std::vector<Sample>{{0, {}, {}}}, test_ids);
   LayerContext context = bench.context(pack);
   std::vector<double> const x{1, -2, 3, 0.5, 4};
   Tensor const input = from_doubles(x, DType::float64, {1, 5});

@@ -30,9 +30,9 @@ ModelConfig small_model(NormPlacement norm) {
 constexpr std::int32_t vocabulary = 37;
 
 Pack some_pack() {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 8; ++sample) {
-    SentencePair pair{sample, {}, {}};
+    Sample pair{sample, {}, {}};
     for (std::int32_t place = 0; place < 5 + 3 * sample; ++place) {
       pair.source.push_back(3 + (sample * 7 + place * 5) % (vocabulary - 3));
       pair.target.push_back(3 + (sample * 3 + place * 11) % (vocabulary - 3));

@@ -21,7 +21,7 @@ ModelConfig small_model(std::vector<std::string> stacks) {
 }
 
 Pack small_pack() {
-  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
+  std::vector<Sample> const pairs{{0, {5, 9, 3}, {7, 4}}, {1, {8}, {10, 6, 6}}};
   Pack pack = make_pack(pairs, test_ids);
   pack.source_output = {pack.source.id};  // as an encoder that reconstructs its input
   return pack;

@@ -23,24 +23,24 @@ ModelConfig small_model(NormPlacement norm) {
   return config;
 }
 
-SentencePair sentence_pair(std::int32_t sample, int source_length, int target_length) {
-  SentencePair pair{sample, {}, {}};
+Sample sentence_pair(std::int32_t sample, int source_length, int target_length) {
+  Sample pair{sample, {}, {}};
   for (int position = 0; position < source_length; ++position) {
-    pair.source.push_back(3 + (sample * 7 + position * 5) % 8);
+    pair.source.tokens.push_back(3 + (sample * 7 + position * 5) % 8);
   }
   for (int position = 0; position < target_length; ++position) {
-    pair.target.push_back(3 + (sample * 3 + position * 7) % 8);
+    pair.target.tokens.push_back(3 + (sample * 3 + position * 7) % 8);
   }
   return pair;
 }
 
-std::vector<SentencePair> const four_pairs{sentence_pair(6, 4, 2), sentence_pair(0, 0, 5), sentence_pair(3, 7, 0),
-                                           sentence_pair(1, 2, 3)};
+std::vector<Sample> const four_pairs{sentence_pair(6, 4, 2), sentence_pair(0, 0, 5), sentence_pair(3, 7, 0),
+                                     sentence_pair(1, 2, 3)};
 
 class MicroBatchTest : public testing::TestWithParam<NormPlacement> {
  protected:
   /// Adds the gradients of these pairs.
-  LossSums visit(std::vector<SentencePair> const& pairs) {
+  LossSums visit(std::vector<Sample> const& pairs) {
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = test_.bench.context(pack, true);
     return test_.model.forward_backward(context, {0.1, 0.125});
@@ -77,9 +77,9 @@ TEST_P(MicroBatchTest, TheOrderWithinAPackChangesNothing) {
 
 TEST_P(MicroBatchTest, DropoutFollowsTheSample) {
   LossSums const sums = visit(four_pairs);
-  std::vector<SentencePair> others = four_pairs;
-  for (SentencePair& pair : others) {
-    pair.sample += 100;
+  std::vector<Sample> others = four_pairs;
+  for (Sample& pair : others) {
+    pair.number += 100;
   }
   EXPECT_GT(std::abs(visit(others).smoothed - sums.smoothed), 1e-3) << "other samples drop other elements";
   EXPECT_EQ(visit(four_pairs).smoothed, sums.smoothed) << "the same samples drop the same";
@@ -115,7 +115,7 @@ Peaks peaks_of(NormPlacement norm, int count, int length) {
   ModelConfig config = small_model(norm);
   config.max_length = 512;
   TestModel test(config, {11, 11, true}, DType::float32, KernelChoices());
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < count; ++sample) {
     pairs.push_back(sentence_pair(sample, length - 1, length - 1));  // an end token follows
   }
@@ -153,13 +153,13 @@ INSTANTIATE_TEST_SUITE_P(Norms, MicroBatchTest, testing::Values(NormPlacement::p
 TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
   // A pack of 300 target tokens is more than one chunk of the loss; the same sentences in separate packs are less.
   ModelConfig const config = small_model(NormPlacement::pre);
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 6; ++sample) {
     pairs.push_back(sentence_pair(sample, 5, 49 + sample % 2));
   }
   TestModel together(config, {11, 11, true}, DType::float64);
   TestModel alone(config, {11, 11, true}, DType::float64);
-  auto const visit = [](TestModel& test, std::vector<SentencePair> const& some) {
+  auto const visit = [](TestModel& test, std::vector<Sample> const& some) {
     Pack const pack = make_pack(some, test_ids);
     LayerContext context = test.bench.context(pack, true);
     return test.model.forward_backward(context, {0.1, 0.01});
@@ -167,7 +167,7 @@ TEST(ChunkedLossTest, ChunksOfTokensMakeNoDifference) {
   LossSums const sums = visit(together, pairs);
   EXPECT_GT(sums.tokens, 256);
   double smoothed = 0;
-  for (SentencePair const& pair : pairs) {
+  for (Sample const& pair : pairs) {
     smoothed += visit(alone, {pair}).smoothed;
   }
   EXPECT_NEAR(smoothed, sums.smoothed, 1e-10);

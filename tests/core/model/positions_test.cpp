@@ -143,7 +143,7 @@ TEST(Sinusoids, InHalvesSinesPrecedeCosines) {
   TokenEmbedding const embedding(spec);
   bench.allocate();
   copy_from_doubles(table.value, std::vector<double>(88));
-  Pack const pack = make_source_pack(std::vector<std::vector<std::int32_t>>{{5, 9, 3}}, {.end = 2});
+  Pack const pack = make_source_pack(std::vector<SampleSide>{{5, 9, 3}}, {.end = 2});
   LayerContext context = bench.context(pack);
   Saved saved;
   auto const rows = values(embedding.forward(context, saved));

@@ -10,7 +10,7 @@ namespace {
 constexpr VocabularySizes vocabulary{11, 11, true};
 
 Pack long_pack() {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 6; ++sample) {
     pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(5 + sample), 3 + sample),
                      std::vector<std::int32_t>(static_cast<std::size_t>(9 - sample), 4 + sample)});

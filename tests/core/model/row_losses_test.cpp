@@ -20,7 +20,7 @@ ModelConfig row_loss_model(std::string const& keys = "") {
 }
 
 Pack unweighted_pack() {
-  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
+  std::vector<Sample> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
   return make_pack(pairs, test_ids);
 }
 
@@ -81,14 +81,12 @@ TEST(RowLosses, LossesOfRowsHaveTheirWeights) {
     }
     double const of_target = std::log(sum) - logits[11 * row + static_cast<std::size_t>(ids[row])];
     double const of_all = std::log(sum) - all / 11;
-    expected +=
-        {weights[row] * ((1 - smoothed) * of_target + smoothed * of_all), weights[row] * of_target, 1, weights[row]};
+    expected += {weights[row] * ((1 - smoothed) * of_target + smoothed * of_all), weights[row] * of_target, 1};
   }
   LossSums const sums = test.model.forward(context, smoothed);
   EXPECT_NEAR(sums.smoothed, expected.smoothed, 1e-12);
   EXPECT_NEAR(sums.negative_log_likelihood, expected.negative_log_likelihood, 1e-12);
   EXPECT_EQ(sums.tokens, expected.tokens);
-  EXPECT_NEAR(sums.weight, expected.weight, 1e-12);
   EXPECT_LT(sums.tokens, pack.target_rows.tokens);
   test.bench.zero_gradients();
   test.model.forward_backward(context, {smoothed, 0.5});
@@ -97,13 +95,12 @@ TEST(RowLosses, LossesOfRowsHaveTheirWeights) {
                   "embedding.weight");
 }
 
-TEST(RowLosses, RowsWithoutWeightsCountOneEach) {
+TEST(RowLosses, EachRowCounts) {
   TestModel test(row_loss_model(), {11, 11, true}, DType::float64);
   Pack const pack = unweighted_pack();
   LayerContext context = test.bench.context(pack);
   LossSums const sums = test.model.forward(context, smoothed);
   EXPECT_EQ(sums.tokens, pack.target_rows.tokens);
-  EXPECT_EQ(sums.weight, static_cast<double>(pack.target_rows.tokens));
 }
 
 TEST(RowLosses, EachTokenHasItsOwn) {

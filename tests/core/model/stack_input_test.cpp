@@ -12,7 +12,7 @@
 namespace heddle {
 namespace {
 
-/// A projection of the pack's features to d_model.
+/// A projection of random features, the same for every pack of a size, to d_model.
 class FeatureProjection final : public StackInput {
  public:
   explicit FeatureProjection(LayerSpec const& spec)
@@ -21,7 +21,8 @@ class FeatureProjection final : public StackInput {
                 Linear::Split::none) {}
 
   Tensor forward(LayerContext& context, Saved& saved) const override {
-    return linear_.forward(context, saved.keep(context.pack.rows(side_).features));
+    return linear_.forward(
+        context, saved.keep(testing_support::random_tensor(DType::float64, {context.pack.rows(side_).tokens, 3}, 1)));
   }
   void backward(LayerContext& context, Tensor const& grad_output, Saved const& saved) const override {
     ArenaScope const scope(context.arena);
@@ -56,9 +57,8 @@ struct FeatureModel {
       : bench(config, DType::float64),
         model(bench.spec("", Side::source), layers_with_features(), VocabularySizes{9, 9, true}) {
     bench.allocate();
-    std::vector<SentencePair> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
+    std::vector<Sample> const pairs{{4, {5, 6, 5}, {7}}, {9, {}, {4, 4, 8}}, {2, {7, 3}, {}}};
     pack = make_pack(pairs, test_ids);
-    pack.source_rows.features = random_tensor(DType::float64, {pack.source_rows.tokens, 3}, 1);
   }
   LossSums forward_backward() {
     bench.zero_gradients();

@@ -33,7 +33,7 @@ ModelConfig small_model(std::string const& keys = "", std::string const& tables 
 }
 
 Pack small_pack() {
-  std::vector<SentencePair> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
+  std::vector<Sample> const pairs{{0, {5, 9, 3}, {7, 4, 3, 8}}, {1, {8}, {10, 6, 6}}, {4, {9, 9}, {}}};
   Pack pack = make_pack(pairs, test_ids);
   pack.source_rows.prefix_length = int_tensor({2, 1, 3});
   pack.target_rows.prefix_length = int_tensor({3, 0, 1});

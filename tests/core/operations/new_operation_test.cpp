@@ -100,7 +100,7 @@ class NewOperationTest : public testing::Test {
     LayerSpec const chosen{spec.name,     spec.side,      spec.model, spec.dtype, {kernels, config.kernels},
                            spec.parallel, spec.parameters};
     auto const layer = registries_.layers.build("negation", chosen);
-    std::vector<SentencePair> const pairs{{0, {5}, {6}}};
+    std::vector<Sample> const pairs{{0, {5}, {6}}};
     Pack const pack = make_pack(pairs, test_ids);
     LayerContext context = bench.context(pack);
     Saved saved;
@@ -169,8 +169,8 @@ TEST_F(NewOperationTest, AListOfOperationsNamesEachOnce) {
   Config const config = parse_config("", "run.toml", {"kernels.product=auto"});
   EXPECT_EQ(message_of<ConfigError>([&] { registries.kernels.require_known(config.kernels); }),
             "--set kernels.product=auto: there is no key kernels.product; expected one of: cache, activation, "
-            "attention, embedding, gemm, residual_norm, softmax_cross_entropy, tensor_ops, token_ranking, update, "
-            "negation, or an operation of a plug-in in plugins.paths");
+            "attention, embedding, gemm, guided_alignment, residual_norm, softmax_cross_entropy, tensor_ops, "
+            "token_ranking, update, negation, or an operation of a plug-in in plugins.paths");
 }
 
 TEST_F(NewOperationTest, ItIsListedWithItsOrigin) {

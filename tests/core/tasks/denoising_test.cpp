@@ -42,8 +42,8 @@ class DenoisingTest : public testing::Test {
     }
     return text;
   }
-  static PackTokens sample(TextTask const& task, TextSequence const& text) {
-    PackTokens tokens;
+  static PackFields sample(TextTask const& task, TextSequence const& text) {
+    PackFields tokens;
     task.fill(tokens, {text});
     EXPECT_THAT(tokens.source.sample, ElementsAre(text.number));
     EXPECT_EQ(task.cost(text).source, std::ssize(tokens.source.id));
@@ -70,7 +70,7 @@ TEST_F(DenoisingTest, SpansInTheTargetFillTheSourcesSentinels) {
     for (bool const complete : {true, false}) {
       for (std::int64_t index = 0; index < 20; ++index) {
         TextSequence const text = DenoisingTest::text(length, index, complete);
-        PackTokens const tokens = sample(*task, text);
+        PackFields const tokens = sample(*task, text);
         EXPECT_LE(std::ssize(tokens.source.id), length + (complete ? 0 : 1));
         EXPECT_EQ(tokens.source.id.back(), ids.end);
         EXPECT_EQ(tokens.target.output.back(), ids.end);
@@ -108,7 +108,7 @@ TEST_F(DenoisingTest, InfillingRestoresTheWholeText) {
   for (std::int64_t const length : {1, 2, 10, 64, 513}) {
     for (std::int64_t index = 0; index < 20; ++index) {
       TextSequence const text = DenoisingTest::text(length, index);
-      PackTokens const tokens = sample(*task, text);
+      PackFields const tokens = sample(*task, text);
       EXPECT_EQ(tokens.target.output, text.tokens);
       EXPECT_LE(std::ssize(tokens.source.id), length);
       Tokens kept = tokens.source.id;
@@ -136,7 +136,7 @@ TEST_F(DenoisingTest, RatesAndLengthsAreTheConfigured) {
     double spans = 0;
     std::vector<double> at(100);
     for (std::int64_t index = 0; index < 2000; ++index) {
-      PackTokens const tokens = sample(*task, DenoisingTest::text(101, index));
+      PackFields const tokens = sample(*task, DenoisingTest::text(101, index));
       std::vector<bool> kept(100);
       for (std::int32_t const id : tokens.source.id) {
         bool const is_text = id >= 100 && id < first_sentinel;
@@ -174,7 +174,7 @@ TEST_F(DenoisingTest, MasksFollowTheSeedTheEpochAndTheIndex) {
 
 TEST_F(DenoisingTest, FewerSentinelsMakeLongerSpans) {
   auto const task = this->task(Noise::spans, 2);
-  PackTokens const tokens = sample(*task, DenoisingTest::text(101, 3));
+  PackFields const tokens = sample(*task, DenoisingTest::text(101, 3));
   EXPECT_EQ(std::ssize(tokens.source.id), 101 - 15 + 2);
 }
 

@@ -88,8 +88,8 @@ TEST_F(EmulatedDevice, AnUploadIsOneCopyWithoutAWait) {
 }
 
 TEST_F(EmulatedDevice, ManyPacksWithoutAWaitUseTheirMemoryAgain) {
-  PackTokens tokens;
-  fill_tokens(tokens, std::vector<SentencePair>{{0, {5, 6}, {7}}}, test_ids);
+  PackFields tokens;
+  fill_tokens(tokens, std::vector<Sample>{{0, {5, 6}, {7}}}, test_ids);
   PackMemory memory;
   for (int index = 0; index < 100; ++index) {
     Pack const pack = make_pack(tokens, {}, &memory);

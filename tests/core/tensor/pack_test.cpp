@@ -14,11 +14,11 @@ std::vector<std::int32_t> host(Tensor const& tensor) {
 }
 
 TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
-  std::vector<SentencePair> const pairs{{0, {5}, {7}}};
+  std::vector<Sample> const pairs{{0, {5}, {7}}};
   SideIds without_begin = ids;
   without_begin.target.begin = SpecialIds::absent;
   expect_error([&] { make_pack(pairs, without_begin); }, "has no start token");
-  std::vector<std::vector<std::int32_t>> const sentences{{5}};
+  std::vector<SampleSide> const sentences{{5}};
   expect_error([&] { make_source_pack(sentences, SpecialIds{.begin = 1}); }, "has no end token");
   EXPECT_EQ(ids.of(Side::source).end, 2);
   EXPECT_EQ(ids.of(Side::target).end, 3);
@@ -27,20 +27,20 @@ TEST(PackTest, ATokenThatTheVocabularyLacksIsNamed) {
 TEST(PackTest, ALanguageMayFollowTheEndTokenAndBeginATarget) {
   SideIds last = ids;
   last.source.language_last = last.target.language_last = true;
-  std::vector<SentencePair> const pairs{{0, {9, 5, 6}, {8, 7}}, {1, {9}, {8}}};
+  std::vector<Sample> const pairs{{0, {9, 5, 6}, {8, 7}}, {1, {9}, {8}}};
   Pack const pack = make_pack(pairs, last);
   EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 9, 2, 9));
   EXPECT_THAT(host(pack.target_input.id), ElementsAre(8, 7, 3, 8, 3));
   EXPECT_THAT(host(pack.target_output.id), ElementsAre(7, 3, 8, 3, 8));
   EXPECT_THAT(host(pack.source_rows.sequences.length), ElementsAre(4, 2));
   EXPECT_THAT(host(pack.target_rows.sequences.length), ElementsAre(3, 2));
-  std::vector<std::vector<std::int32_t>> const sources{{9, 5}, {}};
+  std::vector<SampleSide> const sources{{9, 5}, {}};
   EXPECT_THAT(host(make_source_pack(sources, last.source).source.id), ElementsAre(5, 2, 9, 2));
 }
 
 TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
-  PackTokens tokens;
-  fill_tokens(tokens, std::vector<SentencePair>{{0, {5, 6}, {7}}, {1, {8}, {9}}}, ids);
+  PackFields tokens;
+  fill_tokens(tokens, std::vector<Sample>{{0, {5, 6}, {7}}, {1, {8}, {9}}}, ids);
   PackMemory memory;
   std::optional<Pack> first = make_pack(tokens, {}, &memory);
   void const* const place = first->source.id.raw();
@@ -48,7 +48,7 @@ TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
   EXPECT_NE(second.source.id.raw(), place) << "the first one is alive";
   first.reset();
   fence(nullptr);  // on a device the pack's upload may not be done before
-  fill_tokens(tokens, std::vector<SentencePair>{{3, {4}, {9, 9}}}, ids);
+  fill_tokens(tokens, std::vector<Sample>{{3, {4}, {9, 9}}}, ids);
   Pack const third = make_pack(tokens, {}, &memory);
   EXPECT_EQ(third.source.id.raw(), place);
   EXPECT_THAT(host(third.source.id), ElementsAre(4, 2));
@@ -57,7 +57,7 @@ TEST(PackTest, MemoryIsUsedAgainOnceAPackHasGone) {
 }
 
 TEST(PackTest, WithoutSentencesItStillHasItsSides) {
-  Pack const pack = make_pack(std::span<SentencePair const>(), ids);
+  Pack const pack = make_pack(std::span<Sample const>(), ids);
   EXPECT_FALSE(pack.source.id.empty());
   EXPECT_FALSE(pack.target_output.id.empty());
   EXPECT_EQ(pack.target_rows.tokens, 0);
@@ -67,7 +67,7 @@ TEST(PackTest, WithoutSentencesItStillHasItsSides) {
 }
 
 TEST(PackTest, HoldsEverySentenceWithoutPadding) {
-  std::vector<SentencePair> const pairs{{4, {5, 6}, {7}}, {9, {}, {8, 5}}};
+  std::vector<Sample> const pairs{{4, {5, 6}, {7}}, {9, {}, {8, 5}}};
   Pack const pack = make_pack(pairs, ids);
 
   EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2));
@@ -93,7 +93,7 @@ TEST(PackTest, HoldsEverySentenceWithoutPadding) {
 }
 
 TEST(PackTest, RowsAreOrderedByIdAndThenByPlace) {
-  std::vector<SentencePair> const pairs{{0, {6, 5, 6}, {4, 4}}, {1, {5}, {9, 4}}};
+  std::vector<Sample> const pairs{{0, {6, 5, 6}, {4, 4}}, {1, {5}, {9, 4}}};
   Pack const pack = make_pack(pairs, test_ids);
   // source ids: 6 5 6 2 5 2; target input: 1 4 4 1 9 4
   EXPECT_THAT(host(pack.source.row_order), ElementsAre(3, 5, 1, 4, 0, 2));
@@ -101,7 +101,7 @@ TEST(PackTest, RowsAreOrderedByIdAndThenByPlace) {
 }
 
 TEST(PackTest, ASourceSideAloneIsEnoughToTranslate) {
-  std::vector<std::vector<std::int32_t>> const sentences{{5, 6}, {}, {7}};
+  std::vector<SampleSide> const sentences{{5, 6}, {}, {7}};
   Pack const pack = make_source_pack(sentences, test_ids.source);
   EXPECT_THAT(host(pack.source.id), ElementsAre(5, 6, 2, 2, 7, 2));
   EXPECT_THAT(host(pack.source_rows.sequences.length), ElementsAre(3, 1, 2));
@@ -142,6 +142,59 @@ TEST(PackTest, SequencesOfOneSideStandOnThatSideOnly) {
   expect_error([&] { make_sequence_pack(uneven, Side::source); }, "a sequence of 2 tokens with 1 to predict");
 }
 
+TEST(PackTest, HoldsTheFieldsThatSamplesHave) {
+  std::vector<Sample> pairs{{0, {5, 6}, {7, 8}, {{1, 0}, {0, 1}, {1, 1}}}, {1, {5}, {7}}};
+  Pack const plain = make_pack(std::span(pairs).last(1), ids);
+  EXPECT_TRUE(plain.alignment.begin.empty());
+  EXPECT_TRUE(plain.target_output.weight.empty());
+  pairs[1].target.weights = {0.5F};
+  Pack const pack = make_pack(pairs, ids);
+  EXPECT_THAT(host(pack.alignment.begin), ElementsAre(0, 1, 3, 3, 3, 3));
+  EXPECT_THAT(host(pack.alignment.position), ElementsAre(1, 0, 1));
+  EXPECT_THAT(to_host<float>(pack.target_output.weight), ElementsAre(1, 1, 1, 0.5F, 0.5F));
+  pairs[1].target.weights = {3, 2};
+  pairs[1].alignment = {{0, 0}};
+  // Rank 1 of 2 has the first two rows of the first target, and none of the second, of which rank 0 has both.
+  Pack const part = make_pack(pairs, ids, {1, 2});
+  EXPECT_THAT(host(part.target_output.id), ElementsAre(7, 8, 7));
+  EXPECT_THAT(host(part.alignment.begin), ElementsAre(0, 1, 3, 4));
+  EXPECT_THAT(host(part.alignment.position), ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT(to_host<float>(part.target_output.weight), ElementsAre(1, 1, 3));
+  pairs[1].target.weights = {3, 2, 1};
+  expect_error([&] { make_pack(pairs, ids); }, "a target with 3 weights for the 2 tokens to predict");
+}
+
+TEST(PackTest, FieldsFollowALanguageToTheEnd) {
+  SideIds last = ids;
+  last.source.language_last = last.target.language_last = true;
+  std::vector<Sample> pairs{{0, {9, 5, 6}, {8, 7, 4}, {{0, 0}, {2, 1}, {1, 2}}}};
+  pairs[0].target.weights = {1, 2, 3, 4};
+  Pack const pack = make_pack(pairs, last);
+  EXPECT_THAT(host(pack.target_output.id), ElementsAre(7, 4, 3, 8));
+  EXPECT_THAT(host(pack.alignment.begin), ElementsAre(0, 1, 2, 2, 2));
+  EXPECT_THAT(host(pack.alignment.position), ElementsAre(1, 0));
+  EXPECT_THAT(to_host<float>(pack.target_output.weight), ElementsAre(2, 3, 4, 1));
+}
+
+TEST(PackTest, AppendedSequencesHaveTheFieldsOfBoth) {
+  PackFields plain;
+  fill_tokens(plain, std::vector<Sample>{{0, {5}, {7}}}, ids);
+  Sample given{1, {5}, {7, 8}, {{0, 1}}};
+  given.target.weights = {2};
+  PackFields rich;
+  fill_tokens(rich, std::vector<Sample>{given}, ids);
+  PackFields after = plain;
+  after.target.append(rich.target);
+  EXPECT_THAT(after.target.sample, ElementsAre(0, 1));
+  EXPECT_THAT(after.target.weight, ElementsAre(1, 1, 2, 2, 2));
+  EXPECT_THAT(after.target.aligned, ElementsAre(0, 0, 0, 1, 0));
+  rich.target.append(plain.target);
+  EXPECT_THAT(rich.target.weight, ElementsAre(2, 2, 2, 1, 1));
+  EXPECT_THAT(rich.target.aligned, ElementsAre(0, 1, 0, 0, 0));
+  EXPECT_THAT(rich.target.aligned_with, ElementsAre(0));
+  EXPECT_TRUE(rich.target.prefix.empty());
+}
+
 TEST(PackTest, NoSentencesMakeAnEmptyPack) {
   Pack const pack = make_pack({}, test_ids);
   EXPECT_EQ(pack.source_rows.tokens, 0);
@@ -151,7 +204,7 @@ TEST(PackTest, NoSentencesMakeAnEmptyPack) {
 
 TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
   // Source: 8 tokens make 4 chunks of 2; target: 3 tokens make chunks of 0, 1, 1, 1.
-  std::vector<SentencePair> const pairs{{4, {10, 11, 12, 13, 14, 15, 16}, {20, 21}}};
+  std::vector<Sample> const pairs{{4, {10, 11, 12, 13, 14, 15, 16}, {20, 21}}};
   Pack const first = make_pack(pairs, ids, {0, 2});
   EXPECT_THAT(host(first.source.id), ElementsAre(10, 11, 16, 2));
   EXPECT_THAT(host(first.source_rows.position), ElementsAre(0, 1, 6, 7));
@@ -173,7 +226,7 @@ TEST(PackTest, ContextRanksHoldTheFirstAndTheLastOfTheirChunks) {
 }
 
 TEST(PackTest, ContextRanksOfManySequencesHoldEachTokenOnce) {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int32_t sample = 0; sample < 9; ++sample) {
     pairs.push_back({sample, std::vector<std::int32_t>(static_cast<std::size_t>(sample), 7), {}});
   }

@@ -7,7 +7,7 @@ namespace heddle {
 namespace {
 
 TEST(RepeatedPack, CountsTheTokensOfAllItsMicroBatches) {
-  std::vector<SentencePair> const pairs{{0, {4, 5}, {6, 7, 8}}};  // with end tokens 3 and 4
+  std::vector<Sample> const pairs{{0, {4, 5}, {6, 7, 8}}};  // with end tokens 3 and 4
   RepeatedPack const batch(make_pack(pairs, test_ids), 3);
   EXPECT_EQ(batch.count(), 3);
   EXPECT_EQ(batch.tokens().target, 12);

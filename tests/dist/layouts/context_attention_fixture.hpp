@@ -20,8 +20,8 @@ struct Lengths {
   std::size_t source, target;  ///< without the end token
 };
 
-inline std::vector<SentencePair> pairs_of(std::vector<Lengths> const& lengths) {
-  std::vector<SentencePair> pairs;
+inline std::vector<Sample> pairs_of(std::vector<Lengths> const& lengths) {
+  std::vector<Sample> pairs;
   for (auto const [source, target] : lengths) {
     auto const sample = static_cast<std::int32_t>(3 * pairs.size() + 2);
     pairs.push_back({sample, std::vector<std::int32_t>(source, 7), std::vector<std::int32_t>(target, 8)});

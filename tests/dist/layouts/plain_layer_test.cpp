@@ -55,7 +55,7 @@ Trained trained(Layout const& layout, ParallelState const& parallel, std::string
   register_penalized_projection(registries.layers, 0.2);
   TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary, DType::float64});
   engine.parameters().initialize(config.train.seed);
-  std::array const pairs{SentencePair{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, SentencePair{1, {8}, {12, 4, 9, 17}}};
+  std::array const pairs{Sample{0, {3, 9, 4, 20, 7}, {5, 6, 11}}, Sample{1, {8}, {12, 4, 9, 17}}};
   Trained result;
   for (int step = 0; step < 2; ++step) {
     // Deterministic steps know all micro-batches.

@@ -21,8 +21,8 @@ using namespace ledger_formulas;
 
 constexpr std::int64_t micro_batches = 4;
 
-std::vector<SentencePair> pairs_of(std::int64_t micro_batch) {
-  std::vector<SentencePair> pairs;
+std::vector<Sample> pairs_of(std::int64_t micro_batch) {
+  std::vector<Sample> pairs;
   for (std::int64_t index = 0; index < 2; ++index) {
     auto const sample = 2 * micro_batch + index;
     // One target has more tokens than a chunk of logits.

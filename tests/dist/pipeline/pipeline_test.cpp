@@ -72,15 +72,15 @@ struct Stage {
 
 /// Micro-batch `index`: packs differ in their numbers of sentences and tokens, `longer` tokens apart.
 Pack pack_of(std::int64_t index, int longer = 0) {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   for (std::int64_t sentence = 0; sentence < 1 + index % 3; ++sentence) {
-    SentencePair pair{static_cast<std::int32_t>(10 * index + sentence), {}, {}};
+    Sample pair{static_cast<std::int32_t>(10 * index + sentence), {}, {}};
     auto const number = static_cast<int>(index + sentence);
     for (int position = 0; position < 2 + number % 4 + longer; ++position) {
-      pair.source.push_back(3 + (number * 7 + position * 5) % 10);
+      pair.source.tokens.push_back(3 + (number * 7 + position * 5) % 10);
     }
     for (int position = 0; position < 1 + (3 * number) % 5 + longer; ++position) {
-      pair.target.push_back(3 + (number * 3 + position * 7) % 10);
+      pair.target.tokens.push_back(3 + (number * 3 + position * 7) % 10);
     }
     pairs.push_back(pair);
   }

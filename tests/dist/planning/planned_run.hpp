@@ -26,7 +26,7 @@ inline Config planned_config(Layout layout) {
 
 /// Pairs of different lengths that fill a micro-batch as `cut_by_tokens` does, with about equal sides.
 inline Pack ragged_pack(std::int64_t index, GroupMember const& split = {}) {
-  std::vector<SentencePair> pairs;
+  std::vector<Sample> pairs;
   std::int64_t used = 0;
   for (auto sample = static_cast<std::int32_t>(100 * index);; ++sample) {
     std::int64_t const length = 4 + sample * 7 % 31;

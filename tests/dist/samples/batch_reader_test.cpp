@@ -15,14 +15,19 @@ class CountingSamples final : public MadePairs {
     ++asked;
     return {2 + index % 5, 2 + index % 3};
   }
-  SentencePair sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
+  Sample sample(std::int64_t /*epoch*/, std::int64_t index, std::int32_t number) const override {
     ++asked;
     if (index == broken) {
       throw DataError("sentence 17 is broken");
     }
     auto const id = static_cast<std::int32_t>(3 + index);
-    return {number, std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 5), id),
-            std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 3), id)};
+    Sample sample{number, std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 5), id),
+                  std::vector<std::int32_t>(static_cast<std::size_t>(1 + index % 3), id)};
+    if (index % 2 == 0) {
+      sample.alignment = {{static_cast<std::int32_t>(index % 5), 0}};
+      sample.target.weights = {0.25F * static_cast<float>(index)};
+    }
+    return sample;
   }
 
   mutable std::int64_t asked = 0;
@@ -68,6 +73,9 @@ TEST_F(BatchReaderTest, RanksGetFromOneWhatEachWouldRead) {
       EXPECT_EQ(host(pack.source.id), host(wanted.source.id));
       EXPECT_EQ(host(pack.target_output.id), host(wanted.target_output.id));
       EXPECT_EQ(host(pack.target_rows.sample), host(wanted.target_rows.sample));
+      EXPECT_EQ(to_host<float>(pack.target_output.weight), to_host<float>(wanted.target_output.weight));
+      EXPECT_EQ(host(pack.alignment.begin), host(wanted.alignment.begin));
+      EXPECT_EQ(host(pack.alignment.position), host(wanted.alignment.position));
     }
   }
   reader.seek({});  // ends what is read ahead

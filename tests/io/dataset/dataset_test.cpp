@@ -92,6 +92,40 @@ TEST(Dataset, TakesSeveralFilesAsOne) {
   expect_data_error([&] { Dataset::open(paths); }, {"other.h5", "not the one of the files before it"});
 }
 
+void expect_fields(Dataset const& dataset, int64_t index, SampleFields const& wanted, Sample const& expected) {
+  Sample pair{0, dataset.source(index), dataset.target(index), {{9, 9}}};
+  pair.target.weights = {7};
+  dataset.read_fields(index, wanted, pair);
+  EXPECT_EQ(pair.alignment, wanted.contains(SampleField::alignment) ? expected.alignment : decltype(pair.alignment)());
+  EXPECT_EQ(pair.target.weights,
+            wanted.contains(SampleField::weights) ? expected.target.weights : decltype(pair.target.weights)());
+}
+
+TEST(Dataset, SamplesHaveTheFieldsOfTheirFileThatAreWanted) {
+  TemporaryDirectory const directory;
+  constexpr int64_t pairs = 40011;  // more than one block of each array
+  write_fields(directory / "rich.h5", pairs);
+  write_sentences(directory / "plain.h5", 30);
+  Dataset const rich = Dataset::open(directory / "rich.h5");
+  expect_sentences(rich, pairs);
+  EXPECT_EQ(rich.fields(), (SampleFields{SampleField::alignment, SampleField::weights}));
+  EXPECT_NO_THROW(rich.verify());
+  for (int64_t step = 0; step < pairs; step += 5) {
+    int64_t const index = step * 7919 % pairs;
+    expect_fields(rich, index, rich.fields(), pair_with_fields(index));
+  }
+  expect_fields(rich, 11, {SampleField::weights}, pair_with_fields(11));
+  expect_fields(rich, 11, {}, pair_with_fields(11));
+  std::vector<std::string> const paths{(directory / "plain.h5").string(), (directory / "rich.h5").string()};
+  Dataset const both = Dataset::open(paths);
+  EXPECT_EQ(both.fields(), rich.fields());
+  expect_fields(both, 11, both.fields(), Sample());
+  expect_fields(both, 30 + 11, both.fields(), pair_with_fields(11));
+  write_fields(directory / "few.h5", 30);
+  EXPECT_NE(Dataset::open(directory / "few.h5").digest(), Dataset::open(directory / "plain.h5").digest());
+  EXPECT_TRUE(Dataset::open(directory / "plain.h5").fields().empty());
+}
+
 TEST(Dataset, ADigestStandsForItsContent) {
   TemporaryDirectory const directory;
   write_sentences(directory / "a.h5", 100);
@@ -187,6 +221,14 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
         },
         fmt::format("token id {} is the vocabulary's", special));
   }
+  expect_error(
+      [&] {
+        writer.add(Sample{0, {5, 6}, {5}, {{1, 1}}});
+      },
+      "the link 1-1 is not between its 2 and 1 tokens");
+  Sample weighted{0, {5, 6}, {5}};
+  weighted.target.weights = {1, 1, 1};
+  expect_error([&] { writer.add(weighted); }, "3 weights for 1 tokens and their end");
   EXPECT_EQ(writer.size(), 0);
   EXPECT_THROW(DatasetWriter(directory / "absent" / "train.h5", separate_vocabulary()), Error);
 }

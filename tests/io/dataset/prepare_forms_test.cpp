@@ -182,5 +182,96 @@ TEST_F(PrepareTest, CompletesASentencePieceModelWithoutAStart) {
   }
 }
 
+class PrepareFieldsTest : public PrepareTest {
+ protected:
+  PrepareFieldsTest() {
+    options_.source = {inputs_.write("a.en", "twenty-one  hundred\nsix\n\nseven hundred\n")};
+    options_.target = {inputs_.write("a.de", "hundert einundzwanzig\nsechs\nneun\nsiebenhundert\n")};
+    options_.vocabulary_size = 44;
+  }
+  Dataset prepared() {
+    run();
+    return Dataset::open(options_.directory / "train.h5");
+  }
+  static Sample pair(Dataset const& dataset, int64_t index) {
+    Sample pair{0, dataset.source(index), dataset.target(index)};
+    dataset.read_fields(index, dataset.fields(), pair);
+    return pair;
+  }
+};
+
+TEST_F(PrepareFieldsTest, LinksOfWordsBecomeThoseOfTheirTokens) {
+  options_.alignments = {inputs_.write("links", "1-0 0-1 0-1\n0-0\n\n\n")};
+  Dataset const dataset = prepared();
+  ASSERT_EQ(dataset.size(), 3) << "a pair with an empty side is left out, with its links";
+  EXPECT_EQ(dataset.fields(), SampleFields{SampleField::alignment});
+  Sample const first = pair(dataset, 0);
+  // Each token of a word with each of the other's.
+  auto const count = [](Tokenizer const& tokenizer, std::string const& text) {
+    return static_cast<std::int32_t>(tokenizer.encode(text).size());
+  };
+  std::int32_t const split = count(dataset.source_tokenizer(), "twenty-one");
+  std::int32_t const target_split = count(dataset.target_tokenizer(), "hundert");
+  std::vector<TokenLink> expected;
+  for (std::int32_t source = 0; source < std::ssize(first.source.tokens); ++source) {
+    for (std::int32_t target = 0; target < std::ssize(first.target.tokens); ++target) {
+      if ((source < split) != (target < target_split)) {
+        expected.push_back({source, target});
+      }
+    }
+  }
+  ASSERT_GT(split, 1);
+  EXPECT_EQ(first.alignment, expected);
+  Sample const second = pair(dataset, 1);
+  EXPECT_EQ(second.alignment.size(), second.source.tokens.size() * second.target.tokens.size());
+  EXPECT_TRUE(pair(dataset, 2).alignment.empty());
+  EXPECT_TRUE(Dataset::open(options_.directory / "valid.h5").fields().empty());
+}
+
+TEST_F(PrepareFieldsTest, WeightsOfSentencesAndWordsAreMultiplied) {
+  options_.sentence_weights = {inputs_.write("sentences", "2\n0.5\n1\n3\n")};
+  {
+    Dataset const dataset = prepared();
+    EXPECT_EQ(dataset.fields(), SampleFields{SampleField::weights});
+    EXPECT_EQ(pair(dataset, 2).target.weights, std::vector<float>{3});
+  }
+  options_.word_weights = {inputs_.write("words", "0.25 1\n4\n1\n0\n")};
+  options_.overwrite = true;
+  Dataset const dataset = prepared();
+  Sample const first = pair(dataset, 0);
+  std::vector<float> expected(first.target.tokens.size() + 1, 2);
+  std::fill_n(expected.begin(), dataset.target_tokenizer().encode("hundert").size(), 0.5F);
+  EXPECT_EQ(first.target.weights, expected);
+  std::vector<float> const last = pair(dataset, 2).target.weights;
+  EXPECT_EQ(last.front(), 0);
+  EXPECT_EQ(last.back(), 3) << "the end token";
+}
+
+TEST_F(PrepareFieldsTest, RefusesLinesThatDoNotFit) {
+  auto const refusal = [&](PrepareOptions::Paths PrepareOptions::*paths, std::string const& text) {
+    (options_.*paths) = {inputs_.write("given", text)};
+    std::string const message = failure();
+    (options_.*paths).clear();
+    return message;
+  };
+  auto const alignments = &PrepareOptions::alignments;
+  EXPECT_THAT(refusal(alignments, "2-0\n\n\n\n"),
+              HasSubstr("given, line 1: \"2-0\" is not a link SOURCE-TARGET of the lines' 2 and 2 words"));
+  for (std::string const link : {"0:0", "0-", "-0", "0-0-0", "0--1", "x-0", "1-2"}) {
+    EXPECT_THAT(refusal(alignments, link + "\n\n\n\n"), HasSubstr("is not a link"));
+  }
+  EXPECT_THAT(refusal(alignments, "0-0\n0-0\n\n"), HasSubstr("given ends after line 3, before the text does"));
+  EXPECT_THAT(refusal(alignments, "\n\n\n\n0-0\n"), HasSubstr("given has lines after 4, where the text ends"));
+  EXPECT_THAT(refusal(&PrepareOptions::sentence_weights, "1\n-1\n1\n1\n"),
+              HasSubstr("line 2: \"-1\" is not a weight, a number of at least 0"));
+  EXPECT_THAT(refusal(&PrepareOptions::word_weights, "1\n1\n1\n1\n"),
+              HasSubstr("line 1: 1 weights; expected 2, one for each word of the target"));
+  options_.alignments = {"links"};
+  options_.only_vocabulary = true;
+  options_.valid_source.clear();
+  options_.valid_target.clear();
+  EXPECT_THAT(failure(), HasSubstr("are for a training text of pairs"));
+}
+
 }  // namespace
 }  // namespace heddle

@@ -13,7 +13,7 @@ class ChangingSamples final : public MadePairs {
   SampleCost cost(std::int64_t epoch, std::int64_t index) const override {
     return {2 + (7 * index + 3 * epoch) % 13, 2 + (5 * index + epoch) % 11};
   }
-  SentencePair sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const override {
+  Sample sample(std::int64_t epoch, std::int64_t index, std::int32_t number) const override {
     SampleCost const cost = this->cost(epoch, index);
     auto const id = static_cast<std::int32_t>(3 + epoch * 100 + index);
     return {number, std::vector<std::int32_t>(static_cast<std::size_t>(cost.source - 1), id),
@@ -113,7 +113,7 @@ class WindowedSamples final : public SampleSource {
     bool const too_long = epoch > 0 && index >= unusable_.begin && index < unusable_.end;
     return {too_long ? 100 : 1 + index % 5, 1};
   }
-  void read(std::int64_t, std::span<std::int64_t const>, std::int32_t, PackTokens&) const override {}
+  void read(std::int64_t, std::span<std::int64_t const>, std::int32_t, PackFields&) const override {}
   SampleTotals totals(std::int64_t, std::int64_t) const override { return {.usable = 1000}; }
   std::string describe() const override { return "1000 samples"; }
 

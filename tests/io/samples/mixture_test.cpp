@@ -16,7 +16,7 @@ class MarkedPairs final : public MadePairs {
 
   std::int64_t size(std::int64_t /*epoch*/) const override { return size_; }
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t /*index*/) const override { return {3, 3}; }
-  SentencePair sample(std::int64_t /*epoch*/, std::int64_t /*index*/, std::int32_t number) const override {
+  Sample sample(std::int64_t /*epoch*/, std::int64_t /*index*/, std::int32_t number) const override {
     return {number, {mark_, mark_}, {mark_, mark_}};
   }
 
@@ -122,7 +122,7 @@ TEST_F(MixtureTest, APackHasItsSamplesInTheOrderOfTheBatch) {
   for (int rank = 0; rank < 3; ++rank) {
     SampledMicroBatches const mine(Mixture(corpora_), batch, {.max_tokens = 15, .data = {rank, 3}});
     for (std::int64_t index = 0; index < mine.count(); ++index) {
-      PackTokens tokens;
+      PackFields tokens;
       mine.read(index, tokens);
       for (std::size_t place = 0; place < tokens.source.id.size(); place += 3) {
         marks.push_back(tokens.source.id[place] - 10);
@@ -171,7 +171,7 @@ class CorporaTest : public testing::Test {
     config_.train.validate_every = 0;
     register_tasks(tasks_);
   }
-  Mixture mixture(TrainingData const& data) const { return training_mixture(config_, tasks_.of(config_), data, false); }
+  Mixture mixture(TrainingData const& data) const { return training_mixture(config_, tasks_.of(config_), data, {}); }
 
   TemporaryDirectory directory_;
   TaskRegistry tasks_;
@@ -184,8 +184,8 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
   Mixture const mixture = this->mixture(data);
   auto const tag = data.vocabulary().source.encode("<b>");
   ASSERT_FALSE(tag.empty());
-  PackTokens plain;
-  PackTokens tagged;
+  PackFields plain;
+  PackFields tagged;
   mixture.read(std::vector<SampleId>{{.corpus = 0, .index = 2}}, 0, plain);
   mixture.read(std::vector<SampleId>{{.corpus = 1, .index = 2}}, 0, tagged);
   std::vector<std::int32_t> expected = tag;
@@ -199,6 +199,14 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
   expect_config_error([&] { this->mixture(data); }, "a tag is prepended to source sentences");
 }
 
+TEST_F(CorporaTest, AlignmentsThatAModelAsksForMustBeThere) {
+  TrainingData const data = open_training_data(config_);
+  EXPECT_THAT(message_of<ConfigError>(
+                  [&] { training_mixture(config_, tasks_.of(config_), data, {.fields = {SampleField::alignment}}); }),
+              HasSubstr("has no word alignments; `heddle prepare --alignments FILE` takes them"));
+  EXPECT_NO_THROW(training_mixture(config_, tasks_.of(config_), data, {.fields = {SampleField::weights}}));
+}
+
 TEST_F(CorporaTest, TheTagOfAValidationSetStandsInFrontOfItsSources) {
   config_.train.validate_every = 1;
   config_.data.corpora[1].tag = "hundred";
@@ -209,7 +217,7 @@ TEST_F(CorporaTest, TheTagOfAValidationSetStandsInFrontOfItsSources) {
   ASSERT_EQ(data.valid.size(), 2U);
   auto const tag = data.vocabulary().source.encode("hundred");
   auto const read = [&](ValidationSet const& set) {
-    PackTokens tokens;
+    PackFields tokens;
     set.samples->read(0, std::vector<std::int64_t>{2}, 0, tokens);
     EXPECT_EQ(set.samples->cost(0, 2).source, std::ssize(tokens.source.id));
     std::vector<std::int32_t> source = set.source(2);

@@ -12,7 +12,7 @@ constexpr SideIds ids{.source = {.end = 2}, .target = {.begin = 1, .end = 2}};
 MemorySamples random_samples(int seed, int pairs, int longest) {
   std::mt19937 random(static_cast<unsigned>(seed));
   std::uniform_int_distribution<int> length(1, longest - 1);
-  std::vector<SentencePair> made;
+  std::vector<Sample> made;
   for (int pair = 0; pair < pairs; ++pair) {
     made.push_back({pair, std::vector<std::int32_t>(static_cast<std::size_t>(length(random)), 5),
                     std::vector<std::int32_t>(static_cast<std::size_t>(length(random)), 5)});

@@ -27,7 +27,7 @@ class SampleSourceTest : public testing::Test {
   }
 
   static Pack pack(SampleSource const& source, std::int64_t index, std::int32_t number) {
-    PackTokens tokens;
+    PackFields tokens;
     source.read(0, {&index, 1}, number, tokens);
     return make_pack(tokens);
   }
@@ -83,9 +83,30 @@ TEST_F(SampleSourceTest, SourcesArePrefixesOfTargets) {
   output.push_back(ids.end);
   EXPECT_EQ(to_host<std::int32_t>(pack.target_input.id), input);
   EXPECT_EQ(to_host<std::int32_t>(pack.target_output.id), output);
+  EXPECT_TRUE(pack.target_output.weight.empty());
   EXPECT_EQ(prefixed->cost(0, index).longer(), std::ssize(input));
   EXPECT_EQ(prefixed->predicted(0, index), std::ssize(target) + 1);
   EXPECT_EQ(prefixed->totals(0, 100).longest, std::ssize(input));
+}
+
+TEST_F(SampleSourceTest, HaveTheFieldsThatAreAskedFor) {
+  write_fields(directory_ / "fields.h5", 12);
+  Dataset const dataset = Dataset::open(directory_ / "fields.h5");
+  Pack const plain = pack(*samples(dataset), 11, 0);
+  EXPECT_TRUE(plain.alignment.begin.empty());
+  EXPECT_TRUE(plain.target_output.weight.empty());
+  CorpusConfig corpus;
+  corpus.tag = "one";
+  auto const tag = static_cast<std::int32_t>(dataset.source_tokenizer().encode("one").size());
+  ASSERT_GT(tag, 0);
+  Pack const rich = pack(*samples(dataset, {.fields = dataset.fields(), .corpus = corpus}), 11, 0);
+  // Pair 11 has 5 and 1 tokens, three links, all to target token 0, and a weight for its token and its end.
+  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.begin), testing::ElementsAre(0, 3, 3));
+  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.position), testing::ElementsAre(tag, tag + 1, tag + 2));
+  EXPECT_THAT(to_host<float>(rich.target_output.weight), testing::ElementsAre(0, 0.25F));
+  config_.model.stacks = {"decoder"};
+  Pack const targets = pack(*samples(dataset, {.fields = {SampleField::weights}}), 11, 0);
+  EXPECT_THAT(to_host<float>(targets.target_output.weight), testing::ElementsAre(0, 0.25F));
 }
 
 TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {

@@ -56,7 +56,7 @@ Tokens host(Tensor const& tensor) {
 }
 
 Pack pack_of(SampleSource const& samples, std::int64_t epoch, std::int64_t index) {
-  PackTokens tokens;
+  PackFields tokens;
   samples.read(epoch, std::array<std::int64_t, 1>{index}, 0, tokens);
   return make_pack(tokens);
 }

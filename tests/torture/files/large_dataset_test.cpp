@@ -36,7 +36,7 @@ TEST(LargeDataset, OpensAndSeeksAnywhere) {
   BatchPlanner planner(samples, {.batch_tokens = 4096, .max_length = 100}, 3);
   double const opening = seconds_since(began);
   double slowest = 0;
-  PackTokens tokens;
+  PackFields tokens;
   for (std::int64_t seek = 0; seek < 20; ++seek) {
     began = SteadyClock::now();
     std::int64_t const window = seek * 7919 % samples.windows(seek);

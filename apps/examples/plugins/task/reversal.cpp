@@ -20,8 +20,8 @@ class Samples final : public heddle::TextTask {
     return {tokens(shape) + 1, tokens(shape) + 1};
   }
   std::int64_t predicted(heddle::TextShape const& shape) const override { return tokens(shape) + 1; }
-  void fill(heddle::PackTokens& into, std::vector<heddle::TextSequence> sequences) const override {
-    std::vector<heddle::SentencePair> pairs;
+  void fill(heddle::PackFields& into, std::vector<heddle::TextSequence> sequences) const override {
+    std::vector<heddle::Sample> pairs;
     for (heddle::TextSequence const& text : sequences) {
       auto const end = text.tokens.begin() + tokens(text);
       pairs.push_back({text.number, {text.tokens.begin(), end}, {std::make_reverse_iterator(end), text.tokens.rend()}});

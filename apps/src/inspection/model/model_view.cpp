@@ -168,15 +168,15 @@ TokenSequence ModelView::sequence_of(Sentence const& sentence, std::int32_t numb
   return sequence;
 }
 
-PackTokens ModelView::tokens_of(std::vector<Sentence> const& sentences) const {
-  std::vector<SentencePair> pairs;
+PackFields ModelView::tokens_of(std::vector<Sentence> const& sentences) const {
+  std::vector<Sample> pairs;
   std::vector<TokenSequence> sequences;
   for (Sentence const& sentence : sentences) {
     auto const number = static_cast<std::int32_t>(pairs.size());
     pairs.push_back({number, sentence.source, sentence.target});
     sequences.push_back(sequence_of(sentence, number));
   }
-  PackTokens tokens;
+  PackFields tokens;
   if (has_source()) {
     fill_tokens(tokens, pairs, model_->vocabulary().special_ids());
   } else {
@@ -185,9 +185,9 @@ PackTokens ModelView::tokens_of(std::vector<Sentence> const& sentences) const {
   return tokens;
 }
 
-boost::json::array ModelView::pieces(PackTokens const& pack, std::size_t sequence, Side side) const {
+boost::json::array ModelView::pieces(PackFields const& pack, std::size_t sequence, Side side) const {
   Vocabulary const& vocabulary = model_->vocabulary();
-  SideTokens const& tokens = pack.of(has_source() ? side : description_.stacks.front().side);
+  SideFields const& tokens = pack.of(has_source() ? side : description_.stacks.front().side);
   auto const length = tokens.length.begin();
   auto const first = std::accumulate(length, length + static_cast<std::ptrdiff_t>(sequence), std::ptrdiff_t{0});
   boost::json::array texts;
@@ -211,7 +211,7 @@ boost::json::object ModelView::to_json(std::vector<SentenceText> const& texts, s
   }
   embedding_->take();
   attention_->start();
-  PackTokens const pack = tokens_of(sentences);
+  PackFields const pack = tokens_of(sentences);
   model_->loss(RepeatedPack(make_pack(pack)));
   ObservedModel const observed{attention_sublayers(description_), attention_->stop(), embedding_->take()};
   if (observed.calls.size() != observed.sublayers.size()) {

@@ -48,10 +48,10 @@ class ModelView {
   ModelView() = default;
   bool has_source() const { return description_.keys.is_encoder_decoder(); }
   std::optional<Sentence> encode(SentenceText const& text, std::int64_t beam_size, std::vector<std::string>& notes);
-  PackTokens tokens_of(std::vector<Sentence> const& sentences) const;
+  PackFields tokens_of(std::vector<Sentence> const& sentences) const;
   TokenSequence sequence_of(Sentence const& sentence, std::int32_t number) const;
   /// The pieces of a sequence of the pack; of a model without a source both sides are the same.
-  boost::json::array pieces(PackTokens const& pack, std::size_t sequence, Side side) const;
+  boost::json::array pieces(PackFields const& pack, std::size_t sequence, Side side) const;
 
   ModelDescription description_;
   std::shared_ptr<AttentionProbe> attention_;

@@ -18,7 +18,7 @@ TEST(RunWords, AShareOfTheDataThatIsLeftOutIsAWarning) {
 
 TEST(RunWords, EachCorpusHasItsWarning) {
   auto const samples = [](std::size_t long_ones) {
-    std::vector<SentencePair> pairs(10, {0, {5, 6}, {7}});
+    std::vector<Sample> pairs(10, {0, {5, 6}, {7}});
     pairs.insert(pairs.end(), long_ones, {0, std::vector<std::int32_t>(20, 5), {7}});
     return std::make_shared<MemorySamples>(std::move(pairs), SideIds());
   };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <heddle/core/attention/alignment_guide.hpp>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/layers/norm.hpp>
@@ -33,7 +34,8 @@ void write_cache(LayerContext& context, TensorOps& tensor_ops, Tensor const& val
 /// tensor group and, where the pack is, tokens over the context group. With the option query_key_norm each head's
 /// queries and keys are normalized over its columns before they meet (Dehghani et al. 2023); the heads share the
 /// weights, NAME.q_norm and NAME.k_norm. With joint_query_key_norm these norms have the columns of all heads (OLMo 2).
-/// Additive scores have the parameter NAME.score.weight [heads, head_dim].
+/// Additive scores have the parameter NAME.score.weight [heads, head_dim]. With guided_alignment_weight an
+/// AlignmentGuide adds its loss.
 class AttentionCore {
  public:
   /// `keys` is the side whose tokens are attended to. The layer's declaration (`traits`) must allow the ranks of
@@ -44,6 +46,7 @@ class AttentionCore {
     Tensor q, k, v, output;
     ContextAttention::Activations kernel;  ///< the kernel's call, with queries and keys as normalized, and its results
     Norm::Activations q_norm, k_norm;      ///< activations of [tokens * heads, head_dim], where there are such norms
+    AlignmentGuide::Activations guide;     ///< where the layer is guided
   };
   /// Queries are tokens of the stack's side. The result's tensors come from the arena. Where the stack's positions are
   /// rotations, q and k are rotated in place.
@@ -101,6 +104,7 @@ class AttentionCore {
   ContextAttention context_attention_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::optional<Norm> query_norm_, key_norm_;
+  std::optional<AlignmentGuide> guide_;
   Communicator tensor_;
   bool joint_norm_ = false;            ///< these are over the columns of all heads
   Parameter* score_weight_ = nullptr;  ///< the weight of additive scores; null for other scores

@@ -102,8 +102,9 @@ struct Generated {
 };
 
 /// Beam search with cached keys and values, fed sentence by sentence (continuous batching, Yu et al. 2022): sentences
-/// that are done leave, and others enter in their place, between two token steps. Sources (token ids without begin and
-/// end; may be empty) enter in the order in which they were added, as soon as a quarter of batch_tokens is free.
+/// that are done leave, and others enter in their place, between two token steps. Sources (sides without begin and end
+/// tokens, perhaps without any) enter in the order in which they were added, as soon as a quarter of batch_tokens is
+/// free.
 ///
 /// Each step extends every live hypothesis by every token and ranks a sentence's extensions by log_probability. Of the
 /// first beam_size, those that end are finished; the first beam_size that do not end stay live. A sentence is done
@@ -151,7 +152,7 @@ class Generation {
   /// Adds a source, which waits until it may enter. The number names its result and its random numbers. `start` is what
   /// its target starts with; empty: the begin token. Throws DataError if the source has more than model max_length - 1
   /// tokens, or the start more than max_length.
-  void add(std::int64_t number, std::vector<std::int32_t> source, std::vector<std::int32_t> start = {});
+  void add(std::int64_t number, SampleSide source, std::vector<std::int32_t> start = {});
   /// Removes a source that waits or is live, without a result. Returns whether there was one of that number.
   bool remove(std::int64_t number);
   /// Whether more sources should be added before the next step, if there are any.

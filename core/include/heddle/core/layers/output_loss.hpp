@@ -15,7 +15,6 @@ struct LossSums {
   double smoothed = 0;                 ///< label-smoothed cross-entropy with the z-loss, times the row's weight
   double negative_log_likelihood = 0;  ///< natural log, times the row's weight
   std::int64_t tokens = 0;             ///< the number of these rows
-  double weight = 0;                   ///< the sum of their weights: `tokens` where no weights are given
   std::int64_t correct = 0;            ///< rows where no token is likelier than the target; only without gradients
 
   LossSums& operator+=(LossSums const& more);
@@ -47,7 +46,7 @@ class OutputLoss {
 
   struct Training {
     double label_smoothing = 0;
-    double scale = 1;  ///< factor of the gradient: 1 / BatchTokens::loss_weight of the global batch; 0: none is wanted
+    double scale = 1;  ///< factor of the gradient: 1 / target tokens of the global batch; 0: none is wanted
     /// float64, SoftmaxCrossEntropy::sums_size elements in kernels' memory: the losses are added (+=). Empty: they are
     /// not wanted.
     Tensor sums{};

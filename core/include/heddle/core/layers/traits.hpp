@@ -65,6 +65,8 @@ struct LayerTraits {
   /// allow; null where it does. Not given: it supports every such use.
   std::function<std::optional<std::string>(ModelConfig const& keys, LayerOptions const& options, LayerUse const& use)>
       unsupported_reason = {};
+  /// The fields of samples besides token ids that a layer with these options reads in training. Not given: none.
+  std::function<SampleFields(LayerOptions const& options)> fields = {};
   std::vector<LayerTrial> trials = {};  ///< empty: one, without options
 };
 

@@ -84,6 +84,8 @@ struct ModelDescription {
   std::optional<std::string> unsupported_reason(LayerUse const& use) const;
   /// Whether a layer needs samples with prefixes.
   bool needs_prefixes() const { return !unsupported_reason({}) && unsupported_reason({.prefixes = false}); }
+  /// The fields of samples besides token ids that its layers read in training.
+  SampleFields fields() const;
   /// The reason, with layer and key, why the model cannot be trained; null where it can.
   std::optional<std::string> untrainable_reason() const;
   /// The reason, with the layer or the key, why the model cannot generate text token by token; null where it can.

@@ -40,8 +40,8 @@ class SoftmaxCrossEntropy : public Operation<SoftmaxCrossEntropyProblem> {
   /// Columns of the statistics: max logit, Σ exp(logit - max), the target's logit (0 where it is elsewhere), Σ logit.
   static constexpr std::int64_t statistics_columns = 4;
   /// Columns of the sums of losses: Σ smoothed loss with z-loss, Σ negative log-likelihood, rows that are not ignored,
-  /// the sum of their weights, and the rows counted by add_correct.
-  static constexpr std::int64_t sums_size = 5;
+  /// and the rows counted by add_correct.
+  static constexpr std::int64_t sums_size = 4;
   static std::shared_ptr<SoftmaxCrossEntropy> observed(ObservedSelection<SoftmaxCrossEntropy> selection);
   /// statistics = [tokens, 4] in statistics_dtype, of the local columns.
   virtual void statistics(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics) = 0;
@@ -51,11 +51,11 @@ class SoftmaxCrossEntropy : public Operation<SoftmaxCrossEntropyProblem> {
   /// the z-loss and the plain negative log-likelihood (natural log), both times the row's weight; 0 for an ignored row.
   virtual void losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                       Tensor const& losses) = 0;
-  /// sums [5] in float64 += the sums of losses [tokens, 2], in a fixed order (except in `teams` row after row, so that
+  /// sums [4] in float64 += the sums of losses [tokens, 2], in a fixed order (except in `teams` row after row, so that
   /// two calls give the same sums as one); the last is left as it is.
   virtual void add_losses(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& losses,
                           Tensor const& sums) = 0;
-  /// The last of sums [5] += the rows, of those that are not ignored, in which no logit is higher than the target's;
+  /// The last of sums [4] += the rows, of those that are not ignored, in which no logit is higher than the target's;
   /// from the statistics over the whole vocabulary.
   virtual void add_correct(Execution& execution, SoftmaxCrossEntropyCall const& call, Tensor const& statistics,
                            Tensor const& sums) = 0;

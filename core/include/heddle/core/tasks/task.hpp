@@ -71,7 +71,7 @@ class TextTask {
   /// The tokens that the sample's rows are to predict.
   virtual std::int64_t predicted(TextShape const& shape) const = 0;
   /// into = the samples' tokens.
-  virtual void fill(PackTokens& into, std::vector<TextSequence> sequences) const = 0;
+  virtual void fill(PackFields& into, std::vector<TextSequence> sequences) const = 0;
 };
 
 /// The vocabulary and the circumstances of samples that are made of text.
@@ -104,6 +104,8 @@ class Task {
   virtual std::string unsupported_reason(ModelConfig const& model) const = 0;
   /// The samples that it makes of sentence pairs; none if it is trained on text only.
   virtual std::optional<PairForm> pairs(bool /*prefixes*/) const { return std::nullopt; }
+  /// The fields that its samples of sentence pairs have in training where their dataset does.
+  virtual SampleFields fields() const { return {}; }
   /// Makes samples of text; null if it is trained on pairs only. Throws ConfigError where the vocabulary lacks a token.
   virtual std::unique_ptr<TextTask> text(TextTaskSpec const& /*spec*/) const { return nullptr; }
   /// The keys of [train] that its samples depend on.

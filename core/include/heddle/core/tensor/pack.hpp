@@ -1,10 +1,17 @@
 #pragma once
 
+#include <array>
+#include <compare>
 #include <cstdint>
+#include <heddle/core/base/enumerations.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/tensor/tensor.hpp>
+#include <initializer_list>
 #include <memory>
+#include <set>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -32,9 +39,6 @@ struct TokenRows {
   /// int32 [tokens]: twice the position, plus 1 after the sequence's prefix, in a source whose sequences have the
   /// first of two texts as prefix (Devlin et al. 2019). Empty where none has.
   Tensor typed_position{};
-  /// [tokens, width], floating-point: a vector for each row, for the input of a stack that is not tokens. Empty: there
-  /// are none.
-  Tensor features{};
 };
 
 /// The tokens' ids, and the rows sorted by id (stable): the embedding's gradient is then a sum over segments.
@@ -46,7 +50,13 @@ struct TokenIds {
 /// The tokens that rows are to predict.
 struct RowTargets {
   Tensor id;        ///< int32 [tokens]; below 0: the row predicts nothing
-  Tensor weight{};  ///< float32 [tokens]: of each row's loss; empty: 1
+  Tensor weight{};  ///< float32 [tokens]: factor of each row's loss; empty: 1
+};
+
+/// The source tokens with which rows of the target are aligned.
+struct AlignedTokens {
+  Tensor begin;     ///< int32 [rows + 1]: row i has those of [begin[i], begin[i + 1]); empty: none is aligned
+  Tensor position;  ///< int32: of each one in its sequence
 };
 
 enum class Side { source, target };
@@ -69,6 +79,7 @@ struct Pack {
   TokenIds source;           ///< source pieces, end
   TokenIds target_input;     ///< begin, target pieces
   RowTargets target_output;  ///< target pieces, end
+  AlignedTokens alignment;   ///< of this rank's target rows: each with the source tokens of the piece that it predicts
 
   /// The tokens that the source's rows are to predict, for a model whose last stack is the source's: masked words, for
   /// example (make_sequence_pack).
@@ -106,11 +117,37 @@ struct SideIds {
   bool operator==(SideIds const&) const = default;
 };
 
-/// A sentence pair on the host, without begin and end tokens.
-struct SentencePair {
-  std::int32_t sample = 0;
-  std::vector<std::int32_t> source;
-  std::vector<std::int32_t> target;
+/// The fields of samples besides token ids, which a layer or a task may ask for by name.
+enum class SampleField : std::uint8_t { alignment, weights };
+template <>
+inline constexpr std::array<std::string_view, 2> value_names<SampleField>{"alignment", "weights"};
+using SampleFields = std::set<SampleField>;
+
+/// One side of a sample on the host, by fields.
+struct SampleSide {
+  SampleSide(std::vector<std::int32_t> ids = {}) : tokens(std::move(ids)) {}  // NOLINT(google-explicit-constructor)
+  SampleSide(std::initializer_list<std::int32_t> ids) : tokens(ids) {}
+
+  std::vector<std::int32_t> tokens;  ///< ids, without begin and end tokens
+  /// Factors of the losses of the tokens and, last, of the end token, where rows predict them; one element: of all of
+  /// them; empty: 1.
+  std::vector<float> weights{};
+};
+
+/// A token of a source and one of its target that translate each other, both counted from 0.
+struct TokenLink {
+  std::int32_t source = 0;
+  std::int32_t target = 0;
+
+  auto operator<=>(TokenLink const&) const = default;
+};
+
+/// A sentence pair on the host.
+struct Sample {
+  std::int32_t number = 0;
+  SampleSide source;
+  SampleSide target;
+  std::vector<TokenLink> alignment = {};
 };
 
 /// Tokens of one side on the host, and the token that each row is to predict.
@@ -120,15 +157,20 @@ struct TokenSequence {
   std::vector<std::int32_t> output;  ///< one for each row; below 0: the row predicts nothing
   /// Tokens at the start that all tokens see under a prefix mask, or in a source those of the first of two texts.
   std::int32_t prefix = 0;
+  std::vector<float> weights = {};  ///< factors of the rows' losses; empty: 1
 };
 
-/// One side's sequences on the host: their samples and lengths, the ids of all their tokens in order, the tokens that
-/// these are to predict, and the lengths of prefixes.
-struct SideTokens {
-  bool used = false;      ///< the pack has this side, perhaps without sequences
-  bool predicts = false;  ///< `output` counts
-  bool prefixed = false;  ///< `prefix` counts
-  std::vector<std::int32_t> sample, length, id, output, prefix;
+/// One side's sequences on the host, by fields. An optional field is empty, or has an element for each sequence or
+/// token.
+struct SideFields {
+  bool used = false;                         ///< the pack has this side, perhaps without sequences
+  bool predicts = false;                     ///< `output` counts
+  std::vector<std::int32_t> sample, length;  ///< of each sequence
+  std::vector<std::int32_t> id, output;      ///< of each token, sequence after sequence: its id, what it is to predict
+  std::vector<std::int32_t> prefix;          ///< of each sequence, see TokenSequence; empty: 0
+  std::vector<float> weight;                 ///< of each token's loss; empty: 1
+  std::vector<std::int32_t> aligned;         ///< of each token: with how many of the other side it is; empty: 0
+  std::vector<std::int32_t> aligned_with;    ///< their positions, token after token
 
   /// Clears; keeps the capacity.
   void clear(bool with_side);
@@ -136,22 +178,40 @@ struct SideTokens {
   /// Appends tokens to the sequence that was begun last.
   void add(std::int32_t token);
   void add(std::span<std::int32_t const> tokens);
+  /// Appends sequences that were made in the same form. An optional field that only one of the two has is completed.
+  void append(SideFields const& more);
+
+  /// The entities that a field has an element for.
+  enum class Each : std::uint8_t { sequence, token, aligned };
+  /// Calls visit(field, each, missing) with a pointer to each member that is a field, and the element that an empty
+  /// optional one stands for.
+  template <class Visit>
+  static void for_each_field(Visit const& visit) {
+    visit(&SideFields::sample, Each::sequence, 0);
+    visit(&SideFields::length, Each::sequence, 0);
+    visit(&SideFields::id, Each::token, 0);
+    visit(&SideFields::output, Each::token, -1);
+    visit(&SideFields::prefix, Each::sequence, 0);
+    visit(&SideFields::weight, Each::token, 1.0F);
+    visit(&SideFields::aligned, Each::token, 0);
+    visit(&SideFields::aligned_with, Each::aligned, 0);
+  }
 };
 
 /// The content of a pack on the host, before it is split over ranks.
-struct PackTokens {
-  SideTokens source, target;
+struct PackFields {
+  SideFields source, target;
 
-  SideTokens const& of(Side side) const { return side == Side::source ? source : target; }
+  SideFields const& of(Side side) const { return side == Side::source ? source : target; }
 };
 
 /// Takes sentence pairs: sources get the source's end token; targets begin with the target's start token and end with
 /// its end token. With SpecialIds::language_last a side's first token comes after its end token instead, and a target
-/// begins with it. Throws Error where one of these tokens is absent.
-void fill_tokens(PackTokens& tokens, std::span<SentencePair const> pairs, SideIds const& ids);
+/// begins with it. Throws Error where one of these tokens is absent, and for weights of another number.
+void fill_tokens(PackFields& tokens, std::span<Sample const> pairs, SideIds const& ids);
 /// Takes sequences of one side, for a decoder-only (target) or encoder-only (source) model.
 /// Throws Error for unequal numbers of inputs and outputs, or for a prefix that is longer than its sequence.
-void fill_tokens(PackTokens& tokens, std::span<TokenSequence const> sequences, Side side);
+void fill_tokens(PackFields& tokens, std::span<TokenSequence const> sequences, Side side);
 
 /// Memory for packs, used again once a pack has gone. Without it a pack takes new memory. Not for several threads at
 /// once.
@@ -167,14 +227,13 @@ class PackMemory {
 };
 
 /// Builds a pack; with a split over several ranks it is this rank's part.
-Pack make_pack(PackTokens const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
+Pack make_pack(PackFields const& tokens, GroupMember split = {}, PackMemory* memory = nullptr);
 /// Builds a pack from sentence pairs or from sequences of one side, as fill_tokens takes them.
-Pack make_pack(std::span<SentencePair const> pairs, SideIds const& ids, GroupMember split = {});
+Pack make_pack(std::span<Sample const> pairs, SideIds const& ids, GroupMember split = {});
 Pack make_sequence_pack(std::span<TokenSequence const> sequences, Side side, GroupMember split = {});
 
 /// Builds a pack of only the source side, for translation: every sentence gets the end token of `ids`, the source's, as
 /// fill_tokens adds it. Throws as make_pack does.
-Pack make_source_pack(std::span<std::vector<std::int32_t> const> sentences, SpecialIds const& ids,
-                      PackMemory* memory = nullptr);
+Pack make_source_pack(std::span<SampleSide const> sentences, SpecialIds const& ids, PackMemory* memory = nullptr);
 
 }  // namespace heddle

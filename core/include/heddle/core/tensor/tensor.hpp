@@ -78,6 +78,8 @@ class Tensor {
 
   /// The same elements under another shape of the same size; contiguous tensors only.
   Tensor reshaped(Shape const& shape) const;
+  /// The same bits as elements of another type of the same size; contiguous tensors only.
+  Tensor with_dtype(DType dtype) const;
   /// Indices [begin, begin + count) of axis 0.
   Tensor rows(std::int64_t begin, std::int64_t count) const;
   /// Columns [begin, begin + count) of a matrix.

@@ -10,13 +10,8 @@ namespace heddle {
 
 /// Real tokens of a global batch over all ranks, end tokens included.
 struct BatchTokens {
-  std::int64_t target = 0;  ///< tokens that rows are to predict
+  std::int64_t target = 0;  ///< tokens that rows are to predict, by whose number losses and gradients are divided
   std::int64_t all = 0;     ///< source and target
-  /// The sum of the weights of the rows that are to predict a token (RowTargets); 0: each has the weight 1.
-  double weight = 0;
-
-  /// Losses and gradients are divided by it.
-  double loss_weight() const { return weight > 0 ? weight : static_cast<double>(target); }
 };
 
 /// The micro-batches of one global batch that one rank computes: a pure function of seed, epoch and step, so that a

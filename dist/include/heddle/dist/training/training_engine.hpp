@@ -10,7 +10,7 @@ namespace heddle {
 
 /// The result of one optimizer step.
 struct StepResult {
-  double loss = 0;           ///< smoothed, per target token of the global batch (by its weight, where it has one)
+  double loss = 0;           ///< smoothed, per target token of the global batch
   double gradient_norm = 0;  ///< before clipping
   double nll = 0;  ///< negative log-likelihood, as `loss`: without label smoothing and z-loss, as validation has it
 };

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <map>
 #include <memory>
@@ -38,8 +39,8 @@ inline constexpr std::array<TextFinding, 10> text_findings{
 /// temporary name in its directory; without a commit it is deleted.
 class DatasetWriter {
  public:
-  /// A dataset of sentence pairs. Throws Error when the file cannot be created.
-  DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary);
+  /// A dataset of sentence pairs with these fields. Throws Error when the file cannot be created.
+  DatasetWriter(std::filesystem::path const& path, Vocabulary const& vocabulary, SampleFields const& fields = {});
   /// A dataset of lines of one text; otherwise the same.
   DatasetWriter(std::filesystem::path const& path, Tokenizer const& tokenizer);
   ~DatasetWriter();
@@ -49,6 +50,9 @@ class DatasetWriter {
   /// Appends one sentence pair, without begin and end tokens. Throws Error for an empty side, an id outside the
   /// vocabulary or of a padding, begin or end token, and a dataset of lines.
   void add(std::span<int32_t const> source, std::span<int32_t const> target);
+  /// The same, with the values of the dataset's fields. Throws Error also for a link to a token that is not there, and
+  /// for another number of weights than SampleSide says.
+  void add(Sample const& pair);
   /// Appends one line, without end token. Throws Error as above, and for a dataset of pairs.
   void add(std::span<int32_t const> line);
 
@@ -115,6 +119,12 @@ class Dataset {
   /// `count` tokens of line `index` from token `begin`. Throws Error for a range outside the line.
   std::vector<int32_t> line(int64_t index, int64_t begin, int64_t count) const;
 
+  /// The fields that samples have besides tokens, in one of its files at least.
+  SampleFields const& fields() const noexcept { return fields_; }
+  /// Sets the fields of `pair`, which has the tokens of pair `index`: those that are wanted and that its file has; the
+  /// others have nothing.
+  void read_fields(int64_t index, SampleFields const& wanted, Sample& pair) const;
+
   /// The tokens of the pair's source or target, or of the line; fast for samples near those asked for before.
   int64_t length(SampleLength side, int64_t index) const;
 
@@ -139,14 +149,17 @@ class Dataset {
 
  private:
   struct Sentence;
+  struct Place;
 
   Dataset(std::span<std::string const> paths, int64_t memory_bytes);
   std::vector<int32_t> read(SampleLength side, int64_t index) const;
+  Place find(int64_t index) const;
   Sentence find(SampleLength side, int64_t index) const;
 
   std::vector<std::unique_ptr<DatasetFile>> files_;
   std::vector<int64_t> ends_;  ///< of each file's samples
   std::map<SampleLength, LengthCounts> lengths_;
+  SampleFields fields_;
   std::optional<Vocabulary> vocabulary_;
   std::string digest_;
   std::string name_;

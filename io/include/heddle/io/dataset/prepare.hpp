@@ -22,6 +22,11 @@ struct PrepareOptions {
   Paths target = {};  ///< as many files; line n of each translates line n of the source's
   Paths tsv = {};     ///< in place of source and target: lines with columns
   Paths text = {};    ///< in place of pairs: one document or sentence a line
+  /// Files with as many lines as a training text of pairs: links of its words, "0-0 1-2" (Pharaoh's format: source and
+  /// target, from 0); a factor of each pair's loss; a factor for each word of each target.
+  Paths alignments = {};
+  Paths sentence_weights = {};
+  Paths word_weights = {};
   Paths valid_source = {};
   Paths valid_target = {};
   Paths valid_tsv = {};                                ///< in place of valid_source and valid_target
@@ -54,6 +59,7 @@ struct PrepareOptions {
   bool has_vocabulary() const { return source_model || vocabulary; }
   /// Whether the texts are lines of one text, not pairs.
   bool lines() const { return !text.empty() || !valid_text.empty(); }
+  bool has_fields() const { return !alignments.empty() || !sentence_weights.empty() || !word_weights.empty(); }
   bool has_training_text() const { return !source.empty() || !target.empty() || !tsv.empty() || !text.empty(); }
   bool has_validation_text() const {
     return !valid_source.empty() || !valid_target.empty() || !valid_tsv.empty() || !valid_text.empty();

@@ -51,7 +51,7 @@ class BatchReader {
   /// A batch as it was read.
   struct Content {
     Head head;
-    std::vector<PackTokens> micro_batches;  ///< at least head.micro_batches
+    std::vector<PackFields> micro_batches;  ///< at least head.micro_batches
     Progress progress;
   };
   class Batch final : public MicroBatchSource {

@@ -23,7 +23,7 @@ struct GlobalBatch {
 /// A source's samples in their endless order, epoch after epoch, shuffled within windows. Holds one window at a time.
 class SampleStream {
  public:
-  struct Sample {
+  struct Entry {
     std::int64_t index = 0;
     SampleCost cost;
   };
@@ -32,7 +32,7 @@ class SampleStream {
 
   Corpus const& corpus() const { return corpus_; }
   /// The next sample of this epoch; null at its end.
-  Sample const* peek();
+  Entry const* peek();
   /// Moves past the sample that peek has shown.
   void take() { ++place_; }
   void start_next_epoch() { enter(epoch_ + 1, 0); }
@@ -51,8 +51,8 @@ class SampleStream {
   Corpus corpus_;
   std::int64_t max_length_;
   std::uint64_t key_;
-  bool entered_ = false;       ///< a window; false until the first use
-  std::vector<Sample> order_;  ///< of the window's usable samples
+  bool entered_ = false;      ///< a window; false until the first use
+  std::vector<Entry> order_;  ///< of the window's usable samples
   std::int64_t epoch_ = 0;
   std::int64_t window_ = 0;
   std::int64_t place_ = 0;  ///< in order_
@@ -95,7 +95,7 @@ class BatchPlanner {
   };
   Share& next_share();
   /// The next sample of a share's stream, in the next epoch where this one ends; null there if `in_epoch`.
-  SampleStream::Sample const* peek(Share& share, bool in_epoch);
+  SampleStream::Entry const* peek(Share& share, bool in_epoch);
 
   Mixture mixture_;
   Limits limits_;
@@ -134,7 +134,7 @@ class SampledMicroBatches final : public MicroBatchSource {
   /// The tokens of all micro-batches here; a sample counts its longer side.
   std::int64_t longer_tokens() const;
   /// into = the tokens of micro-batch `index`, whole.
-  void read(std::int64_t index, PackTokens& into) const;
+  void read(std::int64_t index, PackFields& into) const;
 
  private:
   Mixture mixture_;

@@ -41,7 +41,7 @@ class Mixture {
   SampleCost cost(SampleId const& sample) const { return source(sample).cost(sample.epoch, sample.index); }
   std::int64_t predicted(SampleId const& sample) const { return source(sample).predicted(sample.epoch, sample.index); }
   /// into = the tokens of these samples, whose sample numbers count from `first_number`.
-  void read(std::span<SampleId const> samples, std::int32_t first_number, PackTokens& into) const;
+  void read(std::span<SampleId const> samples, std::int32_t first_number, PackFields& into) const;
   /// The totals of all sources' first epochs.
   SampleTotals totals(std::int64_t max_length) const;
   /// The sources' warnings.

@@ -49,7 +49,7 @@ class SampleSource {
   virtual std::int64_t predicted(std::int64_t epoch, std::int64_t index) const { return cost(epoch, index).target; }
   /// into = the tokens of these samples of an epoch, whose sample numbers count from `first_number`.
   virtual void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-                    PackTokens& into) const = 0;
+                    PackFields& into) const = 0;
   virtual SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const = 0;
   /// "400 sentence pairs".
   virtual std::string describe() const = 0;
@@ -61,21 +61,21 @@ class SampleSource {
 class MemorySamples final : public SampleSource {
  public:
   /// Pairs have no begin and end tokens; `ids` are the special ids of their vocabularies.
-  MemorySamples(std::vector<SentencePair> pairs, SideIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
+  MemorySamples(std::vector<Sample> pairs, SideIds const& ids) : pairs_(std::move(pairs)), ids_(ids) {}
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return 1; }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override;
   SampleCost cost(std::int64_t /*epoch*/, std::int64_t index) const override {
-    SentencePair const& pair = pairs_[static_cast<std::size_t>(index)];
-    return {std::ssize(pair.source) + 1, std::ssize(pair.target) + 1};
+    Sample const& pair = pairs_[static_cast<std::size_t>(index)];
+    return {std::ssize(pair.source.tokens) + 1, std::ssize(pair.target.tokens) + 1};
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const override;
+            PackFields& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override;
 
  private:
-  std::vector<SentencePair> pairs_;
+  std::vector<Sample> pairs_;
   SideIds ids_;
 };
 
@@ -83,10 +83,11 @@ class MemorySamples final : public SampleSource {
 /// the dataset's order. Keeps a reference to the dataset.
 class DatasetSamples final : public SampleSource {
  public:
-  /// `tag` is prepended to each source, which the form must have; `warning` is about it.
+  /// `tag` is prepended to each source, which the form must have; `warning` is about it. Samples have those of `fields`
+  /// that the dataset has.
   explicit DatasetSamples(Dataset const& dataset, PairForm form = PairForm::pairs,
                           std::optional<std::uint64_t> seed = std::nullopt, std::vector<std::int32_t> tag = {},
-                          std::string warning = "");
+                          std::string warning = "", SampleFields fields = {});
 
   std::int64_t windows(std::int64_t /*epoch*/) const override { return order_.windows(); }
   std::vector<std::int64_t> window(std::int64_t epoch, std::int64_t window) const override {
@@ -97,31 +98,34 @@ class DatasetSamples final : public SampleSource {
     return dataset_.length(SampleLength::target, index) + 1;
   }
   void read(std::int64_t epoch, std::span<std::int64_t const> indices, std::int32_t first_number,
-            PackTokens& into) const override;
+            PackFields& into) const override;
   SampleTotals totals(std::int64_t epoch, std::int64_t max_length) const override;
   std::string describe() const override;
   std::string warning() const override { return warning_; }
 
  private:
-  TokenSequence prefixed(std::int64_t index, std::int32_t number) const;
+  void read(std::int64_t index, std::int32_t number, Sample& pair) const;
+  TokenSequence prefixed(Sample const& pair) const;
 
   Dataset const& dataset_;
   PairForm form_;
+  SampleFields fields_;
   WindowOrder order_;
   std::vector<std::int32_t> tag_;
   std::string warning_;
   /// With a tag, by max_length: found by asking for every sample's cost.
   mutable std::map<std::int64_t, SampleTotals> tagged_totals_;
-  mutable std::vector<SentencePair> pairs_;  ///< of the latest pack; the vectors are used again
+  mutable std::vector<Sample> pairs_;  ///< of the latest pack; the vectors are used again
 };
 
 /// Puts the tokens of a tag before a source's, after the token of a language with which it may begin.
-void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, std::vector<std::int32_t>& source);
+void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, Sample& pair);
 
 /// The way in which samples are used.
 struct SampleUse {
   bool training = true;   ///< order and masks follow train.seed; otherwise the data's order, and masks no key changes
   bool prefixes = false;  ///< samples have prefixes (ModelDescription::needs_prefixes)
+  SampleFields fields = {};  ///< fields that samples have where their dataset does
   CorpusConfig corpus = {};  ///< the corpus of samples that are mixed with others, or whose tag they have
 
   /// The seed of order and masks; none: not random. Corpora of a mixture have different ones.
