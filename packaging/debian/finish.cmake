@@ -7,9 +7,9 @@ function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
-# Nobody else links these libraries: they are private, in a folder that only the program and its plug-ins know.
+# These libraries are private, in a folder that the program and the CMake package know.
 set(private "${root}/usr/lib/heddle")
-file(GLOB libraries "${root}/usr/${CPACK_HEDDLE_LIBDIR}/libheddle_*.so")
+file(GLOB libraries "${root}/usr/${CPACK_HEDDLE_LIBDIR}/libheddle*.so")
 file(MAKE_DIRECTORY "${private}")
 find_program(PATCHELF patchelf REQUIRED)
 foreach(library IN LISTS libraries)
@@ -22,7 +22,7 @@ run("${PATCHELF}" --set-rpath /usr/lib/heddle "${root}/usr/bin/heddle")
 file(GLOB targets "${root}/usr/${CPACK_HEDDLE_LIBDIR}/cmake/heddle/heddleTargets-*.cmake")
 foreach(file IN LISTS targets)
   file(READ "${file}" text)
-  string(REPLACE "/${CPACK_HEDDLE_LIBDIR}/libheddle_" "/lib/heddle/libheddle_" text "${text}")
+  string(REPLACE "/${CPACK_HEDDLE_LIBDIR}/libheddle" "/lib/heddle/libheddle" text "${text}")
   file(WRITE "${file}" "${text}")
 endforeach()
 
