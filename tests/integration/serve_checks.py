@@ -185,7 +185,7 @@ def check_limits():
     with Server("--threads", "1", "--timeout", "0.5") as server:
         os.kill(server.workers()[0], signal.SIGSTOP)
         check(server.post({"text": "five"})[0] == 504, "a worker that hangs")
-        until(lambda: "says nothing; it is killed" in server.messages(), server.messages())
+        until(lambda: "is unresponsive; it is killed" in server.messages(), server.messages())
         until(lambda: server.post({"text": "five"})[0] == 200, "a new worker in place of one that hung")
         server.stop()
 

@@ -143,8 +143,8 @@ std::vector<std::string> TrainedModel::adapters() const {
   return names;
 }
 
-void TrainedModel::choose_languages(Languages const& languages) {
-  frame_ = frame_of(vocabulary_, languages);
+void TrainedModel::choose_languages(Languages const& languages, LanguageOptions const& options) {
+  frame_ = frame_of(vocabulary_, languages, options);
   for (auto const& [name, adapted] : adapted_) {
     adapted->frame_ = frame_;
   }

@@ -22,8 +22,8 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-/// A worker's life. `shared` are the models, if they were opened before the process was copied.
-void live_as_worker(int socket, ServedModels const* shared, ServerOptions const& options) {
+/// A worker's main function. `shared` are the models, if they were opened before the process was copied.
+void worker_main(int socket, ServedModels const* shared, ServerOptions const& options) {
   try {
     std::unique_ptr<ServedModels> const own =
         shared == nullptr ? std::make_unique<ServedModels>(options.models) : nullptr;
@@ -31,7 +31,7 @@ void live_as_worker(int socket, ServedModels const* shared, ServerOptions const&
   } catch (std::exception const& error) {
     auto const* const known = dynamic_cast<Error const*>(&error);
     auto const code = static_cast<std::int64_t>(known == nullptr ? ExitCode::failure : known->code());
-    send_to_parent(socket, to_bytes(WorkerMessage::Kind::cannot_open, code, error.what()));
+    send_to_parent(socket, to_bytes(WorkerMessage::cannot_open, code, error.what()));
   }
 }
 
@@ -43,7 +43,7 @@ class Server {
         access_(options.access),
         acceptor_(context_),
         signals_(context_),
-        patience_(context_),
+        retry_timer_(context_),
         queue_(options.limits.queue) {
     listen();
     if (!kernels_have_threads()) {  // otherwise the worker opens them, because threads are not copied
@@ -54,9 +54,9 @@ class Server {
     workers_ = std::make_unique<WorkerPool>(
         context_,
         WorkerPool::Options{.count = processes_for(options.threads),
-                            .body = [this](int socket) { live_as_worker(socket, models_.get(), options_); },
+                            .body = [this](int socket) { worker_main(socket, models_.get(), options_); },
                             .batch_tokens = options.worker.batch_tokens,
-                            .silence = options.limits.timeout,
+                            .unresponsive = options.limits.timeout,
                             .ready = [this](std::string described) { start(std::move(described)); }},
         queue_, metrics_);
     served_ = std::make_unique<Served>(Served{options_.limits, access_, queue_, *workers_, metrics_});
@@ -116,8 +116,8 @@ class Server {
         return;
       }
       if (problem) {  // no more files, for example
-        patience_.expires_after(std::chrono::milliseconds(100));
-        patience_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : accept(); });
+        retry_timer_.expires_after(std::chrono::milliseconds(100));
+        retry_timer_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : accept(); });
         return;
       }
       if (std::ssize(served_->connections) >= options_.limits.connections) {
@@ -167,8 +167,8 @@ class Server {
       finish(std::ranges::none_of(served_->connections, &Connection::has_request));
       return;
     }
-    patience_.expires_after(std::chrono::milliseconds(20));
-    patience_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : wait_for_connections(); });
+    retry_timer_.expires_after(std::chrono::milliseconds(20));
+    retry_timer_.async_wait([this](boost::system::error_code aborted) { aborted ? void() : wait_for_connections(); });
   }
 
   void finish(bool well) {
@@ -182,7 +182,7 @@ class Server {
   Access access_;
   tcp::acceptor acceptor_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer patience_;
+  boost::asio::steady_timer retry_timer_;
   std::chrono::steady_clock::time_point end_ = {};
   RequestQueue queue_;
   ServingMetrics metrics_;

@@ -148,24 +148,22 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
   }
 }
 
-TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages) {
-  constexpr char const* source_option = "--source-language";
-  constexpr char const* target_option = "--target-language";
+TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages, LanguageOptions const& options) {
   TextForm::Side const& source = vocabulary.source.form().source;
   TextForm::Side const& target = vocabulary.target.form().target;
   bool const of_target = source.language == LanguagePlace::of_target;
   TextFrame frame{.source = source.prefix, .target = target.prefix};
   if (source.language == LanguagePlace::none || of_target) {
-    require_none(languages.source, source_option);
+    require_none(languages.source, options.source);
   } else {
-    put_language(frame.source, vocabulary.source, languages.source, source.default_language, source_option);
+    put_language(frame.source, vocabulary.source, languages.source, source.default_language, options.source);
   }
   if (of_target) {
-    put_language(frame.source, vocabulary.source, languages.target, source.default_language, target_option);
+    put_language(frame.source, vocabulary.source, languages.target, source.default_language, options.target);
   } else if (target.language == LanguagePlace::none) {
-    require_none(languages.target, target_option);
+    require_none(languages.target, options.target);
   } else {
-    put_language(frame.target, vocabulary.target, languages.target, target.default_language, target_option);
+    put_language(frame.target, vocabulary.target, languages.target, target.default_language, options.target);
   }
   frame.start = start_of(vocabulary, frame.target);
   return frame;

@@ -1,90 +1,108 @@
 #include "serving/workers/request_queue.hpp"
 
+<<<<<<< HEAD
+=======
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+>>>>>>> 12ebd5d1 (A text on its way through the server has two queues and four types)
 #include "serving/workers/worker_message.hpp"
 #include "test.hpp"
 
 namespace heddle {
 namespace {
 
-struct NoReceiver final : TranslationReceiver {
-  void growing(std::size_t, std::string const&) override {}
-  void finished(std::size_t, std::string) override {}
-  void failed(HttpError const&) override {}
-};
-
 class RequestQueueTest : public ::testing::Test {
  protected:
-  std::shared_ptr<ServedRequest> request(std::vector<std::string> texts) {
-    return std::make_shared<ServedRequest>(TranslationRequest{.lines = std::move(texts)}, receiver_);
+  using RequestPointer = std::shared_ptr<TranslationRequest const>;
+
+  /// Adds a request for whose results somebody waits.
+  RequestPointer add(std::vector<std::string> lines) {
+    requests_.push_back(std::make_shared<TranslationRequest>(TranslationRequest{.lines = std::move(lines)}));
+    queue_.add(requests_.back());
+    return requests_.back();
   }
   /// All texts in the order in which the queue gives them.
   std::string order() {
     std::string texts;
     while (auto const next = queue_.next()) {
-      texts += next->text() + " ";
+      texts += next->request.lock()->lines[next->line] + " ";
     }
     return texts;
   }
 
-  std::shared_ptr<NoReceiver> receiver_ = std::make_shared<NoReceiver>();
+  std::vector<RequestPointer> requests_;
   RequestQueue queue_{6};
 };
 
 TEST_F(RequestQueueTest, TakesOneTextOfEachRequestInTurnTheLongestFirst) {
-  queue_.add(request({"1", "333", "22", "2b"}));
-  queue_.add(request({"x"}));
+  add({"1", "333", "22", "2b"});
+  add({"x"});
   EXPECT_EQ(queue_.size(), 5);
   EXPECT_EQ(order(), "333 x 22 2b 1 ");
   EXPECT_EQ(queue_.size(), 0);
 }
 
+TEST_F(RequestQueueTest, ALaterRequestHasItsTurnAfterOneTextOfEachOther) {
+  add({"a1", "a2", "a3"});
+  add({"b1", "b2"});
+  for (int text = 0; text < 3; ++text) {
+    queue_.next();
+  }
+  add({"c1", "c2"});
+  EXPECT_EQ(order(), "b2 a3 c1 c2 ");
+}
+
 TEST_F(RequestQueueTest, IsBounded) {
-  queue_.add(request({"a", "b", "c", "d"}));
+  add({"a", "b", "c", "d"});
   try {
-    queue_.add(request({"e", "f", "g"}));
+    add({"e", "f", "g"});
     FAIL() << "seven texts in a queue of six";
   } catch (HttpError const& error) {
     EXPECT_EQ(error.status, 429);
   }
-  queue_.add(request({"e", "f"}));
+  add({"e", "f"});
   EXPECT_EQ(queue_.size(), 6);
   queue_.next();
-  queue_.add(request({"g"}));
-  queue_.add(request({}));
+  add({"g"});
+  add({});
   EXPECT_EQ(queue_.size(), 6);
 }
 
 TEST_F(RequestQueueTest, LeavesOutWhatNobodyReceives) {
-  auto const gone = request({"a", "b", "c"});
-  queue_.add(gone);
-  queue_.add(request({"x"}));
-  gone->receiver.reset();
+  add({"a", "b", "c"});
+  add({"x"});
+  requests_.erase(requests_.begin());
   EXPECT_EQ(order(), "x ");
   EXPECT_EQ(queue_.size(), 0);
-  auto const dropped = request({"a", "b"});
-  queue_.add(dropped);
-  queue_.drop(*dropped);
+  queue_.drop(add({"a", "b"}));
   EXPECT_EQ(queue_.size(), 0);
   EXPECT_EQ(order(), "");
 }
 
 TEST(WorkerMessageTest, IsTakenOutOnlyWhole) {
-  std::string const bytes =
-      to_bytes(WorkerMessage::Kind::finished, 7, "{}") + to_bytes(WorkerMessage::Kind::alive, 0, "");
+  std::string const bytes = to_bytes(WorkerMessage::finished, 7, "{}") + to_bytes(WorkerMessage::alive, 0, "");
   std::string received;
-  std::vector<WorkerMessage> messages;
+  std::string taken;
   for (char const byte : bytes) {
     received += byte;
-    while (auto message = take_message(received)) {
-      messages.push_back(std::move(*message));
-    }
+    take_messages(received, [&](WorkerMessage message, std::int64_t number, std::string_view content) {
+      taken += fmt::format("{} {} {};", static_cast<std::int64_t>(message), number, content);
+    });
   }
-  ASSERT_EQ(messages.size(), 2U);
-  EXPECT_EQ(messages[0].kind, WorkerMessage::Kind::finished);
-  EXPECT_EQ(messages[0].number, 7);
-  EXPECT_EQ(messages[0].bytes, "{}");
-  EXPECT_EQ(messages[1].kind, WorkerMessage::Kind::alive);
+  EXPECT_EQ(taken, "6 7 {};4 0 ;");
   EXPECT_TRUE(received.empty());
+  received = bytes;
+  int messages = 0;
+  take_messages(received, [&](WorkerMessage, std::int64_t, std::string_view) { ++messages; });
+  EXPECT_EQ(messages, 2);
+}
+
+TEST(WorkerMessageTest, ATextComesWithItsOptions) {
+  ServedOptions const options{"m\n", "law", "en", "de", 4, 3, 20, 0.7, true, false, true};
+  ServedOptions same;
+  EXPECT_EQ(read_text(text_bytes(options, "a line"), same), "a line");
+  EXPECT_EQ(same, options);
 }
 
 }  // namespace

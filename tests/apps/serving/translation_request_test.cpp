@@ -22,11 +22,7 @@ TEST(TranslationRequestTest, ReadsOneTextOrMany) {
           "stream": true, "model": "m", "adapter": "law", "source_language": "en", "target_language": "de"})",
       {});
   EXPECT_EQ(request.lines, (std::vector<std::string>{"a", ""}));
-  ServedOptions::Search const expected{"m", "law", 4, 3, 20, 1, true};
-  EXPECT_EQ(request.options.search, expected);
-  EXPECT_TRUE(request.options.scores);
-  EXPECT_EQ(request.options.source_language, "en");
-  EXPECT_EQ(request.options.target_language, "de");
+  EXPECT_EQ(request.options, (ServedOptions{"m", "law", "en", "de", 4, 3, 20, 1, true, false, true}));
   EXPECT_TRUE(parse_translation_request(R"({"texts": []})", {}).lines.empty());
 }
 
@@ -84,20 +80,16 @@ TEST(TranslationRequestTest, HasLimits) {
   EXPECT_EQ(refusal(R"({"texts": ["a\nb", "c"], "beam_size": 2})", limits).first, 413);
   expect_contains(refusal(R"({"text": "abc\nabcd", "beam_size": 2})", limits).second, "line 1 of text 0");
   EXPECT_EQ(refusal(R"({"text": "a", "beam_size": 3})", limits).first, 400);
-  EXPECT_EQ(parse_translation_request(R"({"text": "a"})", limits).options.search.beam_size, 2)
-      << "a default that is allowed";
+  EXPECT_EQ(parse_translation_request(R"({"text": "a"})", limits).options.beam_size, 2) << "a default that is allowed";
 }
 
-TEST(TranslationRequestTest, OptionsTravelBetweenProcesses) {
-  ServedOptions const options{{"m\n", "law", 4, 3, 20, 0.7, true}, "en", "de", true, true};
-  std::string const json = to_json(options);
-  EXPECT_EQ(json.find('\n'), json.npos);
-  ServedOptions const same = served_options_of(json);
-  EXPECT_EQ(same.search, options.search);
-  EXPECT_EQ(same.source_language, "en");
-  EXPECT_EQ(same.target_language, "de");
-  EXPECT_TRUE(same.scores);
-  EXPECT_TRUE(same.alignments);
+TEST(TranslationRequestTest, TextsThatDifferInLanguagesAndInWhatIsAskedAreComputedTogether) {
+  ServedOptions const options{.beam_size = 3};
+  EXPECT_TRUE(options.same_search(
+      {.source_language = "en", .target_language = "de", .beam_size = 3, .scores = true, .alignments = true}));
+  EXPECT_FALSE(options.same_search({.beam_size = 2}));
+  EXPECT_FALSE(options.same_search({.model = "m", .beam_size = 3}));
+  EXPECT_FALSE(options.same_search({.beam_size = 3, .stream = true}));
 }
 
 }  // namespace

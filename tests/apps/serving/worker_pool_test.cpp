@@ -12,7 +12,7 @@ namespace {
 
 /// A worker that is ready and then stopped, as by SIGSTOP of its user.
 void become_ready_and_stop(int socket) {
-  send_to_parent(socket, to_bytes(WorkerMessage::Kind::models, 0, "{}"));
+  send_to_parent(socket, to_bytes(WorkerMessage::models, 0, "{}"));
   ::raise(SIGSTOP);
 }
 

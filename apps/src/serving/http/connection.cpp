@@ -55,7 +55,7 @@ void Connection::set_deadline(std::chrono::milliseconds time) {
 
 void Connection::deadline_passed() {
   if (phase_ == Phase::computing) {
-    served_.workers.end_silent();
+    served_.workers.kill_unresponsive();
     failed(HttpError(
         504, fmt::format("not translated within {} s", static_cast<double>(served_.limits.timeout.count()) / 1000)));
   } else {
@@ -169,15 +169,16 @@ HttpAnswer Connection::answer_to_get() const {
 }
 
 void Connection::translate() {
-  TranslationRequest parsed = parse_translation_request(parser_->get().body(), served_.limits);
-  results_ = TextResults(parsed.line_counts);
-  answers_.assign(parsed.line_counts.size(), "");
-  auto const request = std::make_shared<ServedRequest>(std::move(parsed), weak_from_this());
+  auto const request =
+      std::make_shared<TranslationRequest>(parse_translation_request(parser_->get().body(), served_.limits));
+  request->receiver = weak_from_this();
+  results_ = TextResults(request->line_counts);
+  answers_.assign(request->line_counts.size(), "");
   served_.queue.add(request);
   request_ = request;
   phase_ = Phase::computing;
   set_deadline(served_.limits.timeout);
-  if (request_->request.options.search.stream) {
+  if (request_->options.stream) {
     after_ = AfterAnswer::close;
     send(header_of({.type = "text/event-stream; charset=utf-8"}, after_, false));
   }
@@ -201,8 +202,8 @@ void Connection::watch() {
   });
 }
 
-void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
-  auto const running = [](Connection const& self, std::weak_ptr<ServedRequest> const& of) {
+void Connection::client_ended(std::weak_ptr<TranslationRequest const> const& request) {
+  auto const running = [](Connection const& self, std::weak_ptr<TranslationRequest const> const& of) {
     return self.phase_ == Phase::computing && of.lock() == self.request_;
   };
   Code ignored;
@@ -215,7 +216,7 @@ void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
   }
   // A client that sends nothing more may wait for its answer. One that went away refuses bytes: every client of
   // HTTP/1.1 accepts these, before any answer. A stream has begun its answer, and ends where it cannot be sent.
-  if (!request_->request.options.search.stream) {
+  if (!request_->options.stream) {
     send("HTTP/1.1 100 Continue\r\n\r\n");
   }
   socket_.async_wait(boost::asio::ip::tcp::socket::wait_error,
@@ -226,7 +227,7 @@ void Connection::client_ended(std::weak_ptr<ServedRequest> const& request) {
                      });
 }
 
-void Connection::growing(std::size_t line, std::string const& json) {
+void Connection::growing(std::size_t line, std::string_view json) {
   if (to_send_.size() > much_unsent) {
     return;
   }
@@ -236,7 +237,7 @@ void Connection::growing(std::size_t line, std::string const& json) {
 }
 
 void Connection::finished(std::size_t line, std::string json) {
-  bool const streams = request_->request.options.search.stream;
+  bool const streams = request_->options.stream;
   if (streams && !results_.place(line).single) {
     growing(line, TextResults::best_text(json));
   }
@@ -251,7 +252,7 @@ void Connection::finished(std::size_t line, std::string json) {
 }
 
 void Connection::complete() {
-  if (!request_->request.options.search.stream) {
+  if (!request_->options.stream) {
     answer({.body = fmt::format("{{\"results\":[{}]}}\n", fmt::join(answers_, ","))}, after_);
     return;
   }
@@ -263,7 +264,7 @@ void Connection::complete() {
 }
 
 void Connection::failed(HttpError const& error) {
-  if (!request_->request.options.search.stream) {
+  if (!request_->options.stream) {
     refuse(error, after_);
     return;
   }
@@ -275,11 +276,9 @@ void Connection::failed(HttpError const& error) {
 }
 
 void Connection::end_request() {
-  if (request_) {
-    request_->receiver.reset();
-    served_.queue.drop(*request_);
-    served_.workers.cancel(*request_);
-    request_.reset();
+  if (auto const request = std::exchange(request_, nullptr)) {
+    served_.queue.drop(request);
+    served_.workers.cancel(request);
   }
   answers_.clear();
   served_.body_bytes -= std::exchange(reserved_, 0);

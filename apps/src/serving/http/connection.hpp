@@ -50,7 +50,7 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   /// Whether a request is computed, or its answer not yet sent.
   bool has_request() const { return phase_ == Phase::computing || phase_ == Phase::writing; }
 
-  void growing(std::size_t line, std::string const& json) override;
+  void growing(std::size_t line, std::string_view json) override;
   void finished(std::size_t line, std::string json) override;
   void failed(HttpError const& error) override;
 
@@ -69,7 +69,7 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   HttpAnswer answer_to_get() const;
   void translate();
   void watch();
-  void client_ended(std::weak_ptr<ServedRequest> const& request);
+  void client_ended(std::weak_ptr<TranslationRequest const> const& request);
   void complete();
   void end_request();
   void answer(HttpAnswer const& answer, AfterAnswer after);
@@ -92,7 +92,7 @@ class Connection final : public TranslationReceiver, public std::enable_shared_f
   std::chrono::steady_clock::time_point began_ = {};
   std::int64_t reserved_ = 0;  ///< of Served::body_bytes
   AfterAnswer after_ = AfterAnswer::keep;
-  std::shared_ptr<ServedRequest> request_;  ///< that runs
+  std::shared_ptr<TranslationRequest const> request_;  ///< that runs
   TextResults results_{{}};
   std::vector<std::string> answers_;  ///< results of texts
   std::string to_send_, sending_;

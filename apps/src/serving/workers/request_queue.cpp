@@ -4,52 +4,38 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 namespace heddle {
 
-ServedRequest::ServedRequest(TranslationRequest parsed, std::weak_ptr<TranslationReceiver> its_receiver)
-    : request(std::move(parsed)),
-      options(to_json(request.options)),
-      receiver(std::move(its_receiver)),
-      waiting(request.lines.size()) {
-  std::iota(waiting.rbegin(), waiting.rend(), 0);
-  std::ranges::stable_sort(waiting, {}, [&](std::size_t index) { return request.lines[index].size(); });
-}
-
-void RequestQueue::add(std::shared_ptr<ServedRequest> request) {
-  if (size_ + std::ssize(request->waiting) > limit_) {
-    throw HttpError(429, fmt::format("{} texts wait already; try again later", size_));
+void RequestQueue::add(std::shared_ptr<TranslationRequest const> const& request) {
+  std::vector<std::string> const& lines = request->lines;
+  if (size() + std::ssize(lines) > limit_) {
+    throw HttpError(429, fmt::format("{} texts wait already; try again later", size()));
   }
-  size_ += std::ssize(request->waiting);
-  if (!request->waiting.empty()) {
-    requests_.push_back(std::move(request));
+  std::vector<std::size_t> order(lines.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t line) { return lines[line].size(); });
+  std::int64_t turn = turn_;
+  for (std::size_t const line : order) {
+    std::int64_t const work = request->options.beam_size * (std::ssize(lines[line]) / 4 + 2);
+    texts_.emplace(++turn, ServedText{request, line, work});
   }
 }
 
 std::optional<ServedText> RequestQueue::next() {
-  while (!requests_.empty()) {
-    std::shared_ptr<ServedRequest> const request = std::move(requests_.front());
-    requests_.pop_front();
-    if (request->receiver.expired()) {
-      drop(*request);
+  while (!texts_.empty()) {
+    auto const first = texts_.extract(texts_.begin());
+    if (!first.mapped().request.expired()) {
+      turn_ = first.key();
+      return first.mapped();
     }
-    if (request->waiting.empty()) {
-      continue;
-    }
-    ServedText const text{request, request->waiting.back()};
-    request->waiting.pop_back();
-    --size_;
-    if (!request->waiting.empty()) {
-      requests_.push_back(request);
-    }
-    return text;
   }
   return std::nullopt;
 }
 
-void RequestQueue::drop(ServedRequest& request) {
-  size_ -= std::ssize(request.waiting);
-  request.waiting.clear();
+void RequestQueue::drop(std::shared_ptr<TranslationRequest const> const& request) {
+  std::erase_if(texts_, [&](auto const& text) { return text.second.is_of(request); });
 }
 
 }  // namespace heddle

@@ -90,32 +90,18 @@ void require_unique_keys(std::string_view body) {
   });
 }
 
-void take_options(Fields& fields, ServedOptions& options) {
-  fields.take("model", options.search.model);
-  fields.take("adapter", options.search.adapter);
-  fields.take("source_language", options.source_language);
-  fields.take("target_language", options.target_language);
-  fields.take("beam_size", options.search.beam_size);
-  fields.take("n_best", options.search.n_best);
-  fields.take("max_length", options.search.max_length);
-  fields.take("length_penalty", options.search.length_penalty);
-  fields.take("scores", options.scores);
-  fields.take("alignments", options.alignments);
-  fields.take("stream", options.search.stream);
-}
-
-void require_possible(ServedOptions::Search const& search, ServingLimits const& limits) {
-  if (search.beam_size < 1 || search.beam_size > limits.beam_size) {
-    refuse(fmt::format("beam_size is {}; expected 1 to {}", search.beam_size, limits.beam_size));
+void require_possible(ServedOptions const& options, ServingLimits const& limits) {
+  if (options.beam_size < 1 || options.beam_size > limits.beam_size) {
+    refuse(fmt::format("beam_size is {}; expected 1 to {}", options.beam_size, limits.beam_size));
   }
-  if (search.n_best < 1 || search.n_best > search.beam_size) {
-    refuse(fmt::format("n_best is {}; expected 1 to beam_size, which is {}", search.n_best, search.beam_size));
+  if (options.n_best < 1 || options.n_best > options.beam_size) {
+    refuse(fmt::format("n_best is {}; expected 1 to beam_size, which is {}", options.n_best, options.beam_size));
   }
-  if (search.max_length < 0) {
-    refuse(fmt::format("max_length is {}; expected at least 1, or 0 for the default", search.max_length));
+  if (options.max_length < 0) {
+    refuse(fmt::format("max_length is {}; expected at least 1, or 0 for the default", options.max_length));
   }
-  if (search.length_penalty < 0 || search.length_penalty > 100) {
-    refuse(fmt::format("length_penalty is {}; expected 0 to 100", search.length_penalty));
+  if (options.length_penalty < 0 || options.length_penalty > 100) {
+    refuse(fmt::format("length_penalty is {}; expected 0 to 100", options.length_penalty));
   }
 }
 
@@ -147,6 +133,15 @@ void add_text(TranslationRequest& request, std::string_view text, ServingLimits 
 
 }  // namespace
 
+bool ServedOptions::same_search(ServedOptions const& other) const {
+  ServedOptions same = other;
+  same.source_language = source_language;
+  same.target_language = target_language;
+  same.scores = scores;
+  same.alignments = alignments;
+  return *this == same;
+}
+
 TranslationRequest parse_translation_request(std::string_view body, ServingLimits const& limits) {
   json::object object;
   try {
@@ -156,7 +151,7 @@ TranslationRequest parse_translation_request(std::string_view body, ServingLimit
     refuse(error.what());
   }
   TranslationRequest request;
-  request.options.search.beam_size = std::min(request.options.search.beam_size, limits.beam_size);
+  request.options.beam_size = std::min(request.options.beam_size, limits.beam_size);
   Fields fields(object);
   bool const one = object.contains("text");
   if (one == object.contains("texts")) {
@@ -168,36 +163,13 @@ TranslationRequest parse_translation_request(std::string_view body, ServingLimit
   } else {
     fields.take("texts", texts);
   }
-  take_options(fields, request.options);
+  ServedOptions::for_each(request.options, [&](char const* name, auto& value) { fields.take(name, value); });
   fields.finish();
-  require_possible(request.options.search, limits);
+  require_possible(request.options, limits);
   for (std::string const& text : texts) {
     add_text(request, text, limits);
   }
   return request;
-}
-
-std::string to_json(ServedOptions const& options) {
-  return json::serialize(json::object{{"model", options.search.model},
-                                      {"adapter", options.search.adapter},
-                                      {"source_language", options.source_language},
-                                      {"target_language", options.target_language},
-                                      {"beam_size", options.search.beam_size},
-                                      {"n_best", options.search.n_best},
-                                      {"max_length", options.search.max_length},
-                                      {"length_penalty", options.search.length_penalty},
-                                      {"scores", options.scores},
-                                      {"alignments", options.alignments},
-                                      {"stream", options.search.stream}});
-}
-
-ServedOptions served_options_of(std::string_view text) {
-  json::object object = json_object_of(text, "the options of a request");
-  ServedOptions options;
-  Fields fields(object);
-  take_options(fields, options);
-  fields.finish();
-  return options;
 }
 
 }  // namespace heddle

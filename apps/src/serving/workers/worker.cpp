@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
 #include <cerrno>
 #include <deque>
@@ -27,35 +26,32 @@ namespace {
 
 namespace json = boost::json;
 using Clock = std::chrono::steady_clock;
-using Kind = WorkerMessage::Kind;
-using SearchOptions = ServedOptions::Search;
-
-/// Messages of the command line name its options.
-std::string for_client(std::string message) {
-  boost::replace_all(message, "--source-language", "source_language");
-  boost::replace_all(message, "--target-language", "target_language");
-  return message;
-}
-
-/// A text and its options.
+/// A text on its way through a worker.
 struct ComputedText {
-  GeneratedLine line;
-  ServedOptions options;
+  ServedOptions options = {};
+  ServedModel served = {};
+  GeneratedLine line = {};
+
+  std::int64_t number() const { return line.line.number; }
 };
+
+/// Lets the model take texts in the languages of the options.
+void choose_languages(TrainedModel& model, ServedOptions const& options) {
+  model.choose_languages({options.source_language, options.target_language}, {"source_language", "target_language"});
+}
 
 /// The words between white space that are aligned: [[SOURCE, TARGET], …], both from 0. Each translation of a text has
 /// such a list.
-std::vector<json::array> alignments_of(ServedModel const& served, ComputedText const& text,
-                                       std::vector<Translation> const& translations) {
-  TrainedModel& model = *served.model;
-  model.choose_languages({text.options.source_language, text.options.target_language});
+std::vector<json::array> alignments_of(ComputedText const& text, std::vector<Translation> const& translations) {
+  TrainedModel& model = *text.served.model;
+  choose_languages(model, text.options);
   std::vector<std::int32_t> source = *text.line.encoded.tokens;
   source.erase(source.begin(), source.begin() + std::ssize(model.frame().source));
   std::vector<GivenTarget> given;
   for (Translation const& translation : translations) {
     given.push_back({source, translation.tokens});
   }
-  std::vector<ForcedTarget> const forced = served.forcing->decode(model, given);
+  std::vector<ForcedTarget> const forced = text.served.forcing->decode(model, given);
   std::vector<std::int64_t> const source_words =
       words_of(model.vocabulary().source, text.line.line.text, source.size());
   std::vector<json::array> lists(translations.size());
@@ -70,11 +66,11 @@ std::vector<json::array> alignments_of(ServedModel const& served, ComputedText c
 }
 
 /// A result as a client gets it: {"translations": [{"text": …}, …]}, the best first.
-std::string result_json(ServedModel const& served, ComputedText const& text) {
-  auto const& [line, options] = text;
+std::string result_json(ComputedText const& text) {
+  auto const& [options, served, line] = text;
   std::vector<Translation> const found = translations_of(*served.model, line);
   bool const aligned = options.alignments && line.encoded.tokens;
-  std::vector<json::array> alignments = aligned ? alignments_of(served, text, found) : std::vector<json::array>();
+  std::vector<json::array> alignments = aligned ? alignments_of(text, found) : std::vector<json::array>();
   json::array translations;
   for (std::size_t index = 0; index < found.size(); ++index) {
     json::object entry{{"text", found[index].text}};
@@ -95,8 +91,7 @@ std::string result_json(ServedModel const& served, ComputedText const& text) {
 
 /// Texts that are computed together.
 struct Batch {
-  SearchOptions search;
-  ServedModel model = {};
+  ServedOptions options = {};  ///< of the first of them
   std::unique_ptr<GrowingTexts> observer = {};
   std::unique_ptr<Generation> generation = {};
   std::map<std::int64_t, ComputedText> texts = {};  ///< by numbers
@@ -108,7 +103,7 @@ class Worker {
       : socket_(socket), models_(models), options_(options) {}
 
   void run() {
-    send(Kind::models, 0, models_.describe());
+    send(WorkerMessage::models, 0, models_.describe());
     while (receive()) {
       enter();
       step();
@@ -116,10 +111,6 @@ class Worker {
   }
 
  private:
-  struct WaitingText {
-    WorkerMessage message;
-    Clock::time_point since;
-  };
   /// Each batch keeps caches of keys and values for as many tokens as batch_tokens allows.
   static constexpr std::size_t max_batches = 4;
 
@@ -127,9 +118,23 @@ class Worker {
     return std::ranges::any_of(batches_, [](Batch const& batch) { return !batch.texts.empty(); });
   }
 
-  void send(Kind kind, std::int64_t number, std::string_view bytes) {
-    send_to_parent(socket_, to_bytes(kind, number, bytes));
-    spoke_ = Clock::now();
+  void send(WorkerMessage message, std::int64_t number, std::string_view bytes) {
+    send_to_parent(socket_, to_bytes(message, number, bytes));
+    sent_ = Clock::now();
+  }
+
+  /// Tells the server of an error that concerns one text.
+  template <class Action>
+  void attempt(std::int64_t number, Action const& action) {
+    try {
+      action();
+    } catch (UsageError const& error) {
+      send(WorkerMessage::refused, number, error.what());
+    } catch (ConfigError const& error) {  // the model or the build has no alignments
+      send(WorkerMessage::refused, number, error.what());
+    } catch (std::exception const& error) {
+      send(WorkerMessage::failed, number, error.what());
+    }
   }
 
   /// Takes what has arrived, and waits for it where there is nothing to compute; false where the socket is closed.
@@ -145,20 +150,36 @@ class Worker {
       return false;
     }
     received_.append(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
-    while (auto message = take_message(received_)) {
-      if (message->kind == Kind::cancel) {
-        cancel(message->number);
+    take_messages(received_, [&](WorkerMessage message, std::int64_t number, std::string_view content) {
+      if (message == WorkerMessage::cancel) {
+        cancel(number);
       } else {
-        waiting_.push_back({std::move(*message), Clock::now()});
+        attempt(number, [&] { accept(number, content); });
       }
-    }
+    });
     return true;
+  }
+
+  /// Lets a text wait for a batch. One that has no tokens has its result.
+  void accept(std::int64_t number, std::string_view content) {
+    ComputedText text;
+    text.line.line = {.text = std::string(read_text(content, text.options)), .number = number};
+    text.served = models_.find(text.options.model, text.options.adapter);
+    choose_languages(*text.served.model, text.options);
+    text.line.encoded = encode_source(*text.served.model, text.line.line.text);
+    if (!text.line.encoded.tokens) {
+      send(WorkerMessage::finished, number, result_json(text));
+      return;
+    }
+    if (waiting_.empty()) {
+      waits_since_ = Clock::now();
+    }
+    waiting_.push_back(std::move(text));
   }
 
   /// Leaves a text, unless its result is on its way.
   void cancel(std::int64_t number) {
-    auto const of_number = [&](WaitingText const& text) { return text.message.number == number; };
-    bool found = std::erase_if(waiting_, of_number) > 0;
+    bool found = std::erase_if(waiting_, [&](ComputedText const& text) { return text.number() == number; }) > 0;
     for (Batch& batch : batches_) {
       if (batch.texts.erase(number) > 0) {
         found = true;
@@ -169,56 +190,38 @@ class Worker {
       }
     }
     if (found) {
-      send(Kind::cancelled, number, "");
+      send(WorkerMessage::cancelled, number, "");
     }
   }
 
   /// Gives waiting texts to their batches, in order: a text whose batch has no place waits, and all after it, so that
   /// none waits forever. While others are computed they wait for each other, within the latency budget.
   void enter() {
-    if (waiting_.empty() || (computes() && Clock::now() - waiting_.front().since < options_.latency_budget)) {
+    if (waiting_.empty() || (computes() && Clock::now() - waits_since_ < options_.latency_budget)) {
       return;
     }
-    while (!waiting_.empty()) {
-      std::int64_t const number = waiting_.front().message.number;
-      try {
-        if (!enter(waiting_.front().message)) {
-          return;
+    bool has_room = true;
+    while (has_room && !waiting_.empty()) {
+      ComputedText& text = waiting_.front();
+      attempt(text.number(), [&] {
+        Batch* const batch = batch_for(text);
+        has_room = batch != nullptr;
+        if (has_room) {
+          batch->generation->add(text.number(), *text.line.encoded.tokens, text.line.encoded.start);
+          batch->texts[text.number()] = std::move(text);
         }
-      } catch (UsageError const& error) {
-        send(Kind::refused, number, for_client(error.what()));
-      } catch (std::exception const& error) {
-        send(Kind::failed, number, error.what());
+      });
+      if (has_room) {
+        waiting_.pop_front();
       }
-      waiting_.pop_front();
     }
   }
 
-  /// Returns false if the text must wait for a batch to end.
-  bool enter(WorkerMessage const& message) {
-    std::size_t const end = message.bytes.find('\n');
-    ServedOptions const options = served_options_of(std::string_view(message.bytes).substr(0, end));
-    ServedModel const served = models_.find(options.search.model, options.search.adapter);
-    served.model->choose_languages({options.source_language, options.target_language});
-    SourceLine line{.text = message.bytes.substr(end + 1), .number = message.number};
-    EncodedLine encoded = encode_source(*served.model, line.text);
-    ComputedText text{{std::move(line), std::move(encoded)}, options};
-    if (!text.line.encoded.tokens) {
-      send(Kind::finished, message.number, result_json(served, text));
-      return true;
-    }
-    Batch* const batch = batch_for(options.search, served);
-    if (batch == nullptr) {
-      return false;
-    }
-    batch->generation->add(message.number, *text.line.encoded.tokens, text.line.encoded.start);
-    batch->texts[message.number] = std::move(text);
-    return true;
-  }
-
-  /// The batch of these options; null if there are too many others that compute.
-  Batch* batch_for(SearchOptions const& search, ServedModel const& served) {
-    auto found = std::ranges::find(batches_, search, &Batch::search);
+  /// The batch of a text's options; null if there are too many others that compute.
+  Batch* batch_for(ComputedText const& text) {
+    ServedOptions const& wanted = text.options;
+    ServedModel const& served = text.served;
+    auto found = std::ranges::find_if(batches_, [&](Batch const& batch) { return batch.options.same_search(wanted); });
     if (found == batches_.end()) {
       if (batches_.size() == max_batches) {
         auto const idle = std::ranges::find_if(batches_, [](Batch const& batch) { return batch.texts.empty(); });
@@ -227,20 +230,20 @@ class Worker {
         }
         batches_.erase(idle);
       }
-      Batch batch{search, served};
-      GenerationOptions options{.beam_size = search.beam_size,
-                                .n_best = search.n_best,
-                                .max_length = search.max_length,
-                                .length_penalty = search.length_penalty,
+      Batch batch{wanted};
+      GenerationOptions options{.beam_size = wanted.beam_size,
+                                .n_best = wanted.n_best,
+                                .max_length = wanted.max_length,
+                                .length_penalty = wanted.length_penalty,
                                 .batch_tokens = options_.batch_tokens,
                                 .forbidden = served.choices->forbidden,
                                 .allow_unknown = served.choices->allow_unknown,
                                 .shortlist = served.choices->shortlist};
-      if (search.stream) {
+      if (wanted.stream) {
         auto const grow = [this, model = served.model](std::int64_t number, GrowingTexts::Tokens const& tokens) {
-          send(Kind::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));
+          send(WorkerMessage::growing, number, json_quoted(model->vocabulary().target.decode(tokens)));
         };
-        batch.observer = std::make_unique<GrowingTexts>(search.length_penalty, grow);
+        batch.observer = std::make_unique<GrowingTexts>(wanted.length_penalty, grow);
         options.observer = batch.observer.get();
       }
       batch.generation = served.model->generation(options);
@@ -251,8 +254,8 @@ class Worker {
   }
 
   void step() {
-    if (Clock::now() - spoke_ > std::chrono::seconds(1)) {
-      send(Kind::alive, 0, "");
+    if (Clock::now() - sent_ > std::chrono::seconds(1)) {
+      send(WorkerMessage::alive, 0, "");
     }
     for (auto batch = batches_.begin(); batch != batches_.end();) {
       auto const next = std::next(batch);
@@ -268,7 +271,7 @@ class Worker {
       for (Generated& generated : batch->generation->step()) {
         auto const found = batch->texts.find(generated.number);
         found->second.line.hypotheses = std::move(generated.hypotheses);
-        send_result(batch->model, generated.number, found->second);
+        attempt(generated.number, [&] { send(WorkerMessage::finished, generated.number, result_json(found->second)); });
         batch->texts.erase(found);
         if (batch->observer) {
           batch->observer->forget(generated.number);
@@ -276,30 +279,20 @@ class Worker {
       }
     } catch (Error const& error) {  // a number is not finite
       for (auto const& [number, text] : batch->texts) {
-        send(Kind::failed, number, error.what());
+        send(WorkerMessage::failed, number, error.what());
       }
       batches_.erase(batch);
     }
-  }
-
-  void send_result(ServedModel const& model, std::int64_t number, ComputedText const& text) {
-    std::string result;
-    try {
-      result = result_json(model, text);
-    } catch (ConfigError const& error) {  // the model or the build has no alignments
-      send(Kind::refused, number, error.what());
-      return;
-    }
-    send(Kind::finished, number, result);
   }
 
   int socket_;
   ServedModels const& models_;
   WorkerOptions options_;
   std::string received_;
-  std::deque<WaitingText> waiting_;
+  std::deque<ComputedText> waiting_;
+  Clock::time_point waits_since_ = {};  ///< the first of them
   std::list<Batch> batches_;
-  Clock::time_point spoke_ = Clock::now();
+  Clock::time_point sent_ = Clock::now();
 };
 
 }  // namespace

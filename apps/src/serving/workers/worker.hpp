@@ -12,7 +12,7 @@ struct WorkerOptions {
   std::chrono::milliseconds latency_budget{5};  ///< that a text may wait for others, to enter a running batch with them
 };
 
-/// A worker's life: translates the texts that come from the socket (WorkerMessage) until it is closed. Texts enter
+/// A worker: translates the texts that come from the socket (WorkerMessage) until it is closed. Texts enter
 /// running batches between token steps, and each result is sent as soon as it is there.
 void run_worker(int socket, ServedModels const& models, WorkerOptions const& options);
 

@@ -20,19 +20,15 @@ namespace {
 using PoolClock = std::chrono::steady_clock;
 using PoolError = boost::system::error_code;
 
-/// About the hypotheses times tokens of a text, whose tokens are not known here.
-std::int64_t work_of(ServedText const& text) {
-  return text.request->request.options.search.beam_size * (std::ssize(text.text()) / 4 + 2);
+/// Whoever waits for a text; null if nobody does.
+std::shared_ptr<TranslationReceiver> receiver_of(ServedText const& text) {
+  auto const request = text.request.lock();
+  return request ? request->receiver.lock() : nullptr;
 }
 
 }  // namespace
 
 struct WorkerPool::Pooled {
-  struct Given {
-    ServedText text;
-    std::int64_t work = 0;
-  };
-
   Pooled(boost::asio::io_context& context, int worker_number, ForkedProcess const& started)
       : number(worker_number),
         process(started.process),
@@ -43,8 +39,8 @@ struct WorkerPool::Pooled {
   boost::asio::local::stream_protocol::socket socket;
   bool is_ready = false;
   PoolClock::time_point since = PoolClock::now();
-  PoolClock::time_point heard = since;  ///< or was given a text while it had none
-  std::map<std::int64_t, Given> texts = {};
+  PoolClock::time_point heard = since;            ///< or was given a text while it had none
+  std::map<std::int64_t, ServedText> texts = {};  ///< by numbers
   std::int64_t work = 0;
   std::string received = {};
   std::array<char, std::size_t{1} << 16> bytes = {};
@@ -90,9 +86,13 @@ void WorkerPool::start_again(int number) {
     start(number);
   } catch (Error const& error) {
     report_on_stderr(fmt::format("worker {}: {}; it is tried again", number, error.what()));
-    auto const timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::seconds(1));
-    timer->async_wait([this, timer, number](PoolError) { start_again(number); });
+    start_later(number);
   }
+}
+
+void WorkerPool::start_later(int number) {
+  auto const timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::seconds(1));
+  timer->async_wait([this, timer, number](PoolError) { start_again(number); });
 }
 
 WorkerPool::PooledPointer WorkerPool::with_room() const {
@@ -108,34 +108,34 @@ WorkerPool::PooledPointer WorkerPool::with_room() const {
 
 void WorkerPool::give() {
   while (PooledPointer const worker = with_room()) {
-    std::optional<ServedText> text = queue_.next();
+    std::optional<ServedText> const text = queue_.next();
     if (!text) {
       return;
     }
-    give(worker, std::move(*text));
+    give(worker, *text);
   }
 }
 
-void WorkerPool::give(PooledPointer const& worker, ServedText text) {
+void WorkerPool::give(PooledPointer const& worker, ServedText const& text) {
+  auto const request = text.request.lock();
   if (worker->texts.empty()) {
     worker->heard = PoolClock::now();
   }
   std::int64_t const number = next_number_++;
-  std::int64_t const work = work_of(text);
-  worker->work += work;
-  worker->to_send += to_bytes(WorkerMessage::Kind::text, number, text.request->options + "\n" + text.text());
-  worker->texts[number] = {std::move(text), work};
+  worker->work += text.work;
+  worker->to_send += to_bytes(WorkerMessage::text, number, text_bytes(request->options, request->lines[text.line]));
+  worker->texts[number] = text;
   send(worker);
 }
 
-void WorkerPool::cancel(ServedRequest const& request) {
+void WorkerPool::cancel(std::shared_ptr<TranslationRequest const> const& request) {
   for (PooledPointer const& worker : workers_) {
     if (!worker) {
       continue;
     }
-    for (auto const& [number, given] : worker->texts) {
-      if (given.text.request.get() == &request) {
-        worker->to_send += to_bytes(WorkerMessage::Kind::cancel, number, "");
+    for (auto const& [number, text] : worker->texts) {
+      if (text.is_of(request)) {
+        worker->to_send += to_bytes(WorkerMessage::cancel, number, "");
       }
     }
     send(worker);
@@ -168,66 +168,63 @@ void WorkerPool::receive(PooledPointer const& worker) {
                                    }
                                    worker->heard = PoolClock::now();
                                    worker->received.append(worker->bytes.data(), count);
-                                   while (auto message = take_message(worker->received)) {
-                                     take(worker, std::move(*message));
-                                   }
+                                   take_messages(worker->received, [&](auto... message) { take(worker, message...); });
                                    give();
                                    receive(worker);
                                  });
 }
 
-void WorkerPool::take(PooledPointer const& worker, WorkerMessage message) {
-  using Kind = WorkerMessage::Kind;
-  switch (message.kind) {
-    case Kind::models:
+void WorkerPool::take(PooledPointer const& worker, WorkerMessage message, std::int64_t number, std::string_view bytes) {
+  switch (message) {
+    case WorkerMessage::models:
       worker->is_ready = true;
       if (auto const report = std::exchange(options_.ready, nullptr)) {
-        report(std::move(message.bytes));
+        report(std::string(bytes));
       }
       break;
-    case Kind::cannot_open:
+    case WorkerMessage::cannot_open:
       if (options_.ready) {
-        throw Error(message.bytes, static_cast<ExitCode>(message.number));
+        throw Error(std::string(bytes), static_cast<ExitCode>(number));
       }
-      report_on_stderr(message.bytes);
+      report_on_stderr(std::string(bytes));
       break;
-    case Kind::growing: {
-      auto const found = worker->texts.find(message.number);
-      if (found != worker->texts.end()) {
-        if (auto const receiver = found->second.text.request->receiver.lock()) {
-          receiver->growing(found->second.text.index, message.bytes);
-        }
+    case WorkerMessage::growing: {
+      auto const found = worker->texts.find(number);
+      auto const receiver = found == worker->texts.end() ? nullptr : receiver_of(found->second);
+      if (receiver) {
+        receiver->growing(found->second.line, bytes);
       }
       break;
     }
-    case Kind::finished:
-    case Kind::refused:
-    case Kind::failed:
-    case Kind::cancelled:
-      end_text(worker, message);
+    case WorkerMessage::finished:
+    case WorkerMessage::refused:
+    case WorkerMessage::failed:
+    case WorkerMessage::cancelled:
+      end_text(worker, message, number, bytes);
       break;
-    case Kind::text:
-    case Kind::cancel:
-    case Kind::alive:
+    case WorkerMessage::text:
+    case WorkerMessage::cancel:
+    case WorkerMessage::alive:
       break;
   }
 }
 
-void WorkerPool::end_text(PooledPointer const& worker, WorkerMessage& message) {
-  auto const node = worker->texts.extract(message.number);
+void WorkerPool::end_text(PooledPointer const& worker, WorkerMessage message, std::int64_t number,
+                          std::string_view bytes) {
+  auto const node = worker->texts.extract(number);
   if (node.empty()) {
     return;
   }
-  auto const& [text, work] = node.mapped();
-  worker->work -= work;
-  std::shared_ptr<TranslationReceiver> const receiver = text.request->receiver.lock();
-  if (message.kind == WorkerMessage::Kind::finished) {
+  ServedText const& text = node.mapped();
+  worker->work -= text.work;
+  auto const receiver = receiver_of(text);
+  if (message == WorkerMessage::finished) {
     ++metrics_.finished_texts;
     if (receiver) {
-      receiver->finished(text.index, std::move(message.bytes));
+      receiver->finished(text.line, std::string(bytes));
     }
   } else if (receiver) {
-    receiver->failed(HttpError(message.kind == WorkerMessage::Kind::refused ? 400 : 500, message.bytes));
+    receiver->failed(HttpError(message == WorkerMessage::refused ? 400 : 500, std::string(bytes)));
   }
 }
 
@@ -243,24 +240,23 @@ void WorkerPool::report_end(PooledPointer const& worker) {
   report_on_stderr(fmt::format("worker {} (process {}) {}; {} texts that it had fail; it is started again",
                                worker->number, worker->process, how, worker->texts.size()));
   ++metrics_.restarted_workers;
-  for (auto const& [number, given] : worker->texts) {
-    if (auto const receiver = given.text.request->receiver.lock()) {
+  for (auto const& [number, text] : worker->texts) {
+    if (auto const receiver = receiver_of(text)) {
       receiver->failed(HttpError(500, "the process that translated ended; try again"));
     }
   }
   if (was_ready && PoolClock::now() - worker->since > std::chrono::seconds(1)) {
     start_again(worker->number);
-    return;
+  } else {
+    start_later(worker->number);
   }
-  auto const timer = std::make_shared<boost::asio::steady_timer>(context_, std::chrono::seconds(1));
-  timer->async_wait([this, timer, number = worker->number](PoolError) { start_again(number); });
 }
 
-void WorkerPool::end_silent() {
+void WorkerPool::kill_unresponsive() {
   for (PooledPointer const& worker : workers_) {
-    if (worker && !worker->texts.empty() && PoolClock::now() - worker->heard > options_.silence) {
+    if (worker && !worker->texts.empty() && PoolClock::now() - worker->heard > options_.unresponsive) {
       report_on_stderr(
-          fmt::format("worker {} (process {}) says nothing; it is killed", worker->number, worker->process));
+          fmt::format("worker {} (process {}) is unresponsive; it is killed", worker->number, worker->process));
       ::kill(worker->process, SIGKILL);
     }
   }

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serving/metrics.hpp"
@@ -23,9 +24,9 @@ class WorkerPool {
  public:
   struct Options {
     int count = 1;
-    std::function<void(int socket)> body = {};           ///< a worker's life
+    std::function<void(int socket)> body = {};           ///< a worker's main function
     std::int64_t batch_tokens = 4096;                    ///< of a worker: it has little more work than that at a time
-    std::chrono::milliseconds silence{60'000};           ///< after which a worker that computes is taken for lost
+    std::chrono::milliseconds unresponsive{60'000};      ///< time after which a worker that computes is taken for lost
     std::function<void(std::string models)> ready = {};  ///< called once, when the first worker is
   };
   /// Starts the workers. Throws Error if that fails.
@@ -37,10 +38,10 @@ class WorkerPool {
 
   /// Gives waiting texts to workers that have room.
   void give();
-  /// Lets the workers leave the texts of a request that nobody receives. They count until the workers have answered.
-  void cancel(ServedRequest const& request);
-  /// Kills workers that have had texts and said nothing for too long.
-  void end_silent();
+  /// Lets the workers leave the texts of a request. They count until the workers have answered.
+  void cancel(std::shared_ptr<TranslationRequest const> const& request);
+  /// Kills workers that have had texts and sent nothing for too long.
+  void kill_unresponsive();
   /// The number of texts that workers have.
   std::int64_t texts() const;
   /// The number of workers that are ready.
@@ -52,12 +53,13 @@ class WorkerPool {
 
   void start(int number);
   void start_again(int number);
+  void start_later(int number);
   PooledPointer with_room() const;
-  void give(PooledPointer const& worker, ServedText text);
+  void give(PooledPointer const& worker, ServedText const& text);
   void send(PooledPointer const& worker);
   void receive(PooledPointer const& worker);
-  void take(PooledPointer const& worker, WorkerMessage message);
-  void end_text(PooledPointer const& worker, WorkerMessage& message);
+  void take(PooledPointer const& worker, WorkerMessage message, std::int64_t number, std::string_view bytes);
+  void end_text(PooledPointer const& worker, WorkerMessage message, std::int64_t number, std::string_view bytes);
   void report_end(PooledPointer const& worker);
 
   boost::asio::io_context& context_;

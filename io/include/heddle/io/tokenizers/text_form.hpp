@@ -65,9 +65,14 @@ struct TextFrame {
   std::vector<std::int32_t> target = {};  ///< before the tokens of a target in training
   std::vector<std::int32_t> start = {};   ///< the tokens from which a target is generated
 };
-/// Throws UsageError, which lists the languages, for one that the vocabulary lacks, for one that is missing, and where
-/// the vocabulary has none.
-TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages);
+/// The names of the options that give languages, for messages.
+struct LanguageOptions {
+  char const* source = "--source-language";
+  char const* target = "--target-language";
+};
+/// Throws UsageError, which names the option and lists the languages, for one that the vocabulary lacks, for one that
+/// is missing, and where the vocabulary has none.
+TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages, LanguageOptions const& options = {});
 /// TextFrame::start of the languages that a target of a dataset has.
 std::vector<std::int32_t> start_of(Vocabulary const& vocabulary, std::vector<std::int32_t> const& target);
 /// The tokens that a vocabulary's models do not generate: those of its form, and special tokens that stand for no text
