@@ -140,22 +140,21 @@ ExitCode train(TrainOptions const& options, Arguments const& arguments, MpiSessi
   if (trace) {
     registries.kernels.observe(*trace);
   }
-  auto const trainer =
-      Trainer::create({.options = options,
-                       .config = config,
-                       .registries = registries,
-                       .kernels = kernels,
-                       .parallel = parallel,
-                       .execution = runtime.execution(),
-                       .watch = *watch,
-                       .directory = directory,
-                       .instruction_set = describe_instruction_sets(level),
-                       .command = command_line("train", arguments, world.size()),
-                       .resume_command = command_line("train", arguments_to_resume(options, directory), world.size()),
-                       .times = times,
-                       .trace = trace ? &*trace : nullptr,
-                       .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
-  ExitCode const code = trainer->run(signal);
+  Trainer trainer({.options = options,
+                   .config = config,
+                   .registries = registries,
+                   .kernels = kernels,
+                   .parallel = parallel,
+                   .execution = runtime.execution(),
+                   .watch = *watch,
+                   .directory = directory,
+                   .instruction_set = describe_instruction_sets(level),
+                   .command = command_line("train", arguments, world.size()),
+                   .resume_command = command_line("train", arguments_to_resume(options, directory), world.size()),
+                   .times = times,
+                   .trace = trace ? &*trace : nullptr,
+                   .clock_offset = options.trace > 0 ? clock_offset(world) : 0});
+  ExitCode const code = trainer.run(signal);
   signal.set_notice("");
   watch->finish("leaving the run");
   return code;

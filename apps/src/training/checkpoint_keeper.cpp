@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
@@ -22,7 +23,7 @@ void CheckpointKeeper::find_memory(RunDirectory const* directory) {
 }
 
 void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors,
-                            std::int64_t origin_bytes, CheckpointStore::Report const& report) {
+                            std::int64_t origin_bytes) {
   find_memory(directory);
   if (!uses_memory()) {
     memory_->remove();
@@ -31,22 +32,20 @@ void CheckpointKeeper::open(RunDirectory const* directory, std::vector<StreamedT
   memory_->remove_stale();
   // The one being written, the one before, and one that is on its way to the disk.
   bool const both = checkpoint().async && checkpoint().memory_every_steps > 0;
-  bool const is_rank_zero = setup_.world.rank() == 0;
-  if (is_rank_zero && !MemoryStore::is_in_memory(checkpoint().memory_directory)) {
-    report(fmt::format("note: checkpoint.memory_directory = \"{}\" is not on a tmpfs: it may be as slow as a disk",
-                       checkpoint().memory_directory));
+  if (!MemoryStore::is_in_memory(checkpoint().memory_directory)) {
+    setup_.log.notice(
+        fmt::format("note: checkpoint.memory_directory = \"{}\" is not on a tmpfs: it may be as slow as a disk",
+                    checkpoint().memory_directory));
   }
-  bool const resumes = broadcast_value(setup_.world, is_rank_zero && disk_.newest_step().has_value());
+  bool const resumes = broadcast_value(setup_.world, setup_.world.rank() == 0 && disk_.newest_step().has_value());
   try {
     memory_->require_room(tensors, origin_bytes, memory_writers(), both ? 3 : 2);
   } catch (Error const& lack) {
     if (!resumes || lack.code() != ExitCode::bad_config) {
       throw;
     }
-    if (is_rank_zero) {
-      report(fmt::format("note: {}. The run continues: a checkpoint that memory has no room for is on disk only",
-                         lack.what()));
-    }
+    setup_.log.notice(fmt::format(
+        "note: {}. The run continues: a checkpoint that memory has no room for is on disk only", lack.what()));
   }
 }
 
@@ -104,53 +103,51 @@ CheckpointKeeper::Request CheckpointKeeper::remaining(Request const& asked, std:
   return {asked.disk && (asked.again || committed_step_ != step), asked.again, memory, asked.wait};
 }
 
-CheckpointKeeper::Results CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors,
-                                                 Request const& request) {
-  if (!request.disk) {
-    Results results;
-    if (request.memory) {
-      keep_in_memory(contents, tensors, results);
-    }
-    return results;
-  }
-  Results results = finish();
-  keep_on_disk(contents, tensors, request, results);
-  return results;
+void CheckpointKeeper::log(CommitResult const& result) const {
+  std::ranges::for_each(result.notes, [this](std::string const& note) { setup_.log.notice(note); });
+  setup_.log.info(result.times);
 }
 
-void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
-                                    Results& results) {
-  std::int64_t const step = contents.state.step;
+void CheckpointKeeper::keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request) {
+  if (request.disk) {
+    finish();
+    keep_on_disk(contents, tensors, request);
+  } else if (request.memory) {
+    keep_in_memory(contents, tensors);
+  }
+}
+
+void CheckpointKeeper::keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request) {
   bool const background = checkpoint().async && !request.wait;
-  auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors, results) : std::nullopt;
+  auto const snapshot = request.memory || background ? keep_in_memory(contents, tensors) : std::nullopt;
   if (background && snapshot) {
     in_flight_ = disk_.begin(setup_.world, *snapshot);
     return;
   }
-  results.push_back(disk_.commit(setup_.world, contents, tensors, checkpoint().writers));
-  committed_step_ = step;
+  log(disk_.commit(setup_.world, contents, tensors, checkpoint().writers));
+  committed_step_ = contents.state.step;
 }
 
-CheckpointKeeper::Results CheckpointKeeper::finish() {
-  if (!in_flight_) {
-    return {};
+void CheckpointKeeper::finish() {
+  if (in_flight_) {
+    std::int64_t const step = in_flight_->step();
+    log(disk_.finish(setup_.world, std::move(in_flight_)));
+    committed_step_ = step;
   }
-  std::int64_t const step = in_flight_->step();
-  CommitResult const result = disk_.finish(setup_.world, std::move(in_flight_));
-  committed_step_ = step;
-  return {result};
 }
 
 std::int64_t CheckpointKeeper::linked_best(std::int64_t newest) const {
   return broadcast_value(setup_.world, setup_.world.rank() == 0 ? disk_.linked_best(newest) : 0);
 }
 
-std::string CheckpointKeeper::link_best(std::int64_t step) const {
-  return setup_.world.rank() == 0 ? disk_.link_best(step) : "";
+void CheckpointKeeper::link_best(std::int64_t step) const {
+  if (std::string const problem = setup_.world.rank() == 0 ? disk_.link_best(step) : ""; !problem.empty()) {
+    setup_.log.notice("note: " + problem);
+  }
 }
 
 std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointContents const& contents,
-                                                                 TensorStream& tensors, Results& results) {
+                                                                 TensorStream& tensors) {
   try {
     MemoryCheckpoint made = memory_->commit(contents, tensors, memory_writers());
     memory_failed_ = false;
@@ -161,8 +158,7 @@ std::optional<MemoryCheckpoint> CheckpointKeeper::keep_in_memory(CheckpointConte
       throw;
     }
     if (!memory_failed_) {
-      CommitResult& problem = results.emplace_back();
-      problem.notes.push_back(fmt::format("note: {}; further failures of this kind are not printed", error.what()));
+      setup_.log.notice(fmt::format("note: {}; further failures of this kind are not printed", error.what()));
     }
     memory_failed_ = true;
     return std::nullopt;

@@ -12,25 +12,26 @@
 #include <vector>
 
 #include "run/directory/run_directory.hpp"
+#include "run/directory/run_log.hpp"
 
 namespace heddle {
 
 /// The state that a run keeps: checkpoints on disk and, if `[checkpoint]` asks for them, in the memory of its hosts.
-/// Everything is collective over the world.
+/// Everything is collective over the world. What was done goes into the log.
 class CheckpointKeeper {
  public:
   struct Setup {
     Config const& config;
     Communicator const& world;
     std::filesystem::path directory;  ///< the run's
+    RunLog& log;
   };
 
   explicit CheckpointKeeper(Setup const& setup);
 
   /// Finds the memory of the directory, which is given on rank 0. Throws Error with ExitCode::bad_config if a host has
-  /// no room for what will be kept there; a run that has checkpoints continues without, which is reported on rank 0.
-  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors, std::int64_t origin_bytes,
-            CheckpointStore::Report const& report);
+  /// no room for what will be kept there; a run that has checkpoints continues without.
+  void open(RunDirectory const* directory, std::vector<StreamedTensor> const& tensors, std::int64_t origin_bytes);
   /// Until the next call no checkpoint that a run whose loss has risen since `step` can go back to is removed: see
   /// CheckpointStore::protect.
   void protect(std::optional<std::int64_t> step) { disk_.protect(step); }
@@ -48,13 +49,11 @@ class CheckpointKeeper {
     bool memory = false;
     bool wait = false;  ///< the one on disk is written on return, also with checkpoint.async
   };
-  /// For the log. A problem in the notes did not keep the state from the disk.
-  using Results = std::vector<CommitResult>;
   /// The part of a request that is still to be done.
   Request remaining(Request const& asked, std::int64_t step) const;
   /// Writes the state; with checkpoint.async the checkpoint on disk is only started, and the previous one is finished.
   /// Throws Error as CheckpointStore::commit does; if only memory fails, that is noted.
-  Results keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
+  void keep(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
 
   /// True while a checkpoint on disk is started and not finished.
   bool in_flight() const { return in_flight_ != nullptr; }
@@ -63,9 +62,9 @@ class CheckpointKeeper {
   /// CheckpointStore::linked_best. Collective over the world.
   std::int64_t linked_best(std::int64_t newest) const;
   /// Points the link `best` at the best checkpoint of a run at this step: see CheckpointStore::link_best.
-  std::string link_best(std::int64_t step) const;
+  void link_best(std::int64_t step) const;
   /// Waits for all ranks' parts of a started checkpoint, if there is one, and commits it. Throws Error as `keep` does.
-  Results finish();
+  void finish();
 
   /// The run's directory was made again: nothing of what was kept counts. It is given on rank 0.
   void start_over(RunDirectory const* directory);
@@ -84,10 +83,9 @@ class CheckpointKeeper {
   void find_memory(RunDirectory const* directory);
   std::int64_t memory_writers() const { return checkpoint().async ? checkpoint().writers : 0; }
   /// Nothing if it could not be kept.
-  std::optional<MemoryCheckpoint> keep_in_memory(CheckpointContents const& contents, TensorStream& tensors,
-                                                 Results& results);
-  void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request,
-                    Results& results);
+  std::optional<MemoryCheckpoint> keep_in_memory(CheckpointContents const& contents, TensorStream& tensors);
+  void keep_on_disk(CheckpointContents const& contents, TensorStream& tensors, Request const& request);
+  void log(CommitResult const& result) const;
 
   Setup setup_;
   CheckpointStore disk_;

@@ -1,0 +1,107 @@
+#include "training/run_input.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <heddle/core/base/error.hpp>
+#include <heddle/core/model/layout.hpp>
+#include <heddle/io/samples/batches.hpp>
+#include <heddle/io/samples/run_packs.hpp>
+#include <iterator>
+
+#include "run/checkpoints/checkpoint.hpp"
+#include "run/report/run_text.hpp"
+
+namespace heddle {
+
+namespace {
+
+TrainingData open_data(Config const& config, Task const& task, bool prefixes) {
+  TrainingData data = open_training_data(config);
+  make_validation_samples(config, task, prefixes, data);
+  for (ValidationSet const& set : data.valid) {
+    if (all_samples(*set.samples, config.model.max_length).samples.empty()) {
+      throw DataError(
+          fmt::format("{}: every sample is longer than model.max_length = {}: there is nothing to validate "
+                      "on; set train.validate_every = 0 or another {}",
+                      set.dataset.name(), config.model.max_length, set.key()));
+    }
+  }
+  return data;
+}
+
+}  // namespace
+
+RunInput::RunInput(TrainerSetup const& setup)
+    : config_(setup.config),
+      parallel_(setup.parallel),
+      times_(setup.times),
+      model_(describe_model(config_.model, setup.registries.layers)),
+      task_(setup.registries.tasks.of(config_)),
+      data_(open_data(config_, task_, model_.needs_prefixes())),
+      // Ranks with one data coordinate train on the same samples.
+      reader_(BatchPlanner(training_mixture(config_, task_, data_, model_.needs_prefixes()),
+                           {.batch_tokens = config_.train.batch_tokens, .max_length = config_.model.max_length},
+                           config_.train.seed),
+              micro_batch_cut(config_.train, parallel_),
+              parallel_.group(parallel_.mesh.shape().axes_except(MeshAxis::data))) {
+  require_long_enough(config_, model_, parallel_.mesh, parallel_.world.size(), totals().longest);
+}
+
+PlannedPacks RunInput::largest_packs() const {
+  bool const prefixes = model_.needs_prefixes();
+  RunPacks const packs({.config = config_,
+                        .training = mixture(),
+                        .validation = validation_samples(data_),
+                        .prefixes = prefixes || task_.pairs(prefixes) == PairForm::joined,
+                        .sequences = data_.has_lines()});
+  return packs.largest(config_, parallel_.mesh);
+}
+
+std::vector<std::string> RunInput::warnings() const {
+  std::int64_t const longest = config_.model.max_length;
+  std::vector<std::string> warnings = warnings_about(mixture(), longest);
+  for (ValidationSet const& set : data_.valid) {
+    std::string const warning = set.samples->warning();
+    if (!set.tag.empty() && std::ranges::count(warnings, warning) == 0) {  // it is said once of a corpus's own tag
+      warnings.push_back(warning);
+    }
+    warnings.push_back(left_out_warning(set.key(), set.samples->totals(0, longest), longest));
+  }
+  return warnings;
+}
+
+std::string RunInput::resume(Checkpoint const& checkpoint) {
+  MixtureCursor cursor = data_cursor(checkpoint.contents(), checkpoint.directory().string());
+  bool const is_new = has_new_data(checkpoint, data_);
+  for (SampleCursor& own : cursor) {
+    if (is_new) {
+      ++own.epoch;
+      own.position = 0;
+    }
+  }
+  reader_.seek(cursor);
+  return is_new ? fmt::format("note: new data: training starts with its first sample, epoch {}", cursor.front().epoch)
+                : "";
+}
+
+MicroBatchSource const& RunInput::next(bool last) {
+  WorkScope const timed(&times_, {WorkKind::data, "reading"});
+  MicroBatchSource const& batch = reader_.next();
+  if (!last) {
+    reader_.read_ahead();
+  }
+  return batch;
+}
+
+std::map<std::string, double> RunInput::corpus_epochs() const {
+  std::map<std::string, double> epochs;
+  std::vector<Corpus> const& corpora = mixture().corpora();
+  if (parallel_.world.rank() == 0 && corpora.size() > 1) {
+    std::ranges::transform(corpora, progress().corpus_epochs, std::inserter(epochs, epochs.end()),
+                           [](Corpus const& corpus, double value) { return std::pair(corpus.name, value); });
+  }
+  return epochs;
+}
+
+}  // namespace heddle
