@@ -278,7 +278,7 @@ TEST_F(Hdf5Test, ThreadsTakeTurns) {
     file.close();
   }
   auto const use = [&] {
-    for (int time = 0; time < 300; ++time) {
+    for (int time = 0; time < 1500; ++time) {
       File const file = File::open(file_);
       EXPECT_THAT(file.array("values").read<std::int32_t>(), ElementsAre(1, 2, 3));
       expect_data_error([&] { file.array("other"); }, "other: HDF5 could not open");
