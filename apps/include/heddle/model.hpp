@@ -66,7 +66,7 @@ class TrainedModel {
   /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
   std::int64_t longest_source() const;
   /// Sets the languages of sources and targets. Throws UsageError for one that the model does not have, and for one
-  /// that it needs and is not given.
+  /// that it needs and is not given; the message has the names of the options that give them.
   void choose_languages(Languages const& languages, LanguageOptions const& options = {});
   /// The tokens around texts of the languages; empty before they are chosen.
   TextFrame const& frame() const { return frame_; }

@@ -4,6 +4,7 @@
 #include <heddle/io/samples/batch_reader.hpp>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "parallel/together.hpp"
@@ -79,7 +80,10 @@ MicroBatchSource const& BatchReader::next() {
 
 void BatchReader::read_ahead() {
   if (group_.rank() == 0 && !thread_) {
-    thread_ = std::make_unique<BackgroundThread>([this] { read(); });
+    try {
+      thread_ = std::make_unique<BackgroundThread>([this] { read(); });
+    } catch (std::system_error const&) {  // no more threads: `next` reads the batch
+    }
   }
 }
 
