@@ -41,12 +41,11 @@ endif()
 find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(ONEDNN_LIBRARY dnnl)
 if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY)
-  # Version 3 removed the operation descriptors (dnnl::matmul::desc) that the GEMM uses.
   file(STRINGS "${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h" heddle_onednn_major REGEX "define DNNL_VERSION_MAJOR")
   string(REGEX REPLACE ".*DNNL_VERSION_MAJOR +" "" heddle_onednn_major "${heddle_onednn_major}")
-  if(NOT heddle_onednn_major EQUAL 2)
-    message(FATAL_ERROR "Heddle needs oneDNN 2 (2.6 is tested), and ${ONEDNN_INCLUDE_DIR} has version ${heddle_onednn_major}: "
-      "set -DONEDNN_INCLUDE_DIR and -DONEDNN_LIBRARY to an installation of version 2 (docs/guide/dependencies.md).")
+  if(NOT heddle_onednn_major MATCHES "^[23]$")
+    message(FATAL_ERROR "Heddle needs oneDNN 2 or 3, and ${ONEDNN_INCLUDE_DIR} has version ${heddle_onednn_major}: "
+      "set -DONEDNN_INCLUDE_DIR and -DONEDNN_LIBRARY to another installation (docs/guide/dependencies.md).")
   endif()
   add_library(heddle_onednn INTERFACE IMPORTED)
   target_include_directories(heddle_onednn INTERFACE "${ONEDNN_INCLUDE_DIR}")

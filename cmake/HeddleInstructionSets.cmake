@@ -1,6 +1,6 @@
 # The instruction sets that the build is for. Included after HeddleKokkos. Sets
 #   HEDDLE_ARCH_FLAGS         for everything but the kernels that are compiled once for each instruction set
-#   HEDDLE_CPU_LEVELS         whether there are such kernels
+#   HEDDLE_CPU_LEVELS         the levels of those kernels, from the lowest on; empty if there are none
 #   HEDDLE_INSTRUCTION_SET    the name of the only instruction set if there are none
 # A Kokkos that was built for one processor (Kokkos_ARCH_...) adds that processor's flags to all code that uses it.
 set(heddle_kokkos_flags "")
@@ -11,7 +11,7 @@ foreach(target Kokkos::kokkos Kokkos::kokkoscore)
   endif()
 endforeach()
 
-set(HEDDLE_CPU_LEVELS OFF)
+set(HEDDLE_CPU_LEVELS "")
 set(HEDDLE_ARCH_FLAGS "")
 if(HEDDLE_NATIVE OR HEDDLE_SANITIZE) # a sanitizer build runs on this machine
   set(HEDDLE_ARCH_FLAGS -march=native)
@@ -24,6 +24,40 @@ else()
   set(HEDDLE_ARCH_FLAGS -march=x86-64-v2)
   set(HEDDLE_INSTRUCTION_SET "x86-64-v2")
   if(NOT HEDDLE_KOKKOS_HAS_DEVICE)
-    set(HEDDLE_CPU_LEVELS ON)
+    set(HEDDLE_CPU_LEVELS x86-64-v2 x86-64-v3 x86-64-v4 x86-64-v4-bf16 x86-64-v4-amx)
+  endif()
+endif()
+
+if(NOT HEDDLE_KERNEL_LEVELS MATCHES "^(all|native)$")
+  message(FATAL_ERROR "HEDDLE_KERNEL_LEVELS is \"${HEDDLE_KERNEL_LEVELS}\"; expected all or native.")
+elseif(HEDDLE_CPU_LEVELS AND HEDDLE_KERNEL_LEVELS STREQUAL "native")
+  # heddle_this_machine_has(RESULT MACROS...): whether the compiler defines these for this machine.
+  include(CheckCXXSourceCompiles)
+  function(heddle_this_machine_has result)
+    list(TRANSFORM ARGN REPLACE "(.+)" "defined(\\1)")
+    list(JOIN ARGN " && " all)
+    set(CMAKE_REQUIRED_FLAGS -march=native)
+    check_cxx_source_compiles("
+      #if !(${all})
+      #error
+      #endif
+      int main() {}" ${result})
+  endfunction()
+  heddle_this_machine_has(HEDDLE_MACHINE_HAS_V3 __AVX2__ __FMA__)
+  heddle_this_machine_has(HEDDLE_MACHINE_HAS_V4 __AVX512F__ __AVX512BW__ __AVX512CD__ __AVX512DQ__ __AVX512VL__)
+  heddle_this_machine_has(HEDDLE_MACHINE_HAS_BF16 __AVX512BF16__ __AVX512VNNI__)
+  heddle_this_machine_has(HEDDLE_MACHINE_HAS_AMX __AMX_TILE__ __AMX_BF16__ __AMX_INT8__)
+  if(HEDDLE_MACHINE_HAS_V4)
+    list(REMOVE_ITEM HEDDLE_CPU_LEVELS x86-64-v3)
+    if(NOT HEDDLE_MACHINE_HAS_BF16)
+      list(REMOVE_ITEM HEDDLE_CPU_LEVELS x86-64-v4-bf16 x86-64-v4-amx)
+    elseif(NOT HEDDLE_MACHINE_HAS_AMX)
+      list(REMOVE_ITEM HEDDLE_CPU_LEVELS x86-64-v4-amx)
+    endif()
+  else()
+    list(FILTER HEDDLE_CPU_LEVELS EXCLUDE REGEX v4)
+    if(NOT HEDDLE_MACHINE_HAS_V3)
+      list(REMOVE_ITEM HEDDLE_CPU_LEVELS x86-64-v3)
+    endif()
   endif()
 endif()

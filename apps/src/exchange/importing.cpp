@@ -19,7 +19,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <regex>
 #include <set>
 
 #include "exchange/probe.hpp"
@@ -95,8 +94,13 @@ void require_layers(Config const& config, ForeignModel const& foreign) {
 
 /// The name of a parameter for all layers.
 std::string pattern_of(std::string const& parameter) {
-  static std::regex const layer("layers\\.[0-9]+\\.");
-  return std::regex_replace(parameter, layer, "layers.*.");
+  constexpr std::string_view layers = "layers.";
+  std::size_t const number = parameter.find(layers) + layers.size();
+  std::size_t const end = parameter.find_first_not_of("0123456789", number);
+  return parameter.find(layers) == std::string::npos || end == number || end == std::string::npos ||
+                 parameter[end] != '.'
+             ? parameter
+             : parameter.substr(0, number) + "*" + parameter.substr(end);
 }
 
 /// The settings of the groups of parameters that training must treat in a way of their own: those whose values are

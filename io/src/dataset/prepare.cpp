@@ -14,7 +14,6 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -454,8 +453,12 @@ void write_models(Path const& directory, PrepareOptions const& options, Vocabula
 }  // namespace
 
 bool is_training_file(std::string const& name) {
-  static std::regex const form(R"(train(-\d{5,})?\.h5)");
-  return std::regex_match(name, form);
+  if (!name.starts_with("train") || !name.ends_with(".h5")) {
+    return false;
+  }
+  std::string const number = name.substr(5, name.size() - 8);  // "" or "-00012"
+  return number.empty() ||
+         (number.size() >= 6 && number[0] == '-' && number.find_first_not_of("0123456789", 1) == std::string::npos);
 }
 
 PrepareReport prepare(PrepareOptions const& options, std::ostream& progress) {

@@ -6,7 +6,6 @@
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
-#include <regex>
 
 namespace heddle {
 namespace {
@@ -98,8 +97,22 @@ void require_none(std::string const& name, char const* option) {
 }  // namespace
 
 bool is_language(std::string const& text) {
-  static std::regex const form(R"([a-z]{2,3}_[A-Z][A-Za-z]{1,3}|__[a-z]+__|>>.+<<)");
-  return std::regex_match(text, form);
+  auto const is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+  auto const is_upper = [](char c) { return c >= 'A' && c <= 'Z'; };
+  auto const is_letter = [&](char c) { return is_lower(c) || is_upper(c); };
+  std::string_view const all = text;
+  if (all.size() > 4 && (all.starts_with(">>") || all.starts_with("__"))) {
+    std::string_view const inner = all.substr(2, all.size() - 4);
+    return all.starts_with("__") ? all.ends_with("__") && std::ranges::all_of(inner, is_lower)
+                                 : all.ends_with("<<") && inner.find_first_of("\n\r") == std::string_view::npos;
+  }
+  std::size_t const gap = all.find('_');
+  if (gap != 2 && gap != 3) {
+    return false;
+  }
+  std::string_view const script = all.substr(gap + 1);  // "XX" or "Latn"
+  return std::ranges::all_of(all.substr(0, gap), is_lower) && script.size() >= 2 && script.size() <= 4 &&
+         is_upper(script.front()) && std::ranges::all_of(script, is_letter);
 }
 
 std::string to_json(TextForm const& form) {

@@ -10,7 +10,6 @@
 #include <heddle/io/tokenizers/sentencepiece_model.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <limits>
-#include <regex>
 
 #include "tokenizers/tokenizer_model.hpp"
 
@@ -113,19 +112,28 @@ class SampleIterator : public sentencepiece::SentenceIterator {
   std::size_t index_ = 0;
 };
 
+/// The digits after the first `mark` in `message`; empty where there are none.
+std::string digits_after(std::string_view mark, std::string const& message) {
+  std::size_t const found = message.find(mark);
+  if (found == std::string::npos) {
+    return "";
+  }
+  std::size_t const begin = found + mark.size();
+  return message.substr(begin, message.find_first_not_of("0123456789", begin) - begin);
+}
+
 /// Translates SentencePiece's message about the vocabulary size into Heddle's terms.
 [[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
-  std::smatch match;
-  if (std::regex_search(message, match, std::regex(R"(<= (\d+)\.)"))) {
+  if (std::string const largest = digits_after("<= ", message); !largest.empty()) {
     throw UsageError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
-                                 readable_count(training.vocabulary_size), in_groups(match[1].str())));
+                                 readable_count(training.vocabulary_size), in_groups(largest)));
   }
-  if (message.find("smaller than required_chars") != std::string::npos &&
-      std::regex_search(message, match, std::regex(R"((\d+) vs (\d+))"))) {
+  if (std::string const needed = digits_after(" vs ", message);
+      message.find("smaller than required_chars") != std::string::npos && !needed.empty()) {
     throw UsageError(
         fmt::format("a vocabulary of {} pieces is too small: this text's characters and the special pieces "
                     "alone need {}",
-                    readable_count(training.vocabulary_size), in_groups(match[2].str())));
+                    readable_count(training.vocabulary_size), in_groups(needed)));
   }
   throw ConfigError(fmt::format("SentencePiece cannot train a vocabulary of {} {} pieces: {}",
                                 readable_count(training.vocabulary_size), training.type, message));

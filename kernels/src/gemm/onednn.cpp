@@ -84,8 +84,13 @@ dnnl::matmul::primitive_desc describe(MatmulKey const& key, dnnl::memory::desc c
   auto const a = matrix(key.dtype, key.m, key.k, key.a_stride, key.transpose_a);
   auto const c = matrix(key.output_dtype, key.m, key.n, key.c_stride, false);
   auto const bias = matrix(DType::float32, 1, key.n, key.n, false);
+#if DNNL_VERSION_MAJOR >= 3
+  return key.bias ? dnnl::matmul::primitive_desc(engine, a, b, bias, c, attributes)
+                  : dnnl::matmul::primitive_desc(engine, a, b, c, attributes);
+#else
   auto const operation = key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
   return {operation, attributes, engine};
+#endif
 }
 
 /// oneDNN starts as many threads as its OpenMP runtime offers, by default one per core: far too many with one rank per
@@ -152,7 +157,7 @@ dnnl::cpu_isa highest_isa(CpuLevel level) {
     case CpuLevel::v4_amx:
       break;
   }
-  return dnnl::cpu_isa::all;
+  return {};  // no limit: `all` of version 2, `isa_default` of version 3
 }
 
 /// oneDNN's matmul, with packed copies of weights where the call says that b is one. Used by one thread at a time.

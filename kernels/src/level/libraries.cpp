@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <heddle/core/base/library.hpp>
+#include <string_view>
 
 #include "compiled.hpp"
 
-// The build has a shared library for each instruction set, in the directory of the core library. Each keeps all of its
-// inline functions to itself, so that code for a newer processor is never used where an older one is required.
+// The build has a shared library for each instruction set (or some: HEDDLE_CPU_LEVELS names the levels), in the
+// directory of the core library. Each keeps all of its inline functions to itself, so that code for a newer processor
+// is never used where an older one is required.
 
 namespace heddle {
 
@@ -14,17 +16,26 @@ namespace {
 
 using Register = void(KernelRegistries&);
 
+/// The highest level, `level` or a lower one, that the build has kernels of.
+CpuLevel compiled_level(CpuLevel level) {
+  constexpr std::string_view compiled = " " HEDDLE_CPU_LEVELS " ";
+  while (compiled.find(fmt::format(" {} ", name_of(level))) == std::string_view::npos) {
+    level = cpu_levels.at(static_cast<std::size_t>(level) - 1);
+  }
+  return level;
+}
+
 // The libraries' levels. AVX-512's bfloat16 instructions are used by `simd` in bfloat16 only; the library with those
 // has the code for matrix registers, too.
 CpuLevel portable_level(CpuLevel level) {
-  return std::min(level, CpuLevel::v4);
+  return std::min(compiled_level(level), CpuLevel::v4);
 }
 /// `simd` needs 64-byte registers; processors with shorter ones than AVX-512's use `kokkos`.
 bool has_vector_kernels(CpuLevel level) {
-  return level >= CpuLevel::v4;
+  return compiled_level(level) >= CpuLevel::v4;
 }
 CpuLevel bfloat16_level(CpuLevel level) {
-  return std::min(level, CpuLevel::v4_bf16);
+  return std::min(compiled_level(level), CpuLevel::v4_bf16);
 }
 
 /// The function of that name in the library for `level`.
@@ -42,7 +53,7 @@ void add_compiled_kernels(KernelRegistries& registries, CpuLevel level) {
     find(CpuLevel::v4, "heddle_add_simd_float32_kernels")(registries);
     find(bfloat16_level(level), "heddle_add_simd_bfloat16_kernels")(registries);
   }
-  if (level >= CpuLevel::v4_amx) {
+  if (compiled_level(level) >= CpuLevel::v4_amx) {
     find(bfloat16_level(level), "heddle_add_amx_kernels")(registries);
   }
 }

@@ -31,8 +31,7 @@ class Heddle(CMakePackage):
     depends_on("kokkos@3.4:+serial~cuda~rocm")
     depends_on("kokkos+openmp", when="+openmp")
     depends_on("kokkos~openmp", when="~openmp")
-    # The GEMM uses the descriptors of oneDNN 2, which version 3 removed.
-    depends_on("onednn@2.6:2")
+    depends_on("onednn@2.6:3")
     depends_on("mpi@3:")
     depends_on("hdf5@1.10:+mpi")
     depends_on("boost@1.81:+json+program_options+filesystem")
