@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 #include <heddle/io/text/tokenizer.hpp>
+#include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 
 #include "test.hpp"
@@ -13,8 +14,8 @@ inline std::string exchange_file(std::string const& name) {
   return read_whole(std::string(HEDDLE_TEST_DATA) + "/exchange/" + name);
 }
 
-/// Fails unless the tokenizer gives each line of PREFIX_lines.txt the ids of PREFIX_NAME.ids, which decode to the lines of
-/// `texts`; "": any text.
+/// Fails unless the tokenizer gives each line of PREFIX_lines.txt the ids of PREFIX_NAME.ids, which decode to the lines
+/// of `texts`; "": any text.
 inline void expect_golden_ids(Tokenizer const& tokenizer, std::string const& prefix, std::string const& name,
                               std::string const& texts) {
   auto const lines = lines_of(exchange_file(prefix + "_lines.txt"));

@@ -50,9 +50,9 @@ TEST_F(RegistryTest, EveryOperationHasAReferenceAndAKokkosImplementation) {
       names.push_back(implementation.name);
       EXPECT_EQ(implementation.origin, "built-in");
     }
-    EXPECT_THAT(names, testing::Contains("reference"));
+    EXPECT_THAT(names, Contains("reference"));
     if (registry->operation() != "guided_alignment") {  // its cost is a small part of a step's
-      EXPECT_THAT(names, testing::Contains("kokkos"));
+      EXPECT_THAT(names, Contains("kokkos"));
     }
   }
   EXPECT_THAT(operations, testing::ElementsAreArray(operation_names()));

@@ -1,22 +1,13 @@
-#include <gmock/gmock.h>
-
-#include <heddle/core/base/error.hpp>
 #include <heddle/model.hpp>
 
 #include "exchange/importing.hpp"
 #include "kernel_test_support.hpp"
-#include "temporary_directory.hpp"
 
 namespace heddle {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
-
 /// Small imported models, by the functions for lines of text.
-class LibraryTest : public testing_support::KernelTest {
+class LibraryTest : public KernelTest {
  protected:
   std::unique_ptr<TrainedModel> open(std::string const& name) {
     import_model(execution_, std::filesystem::path(HEDDLE_TEST_DATA) / "exchange" / name, directory_ / name);
@@ -25,7 +16,7 @@ class LibraryTest : public testing_support::KernelTest {
     return TrainedModel::open(options);
   }
 
-  test::TemporaryDirectory directory_;
+  TemporaryDirectory directory_;
   std::vector<std::string> const lines_{"a b", " ", "b a b"};
 };
 

@@ -1,7 +1,5 @@
 #include "serving/workers/request_queue.hpp"
 
-#include <fmt/format.h>
-
 #include "serving/workers/worker_message.hpp"
 #include "test.hpp"
 

@@ -21,8 +21,7 @@ class FeatureProjection final : public StackInput {
                 Linear::Split::none) {}
 
   Tensor forward(LayerContext& context, Saved& saved) const override {
-    return linear_.forward(
-        context, saved.keep(testing_support::random_tensor(DType::float64, {context.pack.rows(side_).tokens, 3}, 1)));
+    return linear_.forward(context, saved.keep(random_tensor(DType::float64, {context.pack.rows(side_).tokens, 3}, 1)));
   }
   void backward(LayerContext& context, Tensor const& grad_output, Saved const& saved) const override {
     ArenaScope const scope(context.arena);

@@ -1,7 +1,6 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/parameters/placement.hpp>
-#include <map>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

@@ -1,7 +1,6 @@
-#include <gmock/gmock.h>
-
 #include <heddle/core/tensor/slice.hpp>
-#include <numeric>
+
+#include "test.hpp"
 
 namespace heddle {
 namespace {

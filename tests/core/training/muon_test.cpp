@@ -1,10 +1,4 @@
-#include <gmock/gmock.h>
-
-#include <cmath>
-#include <fstream>
-#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
-#include <sstream>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -107,9 +101,9 @@ double error_of(Golden const& golden, DType dtype, KernelChoices const& choices)
   double error = 0;
   for (Golden::Tensor const& tensor : golden.tensors) {
     Parameter const& parameter = *bench.parameters().find(tensor.name);
-    std::vector<double> actual = testing_support::values(parameter.value);
+    std::vector<double> actual = values(parameter.value);
     if (tensor.shape.rank() == 2) {
-      auto const momentum = testing_support::values(
+      auto const momentum = values(
           optimizer.state_in("muon.momentum", {parameter.place.begin, parameter.place.begin + parameter.value.size()}));
       actual.insert(actual.end(), momentum.begin(), momentum.end());
     }
@@ -171,8 +165,7 @@ TEST_F(MuonRulesTest, TheConfigurationNamesTheRuleOfTheRest) {
   resolve();
   EXPECT_EQ(assigned("a.bias", false).name, "lion");
   config_.rest = "muon";
-  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr(
-                                      "optimizer.rest = \"muon\": expected a rule that updates any elements")));
+  expect_config_error([&] { resolve(); }, "optimizer.rest = \"muon\": expected a rule that updates any elements");
 }
 
 TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
@@ -190,8 +183,7 @@ TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
 
 TEST_F(MuonRulesTest, AnOptionOfNeitherRuleIsRefused) {
   config_.options = {{"beta3", setting(0.5)}};
-  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(
-                                      testing::HasSubstr("there is no key optimizer.key for the update rule muon")));
+  expect_config_error([&] { resolve(); }, "there is no key optimizer.key for the update rule muon");
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <sys/resource.h>
 
 #include <heddle/dist/state/replica_check.hpp>
-
 #include "file_faults.hpp"
 #include "state/load_state.hpp"
 

@@ -255,22 +255,22 @@ TEST_F(PrepareFieldsTest, RefusesLinesThatDoNotFit) {
     return message;
   };
   auto const alignments = &PrepareOptions::alignments;
-  EXPECT_THAT(refusal(alignments, "2-0\n\n\n\n"),
-              HasSubstr("given, line 1: \"2-0\" is not a link SOURCE-TARGET of the lines' 2 and 2 words"));
+  expect_contains(refusal(alignments, "2-0\n\n\n\n"),
+                  "given, line 1: \"2-0\" is not a link SOURCE-TARGET of the lines' 2 and 2 words");
   for (std::string const link : {"0:0", "0-", "-0", "0-0-0", "0--1", "x-0", "1-2"}) {
-    EXPECT_THAT(refusal(alignments, link + "\n\n\n\n"), HasSubstr("is not a link"));
+    expect_contains(refusal(alignments, link + "\n\n\n\n"), "is not a link");
   }
-  EXPECT_THAT(refusal(alignments, "0-0\n0-0\n\n"), HasSubstr("given ends after line 3, before the text does"));
-  EXPECT_THAT(refusal(alignments, "\n\n\n\n0-0\n"), HasSubstr("given has lines after 4, where the text ends"));
-  EXPECT_THAT(refusal(&PrepareOptions::sentence_weights, "1\n-1\n1\n1\n"),
-              HasSubstr("line 2: \"-1\" is not a weight, a number of at least 0"));
-  EXPECT_THAT(refusal(&PrepareOptions::word_weights, "1\n1\n1\n1\n"),
-              HasSubstr("line 1: 1 weights; expected 2, one for each word of the target"));
+  expect_contains(refusal(alignments, "0-0\n0-0\n\n"), "given ends after line 3, before the text does");
+  expect_contains(refusal(alignments, "\n\n\n\n0-0\n"), "given has lines after 4, where the text ends");
+  expect_contains(refusal(&PrepareOptions::sentence_weights, "1\n-1\n1\n1\n"),
+                  "line 2: \"-1\" is not a weight, a number of at least 0");
+  expect_contains(refusal(&PrepareOptions::word_weights, "1\n1\n1\n1\n"),
+                  "line 1: 1 weights; expected 2, one for each word of the target");
   options_.alignments = {"links"};
   options_.only_vocabulary = true;
   options_.valid_source.clear();
   options_.valid_target.clear();
-  EXPECT_THAT(failure(), HasSubstr("are for a training text of pairs"));
+  expect_contains(failure(), "are for a training text of pairs");
 }
 
 }  // namespace

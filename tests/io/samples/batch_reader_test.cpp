@@ -1,6 +1,3 @@
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <heddle/core/base/seconds.hpp>
 #include <heddle/io/samples/batch_reader.hpp>
 #include <thread>
@@ -16,7 +13,7 @@ using namespace std::chrono_literals;
 /// More blocks of tokens than HDF5 and a dataset with little memory keep.
 void write_long_sentences(std::filesystem::path const& path) {
   std::vector<std::int32_t> const sentence(2000, 10);
-  DatasetWriter writer(path, test::separate_vocabulary());
+  DatasetWriter writer(path, separate_vocabulary());
   for (int pair = 0; pair < 700; ++pair) {
     writer.add(sentence, sentence);
   }
@@ -32,7 +29,7 @@ double shortest_wait(std::filesystem::path const& path, bool ahead) {
   reader.next();
   double shortest = 1e9;
   for (int step = 0; step < 3; ++step) {
-    test::SlowReads const slow(10ms);
+    SlowReads const slow(10ms);
     if (ahead) {
       reader.read_ahead();
       std::this_thread::sleep_for(200ms);
@@ -45,7 +42,7 @@ double shortest_wait(std::filesystem::path const& path, bool ahead) {
 }
 
 TEST(BatchReaderOnASlowDisk, AStepDoesNotWaitWhileReadingTakesLessTime) {
-  test::TemporaryDirectory const directory;
+  TemporaryDirectory const directory;
   write_long_sentences(directory / "train.h5");
   EXPECT_GT(shortest_wait(directory / "train.h5", false), 0.020);
   EXPECT_LT(shortest_wait(directory / "train.h5", true), 0.010);

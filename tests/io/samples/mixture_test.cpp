@@ -201,9 +201,9 @@ TEST_F(CorporaTest, ATagStandsInFrontOfEachSource) {
 
 TEST_F(CorporaTest, AlignmentsThatAModelAsksForMustBeThere) {
   TrainingData const data = open_training_data(config_);
-  EXPECT_THAT(message_of<ConfigError>(
-                  [&] { training_mixture(config_, tasks_.of(config_), data, {.fields = {SampleField::alignment}}); }),
-              HasSubstr("has no word alignments; `heddle prepare --alignments FILE` takes them"));
+  expect_config_error(
+      [&] { training_mixture(config_, tasks_.of(config_), data, {.fields = {SampleField::alignment}}); },
+      "has no word alignments; `heddle prepare --alignments FILE` takes them");
   EXPECT_NO_THROW(training_mixture(config_, tasks_.of(config_), data, {.fields = {SampleField::weights}}));
 }
 

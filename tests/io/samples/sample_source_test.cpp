@@ -101,12 +101,12 @@ TEST_F(SampleSourceTest, HaveTheFieldsThatAreAskedFor) {
   ASSERT_GT(tag, 0);
   Pack const rich = pack(*samples(dataset, {.fields = dataset.fields(), .corpus = corpus}), 11, 0);
   // Pair 11 has 5 and 1 tokens, three links, all to target token 0, and a weight for its token and its end.
-  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.begin), testing::ElementsAre(0, 3, 3));
-  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.position), testing::ElementsAre(tag, tag + 1, tag + 2));
-  EXPECT_THAT(to_host<float>(rich.target_output.weight), testing::ElementsAre(0, 0.25F));
+  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.begin), ElementsAre(0, 3, 3));
+  EXPECT_THAT(to_host<std::int32_t>(rich.alignment.position), ElementsAre(tag, tag + 1, tag + 2));
+  EXPECT_THAT(to_host<float>(rich.target_output.weight), ElementsAre(0, 0.25F));
   config_.model.stacks = {"decoder"};
   Pack const targets = pack(*samples(dataset, {.fields = {SampleField::weights}}), 11, 0);
-  EXPECT_THAT(to_host<float>(targets.target_output.weight), testing::ElementsAre(0, 0.25F));
+  EXPECT_THAT(to_host<float>(targets.target_output.weight), ElementsAre(0, 0.25F));
 }
 
 TEST_F(SampleSourceTest, AnEncoderReadsPairsAsTwoTexts) {
