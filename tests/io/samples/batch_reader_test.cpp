@@ -4,6 +4,7 @@
 
 #include "dataset_fixture.hpp"
 #include "file_faults.hpp"
+#include "test.hpp"
 
 namespace heddle {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 
 /// More blocks of tokens than HDF5 and a dataset with little memory keep.
-void write_long_sentences(std::filesystem::path const& path) {
+void write_long_sentences(fs::path const& path) {
   std::vector<std::int32_t> const sentence(2000, 10);
   DatasetWriter writer(path, separate_vocabulary());
   for (int pair = 0; pair < 700; ++pair) {
@@ -22,7 +23,7 @@ void write_long_sentences(std::filesystem::path const& path) {
 
 /// The shortest wait for a batch of four pairs, which is read from a disk that takes 10 ms for each block, beside steps
 /// of 200 ms.
-double shortest_wait(std::filesystem::path const& path, bool ahead) {
+double shortest_wait(fs::path const& path, bool ahead) {
   Dataset const dataset = Dataset::open(path, 1);
   DatasetSamples const samples(dataset);
   BatchReader reader({samples, {.batch_tokens = 9000, .max_length = 3000}, 7}, {}, Communicator::self());
