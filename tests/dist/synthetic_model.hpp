@@ -13,7 +13,6 @@
 #include <map>
 
 #include "dist_fixture.hpp"
-#include "orthogonal_rule.hpp"
 
 namespace heddle {
 
@@ -191,7 +190,6 @@ class SyntheticModel {
   static KernelRegistries built_in() {
     KernelRegistries registries;
     register_built_in_kernels(registries);
-    add_orthogonal_rule(registries);
     return registries;
   }
 
@@ -205,7 +203,10 @@ class SyntheticModel {
     bool const holds_tied = std::find(tied_stages.begin(), tied_stages.end(), here) != tied_stages.end();
     auto const declare_tied = [&] {
       if (holds_tied) {
-        set.declare({"tied", {{11, 13}, {{MeshAxis::tensor}}, {expert_axis}, tied_stages}, normal});
+        set.declare({.name = "tied",
+                     .placement = {{11, 13}, {{MeshAxis::tensor}}, {expert_axis}, tied_stages},
+                     .initializer = normal,
+                     .matrix = true});
       }
     };
     if (here == 0) {
@@ -215,7 +216,14 @@ class SyntheticModel {
       if (stage_of(layer, mesh) == here) {
         std::string const name = fmt::format("layer{}", layer);
         set.declare({name + ".norm", {{37}, {}, {MeshAxis::tensor, expert_axis}}, normal});
-        set.declare({name + ".rows", {{9, 33}, {{MeshAxis::tensor}}, {expert_axis}}, normal});
+        set.declare({.name = name + ".rows",
+                     .placement = {{9, 33}, {{MeshAxis::tensor}}, {expert_axis}},
+                     .initializer = normal,
+                     .matrix = true});
+        set.declare({.name = name + ".across",
+                     .placement = {{14, 10}, {{}, {MeshAxis::tensor}}, {expert_axis}},
+                     .initializer = normal,
+                     .matrix = true});
         set.declare({name + ".bias", {{21}, {}, {expert_axis}}, normal});
         set.declare({name + ".columns", {{3, 10, 5}, {{}, {MeshAxis::tensor}}, {expert_axis}}, normal});
         set.declare({name + ".experts", {{8, 3, 9}, {{expert_axis}, {}, {MeshAxis::tensor}}}, normal});

@@ -62,6 +62,10 @@ double TestBench::update(Optimizer const& optimizer, double learning_rate, std::
   }
   double const norm = std::sqrt(squares);
   optimizer.begin({.learning_rate = learning_rate, .gradient_scale = optimizer.gradient_scale(norm), .step = step});
+  optimizer.direct(execution());
+  for (Optimizer::Matrix const& matrix : optimizer.matrices()) {
+    matrix.function->apply(execution(), matrix.direction);
+  }
   optimizer.apply(execution(), {0, parameters_.gradient_size()});
   parameters_.bump_versions();
   return norm;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/base/spelling.hpp>
+#include <ranges>
 #include <type_traits>
 
 namespace heddle {
@@ -379,9 +380,7 @@ void take_rule_options(ConfigTree& tree, std::string const& path, Settings& opti
   auto const option = [&options](std::string const& name) {
     return key_of_settings(options, {.name = name, .type = Type::any}, ResumeRule::trajectory);
   };
-  for (auto const& [name, setting] : options) {
-    table.keys.push_back(option(name));
-  }
+  std::ranges::transform(std::views::keys(options), std::back_inserter(table.keys), option);
   table.others = "an option of the update rule, which `heddle kernels` lists";
   table.other = [names, option](std::string const& name) {
     bool const misspelled = name.find('.') != std::string::npos || !nearest_spelling(name, names).empty();
@@ -392,6 +391,7 @@ void take_rule_options(ConfigTree& tree, std::string const& path, Settings& opti
 void add_optimizer(ConfigTree& tree, OptimizerConfig& optimizer) {
   Keys const keys = add_section(tree, "optimizer", "how parameters are updated", &optimizer.places);
   keys.key("name", optimizer.name, non_empty(), "update rule; `heddle kernels` lists them and their options");
+  keys.key("rest", optimizer.rest, any(), "with muon: update rule of embeddings, norms and biases; \"\": adamw");
   keys.key("learning_rate", optimizer.learning_rate, at_least(0), "the peak, at the end of the warm-up");
   keys.key("schedule", optimizer.schedule, non_empty(),
            "inverse_sqrt, constant, cosine, linear or a plug-in's; cosine and linear reach 0 at train.steps");

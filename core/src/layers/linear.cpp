@@ -92,7 +92,8 @@ ParameterBlock& declare_weights(LayerSpec const& spec, std::int64_t inputs, std:
          .initializer = Initializer::xavier_uniform(inputs, part.outputs),
          .initializer_key = part.start_name + ".weight",
          .initializer_offset = part.first_row * inputs,
-         .rounded = rounded});
+         .rounded = rounded,
+         .matrix = true});
   }
   return spec.parameters.declare_block(std::move(specs));
 }

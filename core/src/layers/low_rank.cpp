@@ -24,7 +24,8 @@ ParameterBlock& declare_a(LayerSpec const& spec, LowRank::Weights const& weights
                      .placement = {{spec.model.adapter.rank, weights.inputs},
                                    Placement::sharded_along(weights.split_axis == 1 ? 1 : -1),
                                    partial_over(weights, 0)},
-                     .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<double>(weights.inputs))}});
+                     .initializer = {Initializer::Kind::uniform, 1 / std::sqrt(static_cast<double>(weights.inputs))},
+                     .matrix = true});
   }
   return spec.parameters.declare_block(std::move(specs));
 }
@@ -34,7 +35,8 @@ Parameter& declare_b(LayerSpec const& spec, LowRank::Weights const& weights, Low
                                   .placement = {{part.outputs, spec.model.adapter.rank},
                                                 Placement::sharded_along(weights.split_axis == 0 ? 0 : -1),
                                                 partial_over(weights, 1)},
-                                  .initializer = Initializer::zeros()});
+                                  .initializer = Initializer::zeros(),
+                                  .matrix = true});
 }
 
 std::shared_ptr<Gemm> select_gemm(LayerSpec const& spec, std::int64_t outputs, std::int64_t inputs) {

@@ -25,16 +25,23 @@ class ObservedUpdate final : public ObservedKernel<Update> {
     return selected()->rule();
   }
   void update(Execution& execution, UpdateCall const& call) override {
+    pass<&Update::update>(execution, described("update", call), call);
+  }
+  void direct(Execution& execution, UpdateCall const& call) override {
+    pass<&Update::direct>(execution, described("direction", call), call);
+  }
+
+ private:
+  static CallDescription described(std::string_view direction, UpdateCall const& call) {
     double kept = 0;
     for (Tensor const& each : call.state) {
       kept += each.empty() ? 0 : static_cast<double>(each.size());
     }
-    CallDescription const description{.direction = "update",
-                                      .variant = "",
-                                      .extents = fmt::format("{} elements", call.value.size()),
-                                      .dtype = call.value.dtype(),
-                                      .cost = cost(call.problem(), static_cast<double>(call.value.size()), kept)};
-    pass<&Update::update>(execution, description, call);
+    return {.direction = direction,
+            .variant = "",
+            .extents = fmt::format("{} elements", call.value.size()),
+            .dtype = call.value.dtype(),
+            .cost = cost(call.problem(), static_cast<double>(call.value.size()), kept)};
   }
 };
 
@@ -69,6 +76,10 @@ std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const
     std::ranges::copy(rule.numbers(options, step), scalars.begin() + update_scalars::numbers);
   }
   return scalars;
+}
+
+void Update::direct(Execution& /*execution*/, UpdateCall const& call) {
+  throw Error(fmt::format("the update rule {} is not one over matrices", call.rule));
 }
 
 std::shared_ptr<Update> Update::observed(ObservedSelection<Update> selection) {
@@ -113,7 +124,13 @@ std::string implementation_prefix(KernelRegistries const& registries, RuleDefini
   return registries.origin() == "built-in" ? "" : rule.name + ".";
 }
 
-RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
+bool has_option(RuleDefinition const& rule, std::string const& name) {
+  auto const named = [&](OptionDescription const& option) { return option.name == name; };
+  return std::ranges::any_of(rule.options, named, &RuleOption::description) ||
+         std::ranges::any_of(value_form_options(), named);
+}
+
+void check_options(RuleDefinition const& rule, Settings const& given) {
   std::vector<OptionDescription> known;
   std::vector<std::string> names;
   for (RuleOption const& option : rule.options) {
@@ -124,13 +141,17 @@ RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
     known.push_back(option);
   }
   for (auto const& [name, setting] : given) {
-    if (std::ranges::find(known, name, &OptionDescription::name) == known.end()) {
+    if (!has_option(rule, name)) {
       throw ConfigError(fmt::format("{}: there is no key {} for the update rule {}; {}", setting.origin, setting.key,
                                     rule.name, names.empty() ? "it takes no options" : nearest_or_all(name, names)));
     }
   }
+  LayerOptions(given, "optimizer").check(known);
+}
+
+RuleOptions option_values(RuleDefinition const& rule, Settings const& given) {
+  check_options(rule, given);
   LayerOptions const options(given, "optimizer");
-  options.check(known);
   RuleOptions values{};
   for (std::size_t index = 0; index < rule.options.size(); ++index) {
     auto const& [description, otherwise] = rule.options[index];

@@ -113,6 +113,10 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
   if (find(spec.name) != nullptr) {
     throw Error(fmt::format("parameter {}: the name is taken", spec.name));
   }
+  if (spec.matrix && spec.placement.global_shape.rank() != 2) {
+    throw Error(fmt::format("parameter {} {}: a matrix has two dimensions", spec.name,
+                            spec.placement.global_shape.to_string()));
+  }
   Parameter parameter{.spec = std::move(spec)};
   parameter.slice = parameter.placement().slice(mesh_.shape(), mesh_.rank());
   std::vector<std::int64_t> extents;

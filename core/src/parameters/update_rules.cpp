@@ -48,6 +48,30 @@ UpdateRule rule_of(OptimizerConfig const& config, ParameterGroup const& group) {
   return rule;
 }
 
+/// The name of the rule for the parameters that are not matrices, beside this rule over matrices.
+std::string rest_of(OptimizerConfig const& config, KernelRegistries const& registries, RuleDefinition const& rule) {
+  auto const over_elements = [&](std::string const& name, std::string const& place) {
+    return rule_definition(registries, name, place).scope == RuleDefinition::Scope::elements;
+  };
+  if (!config.rest.empty()) {
+    if (!over_elements(config.rest, config.places.of("rest"))) {
+      throw ConfigError(fmt::format("{} = \"{}\": expected a rule that updates any elements, such as {}",
+                                    config.places.of("rest"), config.rest, rule.matrices.rest));
+    }
+    return config.rest;
+  }
+  return config.name != rule.name && over_elements(config.name, config.places.of("name")) ? config.name
+                                                                                          : rule.matrices.rest;
+}
+
+void add_options(RuleDefinition& rule, RuleDefinition const& other) {
+  for (RuleOption const& option : other.options) {
+    if (!has_option(rule, option.description.name)) {
+      rule.options.push_back(option);
+    }
+  }
+}
+
 }  // namespace
 
 bool matches_pattern(std::string_view pattern, std::string_view name) {
@@ -99,6 +123,22 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
   return rule;
 }
 
+UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& registries, std::string const& name,
+                         bool is_matrix) {
+  UpdateRule rule = update_rule(config, name);
+  RuleDefinition definition = rule_definition(registries, rule.name, config.places.of("name"));
+  if (definition.scope != RuleDefinition::Scope::matrices) {
+    return rule;
+  }
+  if (!is_matrix) {
+    rule.name = rest_of(config, registries, definition);
+    rule.options.insert(config.options.begin(), config.options.end());
+    definition = rule_definition(registries, rule.name, config.places.of("rest"));
+  }
+  std::erase_if(rule.options, [&](auto const& option) { return !has_option(definition, option.first); });
+  return rule;
+}
+
 bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
   auto const has_it = [&](std::string const& pattern) { return matches_pattern(pattern, name); };
   return std::ranges::any_of(frozen.frozen, has_it) ||
@@ -106,9 +146,16 @@ bool is_frozen(FrozenParameters const& frozen, std::string_view name) {
 }
 
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) {
-  auto const resolve = [&](std::string const& name, std::string const& place, Settings& options) {
-    RuleDefinition const rule = rule_definition(registries, name, place);
-    static_cast<void>(option_values(rule, options));
+  auto const definition = [&](std::string const& name, std::string const& place) {
+    RuleDefinition rule = rule_definition(registries, name, place);
+    if (rule.scope == RuleDefinition::Scope::matrices) {
+      config.rest = rest_of(config, registries, rule);
+      add_options(rule, rule_definition(registries, config.rest, config.places.of("rest")));
+    }
+    return rule;
+  };
+  auto const resolve = [&](RuleDefinition const& rule, Settings& options) {
+    check_options(rule, options);
     for (auto const& [description, value] : rule.options) {
       auto const [found, added] = options.try_emplace(description.name);
       Setting& setting = found->second;
@@ -121,21 +168,30 @@ void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries) 
       setting.value = *description.converted(setting.value);
     }
   };
-  resolve(config.name, config.places.of("name"), config.options);
+  resolve(definition(config.name, config.places.of("name")), config.options);
   for (ParameterGroup& group : config.groups) {
     std::string const place = group.places.of("name");
     if (std::string const& own = group.rule.name; !own.empty() && own != config.name) {
-      resolve(own, place, group.rule.options);
+      RuleDefinition const rule = rule_definition(registries, own, place);
+      if (rule.scope == RuleDefinition::Scope::matrices) {
+        config.rest = rest_of(config, registries, rule);
+      }
+      resolve(rule, group.rule.options);
     } else {
-      static_cast<void>(option_values(rule_definition(registries, config.name, place), group.rule.options));
+      check_options(definition(config.name, place), group.rule.options);
     }
   }
+}
+
+MatrixProblem matrix_of(Parameter const& parameter, RuleDefinition const& rule, DType dtype) {
+  Shape const& whole = parameter.global_shape();
+  return {dtype, whole[0], whole[1], option_values(rule, parameter.rule.options)};
 }
 
 void assign_rules(OptimizerConfig const& config, KernelRegistries const& registries, ParameterSet& parameters) {
   std::map<std::string, RuleDefinition> rules;
   for (Parameter& parameter : parameters.all()) {
-    parameter.rule = update_rule(config, parameter.spec.name);
+    parameter.rule = assigned_rule(config, registries, parameter.spec.name, parameter.spec.matrix);
     if (parameter.spec.rounded && !parameter.rule.frozen) {
       throw Error(fmt::format("parameter {}: a value in bfloat16 cannot be trained", parameter.spec.name));
     }
@@ -145,9 +201,10 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
     }
     RuleDefinition const& rule = rules[name];
     parameter.waits = false;
-    bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::parameters;
+    bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::matrices;
     parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
     parameter.spec.placement.owner = whole ? Placement::Owner::single : Placement::Owner::divided;
+    parameter.matrix_cost = whole ? rule.matrices.cost(matrix_of(parameter, rule, DType::float32)).operations : 0;
     parameter.state_begin = 0;
   }
   unfreeze(parameters, registries, 0);

@@ -48,6 +48,7 @@ void Optimizer::group() {
   pieces_.clear();
   add_pieces();
   place_state();
+  place_directions();
   scalars_ = UploadedTensor(DType::float64, {std::ssize(rules_), update_scalars::count});
 }
 
@@ -62,6 +63,10 @@ void Optimizer::add_rules(KernelSource const& kernels) {
       rule.options = option_values(rule.definition, chosen.options);
       rule.form = value_form(chosen);
       rule.kernel = kernels.select<Update>({chosen.name, dtype});
+      if (rule.definition.scope == RuleDefinition::Scope::matrices) {
+        functions_[range.first] =
+            rule.definition.matrices.function(kernels, matrix_of(*range.first, rule.definition, dtype));
+      }
     }
     if ((rule.form.offset != 0 || rule.form.scale != 1) && scratch_.empty()) {
       scratch_ = Tensor::allocate(dtype, {cached_elements});
@@ -87,16 +92,14 @@ void Optimizer::add_pieces() {
       if (piece.begin >= piece.end || first->rule.frozen) {
         continue;
       }
-      Shape whole;
       if (first->updated_whole()) {
-        whole = first->local_shape;
-        piece = {first->place.begin, first->place.begin + whole.size()};
+        piece = {first->place.begin, first->place.begin + first->local_shape.size()};
         if (piece.begin < part.begin || piece.end > part.end) {
-          throw Error(fmt::format("parameter {} is updated whole, but [{}, {}) has only a part of it", first->spec.name,
+          throw Error(fmt::format("the matrix {} has one owner, but [{}, {}) has only a part of it", first->spec.name,
                                   part.begin, part.end));
         }
       }
-      pieces_.push_back({piece, rule, {}, whole});
+      pieces_.push_back({piece, rule, {}, {}});
     }
   }
 }
@@ -120,6 +123,45 @@ void Optimizer::place_state() {
       std::int64_t& place = elements[keys[index]];
       piece.state.at(index) = state_[keys[index]].rows(place, piece.range.count());
       place += piece.range.count();
+    }
+  }
+}
+
+void Optimizer::place_directions() {
+  auto const has_direction = [&](Piece const& piece) { return functions_.contains(ranges_[piece.rule].first); };
+  if (directions_.empty()) {
+    std::int64_t elements = 0;
+    for (Piece const& piece : pieces_) {
+      elements += has_direction(piece) ? rounded_up(piece.range.count(), line_elements) : 0;
+    }
+    directions_ = elements > 0 ? Tensor::allocate(parameters_.values().dtype(), {elements}) : Tensor();
+  }
+  std::int64_t begin = 0;
+  for (Piece& piece : pieces_) {
+    if (has_direction(piece)) {
+      piece.direction = directions_.rows(begin, piece.range.count());
+      begin += rounded_up(piece.range.count(), line_elements);
+    }
+  }
+}
+
+std::vector<Optimizer::Matrix> Optimizer::matrices() const {
+  std::vector<Matrix> matrices;
+  for (Piece const& piece : pieces_) {
+    Parameter const* const parameter = ranges_[piece.rule].first;
+    if (!piece.direction.empty() && !parameter->waits) {
+      matrices.push_back({parameter, piece.direction.reshaped(parameter->local_shape), functions_.at(parameter)});
+    }
+  }
+  return matrices;
+}
+
+void Optimizer::direct(Execution& execution) const {
+  for (Piece const& piece : pieces_) {
+    if (!piece.direction.empty() && !ranges_[piece.rule].first->waits) {
+      UpdateCall call = call_for(piece, piece.range);
+      call.value = piece.direction;
+      rules_[piece.rule].kernel->direct(execution, call);
     }
   }
 }
@@ -153,12 +195,9 @@ void Optimizer::apply(Execution& execution, IndexRange const& range, GradientsAf
     if (ranges_[piece->rule].first->waits) {
       continue;
     }
-    bool const whole = piece->whole.rank() > 0;
-    IndexRange const updated =
-        whole ? piece->range
-              : IndexRange{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
+    IndexRange const updated{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};
     clear_until(updated.begin);
-    std::int64_t const step = whole || after == GradientsAfter::kept ? updated.count() : cached;
+    std::int64_t const step = after == GradientsAfter::kept ? updated.count() : cached;
     for (std::int64_t begin = updated.begin; begin < updated.end; begin += step) {
       IndexRange const block{begin, std::min(begin + step, updated.end)};
       update(execution, *piece, block);
@@ -168,13 +207,9 @@ void Optimizer::apply(Execution& execution, IndexRange const& range, GradientsAf
   clear_until(range.end);
 }
 
-void Optimizer::update(Execution& execution, Piece const& piece, IndexRange const& updated) const {
+UpdateCall Optimizer::call_for(Piece const& piece, IndexRange const& updated) const {
   Rule const& rule = rules_[piece.rule];
-  bool const whole = piece.whole.rank() > 0;
-  auto const elements = [&](Tensor const& of, std::int64_t first) {
-    Tensor const rows = of.rows(first, updated.count());
-    return whole ? rows.reshaped(piece.whole) : rows;
-  };
+  auto const elements = [&](Tensor const& of, std::int64_t first) { return of.rows(first, updated.count()); };
   UpdateCall call{
       .rule = rule.definition.name,
       .value = elements(parameters_.values(), updated.begin),
@@ -184,6 +219,15 @@ void Optimizer::update(Execution& execution, Piece const& piece, IndexRange cons
       .weight_decay = rule.chosen.weight_decay / rule.form.scale};
   for (std::size_t index = 0; index < rule.definition.state.size(); ++index) {
     call.state.at(index) = elements(piece.state.at(index), updated.begin - piece.range.begin);
+  }
+  return call;
+}
+
+void Optimizer::update(Execution& execution, Piece const& piece, IndexRange const& updated) const {
+  Rule const& rule = rules_[piece.rule];
+  UpdateCall call = call_for(piece, updated);
+  if (!piece.direction.empty()) {
+    call.gradient = piece.direction.rows(updated.begin - piece.range.begin, updated.count());
   }
   double const offset = rule.chosen.weight_decay > 0 ? rule.form.offset : 0;  // only the decay depends on it
   add_to_values(execution, updated, -offset);
@@ -242,7 +286,7 @@ Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) cons
 }
 
 std::int64_t Optimizer::state_bytes() const {
-  std::int64_t bytes = 0;
+  std::int64_t bytes = directions_.bytes();
   for (auto const& [key, tensor] : state_) {
     bytes += tensor.bytes();
   }

@@ -26,7 +26,18 @@ Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, Trial
   call.weight_decay = 0.1;
   auto const scalars = update_scalars_of(rule, call.options, {.learning_rate = 0.01, .gradient_scale = 0.7, .step = 3});
   call.scalars = tensors.updated(DType::float64, {update_scalars::count}, {scalars.begin(), scalars.end()});
-  trial.forward = [call](Update& kernel, Execution& execution) { kernel.update(execution, call); };
+  if (rule.scope != RuleDefinition::Scope::matrices) {
+    trial.forward = [call](Update& kernel, Execution& execution) { kernel.update(execution, call); };
+    return trial;
+  }
+  UpdateCall direct = call;
+  direct.value = updated(0, 1);
+  trial.outputs.push_back({"direction", direct.value});
+  call.gradient = direct.value;
+  trial.forward = [call, direct](Update& kernel, Execution& execution) {
+    kernel.direct(execution, direct);
+    kernel.update(execution, call);
+  };
   return trial;
 }
 
@@ -35,8 +46,7 @@ Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, Trial
 /// Every rule has trials, a plug-in's, too.
 void add_update_trials(KernelRegistries& registries) {
   for (RuleDefinition const& rule : update_rules(registries)) {
-    // More than one work item, no multiple of a vector.
-    Shape const shape = rule.scope == RuleDefinition::Scope::elements ? Shape{4099} : Shape{37, 21};
+    Shape const shape{4099};  // more than one work item, no multiple of a vector
     registries.of<Update>().add_trial(
         rule.name, [=](TrialTensors& tensors, DType dtype) { return update_trial(rule, shape, tensors, dtype); });
   }

@@ -14,6 +14,7 @@ struct Segment {
   bool alone = false;
   bool single_owner = false;
   bool on_several_stages = false;
+  double cost = 0;  ///< of an update
 };
 
 std::vector<Segment> segments_of(ParameterSet const& parameters) {
@@ -30,7 +31,8 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
     if (!alone && !segments.empty() && !segments.back().alone) {
       segments.back().range.end = (*each)->place.end;
     } else {
-      segments.push_back({(*each)->place, alone, single_owner, on_several_stages});
+      auto const elements = static_cast<double>((*each)->place.count());
+      segments.push_back({(*each)->place, alone, single_owner, on_several_stages, elements + (*each)->matrix_cost});
     }
   }
   return segments;
@@ -44,12 +46,12 @@ BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_ele
   }
   std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(ranks), 0);
-  for (auto const& [range, alone, single_owner, on_several_stages] : segments_of(parameters)) {
+  std::vector<double> owned(static_cast<std::size_t>(ranks), 0);
+  for (auto const& [range, alone, single_owner, on_several_stages, cost] : segments_of(parameters)) {
     if (single_owner) {
-      // The rank that owns least so far; of a parameter of several stages the first, as other stages have other loads.
+      // The rank with the least work so far; of a parameter of several stages the first, as other stages have others.
       auto const least = on_several_stages ? owned.begin() : std::ranges::min_element(owned);
-      *least += range.count();
+      *least += cost;
       buckets_.push_back({range, static_cast<int>(least - owned.begin())});
       continue;
     }

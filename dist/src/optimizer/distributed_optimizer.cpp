@@ -16,18 +16,9 @@ namespace {
 /// The number of elements that are updated between two calls of the gather's progress: some tens of microseconds.
 constexpr std::int64_t elements_between_looks = std::int64_t{1} << 16;
 
-/// Allocated parameters without one that no rank has whole, although its rule needs it.
-ParameterSet& with_rules(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
-                         ParameterSet& parameters) {
+/// Allocated parameters with their rules, on which the division of the buffers depends.
+ParameterSet& with_rules(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters) {
   assign_rules(config, kernels.registries, parameters);
-  for (Parameter const& parameter : parameters.all()) {
-    if (parameter.updated_whole() && parameter.local_shape != parameter.global_shape()) {
-      throw ConfigError(fmt::format(
-          "parameter {}: its update rule {} updates whole parameters, but parallel.tensor = {} divides it; use "
-          "parallel.tensor = 1, or put it into a group with another rule",
-          parameter.spec.name, parameter.rule.name, parallel.tensor.size()));
-    }
-  }
   return parameters;
 }
 
@@ -37,7 +28,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
                                            ParallelState const& parallel, ParameterSet& parameters,
                                            Execution& execution, Options const& options)
     : parallel_(parallel),
-      parameters_(with_rules(config, kernels, parallel, parameters)),
+      parameters_(with_rules(config, kernels, parameters)),
       registries_(kernels.registries),
       execution_(execution),
       bucket_elements_(options.bucket_elements),
@@ -47,6 +38,7 @@ DistributedOptimizer::DistributedOptimizer(OptimizerConfig const& config, Kernel
       optimizer_(config, kernels, parameters,
                  sharded_ ? reducer_->parts().parts_of(parallel.replicas.rank())
                           : std::vector<IndexRange>{{0, parameters.gradient_size()}}),
+      matrices_(std::in_place, parallel, optimizer_, operations_, execution, sharded_),
       sum_of_squares_(Tensor::allocate(DType::float64, {1})) {
   find_ranges();
 }
@@ -56,6 +48,11 @@ void DistributedOptimizer::find_ranges() {
   if (sharded_) {
     find_updated_buckets();
   }
+}
+
+void DistributedOptimizer::regroup() {
+  optimizer_.regroup();
+  matrices_.emplace(parallel_, optimizer_, operations_, execution_, sharded_);
 }
 
 /// Elements of frozen parameters count nowhere.
@@ -138,7 +135,10 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
   optimizer_.begin({.learning_rate = learning_rate, .gradient_scale = optimizer_.gradient_scale(norm), .step = step});
   if (owned_) {
     owned_->begin();
+    compare_matrices();
   }
+  optimizer_.direct(execution_);
+  matrices_->run();
   if (sharded_) {
     update_and_gather();
   } else {
@@ -153,12 +153,23 @@ double DistributedOptimizer::update(double own_sum_of_squares, double learning_r
   return norm;
 }
 
+/// Compares what this rank owns alone before the first part of an update of matrices, which changes their state.
+void DistributedOptimizer::compare_matrices() {
+  for (auto const& [bucket, blocks] : updated_buckets_) {
+    for (IndexRange const& block : blocks) {
+      if (bucket.owner >= 0) {
+        owned_->compare(block);
+      }
+    }
+  }
+}
+
 void DistributedOptimizer::update_and_gather() {
   Tensor const& values = parameters_.values();
   Transfer gather;
   for (auto const& [bucket, blocks] : updated_buckets_) {
     for (IndexRange const& block : blocks) {
-      if (owned_) {
+      if (owned_ && bucket.owner < 0) {
         owned_->compare(block);
       }
       optimizer_.apply(execution_, block);
@@ -210,12 +221,12 @@ void DistributedOptimizer::set_state_begins(StateBegins begins) {
     auto const found = state_begins_.find(parameter.spec.name);
     parameter.state_begin = found == state_begins_.end() ? 0 : found->second;
   }
-  optimizer_.regroup();
+  regroup();
 }
 
 void DistributedOptimizer::unfreeze(std::int64_t updates) {
   heddle::unfreeze(parameters_, registries_, updates);
-  optimizer_.regroup();
+  regroup();
   reducer_.emplace(parallel_, parameters_, operations_, execution_, reducer_options());
   find_ranges();
 }

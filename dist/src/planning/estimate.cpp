@@ -230,13 +230,35 @@ class Planner::Estimate {
   /// The ranks that divide the optimizer's state.
   int owners() const { return layout_.shard_optimizer ? layout_.replicas() : 1; }
 
+  /// Adds the functions of rules over matrices, and returns the seconds of their messages.
+  double matrix_updates(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
+    std::int64_t const dealt = layout_.replicas();
+    double seconds = 0;
+    for (auto const& [rule, update] : work.updates) {
+      KernelSeconds const own =
+          planner_.seconds_of({{"functions of matrices", 1 / as_double(dealt) * update.functions, 1}});
+      kernels.usual += own.usual;
+      kernels.assumed += own.assumed;
+      auto const bytes = [&](std::int64_t elements) { return elements * work.element_bytes(); };
+      if (update.split_elements > 0) {  // there and back
+        Traffic const slices{2 * update.matrices / dealt, 2 * bytes(update.split_elements) / dealt};
+        seconds += add(groups, tensor, Verb::receive, slices);
+      }
+      if (update.matrices > 0 && dealt > 1 && !layout_.shard_optimizer) {
+        seconds += add(groups, replicas, Verb::broadcast, {update.matrices, bytes(update.elements)});
+      }
+    }
+    return seconds;
+  }
+
   double update(RankWork const& work, std::vector<GroupTraffic>& groups, KernelSeconds& kernels) const {
-    KernelSeconds const own = planner_.seconds_of(update_kernels(work, owners()));
+    KernelSeconds own = planner_.seconds_of(update_kernels(work, owners()));
+    double const of_matrices = matrix_updates(work, groups, own);
     kernels.usual += own.usual;
     kernels.assumed += own.assumed;
     constexpr Traffic number{1, sizeof(double)};
-    double seconds =
-        own.usual + add(groups, tensor, Verb::all_reduce, number) + add(groups, pipeline, Verb::all_reduce, number);
+    double seconds = own.usual + of_matrices + add(groups, tensor, Verb::all_reduce, number) +
+                     add(groups, pipeline, Verb::all_reduce, number);
     if (layout_.shard_optimizer && layout_.replicas() > 1) {
       seconds += add(groups, replicas, Verb::all_reduce, number);
       auto const element = work.element_bytes();
@@ -252,7 +274,9 @@ class Planner::Estimate {
                   .state = 0,
                   .kernels = work.kept_by_kernels};
     for (auto const& [rule, update] : work.updates) {
-      use.state += update.state * ((update.elements + owners() - 1) / owners()) * element;
+      std::int64_t const directions = update.matrices > 0 ? 1 : 0;
+      use.state += (update.state + directions) * ((update.elements + owners() - 1) / owners()) * element +
+                   update.split_elements / layout_.replicas() * element;
     }
     auto const actions =
         training_actions({stage, layout_.size(MeshAxis::pipeline), static_cast<int>(work.forward.size())},

@@ -108,7 +108,7 @@ class Rehearsal {
     use.kernels = rank_.calls.kept_bytes();  // once the step has made its calls
     return {{.use = use,
              .packs = pack_bytes(packs, rank_.parallel.mesh, std::max(in_flight, evaluated)),
-             .scratch = scaled(rank_.calls.largest_call(), packs.scale)},
+             .scratch = std::max(scaled(rank_.calls.largest_call(), packs.scale), matrix_scratch())},
             std::move(pipeline),
             rank_.calls.selections()};
   }
@@ -119,17 +119,35 @@ class Rehearsal {
     ParameterSet const& parameters = rank_.parameters;
     Communicator const& replicas = rank_.parallel.replicas;
     BufferParts const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
+    bool const divided = config_.parallel.shard_optimizer && replicas.size() > 1;
     auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
                                                       : std::vector<IndexRange>{{0, parameters.gradient_size()}};
     std::int64_t elements = 0;
+    std::vector<Parameter const*> matrices;
     for (auto const& [rule_range, first] : rule_ranges(parameters)) {
-      // A whole parameter's state has no padding.
+      // A matrix has no padding, and a direction that begins on a cache line.
       IndexRange const range = first->updated_whole() ? elements_of(*first) : rule_range;
       for (IndexRange const& kept : intersection({range}, own)) {
         elements += kept.count() * std::ssize(first->state);
+        if (first->updated_whole()) {
+          elements += rounded_up(kept.count(), line_elements);
+          matrices.push_back(first);
+        }
       }
     }
-    return elements;
+    return elements + MatrixUpdates::elements_for(matrices, rank_.parallel.mesh, divided);
+  }
+
+  /// Bytes of the largest update of a matrix.
+  std::int64_t matrix_scratch() const {
+    std::int64_t bytes = 0;
+    for (Parameter const& parameter : rank_.parameters.all()) {
+      if (parameter.updated_whole()) {
+        RuleDefinition const rule = rule_definition(registries_.kernels, parameter.rule.name, "optimizer.name");
+        bytes = std::max(bytes, rule.matrices.scratch_bytes(matrix_of(parameter, rule, parameter_dtype(rank_.dtype))));
+      }
+    }
+    return bytes;
   }
 
   /// Returns the number of micro-batches in flight.
@@ -259,7 +277,7 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 MemoryUse measure_memory(TrainingEngine& engine) {
   return {.parameters = engine.parameters().values().bytes() + engine.parameters().rounded().bytes(),
           .gradients = engine.parameters().gradients().bytes(),
-          .state = engine.optimizer().local().state_bytes(),
+          .state = engine.optimizer().state_bytes(),
           .kernels = static_cast<std::int64_t>(engine.kernels().kept_bytes()),
           .activations = static_cast<std::int64_t>(engine.pipeline().peak_memory().total())};
 }

@@ -189,6 +189,9 @@ class StageRehearsal {
       }
     }
     for (Parameter const& parameter : parameters.all()) {
+      if (parameter.updated_whole()) {
+        count_matrix(parameter, work.updates[parameter.rule.name]);
+      }
       std::int64_t const elements = parameter.local_shape.size();
       Placement const& placement = parameter.placement();
       if (parameter.frozen()) {
@@ -203,6 +206,15 @@ class StageRehearsal {
         work.partial_elements += elements;
       }
     }
+  }
+
+  void count_matrix(Parameter const& parameter, UpdateWork& update) const {
+    RuleDefinition const rule = rule_definition(rank_.kernels, parameter.rule.name, "optimizer.name");
+    Cost const whole = rule.matrices.cost(matrix_of(parameter, rule, parameter_dtype(rank_.dtype)));
+    std::int64_t const slices = parameter.global_shape().size() / parameter.local_shape.size();
+    update.matrices += 1;
+    update.split_elements += slices > 1 ? parameter.local_shape.size() : 0;
+    update.functions += 1 / static_cast<double>(slices) * whole;
   }
 
   Config const& config_;
@@ -270,6 +282,9 @@ RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int st
         all.elements += count * update.elements;
         all.shared = std::max(all.shared, update.shared);
         all.state = update.state;
+        all.matrices += count * update.matrices;
+        all.split_elements += count * update.split_elements;
+        all.functions += static_cast<double>(count) * update.functions;
         shared_by_rule[rule] += count * update.shared;
       }
     }

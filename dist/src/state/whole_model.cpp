@@ -18,6 +18,7 @@ struct SentDescription {
   IndexRange place;
   std::int64_t trained = 0;
   std::int64_t rounded = 0;
+  std::int64_t matrix = 0;
   std::int64_t shards = 0;
   std::int64_t keys = 0;
   std::int64_t stages = 0;
@@ -59,7 +60,7 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
     }
     sent.push_back({placement.global_shape, parameter->place,
                     parameter->place.end <= parameters.gradient_size() ? 1 : 0, parameter->spec.rounded ? 1 : 0,
-                    std::ssize(placement.shards), std::ssize(parameter->state),
+                    parameter->spec.matrix ? 1 : 0, std::ssize(placement.shards), std::ssize(parameter->state),
                     static_cast<std::int64_t>(stages.size() - before)});
   }
   auto const all_sent = gather_lists<SentDescription>(parallel.pipeline, sent);
@@ -80,7 +81,8 @@ WholeModel WholeModel::gather(ParallelState const& parallel, ParameterSet const&
                                .placement = {.global_shape = each.shape, .stages = {holder, holder + each.stages}},
                                .place = each.place,
                                .trained = each.trained != 0,
-                               .rounded = each.rounded != 0});
+                               .rounded = each.rounded != 0,
+                               .matrix = each.matrix != 0});
       holder += each.stages;
       for (std::int64_t axis = 0; axis < each.shards; ++axis) {
         MeshAxes& axes = described.placement.shards.emplace_back();

@@ -163,6 +163,16 @@ TEST_F(LayoutsTest, EveryLayoutOfTheRanksTrainsAsOneRank) {
   }
 }
 
+// Each layout of up to four ranks; of more, those in which both replicas and tensor ranks share the matrices.
+TEST_F(LayoutsTest, EveryLayoutTrainsMatricesWithMuonAsOneRank) {
+  Variant const variant{NormPlacement::pre, true, "[optimizer]\nname = \"muon\""};
+  for (Layout const& layout : layouts_on(world_.size())) {
+    if (world_.size() <= 4 || (layout.replicas() > 1 && layout.size(MeshAxis::tensor) > 1)) {
+      compare(variant, layout, few_steps);
+    }
+  }
+}
+
 // Among layouts with a data axis only those with a sharded optimizer train here: it is the hardest case. More than two
 // ranks have many layouts: each trains one kind, in turn.
 TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {

@@ -8,13 +8,11 @@
 
 #include "synthetic_model.hpp"
 
-// Update rules other than Adam, those that update whole parameters included, in every layout.
+// Update rules other than Adam, one over matrices included, in every layout.
 
 namespace heddle {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 using Options = SyntheticModel::Options;
 
 constexpr std::int64_t rule_batches = 5;
@@ -26,24 +24,21 @@ std::vector<WholeTensor> run_steps(SyntheticModel& model, std::int64_t first_ste
   return model.gathered();
 }
 
-/// Matrices that are updated whole, one of which several stages hold, and vectors with momentum; the rest has Adam.
+/// Matrices, one of which several stages hold, with Muon and vectors with momentum; the rest has Adam.
 std::vector<ParameterGroup> matrix_groups() {
-  return {{"matrices", {"*.rows", "*.columns", "tied"}, {.name = "orthogonal"}},
+  return {{"matrices", {"*.rows", "*.across", "*.columns", "tied"}, {.name = "muon"}},
           {"momentum", {"layer*.bias"}, {.name = "sgd", .options = {{"nesterov", {true, "", ""}}}}}};
 }
 
 class UpdateRulesTest : public DistTest {
  protected:
   /// Runs two steps, continues for a third with what the first layout wrote, and expects one rank's bits.
-  void expect_one_ranks_bits(Options options, bool with_tensor) {
+  void expect_one_ranks_bits(Options options) {
     SyntheticModel alone(ParallelState(), options);
     std::vector<WholeTensor> const written = run_steps(alone, 0, 2, false);
     std::vector<WholeTensor> const expected = run_steps(alone, 2, 3, false);
     ASSERT_FALSE(written == expected);
     for (auto const& layout : all_layouts_of(world_.size())) {
-      if (layout.size(MeshAxis::tensor) > 1 && !with_tensor) {
-        continue;
-      }
       for (bool const shard : {false, true}) {
         for (bool const tree : {false, true}) {
           options.shard = shard;
@@ -70,12 +65,12 @@ class UpdateRulesTest : public DistTest {
 
 TEST_F(UpdateRulesTest, EveryRuleGivesEveryLayoutTheBitsOfOneRank) {
   for (char const* const rule : {"adamw", "lion", "sgd"}) {
-    expect_one_ranks_bits({.clip_norm = 50, .rule = rule}, true);
+    expect_one_ranks_bits({.clip_norm = 50, .rule = rule});
   }
 }
 
-TEST_F(UpdateRulesTest, SoDoesARuleThatUpdatesWholeParameters) {
-  expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()}, false);
+TEST_F(UpdateRulesTest, SoDoesARuleOverMatrices) {
+  expect_one_ranks_bits({.clip_norm = 50, .groups = matrix_groups()});
 }
 
 TEST_F(UpdateRulesTest, StateThatBeginsInTheMiddleOfARunIsUpdatedAsThatOfARunThatBegins) {
@@ -112,7 +107,7 @@ TEST_F(UpdateRulesTest, StateThatBeginsInTheMiddleOfARunIsUpdatedAsThatOfARunTha
   }
 }
 
-TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
+TEST_F(UpdateRulesTest, AMatrixHasOneOwner) {
   SyntheticModel const model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
   std::vector<std::int64_t> owned;
   for (Parameter const& parameter : model.parameters.all()) {
@@ -132,30 +127,21 @@ TEST_F(UpdateRulesTest, AWholeParameterHasOneOwner) {
   EXPECT_GT(*std::ranges::max_element(owned), 0) << "every rank owns something";
 }
 
-TEST_F(UpdateRulesTest, AWholeParameterThatTensorRanksDivideIsRefused) {
-  if (world_.size() == 1) {
-    return;  // nothing is divided
+TEST_F(UpdateRulesTest, DamagedMomentumIsFound) {
+  SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = true, .groups = matrix_groups()});
+  model.step(0, rule_batches);
+  std::int64_t damaged = 0;
+  for (Parameter const& parameter : model.parameters.all()) {
+    if (parameter.updated_whole() && !model.optimizer.kept_state(parameter).empty()) {
+      Tensor const momentum = model.optimizer.local().state_in("muon.momentum", elements_of(parameter));
+      auto elements = to_host<float>(momentum);
+      elements[3] += 1;
+      copy_from_host(momentum, elements.data());
+      ++damaged;
+    }
   }
-  EXPECT_THAT(
-      [&] {
-        SyntheticModel(state_of({1, 1, 1, world_.size()}), {.groups = matrix_groups()});
-      },
-      ThrowsMessage<ConfigError>(HasSubstr("its update rule orthogonal updates whole parameters, but "
-                                           "parallel.tensor = " +
-                                           std::to_string(world_.size()))));
-}
-
-TEST_F(UpdateRulesTest, SingularValuesBecomeOne) {
-  OrthogonalUpdate rule;
-  UpdateCall call{.rule = "orthogonal",
-                  .value = Tensor::allocate(DType::float32, {2, 2}),
-                  .gradient = from_host<float>(std::vector<float>{0, 3, -4, 0}, {2, 2}),
-                  .state = {Tensor::allocate(DType::float32, {2, 2})},
-                  .scalars = from_host<double>(std::vector<double>{0.5, 1, 0, 0}, {4})};
-  Arena scratch;
-  Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
-  rule.update(execution, call);
-  EXPECT_THAT(to_host<float>(call.value), testing::Pointwise(testing::FloatNear(1e-6F), {0.0F, -0.5F, 0.5F, 0.0F}));
+  model.step(1, rule_batches);
+  EXPECT_EQ(std::ssize(model.optimizer.damaged()), world_.size() > 1 ? damaged : 0);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <heddle/kernels/register.hpp>
 
 #include "dist_fixture.hpp"
-#include "orthogonal_rule.hpp"
 #include "planning/planned_run.hpp"
 
 namespace heddle {
@@ -227,11 +226,12 @@ TEST_F(MemoryPlanTest, PredictsStateOfParametersWithASingleOwner) {
   Registries registries;
   register_built_in_layers(registries.layers);
   register_built_in_kernels(registries.kernels);
-  add_orthogonal_rule(registries.kernels);
-  for (bool const shard : {false, true}) {
-    Layout const layout{.shape = {1, world_.size(), 1, 1}, .shard_optimizer = shard};
+  int const ranks = world_.size();
+  for (Layout const& layout :
+       {Layout{.shape = {1, ranks, 1, 1}}, Layout{.shape = {1, ranks, 1, 1}, .shard_optimizer = true},
+        Layout{.shape = {1, 1, 1, ranks}}}) {
     Config config = config_of(layout);
-    config.optimizer.name = "orthogonal";
+    config.optimizer.name = "muon";
     ParallelState const parallel = parallel_of(layout, world_);
     TestBench bench(config.model, DType::float32, KernelChoices());
     TrainingEngine engine({config, registries, parallel, bench.execution(), vocabulary});
@@ -240,6 +240,32 @@ TEST_F(MemoryPlanTest, PredictsStateOfParametersWithASingleOwner) {
     EXPECT_EQ(plan_memory(config, parallel.mesh, vocabulary, registries, packs_of(config, parallel)).use.state,
               measured);
   }
+}
+
+TEST_F(MemoryPlanTest, APlanCountsTheProductsOfUpdatesOfMatrices) {
+  Registries registries;
+  register_built_in_layers(registries.layers);
+  register_built_in_kernels(registries.kernels);
+  Config config = config_of({});
+  config.optimizer.name = "muon";
+  auto const work_of = [&](LayoutChoice const& layout) {
+    RankWork const work =
+        rehearse_stage(config, layout, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+    EXPECT_FALSE(work.updates.at("adamw").elements == 0);
+    EXPECT_EQ(work.updates.at("adamw").matrices, 0);
+    return work.updates.at("muon");
+  };
+  UpdateWork const one = work_of({});
+  EXPECT_EQ(one.split_elements, 0);
+  EXPECT_GT(one.functions.operations, 0);
+  UpdateWork const split = work_of({.shape = {1, 1, 1, 2}});
+  EXPECT_EQ(split.matrices, one.matrices);
+  EXPECT_EQ(split.split_elements, one.elements / 2);
+  EXPECT_EQ(split.functions.operations, one.functions.operations / 2);
+  PlannedPacks const packs = full_packs(config, Mesh());
+  std::int64_t const scratch = plan_memory(config, Mesh(), vocabulary, registries, packs).scratch;
+  config.optimizer.name = "adam";
+  EXPECT_GE(scratch, plan_memory(config, Mesh(), vocabulary, registries, packs).scratch);
 }
 
 TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) {

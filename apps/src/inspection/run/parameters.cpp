@@ -66,7 +66,10 @@ boost::json::array parameter_norms(Checkpoint const& checkpoint, Config const& c
   auto const& begins = checkpoint.contents().state_begins;
   boost::json::array norms;
   for (TensorInfo const& tensor : checkpoint.tensors()) {
-    UpdateRule const rule = update_rule(config.optimizer, tensor.name);
+    UpdateRule rule = update_rule(config.optimizer, tensor.name);
+    if (!rule.name.starts_with("adam")) {
+      rule.name = config.optimizer.rest;  // which Adam's state is of, if there is any
+    }
     auto const begin = begins.find(tensor.name);
     std::int64_t const updates = begin == begins.end() ? step : step - begin->second;
     bool const updated = known && tensor.find(first_moment) && tensor.other_shapes.empty() && updates > 0 &&

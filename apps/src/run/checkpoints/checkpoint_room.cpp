@@ -21,7 +21,7 @@ std::vector<StreamedTensor> largest_tensors(WholeModel const& model, Config cons
     StreamedTensor& tensor =
         tensors.emplace_back(StreamedTensor{parameter.name, parameter.placement.global_shape.to_vector()});
     tensor.dtype = parameter.rounded ? DType::bfloat16 : DType::float32;
-    UpdateRule const rule = update_rule(config.optimizer, parameter.name);
+    UpdateRule const rule = assigned_rule(config.optimizer, kernels, parameter.name, parameter.matrix);
     if (rule.frozen) {
       return;
     }

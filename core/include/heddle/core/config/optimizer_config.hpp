@@ -23,6 +23,7 @@ struct ParameterGroup {
 
 struct OptimizerConfig {
   std::string name = "adam";              ///< a registered update rule
+  std::string rest = {};                  ///< the rule of what a rule over matrices leaves; "": see assigned_rule
   double learning_rate = 0.0007;          ///< the peak
   std::string schedule = "inverse_sqrt";  ///< a registered schedule, see parameters/schedules.hpp
   std::int64_t warmup_steps = 4000;

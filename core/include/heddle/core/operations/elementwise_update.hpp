@@ -8,8 +8,9 @@
 #include <string>
 #include <utility>
 
-/// The header for authors of update rules that update each element by itself, in Heddle and in plug-ins. A rule is one
-/// class, of which add_elementwise_rule makes and registers all implementations:
+/// The header for authors of update rules, in Heddle and in plug-ins. A rule that updates each element by itself is one
+/// class, of which add_elementwise_rule makes and registers all implementations; one over matrices has two of them, see
+/// add_matrix_rule:
 ///
 ///     struct Descent {
 ///       static constexpr std::size_t state_tensors = 1;
@@ -118,9 +119,19 @@ struct UpdateInDouble<Rule, Real, std::index_sequence<Index...>> {
   }
 };
 
+/// Runs one of the loops above over the elements of a call.
+template <class Rule, template <class, class, class> class Loop>
+void update_each(Execution& execution, UpdateCall const& call) {
+  using Indices = std::make_index_sequence<Rule::state_tensors>;
+  ElementTypes<float, double>::with(call.value.dtype(), [&]<class Real>(Real) {
+    Loop<Rule, Real, Indices> const loop{Rule(call), UpdateView<Real, Rule::state_tensors>(call)};
+    for_each(execution, "heddle::update", loop.items(), loop);
+  });
+}
+
 /// An implementation of a rule by one of the loops above.
 template <class Rule, template <class, class, class> class Loop>
-class ElementwiseUpdate final : public Update {
+class ElementwiseUpdate : public Update {
  public:
   explicit ElementwiseUpdate(RuleDefinition rule) : rule_(std::move(rule)) {}
 
@@ -128,17 +139,38 @@ class ElementwiseUpdate final : public Update {
     return problem.rule == rule_.name && (problem.dtype == DType::float32 || problem.dtype == DType::float64);
   }
   RuleDefinition const& rule() const override { return rule_; }
-  void update(Execution& execution, UpdateCall const& call) override {
-    using Indices = std::make_index_sequence<Rule::state_tensors>;
-    ElementTypes<float, double>::with(call.value.dtype(), [&]<class Real>(Real) {
-      Loop<Rule, Real, Indices> const loop{Rule(call), UpdateView<Real, Rule::state_tensors>(call)};
-      for_each(execution, "heddle::update", loop.items(), loop);
-    });
-  }
+  void update(Execution& execution, UpdateCall const& call) override { update_each<Rule, Loop>(execution, call); }
 
  private:
   RuleDefinition rule_;
 };
+
+/// An implementation of a rule over matrices by one of the loops above.
+template <class Rule, template <class, class, class> class Loop>
+class MatrixUpdate final : public ElementwiseUpdate<typename Rule::Step, Loop> {
+ public:
+  using ElementwiseUpdate<typename Rule::Step, Loop>::ElementwiseUpdate;
+
+  void direct(Execution& execution, UpdateCall const& call) override {
+    update_each<typename Rule::Direction, Loop>(execution, call);
+  }
+};
+
+/// Registers the implementations of a rule whose class keeps `state_tensors` tensors.
+template <class Reference, class Blocks, class Groups>
+void add_update_kernels(KernelRegistries& registries, RuleDefinition const& rule, std::size_t state_tensors) {
+  if (rule.state.size() != state_tensors) {
+    throw ConfigError(
+        "the update rule " + rule.name + " names " + std::to_string(rule.state.size()) +
+        " tensors in RuleDefinition::state, but its class has state_tensors = " + std::to_string(state_tensors));
+  }
+  std::string const prefix = implementation_prefix(registries, rule);
+  KernelRegistry<Update>& registry = registries.of<Update>();
+  registry.add_part(prefix + "reference", 0, std::make_shared<Reference>(rule));
+  registry.add_part(prefix + "kokkos", 10, std::make_shared<Blocks>(rule));
+  registry.add_part(prefix + "teams", kernel_memory_space() == MemorySpace::device ? 18 : 5,
+                    std::make_shared<Groups>(rule));
+}
 
 }  // namespace kernels
 
@@ -148,19 +180,20 @@ class ElementwiseUpdate final : public Update {
 template <class Rule>
 void add_elementwise_rule(KernelRegistries& registries, RuleDefinition const& rule) {
   static_assert(Rule::state_tensors <= std::tuple_size_v<RuleState>);
-  if (rule.state.size() != Rule::state_tensors) {
-    throw ConfigError(
-        "the update rule " + rule.name + " names " + std::to_string(rule.state.size()) +
-        " tensors in RuleDefinition::state, but its class has state_tensors = " + std::to_string(Rule::state_tensors));
-  }
-  std::string const prefix = implementation_prefix(registries, rule);
-  KernelRegistry<Update>& registry = registries.of<Update>();
-  registry.add_part(prefix + "reference", 0,
-                    std::make_shared<kernels::ElementwiseUpdate<Rule, kernels::UpdateInDouble>>(rule));
-  registry.add_part(prefix + "kokkos", 10,
-                    std::make_shared<kernels::ElementwiseUpdate<Rule, kernels::UpdateBlocks>>(rule));
-  registry.add_part(prefix + "teams", kernel_memory_space() == MemorySpace::device ? 18 : 5,
-                    std::make_shared<kernels::ElementwiseUpdate<Rule, kernels::UpdateGroups>>(rule));
+  using namespace kernels;
+  add_update_kernels<ElementwiseUpdate<Rule, UpdateInDouble>, ElementwiseUpdate<Rule, UpdateBlocks>,
+                     ElementwiseUpdate<Rule, UpdateGroups>>(registries, rule, Rule::state_tensors);
+}
+
+/// Registers a rule over matrices in the same way. `Rule` has two classes such as the one above, for what is done to
+/// each element before and after RuleDefinition::matrices.function: `Direction`, whose Factors have
+/// update(Real& direction, Real gradient, state...), and `Step`, with update(Real& value, Real direction).
+template <class Rule>
+void add_matrix_rule(KernelRegistries& registries, RuleDefinition const& rule) {
+  static_assert(Rule::Direction::state_tensors <= std::tuple_size_v<RuleState> && Rule::Step::state_tensors == 0);
+  using namespace kernels;
+  add_update_kernels<MatrixUpdate<Rule, UpdateInDouble>, MatrixUpdate<Rule, UpdateBlocks>,
+                     MatrixUpdate<Rule, UpdateGroups>>(registries, rule, Rule::Direction::state_tensors);
 }
 
 }  // namespace heddle

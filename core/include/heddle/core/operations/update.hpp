@@ -13,6 +13,7 @@
 namespace heddle {
 
 class KernelRegistries;
+struct KernelSource;
 
 /// The numbers of an update that change with each step.
 struct UpdateStep {
@@ -32,12 +33,38 @@ using RuleOptions = std::array<double, 8>;
 /// The tensors that a rule keeps for a parameter, in the order of RuleDefinition::state; the rest are empty.
 using RuleState = std::array<Tensor, 4>;
 
+/// A matrix that a rule over matrices updates.
+struct MatrixProblem {
+  DType dtype = DType::float32;
+  std::int64_t rows = 0, columns = 0;
+  RuleOptions options{};  ///< the rule's
+};
+
+/// The function of a whole matrix that is a part of an update by a rule over matrices.
+class MatrixFunction {
+ public:
+  virtual ~MatrixFunction() = default;
+  /// Replaces matrix [rows, columns], contiguous, of the problem that it was made for. A device is waited for.
+  virtual void apply(Execution& execution, Tensor const& matrix) = 0;
+};
+
+/// The part of the definition of a rule over matrices (Scope::matrices). Its update is three calls: Update::direct
+/// makes a direction of each element's gradient, the function is applied to the direction of the whole matrix, and
+/// Update::update changes each element by the result. Only the second needs the whole matrix, on one rank.
+struct MatrixRule {
+  std::function<std::shared_ptr<MatrixFunction>(KernelSource const&, MatrixProblem const&)> function;
+  std::function<Cost(MatrixProblem const&)> cost;                   ///< of one call of the function
+  std::function<std::int64_t(MatrixProblem const&)> scratch_bytes;  ///< at most what a call takes of Execution::scratch
+  /// The rule of the parameters that are not matrices of hidden layers, where optimizer.rest names none.
+  std::string rest = "adamw";
+};
+
 /// An update rule before it computes. Whoever registers its implementations defines it.
 struct RuleDefinition {
-  /// The elements that one call may update.
+  /// The elements that it may update.
   enum class Scope : std::uint8_t {
-    elements,   ///< any elements of any parameters
-    parameters  ///< one whole parameter, as a matrix has singular values and its elements have none
+    elements,  ///< any elements of any parameters
+    matrices   ///< matrices of hidden layers (ParameterSpec::matrix), see MatrixRule
   };
   /// The numbers beside learning rate and gradient scale that a call reads.
   using Numbers = std::array<double, 2>;
@@ -49,6 +76,7 @@ struct RuleDefinition {
   std::vector<RuleOption> options = {};
   Scope scope = Scope::elements;
   std::function<Numbers(RuleOptions const&, UpdateStep const&)> numbers = {};  ///< null: none
+  MatrixRule matrices = {};                                                    ///< of Scope::matrices
 };
 
 struct UpdateProblem {
@@ -60,7 +88,7 @@ std::string describe(UpdateProblem const& problem);
 /// The cost of an update of `elements` elements by a rule that keeps `state_elements` numbers for them.
 Cost cost(UpdateProblem const& problem, double elements, double state_elements);
 
-/// One update. The tensors are [n], or have the parameter's local shape where the rule updates whole parameters.
+/// One update. The tensors are [n].
 struct UpdateCall {
   std::string rule;
   Tensor value;  ///< updated
@@ -95,7 +123,10 @@ class Update : public Operation<UpdateProblem> {
   static constexpr char const* operation = "update";
   static std::shared_ptr<Update> observed(ObservedSelection<Update> selection);
   virtual RuleDefinition const& rule() const = 0;
+  /// With a rule over matrices, call.gradient is the result of the MatrixFunction, and the state is not used.
   virtual void update(Execution& execution, UpdateCall const& call) = 0;
+  /// Called first by a rule over matrices: call.value = the direction that gradient and state give; updates the state.
+  virtual void direct(Execution& execution, UpdateCall const& call);
 };
 
 /// The registered rules, each once, in the order of registration.
@@ -108,6 +139,10 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
 /// ConfigError where the rule's name is empty or taken, or a key of its state cannot be one in a checkpoint.
 std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule);
 
+/// Whether the settings of a rule may have an option of this name: its own, or one of the value's form.
+bool has_option(RuleDefinition const& rule, std::string const& name);
+/// Throws as option_values does.
+void check_options(RuleDefinition const& rule, Settings const& given);
 /// The values of a rule's options. Throws ConfigError, with file, line and key, for an option that it does not have,
 /// and for one of a wrong type or out of its range.
 RuleOptions option_values(RuleDefinition const& rule, Settings const& given);

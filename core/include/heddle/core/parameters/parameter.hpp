@@ -38,6 +38,8 @@ struct ParameterSpec {
   std::string initializer_key = {};
   std::int64_t initializer_offset = 0;
   bool rounded = false;  ///< its value is kept in bfloat16; no rule may train it
+  /// Whether it is a linear map of hidden activations, [outputs, inputs]: a rule over matrices may update it.
+  bool matrix = false;
 
   std::string const& key() const { return initializer_key.empty() ? name : initializer_key; }
 };
@@ -51,6 +53,7 @@ struct Parameter {
   UpdateRule rule = {};                 ///< by its group; see assign_rules
   bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
+  double matrix_cost = 0;               ///< operations of a rule over matrices on the whole matrix; otherwise 0
   bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
   std::int64_t state_begin = 0;         ///< the run's updates before the first one that its state has seen
   std::uint64_t id = 0;                 ///< unique in the process, for kernels that keep packed copies
@@ -62,7 +65,7 @@ struct Parameter {
   Shape const& global_shape() const { return placement().global_shape; }
   /// The first index of an axis that this rank holds.
   std::int64_t global_offset(int axis) const { return slice.ranges()[static_cast<std::size_t>(axis)].begin; }
-  /// Whether its rule updates whole parameters, not any elements.
+  /// Whether its rule is one over matrices.
   bool updated_whole() const { return placement().owner == Placement::Owner::single; }
   /// Whether the next update leaves it as it is.
   bool frozen() const { return rule.frozen || waits; }

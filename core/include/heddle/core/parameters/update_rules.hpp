@@ -20,12 +20,21 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 /// line and key, for a name that two groups have.
 UpdateRule update_rule(OptimizerConfig const& config, std::string const& name);
 
+/// The rule that updates the parameter of this name: update_rule's or, where that is one over matrices and the
+/// parameter is not such a matrix (ParameterSpec::matrix), optimizer.rest, else [optimizer]'s if it updates elements,
+/// else MatrixRule::rest, with [optimizer]'s options. Throws as update_rule and rule_definition do.
+UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& registries, std::string const& name,
+                         bool is_matrix);
+
 /// Whether no step of the run changes the parameter of this name: the `frozen` of its update_rule.
 bool is_frozen(FrozenParameters const& frozen, std::string_view name);
 
 /// Checks that the configured rules are registered and have the options that are set, and sets the options that are
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
+
+/// The problem of a parameter's rule over matrices.
+MatrixProblem matrix_of(Parameter const& parameter, RuleDefinition const& rule, DType dtype);
 
 /// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run; those
 /// that their rule unfreezes later wait without any. Called before the set is arranged, so that frozen parameters get
@@ -45,7 +54,7 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names);
 
 /// Neighbours in a set's buffers that are updated alike, with the padding that follows them; one parameter where its
-/// rule updates whole parameters.
+/// rule is one over matrices.
 struct RuleRange {
   IndexRange range;
   Parameter const* first;  ///< whose rule, state and state_begin are those of all

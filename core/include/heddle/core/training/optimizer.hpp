@@ -17,11 +17,12 @@ namespace heddle {
 enum class GradientsAfter : std::uint8_t { kept, zero };
 
 /// Updates the ranges of a parameter set's buffers whose state this rank keeps, each parameter by the rule of its
-/// group. A step: `begin`, then `apply` for one range after another.
+/// group. A step: `begin`, then `apply` for one range after another; between the two, where there are `matrices`,
+/// `direct` and the function of each.
 class Optimizer {
  public:
   /// The set must be allocated; its parameters get their rules. Keeps the rules' state, which is zero at the start, for
-  /// `parts` of the gradients' buffer, ascending and without overlaps; parameters that are updated whole must lie
+  /// `parts` of the gradients' buffer, ascending and without overlaps; matrices of rules over matrices must lie
   /// within one part. Throws as assign_rules does, and Error if a parameter that is not frozen has no gradient.
   Optimizer(OptimizerConfig const& config, KernelSource const& kernels, ParameterSet& parameters,
             std::vector<IndexRange> parts);
@@ -38,10 +39,20 @@ class Optimizer {
   using Step = UpdateStep;
   /// Gives the next calls of apply the numbers of a step; its number, 1 for the run's first, is made each rule's.
   void begin(Step const& step) const;
-  /// Updates the buffers' elements in `range`, which must lie within one of the parts and have no part of a parameter
-  /// that is updated whole: one call of a kernel for each rule among them, none for frozen parameters and those that
-  /// wait. The caller increments the versions, once. With GradientsAfter::zero all gradients in `range` are zero
-  /// afterwards, whether they were used or not; there are more calls of the kernels, and the same new values.
+  /// A matrix that a rule over matrices updates, and whose state is kept here.
+  struct Matrix {
+    Parameter const* parameter;
+    Tensor direction;  ///< [local shape]; `direct` fills it, `apply` needs the function's result
+    std::shared_ptr<MatrixFunction> function;  ///< of the whole matrix
+  };
+  /// The matrices that the next step updates, in the order of their places. Valid until `regroup`.
+  std::vector<Matrix> matrices() const;
+  /// Fills the directions of all matrices.
+  void direct(Execution& execution) const;
+  /// Updates the buffers' elements in `range`, which must lie within one of the parts: one call of a kernel for each
+  /// rule among them, none for frozen parameters and those that wait. The caller increments the versions, once. With
+  /// GradientsAfter::zero all gradients in `range` are zero afterwards, whether they were used or not; there are more
+  /// calls of the kernels, and the same new values.
   void apply(Execution& execution, IndexRange const& range, GradientsAfter after = GradientsAfter::kept) const;
 
   /// sum [1] in float64 += Σ g² of the gradients in `range`, those of the numbers that the values stand for.
@@ -53,7 +64,7 @@ class Optimizer {
   /// The state of that key of the buffers' elements in `range`, [range.count()]. Throws Error unless one rule keeps it
   /// for all of them, and here.
   Tensor state_in(std::string const& key, IndexRange const& range) const;
-  /// The bytes of all state on this rank.
+  /// The bytes of all state on this rank, and of the directions.
   std::int64_t state_bytes() const;
 
  private:
@@ -69,8 +80,8 @@ class Optimizer {
   struct Piece {
     IndexRange range;
     std::size_t rule = 0;
-    RuleState state{};  ///< flat
-    Shape whole{};      ///< of the parameter that is updated whole; else empty
+    RuleState state{};   ///< flat
+    Tensor direction{};  ///< of a rule over matrices, flat
   };
 
   void add_rules(KernelSource const& kernels);
@@ -80,7 +91,10 @@ class Optimizer {
   void group();
   void add_pieces();
   void place_state();
+  void place_directions();
   std::vector<Piece>::const_iterator first_piece(std::int64_t begin) const;
+  /// The call of a kernel for these elements of a piece.
+  UpdateCall call_for(Piece const& piece, IndexRange const& updated) const;
   /// Updates these elements of a piece.
   void update(Execution& execution, Piece const& piece, IndexRange const& updated) const;
   /// Adds a number to each of these elements of the values.
@@ -96,6 +110,8 @@ class Optimizer {
   std::shared_ptr<TensorOps> operations_;
   Tensor scratch_;  ///< of rules whose values stand for other numbers; empty where there are none
   std::map<std::string, Tensor> state_;
+  std::map<Parameter const*, std::shared_ptr<MatrixFunction>> functions_;
+  Tensor directions_;       ///< of all pieces with one, adjacent
   UploadedTensor scalars_;  ///< UpdateCall::scalars of each of rules_
 };
 

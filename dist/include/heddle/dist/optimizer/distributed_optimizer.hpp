@@ -4,6 +4,7 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/training/optimizer.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <heddle/dist/optimizer/matrix_updates.hpp>
 #include <heddle/dist/optimizer/owned_state.hpp>
 #include <map>
 #include <optional>
@@ -18,7 +19,7 @@ namespace heddle {
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the rules' state of
 /// 1/d of the buffers (see BufferParts): `reduce` is a reduce-scatter, and the values of one bucket are gathered while
-/// the next is updated. A parameter that its rule updates whole has one owner, which broadcasts it. Frozen parameters
+/// the next is updated. A matrix whose rule is one over matrices has one owner, which broadcasts it. Frozen parameters
 /// do not count in the norm, and buckets that hold only frozen parameters are not sent. No other rank can check the
 /// state that only one replica keeps: that replica compares its values and state with the digests of its last update
 /// (see OwnedState; not in a device's memory). Keeps references to the parameters and the execution.
@@ -29,9 +30,8 @@ class DistributedOptimizer {
     std::int64_t bucket_elements = GradientReducer::default_bucket;
   };
 
-  /// The set must be allocated; its parameters get their rules, whose state starts at zero. Not collective. Throws
-  /// ConfigError for a parameter that is divided over the tensor group and whose rule updates whole parameters; other
-  /// errors: see Optimizer and GradientReducer.
+  /// The set must be allocated; its parameters get their rules, whose state starts at zero. Collective as
+  /// MatrixUpdates' is. Errors: see Optimizer and GradientReducer.
   DistributedOptimizer(OptimizerConfig const& config, KernelSource const& kernels, ParallelState const& parallel,
                        ParameterSet& parameters, Execution& execution, Options const& options);
 
@@ -56,6 +56,8 @@ class DistributedOptimizer {
   /// The ranges of the buffers whose state this rank keeps, and that state.
   Optimizer const& local() const { return optimizer_; }
   std::int64_t bucket_elements() const { return bucket_elements_; }
+  /// The bytes of the rules' state on this rank and of the buffers for updates of matrices.
+  std::int64_t state_bytes() const { return optimizer_.state_bytes() + matrices_->bytes(); }
   /// The tensors whose part on this rank changed outside of an update: see OwnedState::damaged. Not collective.
   std::vector<std::string> damaged() const { return owned_ ? owned_->damaged() : std::vector<std::string>(); }
   /// The elements of a parameter's slice, row major, whose Parameter::state this rank keeps: with a sharded optimizer
@@ -88,6 +90,9 @@ class DistributedOptimizer {
   void find_counted();
   void find_updated_buckets();
   double norm_of(double own_sum_of_squares) const;
+  /// Follows what Optimizer::regroup does.
+  void regroup();
+  void compare_matrices();
   void update_and_gather();
 
   ParallelState parallel_;
@@ -99,6 +104,7 @@ class DistributedOptimizer {
   std::shared_ptr<TensorOps> operations_;
   std::optional<GradientReducer> reducer_;  ///< made again by unfreeze
   Optimizer optimizer_;
+  std::optional<MatrixUpdates> matrices_;
   std::vector<IndexRange> counted_;             ///< of the gradients in the norm on this rank; adjacent ones joined
   Tensor sum_of_squares_;                       ///< float64 [1]
   std::vector<UpdatedBucket> updated_buckets_;  ///< the reducer's that hold more than frozen parameters

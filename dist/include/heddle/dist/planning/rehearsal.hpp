@@ -97,6 +97,10 @@ struct UpdateWork {
   std::int64_t elements = 0;
   std::int64_t shared = 0;  ///< of them: elements that other stages hold, too
   std::int64_t state = 0;   ///< tensors that the rule keeps
+  // With a rule over matrices:
+  std::int64_t matrices = 0;        ///< their number
+  std::int64_t split_elements = 0;  ///< elements of those whose slices tensor ranks hold
+  Cost functions{};                 ///< of this rank's share of the matrices among the holders of slices
 };
 
 /// The work and the memory of one rank, for a micro-batch and for the update of its parameters.

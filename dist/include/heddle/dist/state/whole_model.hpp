@@ -15,6 +15,7 @@ struct ParameterDescription {
   IndexRange place;                     ///< in the stage's buffers
   bool trained = true;                  ///< it has a gradient
   bool rounded = false;                 ///< its value is kept in bfloat16
+  bool matrix = false;                  ///< ParameterSpec::matrix
   std::vector<std::string> state = {};  ///< Parameter::state
 };
 
