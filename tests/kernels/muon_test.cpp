@@ -1,10 +1,14 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/execution.hpp>
 
 #include "kernel_fixture.hpp"
 
-namespace heddle {
+namespace heddle::testing_support {
 namespace {
 
 /// Adds up the operations of the products.
@@ -71,7 +75,7 @@ TEST_F(MuonTest, SingularValuesComeNearOne) {
       Tensor const matrix = transformed(plain);
       auto const [diagonal, others] = gram_of(matrix, plain);
       double const scale = std::max(1.0, static_cast<double>(rows) / columns);
-      EXPECT_THAT(diagonal, Each(DoubleNear(scale, 0.6 * scale))) << rows << " x " << columns;
+      EXPECT_THAT(diagonal, testing::Each(testing::DoubleNear(scale, 0.6 * scale))) << rows << " x " << columns;
       EXPECT_LE(others, 0.35 * scale) << rows << " x " << columns;
     }
   }
@@ -119,4 +123,4 @@ TEST_F(MuonTest, NoDirectionGivesNoUpdate) {
 }
 
 }  // namespace
-}  // namespace heddle
+}  // namespace heddle::testing_support

@@ -132,7 +132,7 @@ void Optimizer::place_directions() {
   if (directions_.empty()) {
     std::int64_t elements = 0;
     for (Piece const& piece : pieces_) {
-      elements += has_direction(piece) ? piece.range.count() : 0;
+      elements += has_direction(piece) ? rounded_up(piece.range.count(), line_elements) : 0;
     }
     directions_ = elements > 0 ? Tensor::allocate(parameters_.values().dtype(), {elements}) : Tensor();
   }
@@ -140,7 +140,7 @@ void Optimizer::place_directions() {
   for (Piece& piece : pieces_) {
     if (has_direction(piece)) {
       piece.direction = directions_.rows(begin, piece.range.count());
-      begin += piece.range.count();
+      begin += rounded_up(piece.range.count(), line_elements);
     }
   }
 }

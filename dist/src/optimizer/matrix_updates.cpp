@@ -41,7 +41,10 @@ Buffers buffers_for(std::vector<Parameter const*> const& matrices, std::vector<M
   for (std::size_t index = 0; index < matrices.size(); ++index) {
     Parameter const& matrix = *matrices[index];
     if (is_split(matrix, mesh.shape()) && dealt[index] == own) {
-      buffers.received += matrix.global_shape().size() - matrix.local_shape.size();
+      for (Slice const& slice : slices_of(matrix, mesh)) {
+        buffers.received += slice.size();
+      }
+      buffers.received -= matrix.local_shape.size();
       buffers.whole = std::max(buffers.whole, matrix.global_shape().size());
     }
   }

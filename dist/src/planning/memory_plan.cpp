@@ -125,11 +125,12 @@ class Rehearsal {
     std::int64_t elements = 0;
     std::vector<Parameter const*> matrices;
     for (auto const& [rule_range, first] : rule_ranges(parameters)) {
-      // A matrix has no padding, and a direction.
+      // A matrix has no padding, and a direction that begins on a cache line.
       IndexRange const range = first->updated_whole() ? elements_of(*first) : rule_range;
       for (IndexRange const& kept : intersection({range}, own)) {
-        elements += kept.count() * (std::ssize(first->state) + (first->updated_whole() ? 1 : 0));
+        elements += kept.count() * std::ssize(first->state);
         if (first->updated_whole()) {
+          elements += rounded_up(kept.count(), line_elements);
           matrices.push_back(first);
         }
       }

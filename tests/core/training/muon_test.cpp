@@ -1,4 +1,10 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <heddle/core/base/error.hpp>
 #include <heddle/core/training/optimizer.hpp>
+#include <sstream>
 
 #include "golden_model.hpp"
 #include "kernel_test_support.hpp"
@@ -101,9 +107,9 @@ double error_of(Golden const& golden, DType dtype, KernelChoices const& choices)
   double error = 0;
   for (Golden::Tensor const& tensor : golden.tensors) {
     Parameter const& parameter = *bench.parameters().find(tensor.name);
-    std::vector<double> actual = values(parameter.value);
+    std::vector<double> actual = testing_support::values(parameter.value);
     if (tensor.shape.rank() == 2) {
-      auto const momentum = values(
+      auto const momentum = testing_support::values(
           optimizer.state_in("muon.momentum", {parameter.place.begin, parameter.place.begin + parameter.value.size()}));
       actual.insert(actual.end(), momentum.begin(), momentum.end());
     }
@@ -165,7 +171,8 @@ TEST_F(MuonRulesTest, TheConfigurationNamesTheRuleOfTheRest) {
   resolve();
   EXPECT_EQ(assigned("a.bias", false).name, "lion");
   config_.rest = "muon";
-  expect_config_error([&] { resolve(); }, "optimizer.rest = \"muon\": expected a rule that updates any elements");
+  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr(
+                                      "optimizer.rest = \"muon\": expected a rule that updates any elements")));
 }
 
 TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
@@ -183,7 +190,8 @@ TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
 
 TEST_F(MuonRulesTest, AnOptionOfNeitherRuleIsRefused) {
   config_.options = {{"beta3", setting(0.5)}};
-  expect_config_error([&] { resolve(); }, "there is no key optimizer.key for the update rule muon");
+  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(
+                                      testing::HasSubstr("there is no key optimizer.key for the update rule muon")));
 }
 
 }  // namespace

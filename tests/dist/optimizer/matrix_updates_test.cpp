@@ -1,10 +1,12 @@
+#include <gmock/gmock.h>
+
 #include <heddle/dist/optimizer/matrix_updates.hpp>
 #include <list>
 
-#include "test.hpp"
-
 namespace heddle {
 namespace {
+
+using testing::ElementsAre;
 
 class DealtMatricesTest : public testing::Test {
  protected:
