@@ -131,7 +131,7 @@ AttentionView view_attention(AttentionMapSetup const& setup, Pack const& pack) {
   }
   sums = sums_of(setup.parallel.tensor, sums);
   for (std::size_t index = 0; index < sublayers.size(); ++index) {
-    auto const& [path, queries, keys] = sublayers[index];
+    auto const& [path, queries, keys, guided] = sublayers[index];
     if (double const count = sums[2 * index + 1]; count > 0) {
       view.entropies.push_back({path, sums[2 * index] / count, keys == Side::source});
     }

@@ -26,6 +26,33 @@ bool refused_or_the_same(TemporaryDirectory const& directory, std::string bytes,
   }
 }
 
+TEST(Dataset, EachFlippedBitOfAFieldIsDetected) {
+  TemporaryDirectory const directory;
+  test::write_fields(directory / "fields.h5", 200);
+  std::string const bytes = test::read_whole(directory / "fields.h5");
+  std::vector<int32_t> links;
+  std::vector<float> weights;
+  for (int64_t index = 0; index < 200; ++index) {
+    Sample const pair = test::pair_with_fields(index);
+    for (auto const& [source, target] : pair.alignment) {
+      links.insert(links.end(), {source, target});
+    }
+    weights.insert(weights.end(), pair.target.weights.begin(), pair.target.weights.end());
+  }
+  for (auto const values : {std::as_bytes(std::span(links)), std::as_bytes(std::span(weights))}) {
+    std::size_t const begin = bytes.find({reinterpret_cast<char const*>(values.data()), values.size()});
+    ASSERT_NE(begin, std::string::npos);
+    for (std::size_t flip = 0; flip < 20; ++flip) {
+      std::string flipped = bytes;
+      flipped[begin + flip * 7919 % values.size()] ^= static_cast<char>(1 << (flip % 7));
+      Dataset const dataset = Dataset::open(directory.write("flipped.h5", flipped));
+      Sample pair = test::pair_with_fields(11);
+      EXPECT_THROW(dataset.read_fields(11, dataset.fields(), pair), DataError);
+      EXPECT_THROW(dataset.verify(), DataError);
+    }
+  }
+}
+
 TEST(Dataset, EachFlippedBitOfTokensIsDetectedAndNoneElsewhereHarms) {
   TemporaryDirectory const directory;
   write_sentences(directory / "train.h5", 200);
@@ -151,7 +178,7 @@ std::string read_error(std::function<void(Content&)> const& spoil) {
 TEST(Dataset, ChecksAFileFromElsewhere) {
   EXPECT_EQ(read_error([](Content&) {}), "");
   expect_contains(read_error([](Content& c) { c.format = "heddle-checkpoint"; }), "not a dataset");
-  expect_contains(read_error([](Content& c) { c.version = 1; }), "version 1; this Heddle reads version 3: run");
+  expect_contains(read_error([](Content& c) { c.version = 1; }), "version 1; this Heddle reads versions 3 and 4: run");
   expect_contains(read_error([](Content& c) { c.version = 2; }), "run `heddle prepare` again");
   expect_contains(read_error([](Content& c) { c.vocabulary_digest[0] = 'x'; }), "not the one it was made with");
   expect_contains(read_error([](Content& c) { c.source.model = separate_vocabulary().target.model(); }),
