@@ -1,7 +1,6 @@
 #pragma once
 
 #include <boost/json.hpp>
-#include <heddle/io/text/tokenizer.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 

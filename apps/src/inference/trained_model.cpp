@@ -372,10 +372,11 @@ std::vector<std::vector<float>> TrainedModel::embed(std::span<std::vector<std::i
     } else {
       input.push_back(vocabulary_.special_ids().source.end);
     }
+    SampleSide const source(tokens);
     TokenSequence const sequence{0, input, input};
     Pack const pack =
         model_->has_encoder_output()
-            ? make_source_pack(std::span(&tokens, 1), vocabulary_.special_ids().source)
+            ? make_source_pack(std::span(&source, 1), vocabulary_.special_ids().source)
             : make_sequence_pack(std::span(&sequence, 1), keys.is_decoder_only() ? Side::target : Side::source);
     ArenaScope const scope(*arena_);
     LayerContext context{*execution_, *arena_, pack};

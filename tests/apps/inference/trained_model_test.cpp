@@ -1,5 +1,3 @@
-#include "inference/trained_model.hpp"
-
 #include <sys/wait.h>
 #include <unistd.h>
 

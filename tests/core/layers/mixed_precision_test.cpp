@@ -34,8 +34,8 @@ Pack some_pack() {
   for (std::int32_t sample = 0; sample < 8; ++sample) {
     Sample pair{sample, {}, {}};
     for (std::int32_t place = 0; place < 5 + 3 * sample; ++place) {
-      pair.source.push_back(3 + (sample * 7 + place * 5) % (vocabulary - 3));
-      pair.target.push_back(3 + (sample * 3 + place * 11) % (vocabulary - 3));
+      pair.source.tokens.push_back(3 + (sample * 7 + place * 5) % (vocabulary - 3));
+      pair.target.tokens.push_back(3 + (sample * 3 + place * 11) % (vocabulary - 3));
     }
     pairs.push_back(pair);
   }

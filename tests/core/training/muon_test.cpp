@@ -107,9 +107,9 @@ double error_of(Golden const& golden, DType dtype, KernelChoices const& choices)
   double error = 0;
   for (Golden::Tensor const& tensor : golden.tensors) {
     Parameter const& parameter = *bench.parameters().find(tensor.name);
-    std::vector<double> actual = testing_support::values(parameter.value);
+    std::vector<double> actual = heddle::values(parameter.value);
     if (tensor.shape.rank() == 2) {
-      auto const momentum = testing_support::values(
+      auto const momentum = heddle::values(
           optimizer.state_in("muon.momentum", {parameter.place.begin, parameter.place.begin + parameter.value.size()}));
       actual.insert(actual.end(), momentum.begin(), momentum.end());
     }

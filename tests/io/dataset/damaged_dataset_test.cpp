@@ -28,12 +28,12 @@ bool refused_or_the_same(TemporaryDirectory const& directory, std::string bytes,
 
 TEST(Dataset, EachFlippedBitOfAFieldIsDetected) {
   TemporaryDirectory const directory;
-  test::write_fields(directory / "fields.h5", 200);
-  std::string const bytes = test::read_whole(directory / "fields.h5");
+  write_fields(directory / "fields.h5", 200);
+  std::string const bytes = read_whole(directory / "fields.h5");
   std::vector<int32_t> links;
   std::vector<float> weights;
   for (int64_t index = 0; index < 200; ++index) {
-    Sample const pair = test::pair_with_fields(index);
+    Sample const pair = pair_with_fields(index);
     for (auto const& [source, target] : pair.alignment) {
       links.insert(links.end(), {source, target});
     }
@@ -46,7 +46,7 @@ TEST(Dataset, EachFlippedBitOfAFieldIsDetected) {
       std::string flipped = bytes;
       flipped[begin + flip * 7919 % values.size()] ^= static_cast<char>(1 << (flip % 7));
       Dataset const dataset = Dataset::open(directory.write("flipped.h5", flipped));
-      Sample pair = test::pair_with_fields(11);
+      Sample pair = pair_with_fields(11);
       EXPECT_THROW(dataset.read_fields(11, dataset.fields(), pair), DataError);
       EXPECT_THROW(dataset.verify(), DataError);
     }
