@@ -27,7 +27,8 @@
 #include <utility>
 #include <vector>
 
-/// Shared by the tests of every room: GoogleTest with its usual matchers, temporary directories, and checks of messages.
+/// Shared by the tests of every room: GoogleTest with its usual matchers, temporary directories, and checks of
+/// messages.
 namespace heddle {
 
 namespace fs = std::filesystem;

@@ -132,7 +132,11 @@ UpdateRule assigned_rule(OptimizerConfig const& config, KernelRegistries const& 
   }
   if (!is_matrix) {
     rule.name = rest_of(config, registries, definition);
-    rule.options.insert(config.options.begin(), config.options.end());
+    if (rule.name == config.name) {
+      rule.options = config.options;  // the group's are those of the rule over matrices
+    } else {
+      rule.options.insert(config.options.begin(), config.options.end());
+    }
     definition = rule_definition(registries, rule.name, config.places.of("rest"));
   }
   std::erase_if(rule.options, [&](auto const& option) { return !has_option(definition, option.first); });

@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <heddle/dist/state/replica_check.hpp>
+
 #include "file_faults.hpp"
 #include "state/load_state.hpp"
 

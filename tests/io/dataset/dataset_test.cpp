@@ -221,11 +221,7 @@ TEST(DatasetWriter, RefusesWhatNoReaderWouldTake) {
         },
         fmt::format("token id {} is the vocabulary's", special));
   }
-  expect_error(
-      [&] {
-        writer.add(Sample{0, {5, 6}, {5}, {{1, 1}}});
-      },
-      "the link 1-1 is not between its 2 and 1 tokens");
+  expect_error([&] { writer.add(Sample{0, {5, 6}, {5}, {{1, 1}}}); }, "the link 1-1 is not between its 2 and 1 tokens");
   Sample weighted{0, {5, 6}, {5}};
   weighted.target.weights = {1, 1, 1};
   expect_error([&] { writer.add(weighted); }, "3 weights for 1 tokens and their end");

@@ -44,9 +44,9 @@ struct TrainingData {
 /// if some corpora have pairs and others lines, and as Dataset::open does.
 TrainingData open_training_data(Config const& config);
 
-/// The samples that training draws from `data`, which must outlive them; each corpus takes the place of `use.corpus`, and
-/// the task's fields are added to those of `use`.
-/// Throws as samples_for does, and ConfigError where alignments are wanted and no corpus has any.
+/// The samples that training draws from `data`, which must outlive them; each corpus takes the place of `use.corpus`,
+/// and the task's fields are added to those of `use`. Throws as samples_for does, and ConfigError where alignments are
+/// wanted and no corpus has any.
 Mixture training_mixture(Config const& config, Task const& task, TrainingData const& data, SampleUse use);
 
 /// Makes the samples of the validation sets, which refer to their datasets. Throws as samples_for does.
