@@ -226,8 +226,7 @@ void add_muon_rule(KernelRegistries& registries) {
                     5},
                    boolean("bfloat16", false, "compute the iterations' products in bfloat16; default: false"),
                    boolean("match_adam", true,
-                           "updates as large as Adam's, so that both take one learning rate (Liu et al. 2025), not the "
-                           "authors' sqrt(max(1, rows / columns)); default: true")},
+                           "updates as large as Adam's, for one learning rate (Liu et al. 2025); default: true")},
        .scope = RuleDefinition::Scope::matrices,
        .matrices = {
            .function = [](KernelSource const& kernels,
