@@ -223,7 +223,8 @@ void require_ctranslate2(Config const& config) {
     obstacles.push_back(fmt::format("{} = {}: {}", key.key, key.after, possible));
   };
   for (ConfigDifference const& difference : differences(Config{}, config)) {
-    if (!difference.key.starts_with("model.") || difference.key.ends_with("dropout")) {
+    if (!difference.key.starts_with("model.") || difference.key.ends_with("dropout") ||
+        difference.key.ends_with(".guided_alignment_weight")) {
       continue;
     }
     auto const found = std::ranges::find(possible_keys(), difference.key, &PossibleKey::key);

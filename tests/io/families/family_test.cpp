@@ -63,6 +63,7 @@ TEST(Family, KeysThatEachStackHasCountForTheStacksAlone) {
   Family const& marian = family_named("marian");
   std::vector<std::string> settings = settings_of(marian, {});
   settings.insert(settings.end(), {"model.d_ff=7", "model.encoder.d_ff=64", "model.decoder.d_ff=48"});
+  settings.emplace_back("model.decoder.layer.2.cross_attention.guided_alignment_weight=0.1");  // only for training
   json::object const made = config_json(marian, parse_config("", "test", settings));
   EXPECT_EQ(made.at("encoder_ffn_dim"), 64);
   EXPECT_EQ(made.at("decoder_ffn_dim"), 48);
