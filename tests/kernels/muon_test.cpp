@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/operations/gemm.hpp>
@@ -8,7 +6,7 @@
 
 #include "kernel_fixture.hpp"
 
-namespace heddle::testing_support {
+namespace heddle {
 namespace {
 
 /// Adds up the operations of the products.
@@ -123,4 +121,4 @@ TEST_F(MuonTest, NoDirectionGivesNoUpdate) {
 }
 
 }  // namespace
-}  // namespace heddle::testing_support
+}  // namespace heddle

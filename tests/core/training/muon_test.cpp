@@ -1,5 +1,3 @@
-#include <gmock/gmock.h>
-
 #include <cmath>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
@@ -171,8 +169,7 @@ TEST_F(MuonRulesTest, TheConfigurationNamesTheRuleOfTheRest) {
   resolve();
   EXPECT_EQ(assigned("a.bias", false).name, "lion");
   config_.rest = "muon";
-  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(testing::HasSubstr(
-                                      "optimizer.rest = \"muon\": expected a rule that updates any elements")));
+  expect_config_error([&] { resolve(); }, "optimizer.rest = \"muon\": expected a rule that updates any elements");
 }
 
 TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
@@ -190,8 +187,7 @@ TEST_F(MuonRulesTest, InAGroupTheRestHasTheOptimizersRule) {
 
 TEST_F(MuonRulesTest, AnOptionOfNeitherRuleIsRefused) {
   config_.options = {{"beta3", setting(0.5)}};
-  EXPECT_THAT([&] { resolve(); }, testing::ThrowsMessage<ConfigError>(
-                                      testing::HasSubstr("there is no key optimizer.key for the update rule muon")));
+  expect_config_error([&] { resolve(); }, "there is no key optimizer.key for the update rule muon");
 }
 
 }  // namespace
