@@ -21,9 +21,10 @@ function(heddle_target_options target)
 endfunction()
 
 # heddle_precompile(TARGET headers...): these headers, which most files of the target include, are parsed once.
-# heddle_precompile(TARGET LIKE other): the target uses the headers that `other` has precompiled, with its own, equal options
-# (-O1 to -O3 and definitions that these headers do not read may differ; the compiler checks it). nvcc cannot read another
-# compiler's precompiled headers. The presets debug and sanitize precompile nothing, and so find missing includes.
+# heddle_precompile(TARGET LIKE other): the target uses the headers that `other` has precompiled, with its own, equal options.
+# Definitions that these headers do not read may differ (the compiler checks it), and so may the level of optimisation, where it
+# is not higher than the headers': g++ 12 may crash. nvcc cannot read another compiler's precompiled headers. The presets debug
+# and sanitize precompile nothing, and so find missing includes.
 function(heddle_precompile target)
   cmake_parse_arguments(ARG "" "LIKE" "" ${ARGN})
   if(NOT HEDDLE_PRECOMPILE OR HEDDLE_KERNEL_MEMORY STREQUAL "kokkos_device")
@@ -49,7 +50,7 @@ function(heddle_unity target directory)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${directory}" OUTPUT_VARIABLE path)
-    if(path MATCHES "^(run/[a-z_]+|[a-z_0-9]+)/")
+    if(path MATCHES "^([a-z_0-9]+)/")
       set(folder "${CMAKE_MATCH_1}")
     else()
       set(folder root)
