@@ -14,8 +14,8 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
-#include <registration.hpp>
 #include <run/checkpoints/checkpoint.hpp>
+#include <run/configuration/registration.hpp>
 #include <sstream>
 #include <string>
 #include <vector>

@@ -26,7 +26,7 @@ class ReplicaFlips : public DistTest {
   /// The memory of a parameter's value or one of its moments.
   Tensor memory(Parameter const& parameter, std::size_t key) const {
     return key == 0 ? parameter.value
-                    : model_.optimizer.local().state_in(parameter.state[key - 1].key, elements_of(parameter));
+                    : model_.optimizer.local().state_in(parameter.state[key - 1], elements_of(parameter));
   }
 
   static void flip(Tensor const& tensor, std::size_t element, int bit) {

@@ -9,6 +9,8 @@
 
 namespace reversal_plugin {
 
+using Ids = std::vector<std::int32_t>;
+
 /// Makes a sample of each sequence of text: the source is the text, the target its tokens from the last to the first.
 /// An end token is added to both, so that a sequence's own last one is left out.
 class Samples final : public heddle::TextTask {
@@ -24,7 +26,8 @@ class Samples final : public heddle::TextTask {
     std::vector<heddle::Sample> pairs;
     for (heddle::TextSequence const& text : sequences) {
       auto const end = text.tokens.begin() + tokens(text);
-      pairs.push_back({text.number, {text.tokens.begin(), end}, {std::make_reverse_iterator(end), text.tokens.rend()}});
+      pairs.push_back(
+          {text.number, Ids(text.tokens.begin(), end), Ids(std::make_reverse_iterator(end), text.tokens.rend())});
     }
     heddle::fill_tokens(into, pairs, ids_);
   }
