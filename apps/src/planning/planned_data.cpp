@@ -77,6 +77,15 @@ std::unique_ptr<MicroBatchSource> PlannedData::cut(int batch, MicroBatchCut cons
   return std::make_unique<SampledMicroBatches>(*mixture_, batches_[static_cast<std::size_t>(batch)], cut);
 }
 
+BatchShare PlannedData::share_of(int batch, MicroBatchCut const& cut) const {
+  SampledMicroBatches const source(*mixture_, batches_.at(static_cast<std::size_t>(batch)), cut);
+  BatchShare share{source.count()};
+  for (std::int64_t index = 0; index < share.micro_batches; ++index) {
+    share.tokens += source.size(index).whole;
+  }
+  return share;
+}
+
 std::string PlannedData::describe() const {
   return data_ ? mixture_->describe()
                : fmt::format("random sentence pairs, {} pieces", readable_count(vocabulary_.target));

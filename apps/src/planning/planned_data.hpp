@@ -26,6 +26,7 @@ class PlannedData final : public BatchSamples {
 
   int batches() const override { return static_cast<int>(batches_.size()); }
   std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const override;
+  BatchShare share_of(int batch, MicroBatchCut const& cut) const override;
   /// The packs that the run itself plans: see RunPacks.
   PlannedPacks largest(Config const& config, Mesh const& mesh) const override { return packs_->largest(config, mesh); }
 

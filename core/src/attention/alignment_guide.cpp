@@ -1,19 +1,6 @@
 #include <heddle/core/attention/alignment_guide.hpp>
-#include <vector>
 
 namespace heddle {
-
-namespace {
-
-std::vector<std::int64_t> rows_of_shards(ContextRows const& rows) {
-  std::vector<std::int64_t> counts;
-  for (TokenRows const& shard : rows.shards) {
-    counts.push_back(shard.tokens);
-  }
-  return counts;
-}
-
-}  // namespace
 
 double guided_alignment_weight(LayerOptions const& options) {
   return options.number("guided_alignment_weight", 0);
@@ -40,7 +27,7 @@ Tensor AlignmentGuide::gather(LayerContext& context, Tensor const& keys) const {
   Tensor const own = context.arena.allocate(keys.dtype(), keys.shape());
   Tensor const shards = context.arena.allocate(keys.dtype(), whole.shape());
   tensor_ops_->copy(context.execution, keys, own);
-  context_.all_gather_rows(own, shards, rows_of_shards(rows));
+  context_.all_gather_rows(own, shards, rows.shard_tokens());
   tensor_ops_->gather_rows(context.execution, shards, rows.to_whole, whole);
   return whole;
 }
@@ -53,7 +40,7 @@ Tensor AlignmentGuide::scatter(LayerContext& context, Tensor const& gradients) c
   Tensor const shards = context.arena.allocate(gradients.dtype(), gradients.shape());
   Tensor const own = context.arena.allocate(gradients.dtype(), {context.pack.rows(keys_).tokens, head_dim_});
   tensor_ops_->gather_rows(context.execution, gradients, rows.from_whole, shards);
-  context_.reduce_scatter_rows(shards, own, rows_of_shards(rows));
+  context_.reduce_scatter_rows(shards, own, rows.shard_tokens());
   return own;
 }
 

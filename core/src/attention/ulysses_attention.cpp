@@ -18,10 +18,7 @@ class Exchange {
  public:
   Exchange(Communicator const& group, ContextAttention::Task const& task, TensorOps& tensor_ops,
            ContextRows const& rows)
-      : group_(group), task_(task), tensor_ops_(tensor_ops), rows_(rows) {
-    for (TokenRows const& shard : rows.shards) {
-      shard_rows_.push_back(shard.tokens);
-    }
+      : group_(group), task_(task), tensor_ops_(tensor_ops), rows_(rows), shard_rows_(rows.shard_tokens()) {
     local_ = shard_rows_[static_cast<std::size_t>(group.rank())];
     to_each_.assign(shard_rows_.size(), local_);
   }

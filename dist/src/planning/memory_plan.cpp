@@ -242,6 +242,16 @@ void MemorySum::add(MemoryNeed const& more) {
   margin += more.margin();
 }
 
+BatchShare BatchSamples::share_of(int batch, MicroBatchCut const& cut) const {
+  auto const source = this->cut(batch, cut);
+  BatchShare share{source->count()};
+  for (std::int64_t index = 0; index < share.micro_batches; ++index) {
+    Pack const pack = source->micro_batch(index);
+    share.tokens += pack.source_rows.tokens + pack.target_rows.tokens;
+  }
+  return share;
+}
+
 PlannedPacks BatchSamples::of_batches(Config const& config, Mesh const& mesh) const {
   MicroBatchCut const cut = micro_batch_cut(config.train, idle_parallel_state(mesh, config.parallel));
   PlannedPacks packs;

@@ -141,20 +141,15 @@ Planner::Load const& Planner::load(LayoutChoice const& layout) {
     double count = 0;
     for (int batch = 0; batch < batches; ++batch) {
       // All ranks wait for the one with the most tokens.
-      std::int64_t max_tokens = 0;
-      std::int64_t max_count = 0;
+      BatchShare max;
       for (int rank = 0; rank < ranks; ++rank) {
-        auto const cut = request_.samples.cut(
+        BatchShare const share = request_.samples.share_of(
             batch, {.max_tokens = layout.micro_batch_tokens, .data = {rank * data / ranks, data}, .equal = equal});
-        std::int64_t own_tokens = 0;
-        for (std::int64_t index = 0; index < cut->count(); ++index) {
-          own_tokens += tokens_of(cut->micro_batch(index));
-        }
-        max_tokens = std::max(max_tokens, own_tokens);
-        max_count = std::max(max_count, cut->count());
+        max.tokens = std::max(max.tokens, share.tokens);
+        max.micro_batches = std::max(max.micro_batches, share.micro_batches);
       }
-      tokens += static_cast<double>(max_tokens) / batches;
-      count += static_cast<double>(max_count) / batches;
+      tokens += static_cast<double>(max.tokens) / batches;
+      count += static_cast<double>(max.micro_batches) / batches;
     }
     return Load{std::max<std::int64_t>(1, static_cast<std::int64_t>(count + 0.5)), tokens};
   });

@@ -69,6 +69,15 @@ struct ContextRows {
   TokenRows whole;                ///< the sequences that a single rank would hold
   Tensor to_whole;                ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards in rank order
   Tensor from_whole;              ///< the inverse
+
+  /// The rows of each shard.
+  std::vector<std::int64_t> shard_tokens() const {
+    std::vector<std::int64_t> tokens;
+    for (TokenRows const& shard : shards) {
+      tokens.push_back(shard.tokens);
+    }
+    return tokens;
+  }
 };
 
 /// One micro-batch: all sentences' tokens, without padding. If it is split over a context group, its rows are this

@@ -67,6 +67,12 @@ struct MemoryPlan : MemoryNeed {
   std::vector<SelectedKernel> kernels;  ///< the model's, sorted and unique; without the optimizer's
 };
 
+/// A data rank's part of a global batch.
+struct BatchShare {
+  std::int64_t micro_batches = 0;
+  std::int64_t tokens = 0;  ///< source and target, on all its context ranks
+};
+
 /// Global batches that a plan is made for.
 class BatchSamples {
  public:
@@ -78,6 +84,8 @@ class BatchSamples {
   virtual int batches() const = 0;
   /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
   virtual std::unique_ptr<MicroBatchSource> cut(int batch, MicroBatchCut const& cut) const = 0;
+  /// The size of what a cut without a context group gives. By default all its micro-batches are made for it.
+  virtual BatchShare share_of(int batch, MicroBatchCut const& cut) const;
   /// The micro-batches of a run that need the most memory on the mesh's rank. By default bounds for any data.
   virtual PlannedPacks largest(Config const& config, Mesh const& mesh) const { return full_packs(config, mesh); }
   /// The largest micro-batches of these batches only, without validation.
