@@ -121,7 +121,7 @@ struct Measured {
   std::vector<double> seconds;  ///< of a step, one for each repetition
   double activation_bytes = 0;
   double state_bytes = 0;       ///< parameters, gradients, optimizer state
-  std::vector<double> traffic;  ///< operations and bytes of a step, by group and verb
+  std::vector<double> traffic;  ///< operations and bytes of a step, by group and collective
   std::optional<PipelineTimes> times;
 
   double median() const {
@@ -201,9 +201,9 @@ class Bench {
                                engine.optimizer().local().state_bytes();
     std::vector<double> mine{static_cast<double>(engine.pipeline().peak_memory().total()), static_cast<double>(state)};
     for (std::size_t group = 0; group < after.size(); ++group) {
-      for (std::size_t verb = 0; verb < verbs; ++verb) {
-        mine.push_back(static_cast<double>(after[group][verb].operations - before[group][verb].operations));
-        mine.push_back(static_cast<double>(after[group][verb].bytes - before[group][verb].bytes));
+      for (std::size_t collective = 0; collective < collectives; ++collective) {
+        mine.push_back(static_cast<double>(after[group][collective].operations - before[group][collective].operations));
+        mine.push_back(static_cast<double>(after[group][collective].bytes - before[group][collective].bytes));
       }
     }
     Tensor const max = from_host(std::span<double const>(mine), {static_cast<std::int64_t>(mine.size())});
@@ -237,11 +237,12 @@ void print(Layout const& layout, Measured const& measured, Options const& option
       describe(layout), measured.median(), min, max, speed, measured.activation_bytes / mebibyte,
       measured.state_bytes / mebibyte);
   for (std::size_t group = 0; group < group_names.size(); ++group) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      std::size_t const place = 2 * (group * verbs + verb);
+    for (std::size_t collective = 0; collective < collectives; ++collective) {
+      std::size_t const place = 2 * (group * collectives + collective);
       if (measured.traffic[place] > 0) {
         fmt::print("  {:<10} {:<16} {:>8.0f} operations {:>12.3f} MiB\n", group_names[group],
-                   name_of(static_cast<Verb>(verb)), measured.traffic[place], measured.traffic[place + 1] / mebibyte);
+                   name_of(static_cast<CollectiveOp>(collective)), measured.traffic[place],
+                   measured.traffic[place + 1] / mebibyte);
       }
     }
   }

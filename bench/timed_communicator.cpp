@@ -29,7 +29,7 @@ class TimedBackend : public CommunicatorBackend {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool reads(MemorySpace space) const override { return inner_->reads(space); }
-  std::unique_ptr<TransferBackend> run(VerbCall const& call) override {
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override {
     auto transfer = watch_.time([&] { return inner_->run(call); });
     return transfer == nullptr ? nullptr : std::make_unique<TimedTransfer>(std::move(transfer), watch_);
   }

@@ -6,8 +6,8 @@
 
 namespace heddle {
 
-/// The ranks of `world`; the time spent in verbs, in unfinished transfers and in the groups that it is split into is
-/// added to `watch`, which must outlive them all.
+/// The ranks of `world`; the time spent in collectives, in unfinished transfers and in the groups that it is split into
+/// is added to `watch`, which must outlive them all.
 Communicator timed(Communicator const& world, Stopwatch& watch);
 
 }  // namespace heddle

@@ -8,7 +8,7 @@ install(TARGETS heddle RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(TARGETS heddle_core heddle_checks heddle_shared EXPORT heddleTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/" "${PROJECT_SOURCE_DIR}/apps/include/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 # Headers of io that those of apps include.
-foreach(header checkpoint/checkpoint dataset/dataset tensors/tensor_info text/text text/text_parts tokenizers/text_form tokenizers/tokenizer)
+foreach(header checkpoint/checkpoint dataset/dataset tensors/tensor_info text/text text/text_files tokenizers/text_form tokenizers/tokenizer)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES "${PROJECT_SOURCE_DIR}/io/include/heddle/io/${header}.hpp" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/heddle/io/${folder}")
 endforeach()

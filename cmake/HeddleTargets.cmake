@@ -78,8 +78,8 @@ target_link_libraries(heddle_common_headers PRIVATE fmt::fmt Kokkos::kokkos) # w
 heddle_target_options(heddle_common_headers)
 heddle_precompile(heddle_common_headers ${HEDDLE_COMMON_HEADERS})
 
-# heddle_add_room(NAME [SHARED]): one library per room, from the *.cpp below its src, known as heddle::NAME.
-function(heddle_add_room room)
+# heddle_add_module(NAME [SHARED]): one library per module, from the *.cpp below its src, known as heddle::NAME.
+function(heddle_add_module module)
   cmake_parse_arguments(ARG "SHARED" "" "" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/*.cpp")
   if(ARG_SHARED)
@@ -87,17 +87,17 @@ function(heddle_add_room room)
   else()
     set(kind STATIC)
   endif()
-  add_library(heddle_${room} ${kind} ${sources})
-  add_library(heddle::${room} ALIAS heddle_${room})
-  set_target_properties(heddle_${room} PROPERTIES EXPORT_NAME ${room})
-  target_include_directories(heddle_${room} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/src")
-  target_compile_features(heddle_${room} PUBLIC cxx_std_20)
-  target_include_directories(heddle_${room} PUBLIC
+  add_library(heddle_${module} ${kind} ${sources})
+  add_library(heddle::${module} ALIAS heddle_${module})
+  set_target_properties(heddle_${module} PROPERTIES EXPORT_NAME ${module})
+  target_include_directories(heddle_${module} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/src")
+  target_compile_features(heddle_${module} PUBLIC cxx_std_20)
+  target_include_directories(heddle_${module} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  heddle_target_options(heddle_${room})
-  if(NOT room STREQUAL "kernels") # which has its own
-    heddle_precompile(heddle_${room} LIKE heddle_common_headers)
-    heddle_unity(heddle_${room} "${CMAKE_CURRENT_SOURCE_DIR}/src")
+  heddle_target_options(heddle_${module})
+  if(NOT module STREQUAL "kernels") # which has its own
+    heddle_precompile(heddle_${module} LIKE heddle_common_headers)
+    heddle_unity(heddle_${module} "${CMAKE_CURRENT_SOURCE_DIR}/src")
   endif()
 endfunction()

@@ -1,11 +1,11 @@
-// In place of core/src/parallel/resting.cpp: a rank that waits lets simulated time pass.
-#include <heddle/core/parallel/resting.hpp>
+// In place of core/src/parallel/backoff.cpp: a rank that waits lets simulated time pass.
+#include <heddle/core/parallel/backoff.hpp>
 
 #include "clock.hpp"
 
 namespace heddle {
 
-void wait_resting(Transfer& transfer) {
+void wait_with_backoff(Transfer& transfer) {
   while (!transfer.progress()) {
     clock::pass();
   }

@@ -113,7 +113,7 @@ class LayoutRun {
     int const parts = engine_.plan().parts_per_stage();
     Tensor hidden;
     for (int part = 0; part < parts; ++part) {
-      ModelPart const& mine = engine_.model().parts()[static_cast<std::size_t>(part)];
+      ModelChunk const& mine = engine_.model().parts()[static_cast<std::size_t>(part)];
       HiddenStates const input = mine.allocate_input(context);
       int const previous = (pipeline.rank() + pipeline.size() - 1) % pipeline.size();
       for (Tensor const& tensor : {input.hidden, input.encoder_output}) {

@@ -23,22 +23,22 @@ inline constexpr std::int64_t d_ff = 256;
 inline constexpr std::int64_t heads = 8;
 inline constexpr std::int64_t vocabulary = 32;
 inline constexpr std::int64_t element = 4;         // bytes, of float32
-inline constexpr std::int64_t statistics = 4;      // float32 numbers a token, of the loss
+inline constexpr std::int64_t statistics = 4;      // float32 values a token, of the loss
 inline constexpr std::int64_t number = 8;          // bytes, of a loss sum or a gradient norm
 inline constexpr std::int64_t logits_chunk = 256;  // tokens, on the host
 inline constexpr std::int64_t max_slices = 8;
 
-inline void add(Ledger& ledger, Verb verb, std::int64_t operations, std::int64_t bytes) {
-  ledger[static_cast<std::size_t>(verb)].operations += operations;
-  ledger[static_cast<std::size_t>(verb)].bytes += bytes;
+inline void add(Ledger& ledger, CollectiveOp collective, std::int64_t operations, std::int64_t bytes) {
+  ledger[static_cast<std::size_t>(collective)].operations += operations;
+  ledger[static_cast<std::size_t>(collective)].bytes += bytes;
 }
 
 inline std::string describe(Ledger const& ledger) {
   std::string text;
-  for (std::size_t verb = 0; verb < verbs; ++verb) {
-    if (ledger[verb].operations != 0 || ledger[verb].bytes != 0) {
-      text += fmt::format("{}{} {} of {} bytes", text.empty() ? "" : ", ", ledger[verb].operations,
-                          name_of(static_cast<Verb>(verb)), ledger[verb].bytes);
+  for (std::size_t collective = 0; collective < collectives; ++collective) {
+    if (ledger[collective].operations != 0 || ledger[collective].bytes != 0) {
+      text += fmt::format("{}{} {} of {} bytes", text.empty() ? "" : ", ", ledger[collective].operations,
+                          name_of(static_cast<CollectiveOp>(collective)), ledger[collective].bytes);
     }
   }
   return text.empty() ? "nothing" : text;
@@ -81,19 +81,19 @@ class Formulas {
   /// input for the gradient of its weight.
   void tensor_sublayer(std::int64_t tokens) {
     if (layout_.sequence_parallel) {
-      over_tensor(Verb::all_gather, 3, tokens);
-      over_tensor(Verb::reduce_scatter, 2, tokens);
+      over_tensor(CollectiveOp::all_gather, 3, tokens);
+      over_tensor(CollectiveOp::reduce_scatter, 2, tokens);
     } else {
-      over_tensor(Verb::all_reduce, 2, tokens);
+      over_tensor(CollectiveOp::all_reduce, 2, tokens);
     }
   }
   /// Tensors that enter or leave the split work once each way: the embedding's output, the memory, the output's input.
   void tensor_passage(std::int64_t tokens) {
     if (layout_.sequence_parallel) {
-      over_tensor(Verb::all_gather, 1, tokens);
-      over_tensor(Verb::reduce_scatter, 1, tokens);
+      over_tensor(CollectiveOp::all_gather, 1, tokens);
+      over_tensor(CollectiveOp::reduce_scatter, 1, tokens);
     } else {
-      over_tensor(Verb::all_reduce, 1, tokens);
+      over_tensor(CollectiveOp::all_reduce, 1, tokens);
     }
   }
 
@@ -106,14 +106,16 @@ class Formulas {
     }
     std::int64_t const columns = d_model / parallel_.tensor.size() * element;
     if (layout_.context_mode == ContextMode::ulysses) {
-      add(ledgers_[TrafficGroup::context], Verb::all_to_all, self ? 4 : 6,
+      add(ledgers_[TrafficGroup::context], CollectiveOp::all_to_all, self ? 4 : 6,
           columns * (2 * queries.here() + 2 * keys.here()) + columns / c * (2 * queries.all() + 2 * keys.all()));
       return;
     }
     std::int64_t const slices = std::min<std::int64_t>(heads / parallel_.tensor.size(), max_slices);
     std::int64_t const messages = 2 * (c - 1) + slices * c;
-    add(ledgers_[TrafficGroup::context], Verb::send, messages, 2 * columns * (3 * keys.all() - 2 * keys.next()));
-    add(ledgers_[TrafficGroup::context], Verb::receive, messages, 2 * columns * (3 * keys.all() - 2 * keys.here()));
+    add(ledgers_[TrafficGroup::context], CollectiveOp::send, messages,
+        2 * columns * (3 * keys.all() - 2 * keys.next()));
+    add(ledgers_[TrafficGroup::context], CollectiveOp::receive, messages,
+        2 * columns * (3 * keys.all() - 2 * keys.here()));
   }
 
   /// The first half of these: attention that is computed again.
@@ -124,12 +126,12 @@ class Formulas {
     }
     std::int64_t const columns = d_model / parallel_.tensor.size() * element;
     if (layout_.context_mode == ContextMode::ulysses) {
-      add(ledgers_[TrafficGroup::context], Verb::all_to_all, self ? 2 : 3,
+      add(ledgers_[TrafficGroup::context], CollectiveOp::all_to_all, self ? 2 : 3,
           columns * (queries.here() + 2 * keys.here()) + columns / c * queries.all());
       return;
     }
-    add(ledgers_[TrafficGroup::context], Verb::send, c - 1, 2 * columns * (keys.all() - keys.next()));
-    add(ledgers_[TrafficGroup::context], Verb::receive, c - 1, 2 * columns * (keys.all() - keys.here()));
+    add(ledgers_[TrafficGroup::context], CollectiveOp::send, c - 1, 2 * columns * (keys.all() - keys.next()));
+    add(ledgers_[TrafficGroup::context], CollectiveOp::receive, c - 1, 2 * columns * (keys.all() - keys.here()));
   }
   /// A forward pass moves what a passage does, for each sublayer.
   void encoder_layer_again(Tokens const& source, Recompute what) {
@@ -165,12 +167,12 @@ class Formulas {
     if (parallel_.tensor.size() > 1) {
       int const ranks = parallel_.tensor.size();
       std::int64_t const chunk = OutputLoss::chunk_tokens(vocabulary, ranks, DType::float32);
-      add(ledgers_[TrafficGroup::tensor], Verb::all_gather, (tokens + chunk - 1) / chunk,
+      add(ledgers_[TrafficGroup::tensor], CollectiveOp::all_gather, (tokens + chunk - 1) / chunk,
           ranks * statistics * tokens * element);
     }
   }
 
-  /// Messages across the border before a layer, both ways: {hidden, memory}, each a message with this tensor rank's
+  /// Messages across the boundary before a layer, both ways: {hidden, memory}, each a message with this tensor rank's
   /// rows.
   void border(std::int64_t layer, ModelConfig const& model, Tokens const& source, Tokens const& target) {
     if (layer == 0 || layer == model.encoder.layers + model.decoder.layers) {
@@ -191,16 +193,16 @@ class Formulas {
       return;
     }
     if (layout_.shard_optimizer) {
-      add(ledgers_[TrafficGroup::replicas], Verb::reduce_scatter, buckets, elements * element);
-      add(ledgers_[TrafficGroup::replicas], Verb::all_gather, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], CollectiveOp::reduce_scatter, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], CollectiveOp::all_gather, buckets, elements * element);
     } else {
-      add(ledgers_[TrafficGroup::replicas], Verb::all_reduce, buckets, elements * element);
+      add(ledgers_[TrafficGroup::replicas], CollectiveOp::all_reduce, buckets, elements * element);
     }
   }
   /// Over the tensor group: gradients of parameters that see a part of the tokens on each of its ranks.
   void partial_gradients(std::int64_t elements) {
     if (elements > 0) {
-      add(ledgers_[TrafficGroup::tensor], Verb::all_reduce, 1, elements * element);
+      add(ledgers_[TrafficGroup::tensor], CollectiveOp::all_reduce, 1, elements * element);
     }
   }
   /// A table of which this many stages hold a copy: each sends the gradient of its part to each other one.
@@ -208,8 +210,8 @@ class Formulas {
     std::int64_t const others = static_cast<std::int64_t>(stages) - 1;
     std::int64_t const replicas = layout_.shard_optimizer ? parallel_.replicas.size() : 1;
     std::int64_t const bytes = others * vocabulary * d_model / parallel_.tensor.size() / replicas * element;
-    add(ledgers_[TrafficGroup::pipeline], Verb::send, others, bytes);
-    add(ledgers_[TrafficGroup::pipeline], Verb::receive, others, bytes);
+    add(ledgers_[TrafficGroup::pipeline], CollectiveOp::send, others, bytes);
+    add(ledgers_[TrafficGroup::pipeline], CollectiveOp::receive, others, bytes);
   }
   /// The step's loss, smoothed and not, and the gradient's norm.
   void scalars() {
@@ -223,20 +225,20 @@ class Formulas {
   }
 
  private:
-  void over_tensor(Verb verb, std::int64_t operations, std::int64_t tokens) {
+  void over_tensor(CollectiveOp collective, std::int64_t operations, std::int64_t tokens) {
     if (parallel_.tensor.size() > 1) {
-      add(ledgers_[TrafficGroup::tensor], verb, operations, operations * tokens * d_model * element);
+      add(ledgers_[TrafficGroup::tensor], collective, operations, operations * tokens * d_model * element);
     }
   }
   void message(std::int64_t tokens) {
     int const ranks = layout_.sequence_parallel ? parallel_.tensor.size() : 1;
     std::int64_t const rows = share(tokens, parallel_.tensor.rank() % ranks, ranks).count();
-    add(ledgers_[TrafficGroup::pipeline], Verb::send, 1, rows * d_model * element);
-    add(ledgers_[TrafficGroup::pipeline], Verb::receive, 1, rows * d_model * element);
+    add(ledgers_[TrafficGroup::pipeline], CollectiveOp::send, 1, rows * d_model * element);
+    add(ledgers_[TrafficGroup::pipeline], CollectiveOp::receive, 1, rows * d_model * element);
   }
   static void numbers(Communicator const& group, Ledger& ledger, std::int64_t count) {
     if (group.size() > 1) {
-      add(ledger, Verb::all_reduce, 1, count * number);
+      add(ledger, CollectiveOp::all_reduce, 1, count * number);
     }
   }
 

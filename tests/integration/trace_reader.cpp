@@ -228,7 +228,7 @@ void check_sums(int number, Rank const& rank, json::object const& report) {
   require_equal(prefix + "communicating", sum_of(rank, communicates), seconds.at("communicating").to_number<double>());
   for (auto const& [group, values] : report.at("communication").as_object()) {
     std::string const name(group);
-    json::value const& reported = values.at("seconds");  // null: no verb of the group was inside a step
+    json::value const& reported = values.at("seconds");  // null: no collective of the group was inside a step
     require_equal(
         prefix + name,
         sum_of(rank,

@@ -73,7 +73,7 @@ same alone back
 # Parameters that overflowed are not saved: the good checkpoints stay, and the message offers the way back.
 cp -r two overflown
 train 2 71 --set run.directory=overflown --set optimizer.learning_rate=1e39 --set train.steps=31 --set train.validate_every=0
-grep -q 'holds numbers that are not finite, so this state is not kept.*--resume-from STEP' log || fail "an overflow was kept"
+grep -q 'holds values that are not finite, so this state is not kept.*--resume-from STEP' log || fail "an overflow was kept"
 train 2 0 --set run.directory=overflown
 grep -q "resuming after step 30" log || fail "the checkpoint before the overflow was not taken"
 

@@ -67,8 +67,8 @@ stop_case() {
 }
 
 # Ranks 0, 1, … on host1, host2, …, or pairs of them.
-# silent_in NUMBER LOG: hosts and ranks that gave no answer, by this report of the log, if one of them is missing in a verb. Ranks
-# of a host are on one line only if they are missing in the same verbs.
+# silent_in NUMBER LOG: hosts and ranks that gave no answer, by this report of the log, if one of them is missing in a collective. Ranks
+# of a host are on one line only if they are missing in the same collectives.
 silent_in() {
   awk -v number="$1" '/no rank has made progress/ { ++report } report == number && /: no answer / {
     if (/missing in [^.;]+\.[a-z_]+ [0-9]/) missing = 1; lines = lines $0 "\n" } END { if (missing) printf "%s", lines }' "$2" |

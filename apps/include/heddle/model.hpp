@@ -63,7 +63,7 @@ class TrainedModel {
   ModelDescription description() const { return describe_model(config_.model, registries_->layers); }
   MetricRegistry const& metrics() const { return registries_->metrics; }
   Task const& task() const { return registries_->tasks.of(config_); }
-  /// The maximum tokens of a source sentence, without its end token: the least of an ensemble's.
+  /// The maximum tokens of a source sentence, without its end token: the minimum over the ensemble.
   std::int64_t longest_source() const;
   /// Sets the languages of sources and targets. Throws UsageError for one that the model does not have, and for one
   /// that it needs and is not given; the message has the names of the options that give them.

@@ -25,7 +25,7 @@ ExitCode run_on_ranks(std::function<ExitCode(MpiSession const*)> const& work) {
       report_on_stderr(describe(error));
     }
     bool const of_input = code == ExitCode::usage || code == ExitCode::bad_config || code == ExitCode::bad_data;
-    if (of_input && session.all_say(describe(error))) {
+    if (of_input && session.all_agree(describe(error))) {
       return code;
     }
     if (rank > 0) {

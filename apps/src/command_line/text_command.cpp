@@ -218,7 +218,7 @@ ExitCode convert_text(TextCommandOptions const& options, TextConversion conversi
   require_valid(options.text);
   conversion.encode = format.encode;
   conversion.conclude = [&](TrainedModel& model, std::vector<GeneratedLine> const& lines) {
-    return PieceResult{.text = format.format(model, lines)};
+    return ChunkResult{.text = format.format(model, lines)};
   };
   return run_on_ranks([&](MpiSession const* session) {
     Communicator const world = session == nullptr ? Communicator::self() : session->world();
@@ -240,12 +240,12 @@ ExitCode convert_text(TextCommandOptions const& options, TextConversion conversi
     }
     GenerationOptions generation = options.generation;
     apply(options.choices, model->vocabulary(), generation);
-    ComputePiece const compute = piece_computation(*model, generation, conversion);
+    ComputeChunk const compute = chunk_computation(*model, generation, conversion);
     std::string const digest = generation_digest(*model, generation);
     CorpusOutput output(leads ? options.output : "", output_identity(conversion.command, options.arguments, digest),
                         {text.path(), options.text.prefix});
-    auto const next = [&] { return output.next([&] { return text.next_piece(); }); };
-    convert_pieces(processes, text, next, compute, [&](PieceResult const& result) { output.write(result); });
+    auto const next = [&] { return output.next([&] { return text.next_chunk(); }); };
+    convert_chunks(processes, text, next, compute, [&](ChunkResult const& result) { output.write(result); });
     output.finish();
     text.warn_of_invalid();
     return ExitCode::done;

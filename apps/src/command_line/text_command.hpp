@@ -70,7 +70,7 @@ void add_text_command_options(OptionsDescription& description, TextCommandOption
 void add_threads(OptionsDescription& description, int& threads, bool ranks = true);
 
 struct TextFormat {
-  PieceGenerator::Encode encode;
+  ChunkGenerator::Encode encode;
   std::function<std::string(TrainedModel&, std::span<GeneratedLine const>)> format;  ///< of lines that belong together
 };
 /// Generates from the command's input to its output, on all ranks. `conversion` has the command's words; its functions

@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-CommandSyntax doctor_syntax(ExaminedPlaces& places, bool& cluster) {
+CommandSyntax doctor_syntax(ExaminedPaths& places, bool& cluster) {
   CommandSyntax syntax;
   syntax.name = "doctor";
   syntax.usage =
@@ -50,7 +50,7 @@ ExitCode examine_job(MpiSession const* session, std::filesystem::path const& dir
 }  // namespace
 
 ExitCode run_doctor(Arguments const& arguments) {
-  ExaminedPlaces places;
+  ExaminedPaths places;
   bool cluster = false;
   parse_options(doctor_syntax(places, cluster), arguments);
   if (cluster) {

@@ -270,9 +270,9 @@ class Evaluation {
   Evaluation(EvaluateOptions const& options, TestSet const& test, MetricRegistry const& metrics)
       : scores_(options.scores, test.references.size(), metrics) {}
 
-  void add(Piece const& piece, PieceResult const& result) {
+  void add(Chunk const& chunk, ChunkResult const& result) {
     std::istringstream translations(result.text);
-    for (SourceLine const& line : piece.lines) {
+    for (SourceLine const& line : chunk.lines) {
       std::string translation;
       std::getline(translations, translation);
       scores_.add(translation, line.references, line.text);
@@ -293,14 +293,14 @@ class Evaluation {
 };
 
 /// The translations and the losses of the references.
-PieceResult evaluate_lines(CoverageOptions const& coverage, ForcedDecoding const& forcing, TrainedModel& model,
+ChunkResult evaluate_lines(CoverageOptions const& coverage, ForcedDecoding const& forcing, TrainedModel& model,
                            std::vector<GeneratedLine> const& lines) {
   std::vector<ForcedTranslation> translations = given_translations(model, lines);
   if (coverage.wanted()) {
     force(forcing, model, translations);
     choose_by_coverage(coverage.penalty, 1, translations);
   }
-  PieceResult result;
+  ChunkResult result;
   for (ForcedTranslation const& each : translations) {
     result.text += each.translation.text + "\n";
   }
@@ -329,12 +329,12 @@ void evaluate_test(EvaluateOptions const& options, GenerationOptions const& gene
       .conclude = [&](TrainedModel& computing,
                       auto const& lines) { return evaluate_lines(options.coverage, forcing, computing, lines); }};
   Evaluation evaluation(options, test, model.metrics());
-  std::deque<Piece> pieces;  // that are computed
+  std::deque<Chunk> pieces;  // that are computed
   auto const next = [&] {
-    auto const read = [&] { return text.next_piece(); };
-    std::optional<Piece> piece =
+    auto const read = [&] { return text.next_chunk(); };
+    std::optional<Chunk> piece =
         output
-            ? output->next(read, [&](Piece const& there, PieceResult const& result) { evaluation.add(there, result); })
+            ? output->next(read, [&](Chunk const& there, ChunkResult const& result) { evaluation.add(there, result); })
             : read();
     if (piece) {
       pieces.push_back(*piece);
@@ -342,7 +342,7 @@ void evaluate_test(EvaluateOptions const& options, GenerationOptions const& gene
     return piece;
   };
   std::exception_ptr not_written;  // reported last: the scores are useful without the translations
-  auto const finish = [&](PieceResult const& result) {
+  auto const finish = [&](ChunkResult const& result) {
     evaluation.add(pieces.front(), result);
     pieces.pop_front();
     try {
@@ -353,7 +353,7 @@ void evaluate_test(EvaluateOptions const& options, GenerationOptions const& gene
       not_written = std::current_exception();
     }
   };
-  convert_pieces(processes, text, next, piece_computation(model, generation, conversion), finish);
+  convert_chunks(processes, text, next, chunk_computation(model, generation, conversion), finish);
   if (!leads) {
     return;
   }

@@ -90,17 +90,17 @@ class ScoredLines {
     }
   }
 
-  std::optional<Piece> next_piece() {
+  std::optional<Chunk> next_chunk() {
     if (!list_) {
-      return text_.next_piece();
+      return text_.next_chunk();
     }
-    Piece piece;
+    Chunk chunk;
     std::size_t bytes = 0;
-    for (std::string line; std::ssize(piece.lines) < window_ && bytes < max_bytes && list_->next(line);) {
-      piece.lines.push_back(of_list(line));
-      bytes += piece.lines.back().text.size() + 2 * line.size();
+    for (std::string line; std::ssize(chunk.lines) < window_ && bytes < max_bytes && list_->next(line);) {
+      chunk.lines.push_back(of_list(line));
+      bytes += chunk.lines.back().text.size() + 2 * line.size();
     }
-    return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
+    return chunk.lines.empty() ? std::nullopt : std::optional(std::move(chunk));
   }
 
  private:
@@ -189,11 +189,11 @@ std::vector<std::int32_t> target_tokens(SourceLine const& line, Tokenizer const&
   }
 }
 
-PieceResult score_piece(ScoringOptions const& options, ForcedDecoding const& forcing, TrainedModel& model,
-                        PieceIds const& ids, Piece const& piece) {
-  PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
+ChunkResult score_chunk(ScoringOptions const& options, ForcedDecoding const& forcing, TrainedModel& model,
+                        PieceIds const& ids, Chunk const& chunk) {
+  ChunkResult result{.number = chunk.number, .lines = std::ssize(chunk.lines)};
   std::vector<GivenTarget> given;
-  for (SourceLine const& line : piece.lines) {
+  for (SourceLine const& line : chunk.lines) {
     given.push_back({model.vocabulary().source.encode(line.text), target_tokens(line, model.vocabulary().target, ids)});
     result.tokens += std::ssize(given.back().target) + 1;
   }
@@ -201,9 +201,9 @@ PieceResult score_piece(ScoringOptions const& options, ForcedDecoding const& for
   for (std::size_t index = 0; index < given.size(); ++index) {
     if (forced[index].losses.empty()) {
       result.messages.push_back(fmt::format("line {}: longer than the model takes (model.max_length = {}): no score",
-                                            piece.lines[index].number, model.config().model.max_length));
+                                            chunk.lines[index].number, model.config().model.max_length));
     }
-    result.text += format_score(options, model, piece.lines[index], given[index], forced[index]);
+    result.text += format_score(options, model, chunk.lines[index], given[index], forced[index]);
   }
   return result;
 }
@@ -248,12 +248,12 @@ ExitCode score(ScoringOptions const& options, MpiSession const* session) {
   CorpusOutput output(leads ? options.output : "", output_identity("score", options.arguments, model->digest()),
                       {lines.text().path(), options.target});
   PieceIds const ids = options.pieces ? piece_ids(model->vocabulary().target) : PieceIds();
-  auto const compute = [&](Piece const& piece, std::function<void()> const& pause) {
+  auto const compute = [&](Chunk const& chunk, std::function<void()> const& pause) {
     pause();
-    return score_piece(options, forcing, *model, ids, piece);
+    return score_chunk(options, forcing, *model, ids, chunk);
   };
-  auto const next = [&] { return output.next([&] { return lines.next_piece(); }); };
-  convert_pieces(processes, lines.text(), next, compute, [&](PieceResult const& result) { output.write(result); });
+  auto const next = [&] { return output.next([&] { return lines.next_chunk(); }); };
+  convert_chunks(processes, lines.text(), next, compute, [&](ChunkResult const& result) { output.write(result); });
   output.finish();
   lines.warn_of_invalid();
   return ExitCode::done;

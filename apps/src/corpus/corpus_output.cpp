@@ -24,9 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 namespace json = boost::json;
 
-/// The digest of a piece that has just been read: it has no number yet, which depends on where a command starts.
-std::string digest_of(Piece const& piece) {
-  return sha256(to_bytes(piece));
+/// The digest of a chunk that has just been read: it has no number yet, which depends on where a command starts.
+std::string digest_of(Chunk const& chunk) {
+  return sha256(to_bytes(chunk));
 }
 
 /// Numbers as a journal has them: exact.
@@ -48,7 +48,7 @@ std::vector<double> numbers_of(json::value const& entry) {
   return numbers;
 }
 
-/// The start of the file up to `end`, read in parts, with the digest of each piece.
+/// The start of the file up to `end`, read in parts, with the digest of each chunk.
 class PartialFile {
  public:
   explicit PartialFile(fs::path const& path) : file_(open_input(path)) {}
@@ -136,7 +136,7 @@ std::string CorpusOutput::restore(std::string const& identity, std::string const
     try {
       json::value const entry = json::parse(line);
       std::int64_t const end = entry.at("end").as_int64();
-      // A line that was not written whole, or before its piece was on the disk, is the first of those to be repeated.
+      // A line that was not written whole, or before its chunk was on the disk, is the first of those to be repeated.
       if (stream.eof() || end < (done_.empty() ? 0 : done_.back().end) ||
           written.digest_to(end) != std::string_view(entry.at("bytes").as_string())) {
         break;
@@ -152,7 +152,7 @@ std::string CorpusOutput::restore(std::string const& identity, std::string const
   return valid;
 }
 
-PieceResult CorpusOutput::result_there() const {
+ChunkResult CorpusOutput::result_there() const {
   Done const& done = done_[read_ - 1];
   std::int64_t const begin = read_ > 1 ? done_[read_ - 2].end : 0;
   std::string bytes(static_cast<std::size_t>(done.end - begin), '\0');
@@ -163,33 +163,33 @@ PieceResult CorpusOutput::result_there() const {
   return {.text = compressed_ ? gunzip(bytes) : std::move(bytes), .sums = done.sums};
 }
 
-std::optional<Piece> CorpusOutput::next(std::function<std::optional<Piece>()> const& read, Restored const& restored) {
-  while (std::optional<Piece> piece = read()) {
-    std::string digest = digest_of(*piece);
+std::optional<Chunk> CorpusOutput::next(std::function<std::optional<Chunk>()> const& read, Restored const& restored) {
+  while (std::optional<Chunk> chunk = read()) {
+    std::string digest = digest_of(*chunk);
     if (read_ == restored_) {
       digests_.push_back(std::move(digest));
-      return piece;
+      return chunk;
     }
     if (done_[read_++].lines != digest) {
       throw DataError(fmt::format(
           "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
           "text to continue, or delete the file to start over",
-          journal().string(), piece->lines.front().number, piece->lines.back().number));
+          journal().string(), chunk->lines.front().number, chunk->lines.back().number));
     }
     if (restored) {
-      restored(*piece, result_there());
+      restored(*chunk, result_there());
     }
   }
   if (read_ < restored_) {
     throw DataError(
-        fmt::format("{}: the text ends before the last piece of which the output was made; give the same text "
+        fmt::format("{}: the text ends before the last chunk of which the output was made; give the same text "
                     "to continue, or delete the file to start over",
                     journal().string()));
   }
   return std::nullopt;
 }
 
-void CorpusOutput::write(PieceResult const& result) {
+void CorpusOutput::write(ChunkResult const& result) {
   std::string const lines = std::move(digests_.front());
   digests_.pop_front();
   if (path_.empty()) {
@@ -281,7 +281,7 @@ std::string gzip(std::string const& text) {
   bytes.resize(stream.total_out);
   ::deflateEnd(&stream);
   if (result != Z_STREAM_END) {
-    throw Error("zlib could not compress a piece of the output");
+    throw Error("zlib could not compress a chunk of the output");
   }
   return bytes;
 }
@@ -304,7 +304,7 @@ std::string gunzip(std::string const& bytes) {
   }
   ::inflateEnd(&stream);
   if (result != Z_STREAM_END) {
-    throw Error("zlib could not read a piece of the output");
+    throw Error("zlib could not read a chunk of the output");
   }
   return text;
 }

@@ -48,8 +48,8 @@ bool read_whole(int socket, char* bytes, std::size_t count) {
   return true;
 }
 
-/// A child's life: computes pieces until the parent closes the socket.
-void compute_pieces(int socket, ComputePiece const& compute) {
+/// The main loop of a child: computes chunks until the parent closes the socket.
+void compute_chunks(int socket, ComputeChunk const& compute) {
   Header header;
   while (read_whole(socket, reinterpret_cast<char*>(&header), sizeof header)) {
     std::string bytes(static_cast<std::size_t>(header.bytes), '\0');
@@ -57,7 +57,7 @@ void compute_pieces(int socket, ComputePiece const& compute) {
       break;
     }
     try {
-      send_to_parent(socket, message(to_bytes(compute(piece_of(bytes), [] {}))));
+      send_to_parent(socket, message(to_bytes(compute(chunk_of(bytes), [] {}))));
     } catch (std::exception const& error) {
       auto const* const known = dynamic_cast<Error const*>(&error);
       send_to_parent(socket, message(describe(error), known == nullptr ? ExitCode::failure : known->code()));
@@ -68,7 +68,7 @@ void compute_pieces(int socket, ComputePiece const& compute) {
 
 }  // namespace
 
-ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
+ForkedWorkers::ForkedWorkers(int count, ComputeChunk const& compute) {
   for (int number = 0; number < count; ++number) {
     try {
       start(compute);
@@ -81,8 +81,8 @@ ForkedWorkers::ForkedWorkers(int count, ComputePiece const& compute) {
   }
 }
 
-void ForkedWorkers::start(ComputePiece const& compute) {
-  ForkedProcess const started = fork_process([&](int socket) { compute_pieces(socket, compute); });
+void ForkedWorkers::start(ComputeChunk const& compute) {
+  ForkedProcess const started = fork_process([&](int socket) { compute_chunks(socket, compute); });
   children_.push_back({started.process, started.socket});
 }
 
@@ -95,18 +95,18 @@ ForkedWorkers::~ForkedWorkers() {
   kill_processes(processes);
 }
 
-bool ForkedWorkers::wants_piece() const {
-  return std::ranges::any_of(children_, [](Child const& child) { return child.pieces < max_worker_pieces; });
+bool ForkedWorkers::wants_chunk() const {
+  return std::ranges::any_of(children_, [](Child const& child) { return child.chunks < max_worker_chunks; });
 }
 
-void ForkedWorkers::give(Piece piece) {
-  Child& child = *std::ranges::min_element(children_, {}, &Child::pieces);
-  child.to_send += message(to_bytes(piece));
-  ++child.pieces;
+void ForkedWorkers::give(Chunk chunk) {
+  Child& child = *std::ranges::min_element(children_, {}, &Child::chunks);
+  child.to_send += message(to_bytes(chunk));
+  ++child.chunks;
   send_to(child);
 }
 
-PieceResult ForkedWorkers::take(std::function<void()> const&) {
+ChunkResult ForkedWorkers::take(std::function<void()> const&) {
   while (true) {
     for (Child& child : children_) {
       Header header;
@@ -117,7 +117,7 @@ PieceResult ForkedWorkers::take(std::function<void()> const&) {
       if (auto const bytes = static_cast<std::size_t>(header.bytes); child.received.size() >= sizeof header + bytes) {
         std::string const text = child.received.substr(sizeof header, bytes);
         child.received.erase(0, sizeof header + bytes);
-        --child.pieces;
+        --child.chunks;
         if (header.code != 0) {
           throw Error(text, static_cast<ExitCode>(header.code));
         }

@@ -6,35 +6,35 @@
 #include <string>
 #include <vector>
 
-#include "corpus/pieces.hpp"
+#include "corpus/chunks.hpp"
 
 namespace heddle {
 
 /// Copies of this process, which share its memory until they write: one copy of a model's weights serves all. They
 /// compute on one thread each, so that there may be one for each core.
-class ForkedWorkers final : public PieceWorkers {
+class ForkedWorkers final : public ChunkWorkers {
  public:
   /// Starts the processes. This process must have one thread, and must not use MPI. Throws Error if that fails.
-  ForkedWorkers(int count, ComputePiece const& compute);
+  ForkedWorkers(int count, ComputeChunk const& compute);
   /// Kills them.
   ~ForkedWorkers() override;
   ForkedWorkers(ForkedWorkers const&) = delete;
   ForkedWorkers& operator=(ForkedWorkers const&) = delete;
 
-  bool wants_piece() const override;
-  void give(Piece piece) override;
-  PieceResult take(std::function<void()> const& refill) override;
+  bool wants_chunk() const override;
+  void give(Chunk chunk) override;
+  ChunkResult take(std::function<void()> const& refill) override;
 
  private:
   struct Child {
     pid_t process = -1;
     int socket = -1;
-    std::size_t pieces = 0;  ///< that it has and has not returned
+    std::size_t chunks = 0;  ///< that it has and has not returned
     std::string to_send = {};
     std::string received = {};
   };
 
-  void start(ComputePiece const& compute);
+  void start(ComputeChunk const& compute);
   /// Moves bytes to and from a child. Throws Error if it has ended.
   void send_to(Child& child);
   void receive_from(Child& child);

@@ -86,18 +86,18 @@ void LineSource::take_columns(SourceLine& line) const {
   }
 }
 
-std::optional<Piece> LineSource::next_piece() {
+std::optional<Chunk> LineSource::next_chunk() {
   constexpr std::size_t max_bytes = std::size_t{16} << 20;
-  Piece piece;
+  Chunk chunk;
   std::size_t bytes = 0;
-  for (SourceLine line; std::ssize(piece.lines) < window_ && bytes < max_bytes && next(line);) {
+  for (SourceLine line; std::ssize(chunk.lines) < window_ && bytes < max_bytes && next(line);) {
     bytes += line.text.size() + line.prefix.size();
     for (std::string const& reference : line.references) {
       bytes += reference.size();
     }
-    piece.lines.push_back(std::move(line));
+    chunk.lines.push_back(std::move(line));
   }
-  return piece.lines.empty() ? std::nullopt : std::optional(std::move(piece));
+  return chunk.lines.empty() ? std::nullopt : std::optional(std::move(chunk));
 }
 
 std::optional<double> LineSource::progress() const {

@@ -6,17 +6,17 @@
 #include <string>
 #include <vector>
 
-#include "corpus/pieces.hpp"
+#include "corpus/chunks.hpp"
 
 namespace heddle {
 
 /// A text that is read line by line.
 struct TextOptions {
-  /// Lines of a piece: enough to keep a processor busy, and few enough that a text has pieces for many.
+  /// Lines of a chunk: enough to keep a processor busy, and few enough that a text has chunks for many.
   static constexpr std::int64_t default_window = 256;
 
   std::string input = {};                   ///< "": the standard input
-  std::optional<std::int64_t> window = {};  ///< lines of a piece; none: default_window, or 1 on a terminal
+  std::optional<std::int64_t> window = {};  ///< lines of a chunk; none: default_window, or 1 on a terminal
   InvalidUtf8 invalid_utf8 = InvalidUtf8::replace;
   bool adapter_column = false;  ///< a line is NAME<TAB>TEXT
   std::string prefix = {};      ///< a text whose line n is what the output for line n starts with; "": none
@@ -36,9 +36,9 @@ class LineSource {
   /// Reads the next line; false at the end of the text. Throws DataError as LineReader::next does, and where the text
   /// is empty, one text ends before the other or a line has no column of adapters or prefixes.
   bool next(SourceLine& line);
-  /// Reads the next lines, as many as a piece has: options.window, or fewer with 16 MiB; nothing at the end of the
+  /// Reads the next lines, as many as a chunk has: options.window, or fewer with 16 MiB; nothing at the end of the
   /// text.
-  std::optional<Piece> next_piece();
+  std::optional<Chunk> next_chunk();
 
   std::string path() const { return readers_.front().path().string(); }
   /// Whether each line is answered before the next one is read, as where somebody types them.

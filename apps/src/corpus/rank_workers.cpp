@@ -10,7 +10,7 @@
 namespace heddle {
 namespace {
 
-constexpr int piece_tag = 1;
+constexpr int chunk_tag = 1;
 constexpr int result_tag = 2;
 
 /// The element type that every communicator moves.
@@ -22,7 +22,7 @@ Tensor tensor_of(Words& words) {
 
 std::int32_t length_of(std::string const& text) {
   if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
-    throw DataError("a piece has more than 2 GiB; give a smaller --window");
+    throw DataError("a chunk has more than 2 GiB; give a smaller --window");
   }
   return static_cast<std::int32_t>(text.size());
 }
@@ -93,10 +93,10 @@ class IncomingTexts {
   Transfer transfer_;
 };
 
-/// Computes a piece with the ranks of a group, whose other ranks are in serve_pieces.
-PieceResult compute_in_group(RankGroups const& groups, ComputePiece const& compute, std::string const& piece,
+/// Computes a chunk with the ranks of a group, whose other ranks are in serve_chunks.
+ChunkResult compute_in_group(RankGroups const& groups, ComputeChunk const& compute, std::string const& chunk,
                              std::function<void()> const& pause) {
-  return compute(piece_of(broadcast_text(groups.group, piece)), pause);
+  return compute(chunk_of(broadcast_text(groups.group, chunk)), pause);
 }
 
 }  // namespace
@@ -106,30 +106,30 @@ class RankWorkers::Leader {
  public:
   Leader(Communicator const& world, int rank) : world_(world), rank_(rank) {}
 
-  std::size_t pieces() const { return pieces_; }
-  void give(std::string const& piece) {
-    sent_.push_back(std::make_unique<OutgoingText>(world_, piece, rank_, piece_tag));
-    if (++pieces_ == 1) {
+  std::size_t chunks() const { return chunks_; }
+  void give(std::string const& chunk) {
+    sent_.push_back(std::make_unique<OutgoingText>(world_, chunk, rank_, chunk_tag));
+    if (++chunks_ == 1) {
       results_ = std::make_unique<IncomingTexts>(world_, rank_, result_tag);
     }
   }
   /// Moves messages; returns a result that is complete.
-  std::optional<PieceResult> progress() {
+  std::optional<ChunkResult> progress() {
     while (!sent_.empty() && sent_.front()->progress()) {
       sent_.pop_front();
     }
-    if (pieces_ == 0 || !results_->progress()) {
+    if (chunks_ == 0 || !results_->progress()) {
       return std::nullopt;
     }
-    std::optional<PieceResult> result = result_of(results_->take());
-    if (--pieces_ > 0) {
+    std::optional<ChunkResult> result = result_of(results_->take());
+    if (--chunks_ > 0) {
       results_->start();
     }
     return result;
   }
-  /// Sends a last piece, of nothing.
+  /// Sends a last chunk, of nothing.
   void finish() {
-    sent_.push_back(std::make_unique<OutgoingText>(world_, "", rank_, piece_tag));
+    sent_.push_back(std::make_unique<OutgoingText>(world_, "", rank_, chunk_tag));
     for (auto const& text : sent_) {
       text->wait();
     }
@@ -138,12 +138,12 @@ class RankWorkers::Leader {
  private:
   Communicator world_;
   int rank_;
-  std::size_t pieces_ = 0;  ///< that it has and has not returned
+  std::size_t chunks_ = 0;  ///< that it has and has not returned
   std::deque<std::unique_ptr<OutgoingText>> sent_;
   std::unique_ptr<IncomingTexts> results_;
 };
 
-RankWorkers::RankWorkers(RankGroups groups, ComputePiece compute)
+RankWorkers::RankWorkers(RankGroups groups, ComputeChunk compute)
     : groups_(std::move(groups)), compute_(std::move(compute)) {
   for (int rank = groups_.group.size(); rank < groups_.world.size(); rank += groups_.group.size()) {
     others_.push_back(std::make_unique<Leader>(groups_.world, rank));
@@ -152,41 +152,41 @@ RankWorkers::RankWorkers(RankGroups groups, ComputePiece compute)
 
 RankWorkers::~RankWorkers() = default;
 
-bool RankWorkers::wants_piece() const {
+bool RankWorkers::wants_chunk() const {
   return own_.empty() ||
-         std::ranges::any_of(others_, [](auto const& each) { return each->pieces() < max_worker_pieces; });
+         std::ranges::any_of(others_, [](auto const& each) { return each->chunks() < max_worker_chunks; });
 }
 
-void RankWorkers::give(Piece piece) {
-  auto const other = std::ranges::min_element(others_, {}, [](auto const& each) { return each->pieces(); });
-  if (other == others_.end() || (own_.empty() && (*other)->pieces() > 0)) {
-    own_.push_back(std::move(piece));
+void RankWorkers::give(Chunk chunk) {
+  auto const other = std::ranges::min_element(others_, {}, [](auto const& each) { return each->chunks(); });
+  if (other == others_.end() || (own_.empty() && (*other)->chunks() > 0)) {
+    own_.push_back(std::move(chunk));
   } else {
-    (*other)->give(to_bytes(piece));
+    (*other)->give(to_bytes(chunk));
   }
 }
 
 void RankWorkers::progress() {
   for (auto const& other : others_) {
-    while (std::optional<PieceResult> result = other->progress()) {
+    while (std::optional<ChunkResult> result = other->progress()) {
       results_.push_back(std::move(*result));
     }
   }
 }
 
-PieceResult RankWorkers::take(std::function<void()> const& refill) {
+ChunkResult RankWorkers::take(std::function<void()> const& refill) {
   for (progress(); results_.empty(); progress()) {
     refill();
     if (!own_.empty()) {
-      std::string const piece = to_bytes(own_.front());
-      results_.push_back(compute_in_group(groups_, compute_, piece, [&] {
+      std::string const chunk = to_bytes(own_.front());
+      results_.push_back(compute_in_group(groups_, compute_, chunk, [&] {
         progress();
         refill();
       }));
       own_.pop_front();
     }
   }
-  PieceResult result = std::move(results_.front());
+  ChunkResult result = std::move(results_.front());
   results_.pop_front();
   return result;
 }
@@ -198,29 +198,29 @@ void RankWorkers::finish() {
   broadcast_text(groups_.group, "");
 }
 
-void serve_pieces(RankGroups const& groups, ComputePiece const& compute) {
-  std::unique_ptr<IncomingTexts> pieces;
+void serve_chunks(RankGroups const& groups, ComputeChunk const& compute) {
+  std::unique_ptr<IncomingTexts> chunks;
   std::unique_ptr<OutgoingText> sent;
   if (groups.leads()) {
-    pieces = std::make_unique<IncomingTexts>(groups.world, 0, piece_tag);
+    chunks = std::make_unique<IncomingTexts>(groups.world, 0, chunk_tag);
   }
   while (true) {
-    std::string const piece = broadcast_text(groups.group, groups.leads() ? pieces->take() : "");
-    if (piece.empty()) {
+    std::string const chunk = broadcast_text(groups.group, groups.leads() ? chunks->take() : "");
+    if (chunk.empty()) {
       break;
     }
     if (groups.leads()) {
-      pieces->start();
+      chunks->start();
     }
     auto const pause = [&] {
       if (groups.leads()) {
-        pieces->progress();
+        chunks->progress();
       }
       if (sent) {
         sent->progress();
       }
     };
-    PieceResult const result = compute(piece_of(piece), pause);
+    ChunkResult const result = compute(chunk_of(chunk), pause);
     if (groups.leads()) {
       if (sent) {
         sent->wait();

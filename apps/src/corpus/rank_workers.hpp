@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "corpus/pieces.hpp"
+#include "corpus/chunks.hpp"
 
 namespace heddle {
 
-/// Groups of ranks, each with one model: the ranks of a group are consecutive in `world`, and compute a piece together.
+/// Groups of ranks, each with one model: the ranks of a group are consecutive in `world`, and compute a chunk together.
 struct RankGroups {
   Communicator world = Communicator::self();
   Communicator group = Communicator::self();  ///< this rank's
@@ -20,15 +20,15 @@ struct RankGroups {
 };
 
 /// The ranks of a job, on its rank 0, which computes, too: with the ranks of its group.
-class RankWorkers final : public PieceWorkers {
+class RankWorkers final : public ChunkWorkers {
  public:
-  RankWorkers(RankGroups groups, ComputePiece compute);
+  RankWorkers(RankGroups groups, ComputeChunk compute);
   ~RankWorkers() override;
 
-  bool wants_piece() const override;
-  void give(Piece piece) override;
-  PieceResult take(std::function<void()> const& refill) override;
-  /// Lets the other ranks return from serve_pieces, after the last result.
+  bool wants_chunk() const override;
+  void give(Chunk chunk) override;
+  ChunkResult take(std::function<void()> const& refill) override;
+  /// Lets the other ranks return from serve_chunks, after the last result.
   void finish();
 
  private:
@@ -38,13 +38,13 @@ class RankWorkers final : public PieceWorkers {
   void progress();
 
   RankGroups groups_;
-  ComputePiece compute_;
-  std::deque<Piece> own_;
+  ComputeChunk compute_;
+  std::deque<Chunk> own_;
   std::vector<std::unique_ptr<Leader>> others_;  ///< the leaders of the other groups
-  std::deque<PieceResult> results_;
+  std::deque<ChunkResult> results_;
 };
 
-/// The life of a rank other than 0: computes pieces until RankWorkers::finish is called there.
-void serve_pieces(RankGroups const& groups, ComputePiece const& compute);
+/// The main loop of a rank other than 0: computes chunks until RankWorkers::finish is called there.
+void serve_chunks(RankGroups const& groups, ComputeChunk const& compute);
 
 }  // namespace heddle

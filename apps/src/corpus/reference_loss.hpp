@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "inference/piece_generator.hpp"
+#include "inference/chunk_generator.hpp"
 
 namespace heddle {
 

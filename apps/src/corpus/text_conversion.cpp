@@ -113,10 +113,10 @@ int own_processes(Processes const& processes, LineSource const& text) {
   return processes.launched || text.answers_each_line() ? 1 : count;
 }
 
-/// The shortest line that is not empty, as a piece.
-Piece short_piece(Piece const& piece) {
-  Piece found;
-  for (SourceLine const& line : piece.lines) {
+/// The shortest line that is not empty, as a chunk.
+Chunk short_chunk(Chunk const& chunk) {
+  Chunk found;
+  for (SourceLine const& line : chunk.lines) {
     if (!line.text.empty() && (found.lines.empty() || line.text.size() < found.lines.front().text.size())) {
       found.lines = {line};
     }
@@ -126,11 +126,11 @@ Piece short_piece(Piece const& piece) {
 
 }  // namespace
 
-ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& options,
+ComputeChunk chunk_computation(TrainedModel& model, GenerationOptions const& options,
                                TextConversion const& conversion) {
-  auto const generator = std::make_shared<PieceGenerator>(model, options, conversion.encode);
-  return [&model, conversion, generator](Piece const& piece, std::function<void()> const& pause) {
-    std::vector<GeneratedLine> lines = generator->generate(piece.lines, pause);
+  auto const generator = std::make_shared<ChunkGenerator>(model, options, conversion.encode);
+  return [&model, conversion, generator](Chunk const& chunk, std::function<void()> const& pause) {
+    std::vector<GeneratedLine> lines = generator->generate(chunk.lines, pause);
     std::vector<std::string> messages;
     std::int64_t tokens = 0;
     for (auto const& [line, encoded, hypotheses] : lines) {
@@ -146,9 +146,9 @@ ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& opt
       }
       tokens += hypotheses.empty() ? 0 : std::ssize(hypotheses.front().tokens) + 1;
     }
-    PieceResult result = conversion.conclude(model, std::move(lines));
-    result.number = piece.number;
-    result.lines = std::ssize(piece.lines);
+    ChunkResult result = conversion.conclude(model, std::move(lines));
+    result.number = chunk.number;
+    result.lines = std::ssize(chunk.lines);
     result.tokens = tokens;
     std::ranges::move(messages, std::back_inserter(result.messages));
     return result;
@@ -172,17 +172,17 @@ RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> 
   return {world, tensor == 1 ? Communicator::self() : world.split(world.rank() / tensor, world.rank(), "tensor")};
 }
 
-void convert_pieces(Processes const& processes, LineSource const& text,
-                    std::function<std::optional<Piece>()> const& next, ComputePiece const& compute,
-                    std::function<void(PieceResult)> const& finish) {
+void convert_chunks(Processes const& processes, LineSource const& text,
+                    std::function<std::optional<Chunk>()> const& next, ComputeChunk const& compute,
+                    std::function<void(ChunkResult)> const& finish) {
   RankGroups const& ranks = processes.ranks;
   if (ranks.world.rank() > 0) {
-    serve_pieces(ranks, compute);
+    serve_chunks(ranks, compute);
     return;
   }
   ProgressLine progress(text, processes.writes_stdout);
   LimitedMessages messages(progress);
-  auto const report = [&](PieceResult result) {
+  auto const report = [&](ChunkResult result) {
     messages.write(result.messages);
     std::int64_t const lines = result.lines;
     std::int64_t const tokens = result.tokens;
@@ -191,27 +191,27 @@ void convert_pieces(Processes const& processes, LineSource const& text,
   };
   if (ranks.world.size() > 1) {
     RankWorkers workers(ranks, compute);
-    process_pieces(next, workers, report);
+    process_chunks(next, workers, report);
     workers.finish();
     messages.finish();
     return;
   }
   int count = own_processes(processes, text);
-  std::vector<Piece> first;
-  if (count > 1) {  // two pieces show whether other processes would have anything to do
-    for (std::optional<Piece> piece; first.size() < 2 && (piece = next());) {
-      first.push_back(std::move(*piece));
+  std::vector<Chunk> first;
+  if (count > 1) {  // two chunks show whether other processes would have anything to do
+    for (std::optional<Chunk> chunk; first.size() < 2 && (chunk = next());) {
+      first.push_back(std::move(*chunk));
     }
     count = first.size() < 2 ? 1 : count;
   }
   if (count > 1) {
-    compute(short_piece(first.front()), [] {});  // so that the processes share the weights as kernels pack them
+    compute(short_chunk(first.front()), [] {});  // so that the processes share the weights as kernels pack them
   }
-  std::unique_ptr<PieceWorkers> const workers =
-      count == 1 ? std::unique_ptr<PieceWorkers>(std::make_unique<OwnWorker>(compute))
+  std::unique_ptr<ChunkWorkers> const workers =
+      count == 1 ? std::unique_ptr<ChunkWorkers>(std::make_unique<OwnWorker>(compute))
                  : std::make_unique<ForkedWorkers>(count, compute);
   std::size_t taken = 0;
-  process_pieces([&] { return taken < first.size() ? std::optional(std::move(first[taken++])) : next(); }, *workers,
+  process_chunks([&] { return taken < first.size() ? std::optional(std::move(first[taken++])) : next(); }, *workers,
                  report);
   messages.finish();
 }

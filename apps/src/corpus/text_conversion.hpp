@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "corpus/chunks.hpp"
 #include "corpus/line_source.hpp"
-#include "corpus/pieces.hpp"
 #include "corpus/rank_workers.hpp"
-#include "inference/piece_generator.hpp"
+#include "inference/chunk_generator.hpp"
 
 namespace heddle {
 
@@ -17,13 +17,13 @@ struct TextConversion {
   std::string command = {};  ///< "translate"
   std::string kept = {};     ///< which tokens remain of a line that is too long: "first", "last"
   std::string done = {};     ///< what happens to them, for a message: "translated", "continued"
-  PieceGenerator::Encode encode = {};
-  /// Makes the text and the sums of a piece's result, in the process that computed it.
-  std::function<PieceResult(TrainedModel& model, std::vector<GeneratedLine> lines)> conclude = {};
+  ChunkGenerator::Encode encode = {};
+  /// Makes the text and the sums of a chunk's result, in the process that computed it.
+  std::function<ChunkResult(TrainedModel& model, std::vector<GeneratedLine> lines)> conclude = {};
 };
 
-/// Computes pieces with a model.
-ComputePiece piece_computation(TrainedModel& model, GenerationOptions const& options, TextConversion const& conversion);
+/// Computes chunks with a model.
+ComputeChunk chunk_computation(TrainedModel& model, GenerationOptions const& options, TextConversion const& conversion);
 
 /// The processes of a command.
 struct Processes {
@@ -37,12 +37,12 @@ struct Processes {
 /// ConfigError if the ranks do not make whole groups. Collective over `world`.
 RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> const& overrides);
 
-/// Computes all pieces of a text, in all processes; `finish` gets the results in the order of the pieces, on rank 0.
+/// Computes all chunks of a text, in all processes; `finish` gets the results in the order of the chunks, on rank 0.
 /// `next` is called on rank 0 only. Writes the results' first ten messages of each kind to standard error, in the end
 /// the number of the others, and the progress: where that is a terminal each second, otherwise each minute. Collective
 /// over the ranks.
-void convert_pieces(Processes const& processes, LineSource const& text,
-                    std::function<std::optional<Piece>()> const& next, ComputePiece const& compute,
-                    std::function<void(PieceResult)> const& finish);
+void convert_chunks(Processes const& processes, LineSource const& text,
+                    std::function<std::optional<Chunk>()> const& next, ComputeChunk const& compute,
+                    std::function<void(ChunkResult)> const& finish);
 
 }  // namespace heddle

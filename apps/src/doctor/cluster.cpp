@@ -269,7 +269,7 @@ ClusterExamination examine_cluster(Communicator const& world, std::filesystem::p
   Hosts const hosts(world);
   std::vector<int> const own = own_cores();
   std::vector<std::vector<int>> const cores = gather_lists<int>(world, own);
-  std::vector<RankPlace> places;
+  std::vector<RankCores> places;
   for (std::size_t rank = 0; rank < cores.size(); ++rank) {
     places.push_back({hosts.of_rank[rank], cores[rank]});
   }

@@ -103,7 +103,7 @@ std::string describe_cores(std::vector<int> const& cores) {
   return text;
 }
 
-std::string describe_ranks(std::vector<RankPlace> const& ranks) {
+std::string describe_ranks(std::vector<RankCores> const& ranks) {
   constexpr std::size_t max_lines = 64;
   std::string text;
   for (std::size_t rank = 0; rank < std::min(ranks.size(), max_lines); ++rank) {
@@ -112,9 +112,9 @@ std::string describe_ranks(std::vector<RankPlace> const& ranks) {
   return text + (ranks.size() > max_lines ? fmt::format("… and {} more ranks\n", ranks.size() - max_lines) : "");
 }
 
-Finding binding_of(std::vector<RankPlace> const& ranks) {
+Finding binding_of(std::vector<RankCores> const& ranks) {
   std::map<std::string, std::vector<std::vector<int>>> by_host;
-  for (RankPlace const& rank : ranks) {
+  for (RankCores const& rank : ranks) {
     by_host[rank.host].emplace_back(rank.cores.begin(), rank.cores.end());
   }
   std::vector<std::string> sharing;

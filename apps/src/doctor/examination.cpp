@@ -219,7 +219,7 @@ Finding batch_system() {
 
 }  // namespace
 
-std::vector<Finding> examine(ExaminedPlaces const& places) {
+std::vector<Finding> examine(ExaminedPaths const& places) {
   auto const about = [](char const* subject, Finding finding) {
     finding.subject = subject;
     return finding;

@@ -20,14 +20,14 @@ struct Finding {
 };
 
 /// The places to examine; tests have their own.
-struct ExaminedPlaces {
+struct ExaminedPaths {
   std::filesystem::path root = "/";           ///< the directory that has proc and sys
   std::filesystem::path directory = ".";      ///< in which runs would be made
   std::filesystem::path memory = "/dev/shm";  ///< shared memory, for messages between ranks and copies of state
 };
 
 /// Examines this machine: starts neither MPI nor Kokkos' threads, writes only a file in `directory`, and removes it.
-std::vector<Finding> examine(ExaminedPlaces const& places);
+std::vector<Finding> examine(ExaminedPaths const& places);
 
 /// A line for each finding, those that are not good with a fix, then "1 of 9 checks failed, 2 warnings.".
 std::string describe(std::vector<Finding> const& findings);

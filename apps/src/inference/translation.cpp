@@ -185,12 +185,12 @@ namespace {
 
 /// The lines with their results, in order.
 std::vector<GeneratedLine> generated(TrainedModel& model, std::span<std::string const> texts,
-                                     GenerationOptions const& options, PieceGenerator::Encode encode) {
+                                     GenerationOptions const& options, ChunkGenerator::Encode encode) {
   std::vector<SourceLine> lines;
   for (std::string const& text : texts) {
     lines.push_back({text, std::ssize(lines) + 1});
   }
-  return PieceGenerator(model, options, std::move(encode)).generate(std::move(lines), [] {});
+  return ChunkGenerator(model, options, std::move(encode)).generate(std::move(lines), [] {});
 }
 
 }  // namespace

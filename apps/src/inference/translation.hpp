@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "inference/piece_generator.hpp"
+#include "inference/chunk_generator.hpp"
 
 namespace heddle {
 

@@ -10,7 +10,7 @@
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/synthetic_batch.hpp>
@@ -93,7 +93,7 @@ class KernelTimer final : public KernelObserver {
     auto const enough = enough_seconds * static_cast<double>(ways.size());
     for (int round = 0; elapsed < max_seconds && (round < min_rounds || (round < max_rounds && elapsed < enough));
          ++round) {
-      for (KernelCall::Way const& way : ways) {
+      for (KernelCall::Candidate const& way : ways) {
         execution.space.fence();
         auto const begin = SteadyClock::now();
         way.make();

@@ -54,7 +54,7 @@ std::string RunModel::describe() const {
   std::int64_t frozen = 0;
   whole_.for_each_parameter([&](ParameterDescription const& parameter) {
     UpdateRule const rule = update_rule(config_.optimizer, parameter.name);
-    frozen += rule.frozen || rule.unfreeze_at > 0 ? parameter.placement.global_shape.size() : 0;
+    frozen += rule.frozen || rule.frozen_until > 0 ? parameter.placement.global_shape.size() : 0;
   });
   return fmt::format("{} parameters{}", readable_count(whole_.elements()),
                      frozen > 0 ? fmt::format(" ({} of them frozen)", readable_count(frozen)) : "");
@@ -82,7 +82,7 @@ std::string RunModel::unfreeze(std::int64_t updates) {
   std::int64_t const before = std::exchange(unfrozen_, updates);
   auto const changes = [&](std::int64_t at) { return (at <= updates) != (at <= before); };
   if (std::ranges::none_of(config_.optimizer.groups,
-                           [&](ParameterGroup const& group) { return changes(group.rule.unfreeze_at); })) {
+                           [&](ParameterGroup const& group) { return changes(group.rule.frozen_until); })) {
     return "";
   }
   engine_.optimizer().unfreeze(updates);
@@ -90,7 +90,7 @@ std::string RunModel::unfreeze(std::int64_t updates) {
   DistributedOptimizer::StateBegins begins = engine_.optimizer().state_begins();
   std::int64_t elements = 0;
   whole_.for_each_parameter([&](ParameterDescription const& parameter) {
-    std::int64_t const at = update_rule(config_.optimizer, parameter.name).unfreeze_at;
+    std::int64_t const at = update_rule(config_.optimizer, parameter.name).frozen_until;
     if (changes(at) && at <= updates) {
       begins[parameter.name] = updates;
       elements += parameter.placement.global_shape.size();

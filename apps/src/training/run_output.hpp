@@ -66,7 +66,7 @@ class RunOutput {
   void end_finished(Ending const& ending, RunModel const& model);
 
  private:
-  /// Prints what is known before the rehearsal of steps, which takes a while.
+  /// Prints what is known before the dry run of steps, which takes a while.
   RunReport::Setup announce(RunInput const& input);
   void lock_directory();
   void write_report() const;

@@ -296,7 +296,7 @@ void check_stacks(ModelConfig& model, ConfigDocument const& document) {
 
 void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
   for (ParameterGroup& group : optimizer.groups) {
-    if (group.rule.frozen && group.rule.unfreeze_at > 0) {
+    if (group.rule.frozen && group.rule.frozen_until > 0) {
       throw ConfigError(fmt::format("{} beside {} = true, which freezes the group in all steps; set one of the two",
                                     group.places.of("unfreeze_at"), group.places.of("frozen")));
     }
@@ -474,9 +474,9 @@ std::vector<std::string> warnings_about(Config const& config) {
         warmup, steps, static_cast<double>(steps) / static_cast<double>(warmup), config.optimizer.learning_rate));
   }
   for (ParameterGroup const& group : config.optimizer.groups) {
-    if (group.rule.unfreeze_at >= steps) {
+    if (group.rule.frozen_until >= steps) {
       warnings.push_back(fmt::format("{} = {}: the run ends before, at train.steps = {}, and never trains the group",
-                                     group.places.of("unfreeze_at"), group.rule.unfreeze_at, steps));
+                                     group.places.of("unfreeze_at"), group.rule.frozen_until, steps));
     }
   }
   return warnings;

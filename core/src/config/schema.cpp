@@ -129,7 +129,7 @@ constexpr double max_layers = 4096;
 OptionDescription const files{.one_or_several = true};
 
 /// Adds a table to the tree and returns its list of keys.
-Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyPlaces* places = nullptr) {
+Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyLocations* places = nullptr) {
   ConfigTable& table = tree.tables.emplace_back();
   table.path = std::move(path);
   table.header = std::move(header);
@@ -137,7 +137,7 @@ Keys add_table(ConfigTree& tree, std::string path, std::string header, KeyPlaces
   return Keys(table.keys);
 }
 
-Keys add_section(ConfigTree& tree, std::string const& name, std::string meaning, KeyPlaces* places = nullptr) {
+Keys add_section(ConfigTree& tree, std::string const& name, std::string meaning, KeyLocations* places = nullptr) {
   Keys const keys = add_table(tree, name, fmt::format("[{}]", name), places);
   tree.tables.back().meaning = std::move(meaning);
   return keys;
@@ -365,7 +365,7 @@ void add_group(Keys const& keys, ParameterGroup& group) {
            "factor of the schedule's learning rate");
   keys.key("weight_decay", group.rule.weight_decay, at_least(0), "their decay; default: optimizer.weight_decay");
   keys.key("frozen", group.rule.frozen, "not updated, and not part of the gradient's norm");
-  keys.key("unfreeze_at", group.rule.unfreeze_at, between(0, max_steps),
+  keys.key("unfreeze_at", group.rule.frozen_until, between(0, max_steps),
            "frozen in the run's first N steps; step N + 1 is the first that trains them");
   keys.key("zero_last_row", group.rule.zero_last_row,
            "each update sets their last row to zero: the embedding that Marian's decoder starts from");

@@ -23,7 +23,7 @@ struct ConfigTable {
   std::string header;   ///< its line in a file: [model.decoder.layer."4-6"]
   std::string meaning;  ///< the meaning of a section
   std::vector<ConfigKey> keys = {};
-  KeyPlaces* places = nullptr;  ///< records where its keys were given
+  KeyLocations* places = nullptr;  ///< records where its keys were given
   /// Makes a key that `keys` does not list; none for a name that cannot be one.
   std::function<std::optional<ConfigKey>(std::string const& name)> other = {};
   std::string others = {};        ///< describes `other` in messages; given_setting stands for the unknown key

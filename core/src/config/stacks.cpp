@@ -49,7 +49,7 @@ StackKind const& stack_kind(std::string_view name) {
   return *found;
 }
 
-std::string KeyPlaces::of(std::string const& key) const {
+std::string KeyLocations::of(std::string const& key) const {
   auto const found = by_key.find(key);
   return found == by_key.end() ? fmt::format("{}.{}", section, key) : found->second;
 }

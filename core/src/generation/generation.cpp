@@ -318,7 +318,7 @@ class Generation::Search {
     sentence.live = std::move(live);
   }
 
-  /// Adds what becomes of a group's hypotheses to the sentence, to `next` and to the step.
+  /// Adds the results of a group's hypotheses to the sentence, to `next` and to the step.
   void extend_group(Sentence& sentence, std::size_t group, std::span<RowRanking const> rankings,
                     std::vector<LiveHypothesis>& next, SearchStep& step) const {
     std::vector<Candidate> candidates = options_.sampling.temperature > 0
@@ -431,7 +431,7 @@ class Generation::Search {
   ShortlistedOutputs shortlisted_;
   PackMemory pack_memory_;
   StepUpload upload_;
-  CachePlaces token_rows_, source_rows_, states_;
+  CacheSlots token_rows_, source_rows_, states_;
   std::list<Sentence> waiting_;
   std::list<Sentence> live_;
   std::int64_t waiting_cost_ = 0;

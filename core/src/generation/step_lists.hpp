@@ -48,7 +48,7 @@ struct Sentence {
 };
 
 /// Ranges of a cache's rows that are taken by sentences.
-class CachePlaces {
+class CacheSlots {
  public:
   /// The first of `rows` free rows, at the first place where they fit.
   std::int64_t take(std::int64_t rows) {

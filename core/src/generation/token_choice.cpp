@@ -15,7 +15,7 @@ namespace heddle {
 namespace {
 
 /// A number in [0, 1) that depends only on the seed and the place.
-double random_number(std::uint64_t seed, DrawPlace const& place) {
+double random_number(std::uint64_t seed, DrawKey const& place) {
   auto const words =
       Philox::words(random_key(seed, "generation.sampling"),
                     {static_cast<std::uint32_t>(place.source), static_cast<std::uint32_t>(place.source >> 32),
@@ -162,7 +162,7 @@ void require_valid(Sampling const& sampling) {
   }
 }
 
-RankedToken draw_token(Sampling const& sampling, std::span<RankedToken const> best, DrawPlace const& place) {
+RankedToken draw_token(Sampling const& sampling, std::span<RankedToken const> best, DrawKey const& place) {
   std::vector<double> weights;  // relative to the likeliest token
   for (RankedToken const& token : best) {
     weights.push_back(std::exp((token.log_probability - best.front().log_probability) / sampling.temperature));

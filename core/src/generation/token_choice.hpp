@@ -63,12 +63,12 @@ class RowRankings {
 void require_valid(Sampling const& sampling);
 
 /// The place of a random number: a source's number and the tokens drawn before.
-struct DrawPlace {
+struct DrawKey {
   std::int64_t source = 0;
   std::int64_t position = 0;
 };
 
 /// Draws one of a row's best tokens, which are in the order of their probabilities.
-RankedToken draw_token(Sampling const& sampling, std::span<RankedToken const> best, DrawPlace const& place);
+RankedToken draw_token(Sampling const& sampling, std::span<RankedToken const> best, DrawKey const& place);
 
 }  // namespace heddle

@@ -15,7 +15,7 @@ constexpr char const* kind = std::is_same_v<Part, Layer> ? "layer" : "input";
 }  // namespace
 
 template <class Part, class Traits>
-void PartRegistry<Part, Traits>::add(std::string name, Factory factory, Traits traits) {
+void ComponentRegistry<Part, Traits>::add(std::string name, Factory factory, Traits traits) {
   if (name.empty() || !factory) {
     throw ConfigError(fmt::format("{} registers the {} '{}' without a {}", origin_, kind<Part>, name,
                                   name.empty() ? "name" : "factory: a null pointer"));
@@ -30,7 +30,7 @@ void PartRegistry<Part, Traits>::add(std::string name, Factory factory, Traits t
 }
 
 template <class Part, class Traits>
-auto PartRegistry<Part, Traits>::at(std::string const& name, std::string const& place) const -> Entry const& {
+auto ComponentRegistry<Part, Traits>::at(std::string const& name, std::string const& place) const -> Entry const& {
   std::vector<std::string> names;
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
@@ -45,7 +45,7 @@ auto PartRegistry<Part, Traits>::at(std::string const& name, std::string const& 
 }
 
 template <class Part, class Traits>
-std::unique_ptr<Part> PartRegistry<Part, Traits>::build(std::string const& name, LayerSpec const& spec) const {
+std::unique_ptr<Part> ComponentRegistry<Part, Traits>::build(std::string const& name, LayerSpec const& spec) const {
   Entry const& entry = at(name, spec.name);
   std::unique_ptr<Part> part = entry.factory(spec);
   if (part == nullptr) {
@@ -55,7 +55,7 @@ std::unique_ptr<Part> PartRegistry<Part, Traits>::build(std::string const& name,
   return part;
 }
 
-template class PartRegistry<Layer, LayerTraits>;
-template class PartRegistry<StackInput, InputTraits>;
+template class ComponentRegistry<Layer, LayerTraits>;
+template class ComponentRegistry<StackInput, InputTraits>;
 
 }  // namespace heddle

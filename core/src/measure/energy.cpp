@@ -44,7 +44,7 @@ std::string name_of_domain(fs::path const& directory) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(Places const& places) {
+EnergyMeter::EnergyMeter(Directories const& places) {
   fs::path const counter = places.node / "energy";  // "1234567 J 1700000000000000 us"
   if (auto const joules = number_in(counter)) {
     source_ = "the nodes' counters";

@@ -145,7 +145,7 @@ std::vector<std::string> keys_without_effect(Config const& config, Mesh const& m
   for (std::string& note : notes) {
     note += " has no effect: model.stacks does not name its stack";
   }
-  auto const note = [&](bool unused, KeyPlaces const& places, std::string const& key, std::string const& where) {
+  auto const note = [&](bool unused, KeyLocations const& places, std::string const& key, std::string const& where) {
     if (unused) {
       notes.push_back(fmt::format("{} has no effect where {}", places.of(key), where));
     }

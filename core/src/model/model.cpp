@@ -80,15 +80,15 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
 }
 
 Model::Held Model::held(std::size_t stack) const {
-  for (ModelPart const& part : parts_) {
-    if (ModelPart::Stack const* const found = part.stack(stack)) {
+  for (ModelChunk const& part : parts_) {
+    if (ModelChunk::Stack const* const found = part.stack(stack)) {
       return {&part, found};
     }
   }
   return {};
 }
 
-ModelPart const& Model::only_part() const {
+ModelChunk const& Model::only_part() const {
   if (pipeline_.size() > 1) {
     throw Error("a model of several pipeline stages is trained by Pipeline");
   }

@@ -117,8 +117,8 @@ void ResidualStack::run_layer(LayerContext& context, LayerRange const& layer, St
   }
 }
 
-void ResidualStack::run_and_forget(LayerContext& context, LayerRange const& layer, Stream& stream,
-                                   LayerActivations& activations) const {
+void ResidualStack::forward_checkpointed(LayerContext& context, LayerRange const& layer, Stream& stream,
+                                         LayerActivations& activations) const {
   activations.input = stream;
   auto const allocate = [&] { return context.arena.allocate(stream.residual.dtype(), stream.residual.shape()); };
   Tensor const residual = allocate();
@@ -141,7 +141,7 @@ HiddenStates ResidualStack::forward(LayerContext& context, HiddenStates const& i
   for (std::size_t index = 0; index < layers_.size(); ++index) {
     LayerRange const& layer = layers_[index];
     if (layer.recomputed) {
-      run_and_forget(context, layer, stream, activations.layers[index]);
+      forward_checkpointed(context, layer, stream, activations.layers[index]);
     } else {
       run_layer(context, layer, stream, activations.layers[index]);
     }
@@ -174,7 +174,7 @@ void ResidualStack::backward_layers(LayerContext& context, HiddenStates const& g
   bool const norm_last = !pre_ || ends_stack_;
   StreamGradients gradients{.residual = grad,
                             .branch = allocate(),
-                            .handed = before_ ? allocate() : Tensor(),
+                            .grad_input = before_ ? allocate() : Tensor(),
                             .normalized = norm_last ? grad : Tensor(),
                             .sum = norm_last ? Tensor() : grad,
                             .encoder_output = grad_stream.encoder_output};
@@ -227,8 +227,8 @@ void ResidualStack::backward_sublayer(LayerContext& context, std::size_t index, 
                                                             sublayer.recomputed ? again : activations.branch);
   context.uses_done(sublayer.used);
   if (before_) {
-    tensor_ops_->copy(context.execution, grad_input.hidden, grad.handed);
-    grad.normalized = grad.handed;
+    tensor_ops_->copy(context.execution, grad_input.hidden, grad.grad_input);
+    grad.normalized = grad.grad_input;
     grad.sum = grad.residual;
     return;
   }

@@ -165,7 +165,7 @@ KernelRegistries& KernelRegistries::operator=(KernelRegistries const& other) {
   return *this = KernelRegistries(other);
 }
 
-KernelRegistries KernelRegistries::rehearsal(KernelObserver& observer) const {
+KernelRegistries KernelRegistries::dry_run(KernelObserver& observer) const {
   KernelRegistries registries = *this;
   registries.idle_ = true;
   registries.observer_ = &observer;

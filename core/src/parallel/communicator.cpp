@@ -16,11 +16,11 @@ namespace heddle {
 
 namespace {
 
-/// The names of a verb, of its form with uneven parts and of its non-blocking form.
-struct VerbNames {
+/// The names of a collective, of its form with uneven parts and of its non-blocking form.
+struct CollectiveNames {
   char const *plain, *rows, *started;
 };
-constexpr std::array<VerbNames, verbs + 1> verb_names{
+constexpr std::array<CollectiveNames, collectives + 1> collective_names{
     {{"all_reduce", "", "start_all_reduce"},
      {"reduce_scatter", "reduce_scatter_rows", "start_reduce_scatter"},
      {"all_gather", "all_gather_rows", "start_all_gather"},
@@ -31,27 +31,27 @@ constexpr std::array<VerbNames, verbs + 1> verb_names{
      {"barrier", "", ""},
      {"split", "", ""}}};
 
-/// The input or output of a verb that has none.
+/// The input or output of a collective that has none.
 Tensor const no_tensor;
 
-void require_contiguous(Tensor const& tensor, char const* verb) {
+void require_contiguous(Tensor const& tensor, char const* collective) {
   if (tensor.empty() || !tensor.contiguous()) {
-    throw Error(fmt::format("{}: a contiguous tensor is needed", verb));
+    throw Error(fmt::format("{}: a contiguous tensor is needed", collective));
   }
 }
 
-void require_parts(Tensor const& whole, Tensor const& part, int parts, char const* verb) {
-  require_contiguous(whole, verb);
-  require_contiguous(part, verb);
+void require_parts(Tensor const& whole, Tensor const& part, int parts, char const* collective) {
+  require_contiguous(whole, collective);
+  require_contiguous(part, collective);
   if (whole.dtype() != part.dtype() || whole.size() != part.size() * parts) {
-    throw Error(fmt::format("{}: {} {} is not {} parts of {} {}", verb, name_of(whole.dtype()),
+    throw Error(fmt::format("{}: {} {} is not {} parts of {} {}", collective, name_of(whole.dtype()),
                             whole.shape().to_string(), parts, name_of(part.dtype()), part.shape().to_string()));
   }
 }
 
-void require_rank(int rank, int size, char const* verb) {
+void require_rank(int rank, int size, char const* collective) {
   if (rank < 0 || rank >= size) {
-    throw Error(fmt::format("{}: there is no rank {} among {}", verb, rank, size));
+    throw Error(fmt::format("{}: there is no rank {} among {}", collective, rank, size));
   }
 }
 
@@ -64,32 +64,32 @@ std::int64_t row_width(Tensor const& tensor) {
   return width;
 }
 
-void require_same_rows(Tensor const& left, Tensor const& right, char const* verb) {
-  require_contiguous(left, verb);
-  require_contiguous(right, verb);
+void require_same_rows(Tensor const& left, Tensor const& right, char const* collective) {
+  require_contiguous(left, collective);
+  require_contiguous(right, collective);
   if (left.shape().rank() == 0 || right.shape().rank() == 0 || left.dtype() != right.dtype() ||
       row_width(left) != row_width(right)) {
-    throw Error(fmt::format("{}: rows of {} {} are not rows of {} {}", verb, name_of(left.dtype()),
+    throw Error(fmt::format("{}: rows of {} {} are not rows of {} {}", collective, name_of(left.dtype()),
                             left.shape().to_string(), name_of(right.dtype()), right.shape().to_string()));
   }
 }
 
-void require_rows(Tensor const& tensor, Communicator::Rows rows, int ranks, char const* verb) {
+void require_rows(Tensor const& tensor, Communicator::Rows rows, int ranks, char const* collective) {
   bool const valid =
       static_cast<int>(rows.size()) == ranks && std::ranges::all_of(rows, [](auto count) { return count >= 0; });
   if (!valid || tensor.dim(0) != std::accumulate(rows.begin(), rows.end(), std::int64_t{0})) {
-    throw Error(fmt::format("{}: the {} rows of {} are not the rows [{}] of {} ranks", verb, tensor.dim(0),
+    throw Error(fmt::format("{}: the {} rows of {} are not the rows [{}] of {} ranks", collective, tensor.dim(0),
                             tensor.shape().to_string(), fmt::join(rows, ", "), ranks));
   }
 }
 
 /// One rank's part of uneven rows, and the whole.
 void require_rows(Tensor const& whole, Tensor const& part, Communicator::Rows rows, int rank, int ranks,
-                  char const* verb) {
-  require_same_rows(whole, part, verb);
-  require_rows(whole, rows, ranks, verb);
+                  char const* collective) {
+  require_same_rows(whole, part, collective);
+  require_rows(whole, rows, ranks, collective);
   if (part.dim(0) != rows[static_cast<std::size_t>(rank)]) {
-    throw Error(fmt::format("{}: rank {} holds {} rows, but its part is {}", verb, rank,
+    throw Error(fmt::format("{}: rank {} holds {} rows, but its part is {}", collective, rank,
                             rows[static_cast<std::size_t>(rank)], part.shape().to_string()));
   }
 }
@@ -130,7 +130,7 @@ class Staged {
 
   Tensor const& tensor() const { return staged_; }
   bool copied() const { return staged_.raw() != tensor_.raw(); }
-  /// Copies an output's elements back to the tensor. Call it once the verb is done.
+  /// Copies an output's elements back to the tensor. Call it once the collective is done.
   void copy_back() const {
     if (role_ != Role::input && copied()) {
       copy_from_host(tensor_, staged_.raw());
@@ -187,7 +187,7 @@ class CopyBack final : public TransferBackend {
   bool done_ = false;
 };
 
-/// Every verb that moves data, for a group of one rank.
+/// Every collective that moves data, for a group of one rank.
 void copy_to_self(Tensor const& input, Tensor const& output) {
   if (input.raw() == output.raw() || input.bytes() == 0) {
     return;
@@ -203,12 +203,12 @@ void copy_to_self(Tensor const& input, Tensor const& output) {
 
 }  // namespace
 
-std::string_view name_of(Verb verb) {
-  return verb_names[static_cast<std::size_t>(verb)].plain;
+std::string_view name_of(CollectiveOp collective) {
+  return collective_names[static_cast<std::size_t>(collective)].plain;
 }
 
-char const* VerbCall::name() const {
-  VerbNames const& names = verb_names[static_cast<std::size_t>(verb)];
+char const* CollectiveCall::name() const {
+  CollectiveNames const& names = collective_names[static_cast<std::size_t>(collective)];
   return !counts.empty() ? names.rows : starts ? names.started : names.plain;
 }
 
@@ -235,9 +235,9 @@ Communicator Communicator::after(Execution const& execution) const {
   return same;
 }
 
-Transfer Communicator::run(VerbCall const& call) const {
+Transfer Communicator::run(CollectiveCall const& call) const {
   if (size() > 1) {
-    Traffic& traffic = (*ledger_)[static_cast<std::size_t>(call.verb)];
+    Traffic& traffic = (*ledger_)[static_cast<std::size_t>(call.collective)];
     ++traffic.operations;
     traffic.bytes += call.payload().bytes();
   }
@@ -252,8 +252,8 @@ Transfer Communicator::run(VerbCall const& call) const {
     separate.emplace(call.output, Staged::Role::output, *backend_, execution_);
   }
   Staged const& output = in_place ? input : *separate;
-  auto transfer = backend_->run({call.verb, input.tensor(), output.tensor(), call.op, call.peer, call.tag, call.counts,
-                                 call.receive_counts, call.starts});
+  auto transfer = backend_->run({call.collective, input.tensor(), output.tensor(), call.op, call.peer, call.tag,
+                                 call.counts, call.receive_counts, call.starts});
   if (transfer == nullptr) {
     output.copy_back();
     return {};
@@ -266,22 +266,25 @@ Transfer Communicator::run(VerbCall const& call) const {
 
 void Communicator::all_reduce(Tensor const& tensor, ReduceOp op) const {
   require_contiguous(tensor, "all_reduce");
-  run({.verb = Verb::all_reduce, .input = tensor, .output = tensor, .op = op});
+  run({.collective = CollectiveOp::all_reduce, .input = tensor, .output = tensor, .op = op});
 }
 
 void Communicator::all_gather(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, size(), "all_gather");
-  run({.verb = Verb::all_gather, .input = input, .output = output});
+  run({.collective = CollectiveOp::all_gather, .input = input, .output = output});
 }
 
 void Communicator::all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(output, input, rows, rank(), size(), "all_gather_rows");
-  run({.verb = Verb::all_gather, .input = input, .output = output, .counts = elements_of(rows, input)});
+  run({.collective = CollectiveOp::all_gather, .input = input, .output = output, .counts = elements_of(rows, input)});
 }
 
 void Communicator::reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const {
   require_rows(input, output, rows, rank(), size(), "reduce_scatter_rows");
-  run({.verb = Verb::reduce_scatter, .input = input, .output = output, .counts = elements_of(rows, input)});
+  run({.collective = CollectiveOp::reduce_scatter,
+       .input = input,
+       .output = output,
+       .counts = elements_of(rows, input)});
 }
 
 void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor const& output, Rows receive_rows) const {
@@ -293,7 +296,7 @@ void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor c
     throw Error(fmt::format("all_to_all_rows: rank {} sends itself {} rows and receives {}", here, send_rows[here],
                             receive_rows[here]));
   }
-  run({.verb = Verb::all_to_all,
+  run({.collective = CollectiveOp::all_to_all,
        .input = input,
        .output = output,
        .counts = elements_of(send_rows, input),
@@ -303,28 +306,36 @@ void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor c
 void Communicator::broadcast(Tensor const& tensor, int root) const {
   require_contiguous(tensor, "broadcast");
   require_rank(root, size(), "broadcast");
-  run({.verb = Verb::broadcast, .input = tensor, .output = tensor, .peer = root});
+  run({.collective = CollectiveOp::broadcast, .input = tensor, .output = tensor, .peer = root});
 }
 
 void Communicator::receive(Tensor const& tensor, int source, int tag) const {
-  message({.verb = Verb::receive, .input = no_tensor, .output = tensor, .peer = source, .tag = tag});
+  message({.collective = CollectiveOp::receive, .input = no_tensor, .output = tensor, .peer = source, .tag = tag});
 }
 
 void Communicator::barrier() const {
-  run({.verb = Verb::barrier, .input = no_tensor, .output = no_tensor});
+  run({.collective = CollectiveOp::barrier, .input = no_tensor, .output = no_tensor});
 }
 
 Transfer Communicator::start_send(Tensor const& tensor, int destination, int tag) const {
-  return message(
-      {.verb = Verb::send, .input = tensor, .output = no_tensor, .peer = destination, .tag = tag, .starts = true});
+  return message({.collective = CollectiveOp::send,
+                  .input = tensor,
+                  .output = no_tensor,
+                  .peer = destination,
+                  .tag = tag,
+                  .starts = true});
 }
 
 Transfer Communicator::start_receive(Tensor const& tensor, int source, int tag) const {
-  return message(
-      {.verb = Verb::receive, .input = no_tensor, .output = tensor, .peer = source, .tag = tag, .starts = true});
+  return message({.collective = CollectiveOp::receive,
+                  .input = no_tensor,
+                  .output = tensor,
+                  .peer = source,
+                  .tag = tag,
+                  .starts = true});
 }
 
-Transfer Communicator::message(VerbCall const& call) const {
+Transfer Communicator::message(CollectiveCall const& call) const {
   require_contiguous(call.payload(), call.name());
   require_rank(call.peer, size(), call.name());
   if (!backend_) {
@@ -335,17 +346,17 @@ Transfer Communicator::message(VerbCall const& call) const {
 
 Transfer Communicator::start_all_gather(Tensor const& input, Tensor const& output) const {
   require_parts(output, input, size(), "all_gather");
-  return run({.verb = Verb::all_gather, .input = input, .output = output, .starts = true});
+  return run({.collective = CollectiveOp::all_gather, .input = input, .output = output, .starts = true});
 }
 
 Transfer Communicator::start_all_reduce(Tensor const& tensor, ReduceOp op) const {
   require_contiguous(tensor, "all_reduce");
-  return run({.verb = Verb::all_reduce, .input = tensor, .output = tensor, .op = op, .starts = true});
+  return run({.collective = CollectiveOp::all_reduce, .input = tensor, .output = tensor, .op = op, .starts = true});
 }
 
 Transfer Communicator::start_reduce_scatter(Tensor const& input, Tensor const& output, ReduceOp op) const {
   require_parts(input, output, size(), "reduce_scatter");
-  return run({.verb = Verb::reduce_scatter, .input = input, .output = output, .op = op, .starts = true});
+  return run({.collective = CollectiveOp::reduce_scatter, .input = input, .output = output, .op = op, .starts = true});
 }
 
 Communicator Communicator::split(int color, int key, std::string const& name) const {

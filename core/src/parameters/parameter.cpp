@@ -290,15 +290,15 @@ void ParameterSet::bind_gradients() {
     parameter.gradient = flat.empty() ? flat : flat.reshaped(parameter.local_shape);
   };
   for (Parameter& parameter : parameters_) {
-    bind_parameter(parameter, parameter.waits);
+    bind_parameter(parameter, parameter.still_frozen);
   }
   for (ParameterBlock& block : blocks_) {
-    bool const waits =
+    bool const still_frozen =
         std::ranges::all_of(block.members, [](Parameter const* each) { return each->shared || each->frozen(); });
     for (Parameter* const member : block.members) {
-      bind_parameter(*member, waits);
+      bind_parameter(*member, still_frozen);
     }
-    block.gradient = waits ? Tensor() : gradient(block.members.front()->place.begin, block.size());
+    block.gradient = still_frozen ? Tensor() : gradient(block.members.front()->place.begin, block.size());
   }
 }
 

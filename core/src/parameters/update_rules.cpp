@@ -204,7 +204,7 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
       rules[name] = rule_definition(registries, name, config.places.of("name"));
     }
     RuleDefinition const& rule = rules[name];
-    parameter.waits = false;
+    parameter.still_frozen = false;
     bool const whole = !parameter.rule.frozen && rule.scope == RuleDefinition::Scope::matrices;
     parameter.state = parameter.rule.frozen ? std::vector<std::string>() : rule.state;
     parameter.spec.placement.owner = whole ? Placement::Owner::single : Placement::Owner::divided;
@@ -216,12 +216,12 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
 
 void unfreeze(ParameterSet& parameters, KernelRegistries const& registries, std::int64_t updates) {
   for (Parameter& parameter : parameters.all()) {
-    bool const waits = parameter.rule.unfreeze_at > updates;
-    if (waits != parameter.waits) {
-      parameter.waits = waits;
-      parameter.state =
-          waits ? std::vector<std::string>() : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
-      parameter.state_begin = waits ? 0 : updates;
+    bool const still_frozen = parameter.rule.frozen_until > updates;
+    if (still_frozen != parameter.still_frozen) {
+      parameter.still_frozen = still_frozen;
+      parameter.state = still_frozen ? std::vector<std::string>()
+                                     : rule_definition(registries, parameter.rule.name, "optimizer.name").state;
+      parameter.state_begin = still_frozen ? 0 : updates;
     }
   }
   parameters.bind_gradients();
@@ -241,14 +241,14 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
 }
 
 void require_some_trained(OptimizerConfig const& config, std::vector<std::string> const& names) {
-  auto const is_frozen = [](UpdateRule const& rule) { return rule.frozen || rule.unfreeze_at > 0; };
+  auto const is_frozen = [](UpdateRule const& rule) { return rule.frozen || rule.frozen_until > 0; };
   if (std::ranges::all_of(names, [&](std::string const& name) { return is_frozen(update_rule(config, name)); })) {
     std::vector<std::string> groups;
     for (ParameterGroup const& group : config.groups) {
       if (is_frozen(group.rule)) {
         groups.push_back(group.rule.frozen
                              ? group.places.of("frozen") + " = true"
-                             : fmt::format("{} = {}", group.places.of("unfreeze_at"), group.rule.unfreeze_at));
+                             : fmt::format("{} = {}", group.places.of("unfreeze_at"), group.rule.frozen_until));
       }
     }
     throw ConfigError(

@@ -149,7 +149,7 @@ std::vector<Optimizer::Matrix> Optimizer::matrices() const {
   std::vector<Matrix> matrices;
   for (Piece const& piece : pieces_) {
     Parameter const* const parameter = ranges_[piece.rule].first;
-    if (!piece.direction.empty() && !parameter->waits) {
+    if (!piece.direction.empty() && !parameter->still_frozen) {
       matrices.push_back({parameter, piece.direction.reshaped(parameter->local_shape), functions_.at(parameter)});
     }
   }
@@ -158,7 +158,7 @@ std::vector<Optimizer::Matrix> Optimizer::matrices() const {
 
 void Optimizer::direct(Execution& execution) const {
   for (Piece const& piece : pieces_) {
-    if (!piece.direction.empty() && !ranges_[piece.rule].first->waits) {
+    if (!piece.direction.empty() && !ranges_[piece.rule].first->still_frozen) {
       UpdateCall call = call_for(piece, piece.range);
       call.value = piece.direction;
       rules_[piece.rule].kernel->direct(execution, call);
@@ -192,7 +192,7 @@ void Optimizer::apply(Execution& execution, IndexRange const& range, GradientsAf
   };
   std::int64_t const cached = cached_elements * compute_threads();
   for (auto piece = first_piece(range.begin); piece != pieces_.end() && piece->range.begin < range.end; ++piece) {
-    if (ranges_[piece->rule].first->waits) {
+    if (ranges_[piece->rule].first->still_frozen) {
       continue;
     }
     IndexRange const updated{std::max(range.begin, piece->range.begin), std::min(range.end, piece->range.end)};

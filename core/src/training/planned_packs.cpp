@@ -5,10 +5,10 @@ namespace heddle {
 
 namespace {
 
-/// The number of elements of a layer's width whose activations fit into the arenas of a rehearsal.
-constexpr std::int64_t rehearsed_elements = std::int64_t{1} << 28;
-constexpr std::int64_t min_rehearsed_tokens = 256;
-constexpr std::int64_t max_rehearsed_tokens = std::int64_t{1} << 16;
+/// The number of elements of a layer's width whose activations fit into the arenas of a dry run.
+constexpr std::int64_t dry_run_elements = std::int64_t{1} << 28;
+constexpr std::int64_t min_dry_run_tokens = 256;
+constexpr std::int64_t max_dry_run_tokens = std::int64_t{1} << 16;
 /// A step with more micro-batches needs no more memory.
 constexpr std::int64_t max_micro_batches = 256;
 
@@ -16,15 +16,15 @@ std::int64_t divided_up(std::int64_t count, std::int64_t by) {
   return count / by + (count % by > 0 ? 1 : 0);
 }
 
-/// The tokens of a pack, on all context ranks, that a rehearsal of this model can hold.
-std::int64_t rehearsed_tokens(ModelConfig const& model, int context) {
+/// The tokens of a pack, on all context ranks, that a dry run of this model can hold.
+std::int64_t dry_run_tokens(ModelConfig const& model, int context) {
   std::int64_t const layers = std::max<std::int64_t>(1, model.encoder.layers + model.decoder.layers);
   std::int64_t width = 1;
   for (std::string const& stack : model.stacks) {
     ModelConfig const keys = layer_config(model, stack_kind(stack).config, -1);
     width = std::max({width, keys.d_model, keys.d_ff / 4});
   }
-  return context * std::clamp(rehearsed_elements / layers / width, min_rehearsed_tokens, max_rehearsed_tokens);
+  return context * std::clamp(dry_run_elements / layers / width, min_dry_run_tokens, max_dry_run_tokens);
 }
 
 /// The bounds with model.max_length where nothing is known.
@@ -85,14 +85,14 @@ PlannedPacks full_packs(Config const& config, Mesh const& mesh, DataBounds const
           : 0;
   std::int64_t const max = std::max(trained, validated);
   PlannedPacks packs{.training = {}, .step_tokens = share, .validation = {}};
-  packs.scale = std::max(1.0, static_cast<double>(max) / static_cast<double>(rehearsed_tokens(config.model, context)));
+  packs.scale = std::max(1.0, static_cast<double>(max) / static_cast<double>(dry_run_tokens(config.model, context)));
   GroupMember const split{mesh.coordinate(MeshAxis::context), context};
   auto const add = [&](std::vector<Pack>& into, std::int64_t tokens, SampleBounds const& samples) {
-    auto const rehearsed =
+    auto const dry_run_pack =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(tokens) / packs.scale));
-    into.push_back(full_pack(rehearsed, samples.longest, split, bounds.prefixes));
+    into.push_back(full_pack(dry_run_pack, samples.longest, split, bounds.prefixes));
     if (context > 1 && samples.typical < samples.longest) {
-      into.push_back(full_pack(rehearsed, samples.typical, split, bounds.prefixes));
+      into.push_back(full_pack(dry_run_pack, samples.typical, split, bounds.prefixes));
     }
   };
   add(packs.training, trained, training);

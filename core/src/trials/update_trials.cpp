@@ -19,7 +19,7 @@ Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, Trial
   }
   trial.outputs = {{"value", call.value}};
   for (std::size_t index = 0; index < rule.state.size(); ++index) {
-    call.state.at(index) = updated(0, 1);  // a second moment has no negative numbers
+    call.state.at(index) = updated(0, 1);  // a second moment has no negative values
     trial.outputs.push_back({rule.state[index], call.state.at(index)});
   }
   call.options = option_values(rule, {});

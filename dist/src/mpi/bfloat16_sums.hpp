@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-/// Bits of bfloat16 numbers. Their file is compiled for x86-64-v4 where the build has levels of instruction sets, and
+/// Bits of bfloat16 values. Their file is compiled for x86-64-v4 where the build has levels of instruction sets, and
 /// its functions then need such a processor. It uses no inline function of a header: the linker could take it for
 /// code that runs on any processor.
 using BFloat16Bits = std::uint16_t;

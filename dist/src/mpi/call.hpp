@@ -9,9 +9,9 @@
 
 namespace heddle {
 
-/// Throws Error with the verb and MPI's own message if `code` is not MPI_SUCCESS. Checks the result of every MPI
+/// Throws Error with the collective and MPI's own message if `code` is not MPI_SUCCESS. Checks the result of every MPI
 /// call.
-void check_mpi(int code, char const* verb);
+void check_mpi(int code, char const* collective);
 
 /// True between MPI's initialisation and its finalisation, so that handles can be freed.
 bool mpi_is_running() noexcept;

@@ -55,14 +55,14 @@ template <class Number>
 using OfRanks = boost::container::small_vector<Number, 32>;
 
 /// The elements of each rank's part of `whole`.
-OfRanks<std::int64_t> counts_of(VerbCall::Counts uneven, Tensor const& whole, int ranks) {
+OfRanks<std::int64_t> counts_of(CollectiveCall::Counts uneven, Tensor const& whole, int ranks) {
   if (!uneven.empty()) {
     return OfRanks<std::int64_t>(uneven.begin(), uneven.end());
   }
   return OfRanks<std::int64_t>(static_cast<std::size_t>(ranks), whole.size() / ranks);
 }
 
-OfRanks<std::int64_t> offsets_of(VerbCall::Counts counts) {
+OfRanks<std::int64_t> offsets_of(CollectiveCall::Counts counts) {
   OfRanks<std::int64_t> offsets(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), offsets.begin(), std::int64_t{0});
   return offsets;
@@ -77,7 +77,7 @@ OfRanks<int> narrow(std::span<std::int64_t const> numbers) {
 }
 
 /// MPI's send buffer of a gather: the input, or the mark that it is already in place.
-void const* gather_source(VerbCall const& call, std::int64_t own_begin) {
+void const* gather_source(CollectiveCall const& call, std::int64_t own_begin) {
   return call.input.raw() == address(call.output, own_begin) && call.input.size() > 0 ? MPI_IN_PLACE : call.input.raw();
 }
 
@@ -107,36 +107,36 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
-std::unique_ptr<TransferBackend> MpiCommunicator::run(VerbCall const& call) {
-  switch (call.verb) {
-    case Verb::all_reduce:
+std::unique_ptr<TransferBackend> MpiCommunicator::run(CollectiveCall const& call) {
+  switch (call.collective) {
+    case CollectiveOp::all_reduce:
       return all_reduce(call);
-    case Verb::reduce_scatter:
+    case CollectiveOp::reduce_scatter:
       return reduce_scatter(call);
-    case Verb::all_gather:
+    case CollectiveOp::all_gather:
       return all_gather(call);
-    case Verb::all_to_all:
+    case CollectiveOp::all_to_all:
       all_to_all(call);
       break;
-    case Verb::broadcast:
+    case CollectiveOp::broadcast:
       for_each_piece(call.input.size(), rules_.elements_per_call, [&](std::int64_t begin, int count) {
         check_mpi(MPI_Bcast(address(call.input, begin), count, mpi_type(call.input.dtype()), call.peer, handle_),
                   call.name());
       });
       break;
-    case Verb::send:
-    case Verb::receive:
+    case CollectiveOp::send:
+    case CollectiveOp::receive:
       return message(call);
-    case Verb::barrier:
+    case CollectiveOp::barrier:
       check_mpi(MPI_Barrier(handle_), call.name());
       break;
-    case Verb::split:
+    case CollectiveOp::split:
       break;  // a call of its own
   }
   return nullptr;
 }
 
-std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(VerbCall const& call) const {
+std::unique_ptr<MpiTransfer> MpiCommunicator::transfer(CollectiveCall const& call) const {
   return std::make_unique<MpiTransfer>(shared_from_this(), call.name(), MpiTransfer::Kept{call.input, call.output});
 }
 
@@ -173,7 +173,7 @@ MpiCommunicator::Pending MpiCommunicator::reduce_in_rank_order(RankOrderReductio
   return nullptr;
 }
 
-MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
+MpiCommunicator::Pending MpiCommunicator::all_reduce(CollectiveCall const& call) {
   Tensor const& tensor = call.input;
   // A sum of two numbers has no order. With more ranks, sums of other types are MPI's, so that their bits do not depend
   // on which ranks share a host.
@@ -198,13 +198,13 @@ MpiCommunicator::Pending MpiCommunicator::all_reduce(VerbCall const& call) {
 }
 
 // Open MPI 4.1's MPI_Reduce_scatter moves half as many bytes a second between two ranks of a host.
-MpiCommunicator::Pending MpiCommunicator::reduce_scatter(VerbCall const& call) {
+MpiCommunicator::Pending MpiCommunicator::reduce_scatter(CollectiveCall const& call) {
   auto const counts = counts_of(call.counts, call.input, size_);
   return reduce_in_rank_order({call.name(), call.input, call.output, {counts.begin(), counts.end()}, call.op, false},
                               call.starts);
 }
 
-MpiCommunicator::Pending MpiCommunicator::all_gather(VerbCall const& call) const {
+MpiCommunicator::Pending MpiCommunicator::all_gather(CollectiveCall const& call) const {
   Tensor const& input = call.input;
   Tensor const& output = call.output;
   auto started = call.starts ? transfer(call) : nullptr;
@@ -227,7 +227,7 @@ MpiCommunicator::Pending MpiCommunicator::all_gather(VerbCall const& call) const
   return started;
 }
 
-void MpiCommunicator::gather_in_pieces(VerbCall const& call, MpiTransfer* started) const {
+void MpiCommunicator::gather_in_pieces(CollectiveCall const& call, MpiTransfer* started) const {
   auto const counts = counts_of(call.counts, call.output, size_);
   auto const offsets = offsets_of(counts);
   MPI_Datatype const type = mpi_type(call.output.dtype());
@@ -243,7 +243,7 @@ void MpiCommunicator::gather_in_pieces(VerbCall const& call, MpiTransfer* starte
   }
 }
 
-void MpiCommunicator::all_to_all(VerbCall const& call) const {
+void MpiCommunicator::all_to_all(CollectiveCall const& call) const {
   Tensor const& input = call.input;
   Tensor const& output = call.output;
   auto const send_offsets = offsets_of(call.counts);
@@ -263,13 +263,13 @@ void MpiCommunicator::all_to_all(VerbCall const& call) const {
   messages->wait();
 }
 
-MpiCommunicator::Pending MpiCommunicator::message(VerbCall const& call) const {
+MpiCommunicator::Pending MpiCommunicator::message(CollectiveCall const& call) const {
   if (call.tag >= reserved_tag) {
     throw Error(fmt::format("{}: tag {} is not below {}", call.name(), call.tag, reserved_tag));
   }
   MessagePeer const peer{handle_, call.peer, call.tag};
   auto message = transfer(call);
-  if (call.verb == Verb::send) {
+  if (call.collective == CollectiveOp::send) {
     message->send_message(call.input, peer, rules_);
     return message;
   }

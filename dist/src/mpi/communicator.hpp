@@ -13,9 +13,9 @@
 
 namespace heddle {
 
-/// A group of ranks over MPI, which owns its MPI communicator. Errors contain the verb and MPI's own message. Freeing
-/// an MPI communicator is collective, so it is left to MPI while an exception passes: other ranks may be waiting
-/// elsewhere.
+/// A group of ranks over MPI, which owns its MPI communicator. Errors contain the collective and MPI's own message.
+/// Freeing an MPI communicator is collective, so it is left to MPI while an exception passes: other ranks may be
+/// waiting elsewhere.
 class MpiCommunicator final : public CommunicatorBackend, public std::enable_shared_from_this<MpiCommunicator> {
  public:
   /// A duplicate of `parent`; collective over it.
@@ -27,7 +27,7 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::unique_ptr<TransferBackend> run(VerbCall const& call) override;
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override;
   std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  private:
@@ -37,16 +37,16 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   /// Null: the call is done.
   using Pending = std::unique_ptr<TransferBackend>;
 
-  Pending all_reduce(VerbCall const& call);
-  Pending reduce_scatter(VerbCall const& call);
-  Pending all_gather(VerbCall const& call) const;
-  void gather_in_pieces(VerbCall const& call, MpiTransfer* started) const;
-  void all_to_all(VerbCall const& call) const;
-  Pending message(VerbCall const& call) const;
+  Pending all_reduce(CollectiveCall const& call);
+  Pending reduce_scatter(CollectiveCall const& call);
+  Pending all_gather(CollectiveCall const& call) const;
+  void gather_in_pieces(CollectiveCall const& call, MpiTransfer* started) const;
+  void all_to_all(CollectiveCall const& call) const;
+  Pending message(CollectiveCall const& call) const;
   Pending reduce_in_rank_order(RankOrderReduction::Call call, bool starts);
   /// For a blocking sum of this many bytes; null where messages carry it. Collective.
   PeerMemory* peer_memory(std::int64_t bytes);
-  std::unique_ptr<MpiTransfer> transfer(VerbCall const& call) const;
+  std::unique_ptr<MpiTransfer> transfer(CollectiveCall const& call) const;
 
   MPI_Comm handle_;
   int rank_ = 0;

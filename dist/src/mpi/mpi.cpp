@@ -139,7 +139,7 @@ Communicator const& MpiSession::world() const {
   return state_->world;
 }
 
-bool MpiSession::all_say(std::string_view text) const {
+bool MpiSession::all_agree(std::string_view text) const {
   std::uint64_t const hash = std::hash<std::string_view>()(text);
   std::array<std::uint64_t, 2> const own{hash, ~hash};
   // Static: where a rank does not come, MPI keeps the request and its buffers.

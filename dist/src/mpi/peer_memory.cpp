@@ -119,10 +119,10 @@ PeerMemory::PeerMemory(MPI_Comm group, int rank, std::vector<Peer> peers)
 void PeerMemory::exchange_addresses(RankOrderReduction::Call const& call) {
   TensorAddress const own{reinterpret_cast<std::uint64_t>(call.input.raw()), digest_of(call)};
   std::vector<TensorAddress> all(peers_.size());
-  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, group_), call.verb);
+  check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, group_), call.collective);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].digest != all[0].digest) {
-      throw Error(fmt::format("{}: rank {} has other numbers or types of elements than rank 0", call.verb, rank));
+      throw Error(fmt::format("{}: rank {} has other numbers or types of elements than rank 0", call.collective, rank));
     }
     peers_[rank].tensor = all[rank].tensor;
   }
@@ -138,14 +138,14 @@ void PeerMemory::reduce(RankOrderReduction::Call const& call) {
     reduce_block(call, begin + done, done, std::min(block_, bytes - done));
   }
   // A tensor may be changed when no rank reads or writes it any more.
-  check_mpi(MPI_Barrier(group_), call.verb);
+  check_mpi(MPI_Barrier(group_), call.collective);
 }
 
 void PeerMemory::require(bool copied, RankOrderReduction::Call const& call, int rank) const {
   if (!copied) {
     std::string const reason = std::strerror(errno);
-    check_mpi(MPI_Barrier(group_), call.verb);
-    throw Error(fmt::format("{}: the memory of rank {} cannot be accessed: {}", call.verb, rank, reason));
+    check_mpi(MPI_Barrier(group_), call.collective);
+    throw Error(fmt::format("{}: the memory of rank {} cannot be accessed: {}", call.collective, rank, reason));
   }
 }
 

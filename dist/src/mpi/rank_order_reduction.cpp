@@ -49,8 +49,8 @@ std::byte* RankOrderReduction::received(int rank) const {
 template <class Incoming, class Outgoing>
 std::unique_ptr<MpiTransfer> RankOrderReduction::start(int tag, Incoming const& incoming,
                                                        Outgoing const& outgoing) const {
-  auto transfer =
-      std::make_unique<MpiTransfer>(channel_.owner, call_.verb, MpiTransfer::Kept{call_.input, call_.output, buffer_});
+  auto transfer = std::make_unique<MpiTransfer>(channel_.owner, call_.collective,
+                                                MpiTransfer::Kept{call_.input, call_.output, buffer_});
   transfer->exchange({channel_.handle, channel_.rank, ranks(), tag, call_.input.dtype(), channel_.elements_per_call},
                      incoming, outgoing);
   return transfer;

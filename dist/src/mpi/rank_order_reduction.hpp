@@ -42,7 +42,7 @@ class RankOrderReduction final : public TransferBackend {
     std::shared_ptr<BufferPool> buffers;
   };
   struct Call {
-    char const* verb;
+    char const* collective;
     Tensor input;                      ///< all parts, in rank order
     Tensor output;                     ///< this rank's part; may be a part of the input
     std::vector<std::int64_t> counts;  ///< elements of each rank's part

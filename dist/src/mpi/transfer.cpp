@@ -43,7 +43,7 @@ MessagePeer data_peer(MessagePeer const& peer, Tensor const& tensor, MessageRule
 
 struct MpiTransfer::State {
   std::shared_ptr<void const> group;
-  char const* verb;
+  char const* collective;
   Kept kept;
   Header header{};
   std::optional<Expected> expected = std::nullopt;
@@ -51,8 +51,8 @@ struct MpiTransfer::State {
   std::size_t completed = 0;
 };
 
-MpiTransfer::MpiTransfer(std::shared_ptr<void const> group, char const* verb, Kept kept)
-    : state_(std::make_unique<State>(State{std::move(group), verb, std::move(kept)})) {}
+MpiTransfer::MpiTransfer(std::shared_ptr<void const> group, char const* collective, Kept kept)
+    : state_(std::make_unique<State>(State{std::move(group), collective, std::move(kept)})) {}
 
 MpiTransfer::~MpiTransfer() {
   if (state_->completed == state_->requests.size() || !mpi_is_running()) {
@@ -77,12 +77,13 @@ MPI_Request* MpiTransfer::add_request() {
 }
 
 void MpiTransfer::send_piece(void const* begin, int count, DType dtype, MessagePeer const& peer) {
-  check_mpi(MPI_Isend(begin, count, mpi_type(dtype), peer.rank, peer.tag, peer.handle, add_request()), state_->verb);
+  check_mpi(MPI_Isend(begin, count, mpi_type(dtype), peer.rank, peer.tag, peer.handle, add_request()),
+            state_->collective);
 }
 
 void MpiTransfer::receive_piece(void* begin, int count, DType dtype, MessagePeer const& peer) {
   MPI_Datatype const type = mpi_type(dtype);
-  check_mpi(MPI_Irecv(begin, count, type, peer.rank, peer.tag, peer.handle, add_request()), state_->verb);
+  check_mpi(MPI_Irecv(begin, count, type, peer.rank, peer.tag, peer.handle, add_request()), state_->collective);
   state_->requests.back().type = type;
   state_->requests.back().count = count;
 }
@@ -90,7 +91,7 @@ void MpiTransfer::receive_piece(void* begin, int count, DType dtype, MessagePeer
 void MpiTransfer::send_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules) {
   state_->header = {static_cast<std::int64_t>(tensor.dtype()), tensor.size()};
   check_mpi(MPI_Isend(&state_->header, header_words, MPI_INT64_T, peer.rank, peer.tag, peer.handle, add_request()),
-            state_->verb);
+            state_->collective);
   for_each_piece(tensor.size(), rules.elements_per_call, [&](std::int64_t begin, int count) {
     send_piece(address(tensor, begin), count, tensor.dtype(), data_peer(peer, tensor, rules));
   });
@@ -99,7 +100,7 @@ void MpiTransfer::send_message(Tensor const& tensor, MessagePeer const& peer, Me
 void MpiTransfer::receive_message(Tensor const& tensor, MessagePeer const& peer, MessageRules const& rules,
                                   bool post_at_once) {
   check_mpi(MPI_Irecv(&state_->header, header_words, MPI_INT64_T, peer.rank, peer.tag, peer.handle, add_request()),
-            state_->verb);
+            state_->collective);
   state_->expected = Expected{tensor, peer, rules};
   if (post_at_once) {
     post_data(tensor);
@@ -119,7 +120,7 @@ bool MpiTransfer::progress() {
 
 void MpiTransfer::wait() {
   if (!mpi_is_running()) {
-    throw Error(fmt::format("{}: MPI has ended before the transfer", state_->verb));
+    throw Error(fmt::format("{}: MPI has ended before the transfer", state_->collective));
   }
   advance(true);
 }
@@ -130,7 +131,7 @@ bool MpiTransfer::advance(bool blocking) {
     MPI_Request& handle = requests[state_->completed].handle;
     MPI_Status status;
     int done = 1;
-    check_mpi(blocking ? MPI_Wait(&handle, &status) : MPI_Test(&handle, &done, &status), state_->verb);
+    check_mpi(blocking ? MPI_Wait(&handle, &status) : MPI_Test(&handle, &done, &status), state_->collective);
     if (done == 0) {
       return false;
     }
@@ -152,10 +153,10 @@ void MpiTransfer::check_completed(MPI_Status const& status) const {
     return;
   }
   int count = 0;
-  check_mpi(MPI_Get_count(&status, request.type, &count), state_->verb);
+  check_mpi(MPI_Get_count(&status, request.type, &count), state_->collective);
   if (count != request.count) {
-    throw Error(fmt::format("{}: rank {} sent {} elements where {} were expected", state_->verb, status.MPI_SOURCE,
-                            count, request.count));
+    throw Error(fmt::format("{}: rank {} sent {} elements where {} were expected", state_->collective,
+                            status.MPI_SOURCE, count, request.count));
   }
 }
 
@@ -172,11 +173,11 @@ void MpiTransfer::check_header() {
     return;
   }
   mismatch =
-      fmt::format("{}: expected {} {} from rank {} with tag {}, but it sent {} elements of {}", state_->verb,
+      fmt::format("{}: expected {} {} from rank {} with tag {}, but it sent {} elements of {}", state_->collective,
                   name_of(tensor.dtype()), tensor.shape().to_string(), peer.rank, peer.tag, elements, name_of(dtype));
   for (; requests.size() > 1; requests.pop_back()) {
-    check_mpi(MPI_Cancel(&requests.back().handle), state_->verb);
-    check_mpi(MPI_Wait(&requests.back().handle, MPI_STATUS_IGNORE), state_->verb);
+    check_mpi(MPI_Cancel(&requests.back().handle), state_->collective);
+    check_mpi(MPI_Wait(&requests.back().handle, MPI_STATUS_IGNORE), state_->collective);
   }
   // It is received all the same: the sender may be waiting.
   state_->kept.push_back(Tensor::allocate_on_host(dtype, {elements}));

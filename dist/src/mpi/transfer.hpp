@@ -45,8 +45,8 @@ class MpiTransfer final : public TransferBackend {
   /// The tensors that hold the bytes.
   using Kept = boost::container::small_vector<Tensor, 3>;
 
-  /// A transfer without requests. `group` owns the MPI communicator; `verb` names errors.
-  MpiTransfer(std::shared_ptr<void const> group, char const* verb, Kept kept);
+  /// A transfer without requests. `group` owns the MPI communicator; `collective` names errors.
+  MpiTransfer(std::shared_ptr<void const> group, char const* collective, Kept kept);
   ~MpiTransfer() override;
   MpiTransfer(MpiTransfer const&) = delete;
   MpiTransfer& operator=(MpiTransfer const&) = delete;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/parallel/resting.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/dist/optimizer/bucket_reduction.hpp>
 
 namespace heddle {
@@ -12,7 +12,7 @@ namespace {
 /// The number of buckets that travel at once: 64, or fewer where these would have more than 2²⁴ elements (64 MiB of
 /// float32). A slow link's queues hold megabytes, and the messages that start the next transfer are queued after them:
 /// only many buckets in flight keep such a link busy.
-std::size_t max_at_once(BufferParts const& parts) {
+std::size_t max_at_once(BufferShards const& parts) {
   constexpr std::int64_t max_elements = std::int64_t{1} << 24;
   std::int64_t max = 64;
   for (auto const& bucket : parts.buckets()) {
@@ -24,12 +24,12 @@ std::size_t max_at_once(BufferParts const& parts) {
 }  // namespace
 
 BucketReduction::BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                                 BufferParts const& parts, bool scatter)
+                                 BufferShards const& parts, bool scatter)
     : replicas_(replicas.after(execution)), parameters_(parameters), max_under_way_(max_at_once(parts)) {
   if (replicas.size() == 1) {
     return;
   }
-  for (BufferParts::Bucket const& bucket : parts.buckets()) {
+  for (BufferShards::Bucket const& bucket : parts.buckets()) {
     if (!is_frozen(parameters, bucket.range)) {
       bool const divided = scatter && bucket.owner < 0;
       buckets_.push_back({.range = bucket.range, .own = divided ? parts.part(bucket, replicas.rank()) : IndexRange{}});

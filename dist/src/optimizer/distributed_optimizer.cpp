@@ -78,7 +78,7 @@ void DistributedOptimizer::find_counted() {
 void DistributedOptimizer::find_updated_buckets() {
   updated_buckets_.clear();
   std::vector<IndexRange> all_blocks;
-  for (BufferParts::Bucket const& bucket : reducer_->parts().buckets()) {
+  for (BufferShards::Bucket const& bucket : reducer_->parts().buckets()) {
     if (is_frozen(parameters_, bucket.range)) {
       continue;
     }

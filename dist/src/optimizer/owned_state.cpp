@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/digest.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/optimizer/owned_state.hpp>
 #include <span>
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/seconds.hpp>
-#include <heddle/core/parallel/resting.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 
 namespace heddle {
@@ -22,9 +22,9 @@ ArenaSlots::Slot& ArenaSlots::take() {
 
 void ArenaSlots::await_sends() {
   // No longer: the receiver may need a message that this rank has not sent yet.
-  constexpr double patience = 0.05;
+  constexpr double timeout = 0.05;
   auto const begin = SteadyClock::now();
-  while (free_.empty() && !leaving_.empty() && seconds_since(begin) < patience) {
+  while (free_.empty() && !leaving_.empty() && seconds_since(begin) < timeout) {
     yield_core();
     collect();
   }

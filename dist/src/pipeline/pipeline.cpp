@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <deque>
 #include <heddle/core/operations/tensor_ops.hpp>
-#include <heddle/core/parallel/resting.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
 #include <map>
 #include <numeric>
@@ -88,7 +88,7 @@ class Pipeline::Run {
   int stages() const { return pipeline_.pipeline_.size(); }
   int parts() const { return static_cast<int>(pipeline_.model_.parts().size()); }
   int virtual_stage(PipelineAction const& action) const { return action.part * stages() + pipeline_.pipeline_.rank(); }
-  ModelPart const& part(PipelineAction const& action) const {
+  ModelChunk const& part(PipelineAction const& action) const {
     return pipeline_.model_.parts()[static_cast<std::size_t>(action.part)];
   }
   Activations& activations(PipelineAction const& action) {
@@ -261,12 +261,12 @@ Pipeline::Pipeline(Communicator const& pipeline, Model const& model, std::shared
 Pipeline::~Pipeline() = default;
 
 Tensor Pipeline::train(MicroBatchSource const& source, PipelineStep const& step) {
-  PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
+  PipelinePosition const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   return Run(*this, source, step, true).act(training_actions(place, step.micro_batches.count()));
 }
 
 std::vector<LossSums> Pipeline::evaluate(MicroBatchSource const& source, PipelineStep const& step) {
-  PipelinePlace const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
+  PipelinePosition const place{pipeline_.rank(), pipeline_.size(), static_cast<int>(model_.parts().size())};
   Tensor const sums = Run(*this, source, step, false).act(forward_actions(place, step.micro_batches.count()));
   // Once for all micro-batches of this call, with no wait for the kernels between them.
   return model_.parts().back().ends_model() ? fetch_loss_sums(sums)

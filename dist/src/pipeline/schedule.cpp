@@ -10,7 +10,7 @@ std::int64_t groups_of(std::int64_t micro_batches, int stages) {
 }
 
 /// The number of forward passes before the first backward.
-std::int64_t warm_up(PipelinePlace const& place, std::int64_t micro_batches) {
+std::int64_t warm_up(PipelinePosition const& place, std::int64_t micro_batches) {
   std::int64_t const later = place.stages - place.stage - 1;  // stages after this one
   if (place.parts == 1) {
     return std::min(later, micro_batches);
@@ -22,7 +22,7 @@ std::int64_t warm_up(PipelinePlace const& place, std::int64_t micro_batches) {
 
 }  // namespace
 
-std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches) {
+std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::int64_t micro_batches) {
   std::vector<PipelineAction> actions;
   std::int64_t const groups = groups_of(micro_batches, place.stages);
   for (std::int64_t group = 0; group < groups; ++group) {
@@ -36,7 +36,7 @@ std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int
   return actions;
 }
 
-std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::int64_t micro_batches) {
+std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches) {
   std::vector<PipelineAction> const forwards = forward_actions(place, micro_batches);
   std::vector<PipelineAction> actions;
   auto const ahead = static_cast<std::size_t>(warm_up(place, micro_batches));

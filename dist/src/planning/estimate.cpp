@@ -14,12 +14,12 @@ double as_double(std::int64_t number) {
   return static_cast<double>(number);
 }
 
-/// Bytes of a rank's optimizer buckets, by one verb each.
+/// Bytes of a rank's optimizer buckets, by one collective each.
 Traffic in_buckets(std::int64_t elements, std::int64_t element_bytes, std::int64_t bucket_elements) {
   return {(elements + bucket_elements - 1) / bucket_elements, elements * element_bytes};
 }
 
-std::vector<GroupTraffic> no_traffic(std::array<GroupPlace, traffic_groups> const& places) {
+std::vector<GroupTraffic> no_traffic(std::array<GroupTopology, traffic_groups> const& places) {
   std::vector<GroupTraffic> groups;
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     groups.push_back({std::string(traffic_group_name(group)), places[group]});
@@ -141,9 +141,9 @@ class Planner::Estimate {
     return result;
   }
 
-  double add(std::vector<GroupTraffic>& groups, std::size_t group, Verb verb, Traffic const& traffic,
+  double add(std::vector<GroupTraffic>& groups, std::size_t group, CollectiveOp collective, Traffic const& traffic,
              SumKind sums = SumKind::float32) const {
-    double const seconds = heddle::seconds_of(planner_.request_.network, places_[group], verb, traffic, sums);
+    double const seconds = heddle::seconds_of(planner_.request_.network, places_[group], collective, traffic, sums);
     if (places_[group].ranks > 1) {
       groups[group].bytes += traffic.bytes;
       groups[group].seconds += seconds;
@@ -157,14 +157,15 @@ class Planner::Estimate {
         planner_.request_.config.train.precision == Precision::bfloat16 ? SumKind::bfloat16 : SumKind::float32;
     double seconds = 0;
     for (std::size_t group = 0; group < traffic_groups; ++group) {
-      for (std::size_t verb = 0; verb < verbs; ++verb) {
-        Traffic const one = traffic[group][verb];
+      for (std::size_t collective = 0; collective < collectives; ++collective) {
+        Traffic const one = traffic[group][collective];
         Traffic const scaled{one.operations, static_cast<std::int64_t>(as_double(one.bytes) * scale_)};
-        seconds += heddle::seconds_of(planner_.request_.network, places_[group], static_cast<Verb>(verb), scaled, sums);
+        seconds += heddle::seconds_of(planner_.request_.network, places_[group], static_cast<CollectiveOp>(collective),
+                                      scaled, sums);
         if (one.operations > 0) {
           Traffic const all{static_cast<std::int64_t>(as_double(scaled.operations) * times),
                             static_cast<std::int64_t>(as_double(scaled.bytes) * times)};
-          add(groups, group, static_cast<Verb>(verb), all, sums);
+          add(groups, group, static_cast<CollectiveOp>(collective), all, sums);
         }
       }
     }
@@ -192,8 +193,8 @@ class Planner::Estimate {
       // A message and its header; each stage sends one for each pass.
       Traffic const one{2, static_cast<std::int64_t>(as_double(input_bytes) * scale_)};
       auto const passes = 2 * load_.micro_batches * static_cast<std::int64_t>(work.forward.size());
-      times.message = heddle::seconds_of(planner_.request_.network, places_[pipeline], Verb::receive, one);
-      add(groups, pipeline, Verb::receive, {passes * one.operations, passes * one.bytes});
+      times.message = heddle::seconds_of(planner_.request_.network, places_[pipeline], CollectiveOp::receive, one);
+      add(groups, pipeline, CollectiveOp::receive, {passes * one.operations, passes * one.bytes});
     }
     return times;
   }
@@ -208,23 +209,25 @@ class Planner::Estimate {
     Traffic const buckets = in_buckets(work.trained(), element, bucket_elements());
     double seconds = 0;
     if (layout_.replicas() > 1) {
-      double const whole = add(groups, replicas, layout_.shard_optimizer ? Verb::reduce_scatter : Verb::all_reduce,
-                               buckets, SumKind::gradients);
+      double const whole =
+          add(groups, replicas, layout_.shard_optimizer ? CollectiveOp::reduce_scatter : CollectiveOp::all_reduce,
+              buckets, SumKind::gradients);
       // Inside a node the cores that compute also move the bytes; a network moves them during the last backward pass,
       // except for the last bucket.
       seconds = places_[replicas].inside_node
                     ? whole
                     : std::max(whole - backward, whole / as_double(std::max<std::int64_t>(1, buckets.operations)));
     }
-    seconds +=
-        add(groups, tensor, Verb::all_reduce, {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
+    seconds += add(groups, tensor, CollectiveOp::all_reduce,
+                   {work.partial_elements > 0 ? 1 : 0, work.partial_elements * element});
     if (work.max_holders > 1) {
       Traffic const tables = in_buckets(work.shared_elements, element, bucket_elements());
       std::int64_t const others = work.max_holders - 1;
-      seconds += add(groups, pipeline, Verb::receive, {2 * tables.operations * others, tables.bytes * others});
+      seconds += add(groups, pipeline, CollectiveOp::receive, {2 * tables.operations * others, tables.bytes * others});
     }
     constexpr Traffic losses{1, 2 * sizeof(double)};  // smoothed and not
-    return seconds + add(groups, replicas, Verb::all_reduce, losses) + add(groups, pipeline, Verb::all_reduce, losses);
+    return seconds + add(groups, replicas, CollectiveOp::all_reduce, losses) +
+           add(groups, pipeline, CollectiveOp::all_reduce, losses);
   }
 
   /// The ranks that divide the optimizer's state.
@@ -242,10 +245,10 @@ class Planner::Estimate {
       auto const bytes = [&](std::int64_t elements) { return elements * work.element_bytes(); };
       if (update.split_elements > 0) {  // there and back
         Traffic const slices{2 * update.matrices / dealt, 2 * bytes(update.split_elements) / dealt};
-        seconds += add(groups, tensor, Verb::receive, slices);
+        seconds += add(groups, tensor, CollectiveOp::receive, slices);
       }
       if (update.matrices > 0 && dealt > 1 && !layout_.shard_optimizer) {
-        seconds += add(groups, replicas, Verb::broadcast, {update.matrices, bytes(update.elements)});
+        seconds += add(groups, replicas, CollectiveOp::broadcast, {update.matrices, bytes(update.elements)});
       }
     }
     return seconds;
@@ -257,12 +260,13 @@ class Planner::Estimate {
     kernels.usual += own.usual;
     kernels.assumed += own.assumed;
     constexpr Traffic number{1, sizeof(double)};
-    double seconds = own.usual + of_matrices + add(groups, tensor, Verb::all_reduce, number) +
-                     add(groups, pipeline, Verb::all_reduce, number);
+    double seconds = own.usual + of_matrices + add(groups, tensor, CollectiveOp::all_reduce, number) +
+                     add(groups, pipeline, CollectiveOp::all_reduce, number);
     if (layout_.shard_optimizer && layout_.replicas() > 1) {
-      seconds += add(groups, replicas, Verb::all_reduce, number);
+      seconds += add(groups, replicas, CollectiveOp::all_reduce, number);
       auto const element = work.element_bytes();
-      seconds += add(groups, replicas, Verb::all_gather, in_buckets(work.trained(), element, bucket_elements()));
+      seconds +=
+          add(groups, replicas, CollectiveOp::all_gather, in_buckets(work.trained(), element, bucket_elements()));
     }
     return seconds;
   }
@@ -296,9 +300,9 @@ class Planner::Estimate {
   Planner& planner_;
   LayoutChoice layout_;
   Load load_;
-  double full_tokens_;  ///< tokens of the rehearsed micro-batch, on all context ranks
-  double scale_;  ///< tokens of a micro-batch, of the rank that has the most, divided by those of the rehearsed pack
-  std::array<GroupPlace, traffic_groups> places_;
+  double full_tokens_;  ///< tokens of the dry-run micro-batch, on all context ranks
+  double scale_;  ///< tokens of a micro-batch, of the rank that has the most, divided by those of the dry-run pack
+  std::array<GroupTopology, traffic_groups> places_;
 };
 
 LayoutPlan Planner::times_of(LayoutChoice const& layout) {

@@ -8,8 +8,8 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <heddle/dist/planning/kernel_measurement.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <limits>
 #include <map>
@@ -261,8 +261,8 @@ bool measure_calls(KernelMeasurement const& measurement, LayoutChoice const& lay
   std::int64_t const elements = [&] {
     LayoutChoice alone = layout;
     alone.shape = layout.shape.with(MeshAxis::pipeline, 1).with(MeshAxis::data, 1);
-    return rehearse_stage(with_layout(measurement.config, alone), alone, 0, measurement.vocabulary,
-                          measurement.registries, pack)
+    return dry_run_stage(with_layout(measurement.config, alone), alone, 0, measurement.vocabulary,
+                         measurement.registries, pack)
         .parameters;
   }();
   Config const config = measured_config(measurement, layout, elements);

@@ -4,8 +4,8 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <set>
 #include <string>
@@ -15,10 +15,10 @@ namespace heddle {
 
 namespace {
 
-/// Micro-batches for each stage of a rehearsed step, after which every arena has been used, and where a stage has
+/// Micro-batches for each stage of a dry-run step, after which every arena has been used, and where a stage has
 /// several parts, for every one of them.
-constexpr std::int64_t rehearsed_per_stage = 4;
-constexpr std::int64_t rehearsed_per_stage_of_parts = 16;
+constexpr std::int64_t dry_run_per_stage = 4;
+constexpr std::int64_t dry_run_per_stage_of_parts = 16;
 constexpr std::int64_t min_margin = std::int64_t{32} << 20;
 constexpr std::int64_t margin_share = 20;
 
@@ -28,7 +28,7 @@ class PackList final : public MicroBatchSource {
   explicit PackList(std::vector<Pack> const& packs) : packs_(packs) {}
 
   std::int64_t count() const override { return std::ssize(packs_); }
-  BatchTokens tokens() const override { return {}; }  // a rehearsal divides nothing by them
+  BatchTokens tokens() const override { return {}; }  // a dry run divides nothing by them
   Pack micro_batch(std::int64_t index) const override { return packs_[static_cast<std::size_t>(index)]; }
 
  private:
@@ -43,14 +43,14 @@ struct Demand {
   auto operator<=>(Demand const&) const = default;
 };
 
-Demand demand_of(PipelinePlace const& place, std::int64_t micro_batches) {
+Demand demand_of(PipelinePosition const& place, std::int64_t micro_batches) {
   return {max_in_flight(training_actions(place, micro_batches)), micro_batches};
 }
 
-/// The demand of a rehearsed step that needs as much memory as one with `number` micro-batches. How many of an
+/// The demand of a dry-run step that needs as much memory as one with `number` micro-batches. How many of an
 /// interleaved schedule are in flight, and of which parts, depends on the remainder of their number by the stages, too.
-Demand rehearsed_demand(PipelinePlace const& place, std::int64_t number) {
-  std::int64_t const max = (place.parts > 1 ? rehearsed_per_stage_of_parts : rehearsed_per_stage) * place.stages;
+Demand dry_run_demand(PipelinePosition const& place, std::int64_t number) {
+  std::int64_t const max = (place.parts > 1 ? dry_run_per_stage_of_parts : dry_run_per_stage) * place.stages;
   return demand_of(place, number <= max ? number : max + number % place.stages);
 }
 
@@ -84,9 +84,9 @@ std::int64_t pack_bytes(PlannedPacks const& packs, Mesh const& mesh, std::int64_
 }
 
 /// Steps of one rank, and validations.
-class Rehearsal {
+class PlanDryRun {
  public:
-  Rehearsal(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
+  PlanDryRun(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries)
       : config_(config),
         registries_(registries),
         rank_(config, mesh, vocabulary, registries),
@@ -94,15 +94,15 @@ class Rehearsal {
 
   MemoryPlan run(PlannedPacks const& packs) {
     // Frozen parameters need no gradient, but some kernels scratch instead: each layer needs most either frozen or not.
-    if (std::ranges::any_of(rank_.parameters.all(), &Parameter::waits)) {
-      rehearse_training(packs);
+    if (std::ranges::any_of(rank_.parameters.all(), &Parameter::still_frozen)) {
+      dry_run_training(packs);
       rank_.unfreeze_all(registries_);
     }
     MemoryUse use{.parameters = rank_.parameters.values().bytes() + rank_.parameters.rounded().bytes(),
                   .gradients = rank_.parameters.gradient_size() * element_,
                   .state = state_elements() * element_};
-    std::int64_t const in_flight = rehearse_training(packs);
-    std::int64_t const evaluated = rehearse_validation(packs);
+    std::int64_t const in_flight = dry_run_training(packs);
+    std::int64_t const evaluated = dry_run_validation(packs);
     PipelineMemory pipeline = scaled_memory(rank_.pipeline.peak_memory(), packs.scale);
     use.activations = activations_of(pipeline);
     use.kernels = rank_.calls.kept_bytes();  // once the step has made its calls
@@ -118,7 +118,7 @@ class Rehearsal {
   std::int64_t state_elements() const {
     ParameterSet const& parameters = rank_.parameters;
     Communicator const& replicas = rank_.parallel.replicas;
-    BufferParts const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
+    BufferShards const parts(parameters, GradientReducer::bucket_for(replicas.size()), replicas.size());
     bool const divided = config_.parallel.shard_optimizer && replicas.size() > 1;
     auto const own = config_.parallel.shard_optimizer ? parts.parts_of(replicas.rank())
                                                       : std::vector<IndexRange>{{0, parameters.gradient_size()}};
@@ -151,7 +151,7 @@ class Rehearsal {
   }
 
   /// Returns the number of micro-batches in flight.
-  std::int64_t rehearse_training(PlannedPacks const& packs) {
+  std::int64_t dry_run_training(PlannedPacks const& packs) {
     std::int64_t max = 1;
     for (std::vector<Pack> const& list : packs.steps) {
       rank_.pipeline.train(PackList(list), step({0, std::ssize(list)}));
@@ -162,7 +162,7 @@ class Rehearsal {
     }
     Demand demand;
     for (std::int64_t const number : packs.micro_batches) {
-      demand = std::max(demand, rehearsed_demand(place(), number));
+      demand = std::max(demand, dry_run_demand(place(), number));
     }
     for (Pack const& pack : packs.training) {
       rank_.pipeline.train(RepeatedPack(pack, demand.micro_batches), step({0, demand.micro_batches}));
@@ -170,7 +170,7 @@ class Rehearsal {
     return demand.in_flight;
   }
 
-  std::int64_t rehearse_validation(PlannedPacks const& packs) {
+  std::int64_t dry_run_validation(PlannedPacks const& packs) {
     std::int64_t const ahead = 2 * rank_.parallel.pipeline.size();  // see Pipeline
     if (!packs.steps.empty()) {
       rank_.pipeline.evaluate(PackList(packs.validation), step({0, std::ssize(packs.validation)}));
@@ -182,13 +182,13 @@ class Rehearsal {
     return ahead;
   }
 
-  PipelinePlace place() const {
+  PipelinePosition place() const {
     return {rank_.parallel.pipeline.rank(), rank_.parallel.pipeline.size(),
             static_cast<int>(rank_.model.parts().size())};
   }
 
   /// The arenas' bytes. In a pipeline messages decide which arena is free first, and so which micro-batches it meets,
-  /// and whether another one is needed: runs used up to 2 % more than their rehearsals. With a bit more than that the
+  /// and whether another one is needed: runs used up to 2 % more than their dry runs. With a bit more than that the
   /// plan is no less than what is used, but arenas need no more than the largest of their kind.
   std::int64_t activations_of(PipelineMemory const& memory) const {
     auto const bytes = static_cast<std::int64_t>(memory.total());
@@ -224,7 +224,7 @@ class Rehearsal {
 
   Config const& config_;
   Registries const& registries_;
-  RehearsedRank rank_;
+  DryRunRank rank_;
   std::int64_t element_;
 };
 
@@ -281,7 +281,7 @@ PlannedPacks BatchSamples::of_batches(Config const& config, Mesh const& mesh) co
 
 MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
                        Registries const& registries, PlannedPacks const& packs) {
-  return Rehearsal(config, mesh, vocabulary, registries).run(packs);
+  return PlanDryRun(config, mesh, vocabulary, registries).run(packs);
 }
 
 MemoryUse measure_memory(TrainingEngine& engine) {

@@ -15,14 +15,14 @@ namespace heddle {
 namespace {
 
 /// The groups along adjacent axes.
-GroupPlace place_of(MeshShape const& shape, MeshAxes const& axes, Machines const& machines) {
+GroupTopology place_of(MeshShape const& shape, MeshAxes const& axes, Machines const& machines) {
   int const size = shape.size(axes);
   if (size == 1) {
     return {};
   }
   int const stride = shape.rank_at(axes, 1, 0);  // from one rank of a group to the next
   bool const inside = machines.ranks_per_node % (stride * size) == 0 || machines.ranks() <= machines.ranks_per_node;
-  GroupPlace place{size, inside, 1};
+  GroupTopology place{size, inside, 1};
   if (!inside) {
     // The node's ranks that are not in one group with each other send through the same network.
     int const members = std::max(1, machines.ranks_per_node / stride);
@@ -50,7 +50,7 @@ NetworkModel NetworkModel::assumed() {
   return network;
 }
 
-std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines) {
+std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines) {
   auto const place = [&](MeshAxes const& axes) { return place_of(layout.shape, axes, machines); };
   return {place({known_axes.begin(), known_axes.end()}),
           place({MeshAxis::pipeline}),
@@ -60,8 +60,8 @@ std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, 
           place(replica_axes())};
 }
 
-double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
-                  SumKind sums) {
+double seconds_of(NetworkModel const& network, GroupTopology const& place, CollectiveOp collective,
+                  Traffic const& traffic, SumKind sums) {
   if (place.ranks == 1 || traffic.operations == 0) {
     return 0;
   }
@@ -77,24 +77,24 @@ double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb ver
   auto const sum = [&](NetworkModel::Link float32, NetworkModel::Link bfloat16) {
     return sums == SumKind::gradients ? NetworkModel::reduction : sums == SumKind::bfloat16 ? bfloat16 : float32;
   };
-  switch (verb) {
-    case Verb::all_reduce:
+  switch (collective) {
+    case CollectiveOp::all_reduce:
       return seconds(sum(NetworkModel::all_reduce, NetworkModel::bfloat16_all_reduce), steps,
                      2 * (others / place.ranks));
-    case Verb::reduce_scatter:
+    case CollectiveOp::reduce_scatter:
       return seconds(sum(NetworkModel::reduce_scatter, NetworkModel::bfloat16_reduce_scatter), steps,
                      others / place.ranks);
-    case Verb::all_gather:
-    case Verb::broadcast:
+    case CollectiveOp::all_gather:
+    case CollectiveOp::broadcast:
       return seconds(NetworkModel::all_gather, steps, others / place.ranks);
-    case Verb::all_to_all:
+    case CollectiveOp::all_to_all:
       return seconds(NetworkModel::all_to_all, others, others / place.ranks);
-    case Verb::send:
+    case CollectiveOp::send:
       return 0;  // counted at the receiver
-    case Verb::receive:
+    case CollectiveOp::receive:
       return seconds(NetworkModel::message, 1, 1);
-    case Verb::barrier:
-    case Verb::split:
+    case CollectiveOp::barrier:
+    case CollectiveOp::split:
       return seconds(NetworkModel::message, steps, 0);
   }
   return 0;
@@ -121,28 +121,29 @@ double median_seconds(Communicator const& group, std::function<void()> const& pr
   return seconds[seconds.size() / 2];
 }
 
-/// A verb to measure: its latencies, the share of its bytes that moves, as NetworkModel says, and the elements' type.
+/// A collective to measure: its latencies, the share of its bytes that moves, as NetworkModel says, and the elements'
+/// type.
 struct MeasuredVerb {
   double steps = 1;
   double share = 1;
   DType dtype = DType::float32;
 };
 
-/// A verb that reads a tensor and writes one of the same size, or parts of them.
+/// A collective that reads a tensor and writes one of the same size, or parts of them.
 using Call = std::function<void(Tensor const& tensor, Tensor const& received)>;
 
 /// Measures `call` with tensors of several sizes.
-LinkModel measured(Communicator const& group, MeasuredVerb const& verb, Call const& call) {
+LinkModel measured(Communicator const& group, MeasuredVerb const& collective, Call const& call) {
   std::vector<TimedMessage> messages;
   for (std::int64_t const count : element_counts) {
     std::int64_t const elements = count * group.size();  // equal parts
-    Tensor const tensor = Tensor::allocate(verb.dtype, {elements});
-    Tensor const received = Tensor::allocate(verb.dtype, {elements});
+    Tensor const tensor = Tensor::allocate(collective.dtype, {elements});
+    Tensor const received = Tensor::allocate(collective.dtype, {elements});
     // The tensor is written again each time, as kernels do: otherwise a rank could read what its core still holds.
     std::vector<std::byte> const zeros(static_cast<std::size_t>(tensor.bytes()));
     double const seconds = median_seconds(
         group, [&] { copy_from_host(tensor, zeros.data()); }, [&] { call(tensor, received); });
-    messages.push_back({verb.steps, verb.share * static_cast<double>(tensor.bytes()), seconds});
+    messages.push_back({collective.steps, collective.share * static_cast<double>(tensor.bytes()), seconds});
   }
   return fit_link(messages);
 }

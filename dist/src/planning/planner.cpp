@@ -11,8 +11,8 @@ namespace {
 
 /// A layout whose estimate is above this share of a node's memory is not planned exactly.
 constexpr double estimate_error = 1.25;
-/// On more ranks than these a stage's work is composed of its layers', so that many layouts share rehearsals.
-constexpr int max_ranks_rehearsed = 16;
+/// On more ranks than these a stage's work is composed of its layers', so that many layouts share dry runs.
+constexpr int max_dry_run_ranks = 16;
 
 /// The layers of a stage by content: stages with equal signatures do equal work.
 std::string signature(ModelDescription const& model, std::vector<IndexRange> const& parts) {
@@ -115,7 +115,7 @@ Planner::TypicalPack const& Planner::typical(LayoutChoice const& layout) {
     }
     auto const nearest = std::ranges::min_element(
         tokens, {}, [&](std::int64_t one) { return std::abs(static_cast<double>(one) - mean); });
-    // The last context rank is the one that is rehearsed; the others wait for the one with the most tokens.
+    // The last context rank is the one of the dry run; the others wait for the one with the most tokens.
     TypicalPack typical;
     typical.tokens = *nearest;
     std::int64_t max = 0;
@@ -159,13 +159,13 @@ RankWork const& Planner::work(LayoutChoice const& layout, int stage) {
   PipelinePlan const& plan = pipeline_plan(layout);
   auto const& parts = plan.parts[static_cast<std::size_t>(stage)];
   return cached(works_, fmt::format("{} {} {}", key_of(layout), plan.stages(), signature(model_, parts)), [&] {
-    if (layout.ranks() > max_ranks_rehearsed) {
+    if (layout.ranks() > max_dry_run_ranks) {
       return composed(layout, parts);
     }
     LayoutChoice alone = layout;  // only the number of replicas matters
     alone.shape = alone.shape.with(MeshAxis::data, 1);
-    return rehearse_stage(with_layout(request_.config, alone), alone, stage, request_.vocabulary, request_.registries,
-                          typical(layout).pack);
+    return dry_run_stage(with_layout(request_.config, alone), alone, stage, request_.vocabulary, request_.registries,
+                         typical(layout).pack);
   });
 }
 
@@ -192,8 +192,8 @@ RankWork const& Planner::layer_work(LayoutChoice const& layout, std::int64_t lay
     alone.pipeline_schedule = PipelineSchedule::one_forward_one_backward;
     Config config = with_layout(request_.config, alone);
     config.parallel.stage_layers.assign(static_cast<std::size_t>(model_.layers()), 1);
-    return rehearse_stage(config, alone, static_cast<int>(layer), request_.vocabulary, request_.registries,
-                          typical(layout).pack);
+    return dry_run_stage(config, alone, static_cast<int>(layer), request_.vocabulary, request_.registries,
+                         typical(layout).pack);
   });
 }
 
@@ -221,7 +221,7 @@ std::vector<MemoryNeed> Planner::memory_of_ranks(LayoutChoice const& layout, boo
   std::vector<MemoryNeed> ranks;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     int const planned =
-        layout.ranks() <= max_ranks_planned ? rank : rehearsed_rank(layout, static_cast<int>(stage_of(rank, layout)));
+        layout.ranks() <= max_ranks_planned ? rank : dry_run_rank(layout, static_cast<int>(stage_of(rank, layout)));
     ranks.push_back(cached(known, planned, [&]() -> MemoryNeed {
       Mesh const mesh(layout.shape, planned, layout.ranks());
       PlannedPacks const packs =

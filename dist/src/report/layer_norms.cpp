@@ -2,7 +2,7 @@
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/report/layer_norms.hpp>
 #include <map>
 

@@ -22,18 +22,18 @@ std::string amount(std::int64_t bytes) {
   return fmt::format("{} {}", readable_decimal(value, unit == 0 ? 0 : 1), units[unit]);
 }
 
-/// Passes every group and verb to `visit`, as indices.
+/// Passes every group and collective to `visit`, as indices.
 template <class Visit>
 void for_each_entry(Visit const& visit) {
   for (std::size_t group = 0; group < traffic_groups; ++group) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      visit(group, verb);
+    for (std::size_t collective = 0; collective < collectives; ++collective) {
+      visit(group, collective);
     }
   }
 }
 
-std::string name_of(std::size_t group, std::size_t verb) {
-  return fmt::format("{}.{}", group_names[group], name_of(static_cast<Verb>(verb)));
+std::string name_of(std::size_t group, std::size_t collective) {
+  return fmt::format("{}.{}", group_names[group], name_of(static_cast<CollectiveOp>(collective)));
 }
 
 }  // namespace
@@ -49,34 +49,34 @@ TrafficByGroup traffic_of(ParallelState const& parallel) {
 
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {
   TrafficByGroup difference = later;
-  for_each_entry([&](std::size_t group, std::size_t verb) {
-    difference[group][verb].operations -= earlier[group][verb].operations;
-    difference[group][verb].bytes -= earlier[group][verb].bytes;
+  for_each_entry([&](std::size_t group, std::size_t collective) {
+    difference[group][collective].operations -= earlier[group][collective].operations;
+    difference[group][collective].bytes -= earlier[group][collective].bytes;
   });
   return difference;
 }
 
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own) {
   std::vector<std::int64_t> numbers;
-  for_each_entry([&](std::size_t group, std::size_t verb) {
-    numbers.push_back(own[group][verb].operations);
-    numbers.push_back(own[group][verb].bytes);
+  for_each_entry([&](std::size_t group, std::size_t collective) {
+    numbers.push_back(own[group][collective].operations);
+    numbers.push_back(own[group][collective].bytes);
   });
   numbers = sums_of(world, numbers);
   TrafficByGroup all{};
   auto next = numbers.begin();
-  for_each_entry([&](std::size_t group, std::size_t verb) {
-    all[group][verb].operations = *next++;
-    all[group][verb].bytes = *next++;
+  for_each_entry([&](std::size_t group, std::size_t collective) {
+    all[group][collective].operations = *next++;
+    all[group][collective].bytes = *next++;
   });
   return all;
 }
 
 void for_each_traffic(TrafficByGroup const& traffic,
                       std::function<void(std::string const& name, Traffic const& traffic)> const& visit) {
-  for_each_entry([&](std::size_t group, std::size_t verb) {
-    if (traffic[group][verb].operations > 0) {
-      visit(name_of(group, verb), traffic[group][verb]);
+  for_each_entry([&](std::size_t group, std::size_t collective) {
+    if (traffic[group][collective].operations > 0) {
+      visit(name_of(group, collective), traffic[group][collective]);
     }
   });
 }
@@ -84,12 +84,13 @@ void for_each_traffic(TrafficByGroup const& traffic,
 std::string describe_traffic(std::string const& rank, TrafficByGroup const& own, TrafficByGroup const& all) {
   std::string text = fmt::format("{:<24} {:>27} {:>27}\n{:<24} {:>14} {:>12} {:>14} {:>12}\n", "communication", rank,
                                  "all ranks", "", "operations", "payload", "operations", "payload");
-  for_each_entry([&](std::size_t group, std::size_t verb) {
-    Traffic const& one = own[group][verb];
-    Traffic const& sum = all[group][verb];
+  for_each_entry([&](std::size_t group, std::size_t collective) {
+    Traffic const& one = own[group][collective];
+    Traffic const& sum = all[group][collective];
     if (sum.operations > 0) {
-      text += fmt::format("{:<24} {:>14} {:>12} {:>14} {:>12}\n", name_of(group, verb), readable_count(one.operations),
-                          amount(one.bytes), readable_count(sum.operations), amount(sum.bytes));
+      text += fmt::format("{:<24} {:>14} {:>12} {:>14} {:>12}\n", name_of(group, collective),
+                          readable_count(one.operations), amount(one.bytes), readable_count(sum.operations),
+                          amount(sum.bytes));
     }
   });
   return text;

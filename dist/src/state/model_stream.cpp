@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <heddle/core/base/index_range.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/core/parallel/resting.hpp>
 #include <heddle/dist/state/model_stream.hpp>
 #include <utility>
 
@@ -38,8 +38,8 @@ ModelStream::ModelStream(ParallelState const& parallel, WholeModel const& model,
     }
   });
   if (optimizer.sharded()) {
-    std::vector<BufferParts::Bucket> const& own = optimizer.reducer().parts().buckets();
-    for (auto& buckets : gather_lists<BufferParts::Bucket>(parallel.pipeline, own)) {
+    std::vector<BufferShards::Bucket> const& own = optimizer.reducer().parts().buckets();
+    for (auto& buckets : gather_lists<BufferShards::Bucket>(parallel.pipeline, own)) {
       parts_.emplace_back(std::move(buckets), parallel.replicas.size());
     }
   }
@@ -74,11 +74,11 @@ std::vector<ModelStream::Piece> ModelStream::pieces(TensorChunk const& chunk, in
       add(holder, wanted);
       continue;
     }
-    BufferParts const& parts = parts_[static_cast<std::size_t>(stage)];
+    BufferShards const& parts = parts_[static_cast<std::size_t>(stage)];
     std::int64_t const begin = parameter->place.begin;
     IndexRange const in_buffer{begin + wanted.begin, begin + wanted.end};
     auto bucket = std::ranges::partition_point(
-        parts.buckets(), [&](BufferParts::Bucket const& each) { return each.range.end <= in_buffer.begin; });
+        parts.buckets(), [&](BufferShards::Bucket const& each) { return each.range.end <= in_buffer.begin; });
     for (; bucket != parts.buckets().end() && bucket->range.begin < in_buffer.end; ++bucket) {
       for (int replica = 0; replica < shape.size(replica_axes()); ++replica) {
         IndexRange const owned = common(in_buffer, parts.part(*bucket, replica));
@@ -137,7 +137,7 @@ void ModelStream::receive(TensorChunk const& chunk, std::span<float> elements) {
 
 void ModelStream::wait() {
   for (Transfer& transfer : earlier_sends_) {
-    wait_resting(transfer);
+    wait_with_backoff(transfer);
   }
   earlier_sends_ = std::move(sends_);
   sends_.clear();

@@ -8,7 +8,7 @@
 #include <heddle/core/base/random.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <map>
 #include <span>

@@ -2,7 +2,7 @@
 
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <map>
 #include <sstream>

@@ -17,34 +17,34 @@ namespace {
 
 constexpr double nanosecond = 1e-9;
 
-Verb verb_named(std::string_view name) {
-  for (std::size_t index = 0; index < verbs; ++index) {
-    if (name_of(static_cast<Verb>(index)) == name) {
-      return static_cast<Verb>(index);
+CollectiveOp collective_named(std::string_view name) {
+  for (std::size_t index = 0; index < collectives; ++index) {
+    if (name_of(static_cast<CollectiveOp>(index)) == name) {
+      return static_cast<CollectiveOp>(index);
     }
   }
-  return Verb::barrier;
+  return CollectiveOp::barrier;
 }
 
 }  // namespace
 
 struct StepTimes::State {
-  /// A group's nanoseconds by verb.
+  /// A group's nanoseconds by collective.
   struct Group {
     NamedGroup group;
-    std::array<std::int64_t, verbs> nanoseconds{};
+    std::array<std::int64_t, collectives> nanoseconds{};
   };
 
-  /// A verb that is called, or a transfer that is waited for.
+  /// A collective that is called, or a transfer that is waited for.
   struct Call {
-    Verb verb = Verb::barrier;
+    CollectiveOp collective = CollectiveOp::barrier;
     std::int64_t bytes = -1;
     int peer = -1;  ///< the other rank of a message, in the group
     WorkKind kind = WorkKind::communication;
 
-    static Call of(VerbCall const& call, WorkKind kind = WorkKind::communication) {
+    static Call of(CollectiveCall const& call, WorkKind kind = WorkKind::communication) {
       // A split waits for all ranks, too.
-      return {call.verb == Verb::split ? Verb::barrier : call.verb, call.payload().bytes(),
+      return {call.collective == CollectiveOp::split ? CollectiveOp::barrier : call.collective, call.payload().bytes(),
               call.is_message() ? call.peer : -1, kind};
     }
   };
@@ -60,7 +60,7 @@ struct StepTimes::State {
 
   bool traces() const { return trace != nullptr && trace->recording(); }
 
-  // While a verb is in progress, others inside it are not measured.
+  // While a collective is in progress, others inside it are not measured.
   void enter() {
     if (in_step && depth++ == 0) {
       entered = StepTrace::now();
@@ -71,7 +71,7 @@ struct StepTimes::State {
       return;
     }
     std::int64_t const ended = StepTrace::now();
-    group.nanoseconds[static_cast<std::size_t>(call.verb)] += ended - entered;
+    group.nanoseconds[static_cast<std::size_t>(call.collective)] += ended - entered;
     seconds.communicating += nanosecond * static_cast<double>(ended - entered);
     if (traces()) {
       add_to_trace(call.kind, group, call, {entered, ended});
@@ -83,7 +83,7 @@ struct StepTimes::State {
     if (call.peer >= 0) {
       event.place = group.group.members[static_cast<std::size_t>(call.peer)];
     }
-    trace->add(event, fmt::format("{}.{}", group.group.name, name_of(call.verb)), group.group.name);
+    trace->add(event, fmt::format("{}.{}", group.group.name, name_of(call.collective)), group.group.name);
   }
 
   StepTrace* trace = nullptr;
@@ -162,7 +162,7 @@ class MeasuredTransfer final : public TransferBackend {
   bool done_ = false;
 };
 
-/// Measures how long this rank is in each verb, and waits for each transfer.
+/// Measures how long this rank is in each collective, and waits for each transfer.
 class MeasuredBackend final : public DecoratedBackend {
  public:
   MeasuredBackend(std::shared_ptr<CommunicatorBackend> inner, NamedGroup group, std::shared_ptr<State> state)
@@ -171,9 +171,10 @@ class MeasuredBackend final : public DecoratedBackend {
         measured_(state_->groups.emplace_back(State::Group{this->group(), {}})) {}
 
  protected:
-  void before(VerbCall const& /*call*/) override { state_->enter(); }
-  void after(VerbCall const& call) noexcept override { state_->leave(measured_, State::Call::of(call)); }
-  std::unique_ptr<TransferBackend> around(VerbCall const& call, std::unique_ptr<TransferBackend> transfer) override {
+  void before(CollectiveCall const& /*call*/) override { state_->enter(); }
+  void after(CollectiveCall const& call) noexcept override { state_->leave(measured_, State::Call::of(call)); }
+  std::unique_ptr<TransferBackend> around(CollectiveCall const& call,
+                                          std::unique_ptr<TransferBackend> transfer) override {
     return std::make_unique<MeasuredTransfer>(std::move(transfer), state_, measured_,
                                               State::Call::of(call, WorkKind::waiting));
   }
@@ -220,7 +221,7 @@ void StepTimes::end() noexcept {
   if (work.kind == WorkKind::waiting) {
     std::size_t const dot = work.name.find('.');
     state.leave(state.group_named(work.name.substr(0, dot)),
-                {.verb = verb_named(work.name.substr(dot + 1)), .kind = WorkKind::waiting});
+                {.collective = collective_named(work.name.substr(dot + 1)), .kind = WorkKind::waiting});
     return;
   }
   if (work.kind == WorkKind::data) {
@@ -244,13 +245,13 @@ StepTimes::Seconds StepTimes::seconds() const {
   return state_->seconds;
 }
 
-std::map<std::string, double> StepTimes::by_verb() const {
+std::map<std::string, double> StepTimes::by_collective() const {
   std::map<std::string, double> result;
   for (State::Group const& group : state_->groups) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      if (group.nanoseconds[verb] > 0) {
-        result[fmt::format("{}.{}", group.group.name, name_of(static_cast<Verb>(verb)))] +=
-            nanosecond * static_cast<double>(group.nanoseconds[verb]);
+    for (std::size_t collective = 0; collective < collectives; ++collective) {
+      if (group.nanoseconds[collective] > 0) {
+        result[fmt::format("{}.{}", group.group.name, name_of(static_cast<CollectiveOp>(collective)))] +=
+            nanosecond * static_cast<double>(group.nanoseconds[collective]);
       }
     }
   }

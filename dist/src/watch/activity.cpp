@@ -66,7 +66,7 @@ RankStatus Activity::status() const {
   status.step = step_;
   status.finishes = finishes_;
   status.waits = waits_;
-  status.verb = status_text(call_.name);
+  status.collective = status_text(call_.name);
   status.sequence = call_.sequence;
   status.elements = call_.elements;
   status.peer = call_.peer;

@@ -17,7 +17,7 @@ struct WatchedGroup {
   std::atomic<std::int64_t> entered = 0;
 };
 
-/// A call of a verb in a group, as it is reported.
+/// A call of a collective in a group, as it is reported.
 struct WatchedCall {
   WatchedGroup const* group = nullptr;
   char const* name = "";      ///< a literal
@@ -44,8 +44,8 @@ struct RankStatus {
   StatusText phase{};
   std::int64_t step = 0;
   bool finishes = false;  ///< the phase comes after the last step
-  bool waits = false;     ///< in the verb below; otherwise it was the last one
-  StatusText verb{};
+  bool waits = false;     ///< in the collective below; otherwise it was the last one
+  StatusText collective{};
   StatusText group_name{};
   std::uint64_t group = 0;
   std::int64_t sequence = 0;  ///< this and the next two: see WatchedCall
@@ -57,7 +57,7 @@ struct RankStatus {
   std::array<Entered, max_groups> entered{};
 };
 
-/// A rank's present verb and phase: one thread writes, the watch's thread reads.
+/// A rank's present collective and phase: one thread writes, the watch's thread reads.
 class Activity {
  public:
   Activity() = default;
@@ -97,8 +97,8 @@ class Activity {
   std::deque<WatchedGroup> groups_;
 };
 
-/// The backend of a world, and of groups that are split off it, that reports to `activity` in which verb this rank is,
-/// while it is there.
+/// The backend of a world, and of groups that are split off it, that reports to `activity` in which collective this
+/// rank is, while it is there.
 std::shared_ptr<CommunicatorBackend> watched_backend(std::shared_ptr<CommunicatorBackend> world,
                                                      std::shared_ptr<Activity> activity);
 

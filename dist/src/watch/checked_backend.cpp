@@ -23,29 +23,30 @@ struct Header {
   std::int64_t dtype = 0;
   std::int64_t detail = 0;
   std::uint64_t counts = 0;  ///< a digest of the row counts
-  std::array<char, 24> verb{};
+  std::array<char, 24> collective{};
 
   bool operator==(Header const&) const = default;
   auto operator<=>(Header const&) const = default;
 };
 
-Header header_of(VerbCall const& call, std::int64_t sequence) {
-  bool const reduces = call.verb == Verb::all_reduce || call.verb == Verb::reduce_scatter;
+Header header_of(CollectiveCall const& call, std::int64_t sequence) {
+  bool const reduces = call.collective == CollectiveOp::all_reduce || call.collective == CollectiveOp::reduce_scatter;
   Header header{.sequence = sequence,
                 .elements = common_elements(call),
                 .dtype = static_cast<std::int64_t>(call.payload().dtype()),
                 .detail = reduces ? static_cast<int>(call.op) : call.peer};
-  for (std::int64_t const count : call.verb == Verb::all_to_all ? VerbCall::Counts() : call.counts) {
+  for (std::int64_t const count :
+       call.collective == CollectiveOp::all_to_all ? CollectiveCall::Counts() : call.counts) {
     header.counts = header.counts * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(count) + 1;
   }
   std::string_view const name = call.name();
-  std::copy_n(name.begin(), std::min(name.size(), header.verb.size() - 1), header.verb.begin());
+  std::copy_n(name.begin(), std::min(name.size(), header.collective.size() - 1), header.collective.begin());
   return header;
 }
 
 std::string describe(Header const& header) {
-  std::string const verb = header.verb.data();
-  std::string text = fmt::format("{} as its collective {}", verb, header.sequence);
+  std::string const collective = header.collective.data();
+  std::string text = fmt::format("{} as its collective {}", collective, header.sequence);
   if (header.elements > 0) {
     text +=
         fmt::format(", {} elements of {}", readable_count(header.elements), name_of(static_cast<DType>(header.dtype)));
@@ -53,8 +54,8 @@ std::string describe(Header const& header) {
   if (header.detail >= 0) {
     constexpr std::array reductions{"sum", "max", "min"};
     auto const detail = static_cast<std::size_t>(header.detail);
-    text += verb == "broadcast" || detail >= reductions.size() ? fmt::format(", from rank {}", detail)
-                                                               : fmt::format(", {}", reductions[detail]);
+    text += collective == "broadcast" || detail >= reductions.size() ? fmt::format(", from rank {}", detail)
+                                                                     : fmt::format(", {}", reductions[detail]);
   }
   if (header.counts != 0) {
     text += fmt::format(", rows with the digest {:x}", header.counts);
@@ -62,14 +63,15 @@ std::string describe(Header const& header) {
   return text;
 }
 
-/// Exchanges a header before each collective (its number, verb, elements, dtype, reduction or root, and row counts) and
-/// throws Error on every rank of the group, naming the calls, if they are not the same. Messages have headers already.
+/// Exchanges a header before each collective (its number, collective, elements, dtype, reduction or root, and row
+/// counts) and throws Error on every rank of the group, naming the calls, if they are not the same. Messages have
+/// headers already.
 class CheckedBackend final : public DecoratedBackend {
  public:
   using DecoratedBackend::DecoratedBackend;
 
  protected:
-  void before(VerbCall const& call) override;
+  void before(CollectiveCall const& call) override;
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int /*color*/,
                                                 NamedGroup group) override {
     return std::make_shared<CheckedBackend>(std::move(part), std::move(group));
@@ -77,12 +79,12 @@ class CheckedBackend final : public DecoratedBackend {
 
  private:
   /// Throws Error on every rank unless each rank expects what each other one sends to it.
-  void compare_exchange(VerbCall const& call) const;
+  void compare_exchange(CollectiveCall const& call) const;
 
   std::int64_t calls_ = 0;  ///< collectives so far
 };
 
-void CheckedBackend::before(VerbCall const& call) {
+void CheckedBackend::before(CollectiveCall const& call) {
   if (call.is_message()) {
     return;
   }
@@ -93,7 +95,7 @@ void CheckedBackend::before(VerbCall const& call) {
     callers[headers[static_cast<std::size_t>(rank)]].push_back(world_rank(rank));
   }
   if (callers.size() == 1) {
-    if (call.verb == Verb::all_to_all) {
+    if (call.collective == CollectiveOp::all_to_all) {
       compare_exchange(call);
     }
     return;
@@ -107,7 +109,7 @@ void CheckedBackend::before(VerbCall const& call) {
       fmt::format("the ranks of a {} group do not call the same collective: {}", group().name, fmt::join(calls, "; ")));
 }
 
-void CheckedBackend::compare_exchange(VerbCall const& call) const {
+void CheckedBackend::compare_exchange(CollectiveCall const& call) const {
   auto const ranks = static_cast<std::size_t>(size());
   std::vector<std::int64_t> own(call.counts.begin(), call.counts.end());
   own.insert(own.end(), call.receive_counts.begin(), call.receive_counts.end());

@@ -17,7 +17,7 @@ struct NamedGroup {
 NamedGroup world_group(CommunicatorBackend const& world);
 
 /// The elements of a call's payload, the same on every rank of a collective; 0 where they may differ.
-std::int64_t common_elements(VerbCall const& call);
+std::int64_t common_elements(CollectiveCall const& call);
 
 /// A backend around another one: does something before and after each call, also of the groups that are split off.
 class DecoratedBackend : public CommunicatorBackend {
@@ -28,7 +28,7 @@ class DecoratedBackend : public CommunicatorBackend {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   bool reads(MemorySpace space) const override { return inner_->reads(space); }
-  std::unique_ptr<TransferBackend> run(VerbCall const& call) override;
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override;
   std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  protected:
@@ -37,11 +37,12 @@ class DecoratedBackend : public CommunicatorBackend {
   NamedGroup const& group() const { return group_; }
   /// A member's rank in the world.
   int world_rank(int member) const { return group_.members[static_cast<std::size_t>(member)]; }
-  virtual void before(VerbCall const& /*call*/) {}
+  virtual void before(CollectiveCall const& /*call*/) {}
   /// Called also if the call throws.
-  virtual void after(VerbCall const& /*call*/) noexcept {}
+  virtual void after(CollectiveCall const& /*call*/) noexcept {}
   /// Called between before and after of a call that has started.
-  virtual std::unique_ptr<TransferBackend> around(VerbCall const& /*call*/, std::unique_ptr<TransferBackend> transfer) {
+  virtual std::unique_ptr<TransferBackend> around(CollectiveCall const& /*call*/,
+                                                  std::unique_ptr<TransferBackend> transfer) {
     return transfer;
   }
   /// Decorates a group that was split off this one.
@@ -50,7 +51,7 @@ class DecoratedBackend : public CommunicatorBackend {
 
  private:
   template <class Action>
-  auto run_inside(VerbCall const& call, Action const& action);
+  auto run_inside(CollectiveCall const& call, Action const& action);
 
   std::shared_ptr<CommunicatorBackend> inner_;
   NamedGroup group_;

@@ -15,7 +15,7 @@ namespace {
 
 using Statuses = std::vector<std::optional<RankStatus>>;
 
-/// A verb in which at least one rank waits.
+/// A collective in which at least one rank waits.
 struct Place {
   std::uint64_t group = 0;
   std::int64_t sequence = 0;
@@ -27,7 +27,7 @@ struct Place {
 
 /// "tensor.all_reduce 813"
 std::string name_of(RankStatus const& status) {
-  return fmt::format("{}.{} {}", status.group_name.data(), status.verb.data(), status.sequence);
+  return fmt::format("{}.{} {}", status.group_name.data(), status.collective.data(), status.sequence);
 }
 
 std::string list_of(std::vector<int> const& ranks) {
@@ -50,7 +50,7 @@ std::map<Place, std::set<int>> waiting_places(Statuses const& statuses) {
   return places;
 }
 
-/// The verbs that others have entered and this rank has not.
+/// The collectives that others have entered and this rank has not.
 std::string missing_in(std::map<Place, std::set<int>> const& places, Statuses const& statuses, int rank) {
   auto const& status = statuses[static_cast<std::size_t>(rank)];
   std::vector<std::string> names;
@@ -89,21 +89,21 @@ std::string describe(Statuses const& statuses, std::map<Place, std::set<int>> co
     return fmt::format("waiting in {}{}{} while {}{}", name_of(*status), whom, size, phase_of(*status), also);
   }
   std::string const last =
-      status->verb.front() == '\0' ? "in no verb yet" : fmt::format("last in {}", name_of(*status));
+      status->collective.front() == '\0' ? "in no collective yet" : fmt::format("last in {}", name_of(*status));
   return fmt::format("{}, {}{}", phase_of(*status), last, also);
 }
 
-/// The ranks that are in one collective with different verbs.
+/// The ranks that are in one collective with different collectives.
 std::string disagreements(Statuses const& statuses) {
-  std::map<std::pair<std::uint64_t, std::int64_t>, std::map<std::string, std::vector<int>>> verbs;
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::map<std::string, std::vector<int>>> collectives;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     auto const& status = statuses[rank];
     if (status && status->waits && status->peer < 0) {
-      verbs[{status->group, status->sequence}][name_of(*status)].push_back(static_cast<int>(rank));
+      collectives[{status->group, status->sequence}][name_of(*status)].push_back(static_cast<int>(rank));
     }
   }
   std::string text;
-  for (auto const& [place, callers] : verbs) {
+  for (auto const& [place, callers] : collectives) {
     if (callers.size() > 1) {
       std::vector<std::string> calls;
       for (auto const& [name, ranks] : callers) {
@@ -123,7 +123,7 @@ std::string hang_report(double limit_seconds, std::vector<std::string> const& ho
     std::vector<int> ranks;
     double seconds = 0;
   };
-  // Ranks that do not answer first, then those in no verb, then those that wait.
+  // Ranks that do not answer first, then those in no collective, then those that wait.
   std::map<std::tuple<int, std::string, std::string>, Line> lines;
   for (std::size_t rank = 0; rank < statuses.size(); ++rank) {
     auto const& status = statuses[rank];

@@ -52,8 +52,8 @@ class Inquiry {
   double last_progress_ = 0;  ///< of any rank, as far as it is known
 };
 
-/// The message that names the ranks that are missing in a verb, since when, and where the others wait: a line for all
-/// ranks of a host with the same state. `hosts` and `statuses` have an entry for each rank.
+/// The message that names the ranks that are missing in a collective, since when, and where the others wait: a line for
+/// all ranks of a host with the same state. `hosts` and `statuses` have an entry for each rank.
 std::string hang_report(double limit_seconds, std::vector<std::string> const& hosts,
                         std::vector<std::optional<RankStatus>> const& statuses);
 

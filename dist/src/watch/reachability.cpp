@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto patience = std::chrono::seconds(2);
+constexpr auto timeout = std::chrono::seconds(2);
 constexpr auto between_questions = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -30,7 +30,7 @@ Reachability::Reachability(SideChannel const& channel)
 }
 
 std::vector<int> Reachability::ask() const {
-  auto const end = Clock::now() + patience;
+  auto const end = Clock::now() + timeout;
   auto next_question = Clock::now();
   std::vector<int> silent;
   do {

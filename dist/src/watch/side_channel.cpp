@@ -110,9 +110,9 @@ void SideChannel::send(int rank, Kind kind, std::span<std::byte const> content) 
   }
 }
 
-std::optional<SideChannel::Message> SideChannel::receive(std::chrono::milliseconds patience) const {
+std::optional<SideChannel::Message> SideChannel::receive(std::chrono::milliseconds timeout) const {
   std::array<pollfd, 2> ready{pollfd{socket_, POLLIN, 0}, pollfd{wakes_, POLLIN, 0}};
-  if (::poll(ready.data(), ready.size(), static_cast<int>(patience.count())) <= 0 || ready[0].revents == 0) {
+  if (::poll(ready.data(), ready.size(), static_cast<int>(timeout.count())) <= 0 || ready[0].revents == 0) {
     return std::nullopt;
   }
   std::vector<std::byte> datagram(sizeof(DatagramHeader) + max_content);

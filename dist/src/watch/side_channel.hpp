@@ -39,7 +39,7 @@ class SideChannel {
   /// Sends to all addresses of the rank; failures are not reported, as losses are not.
   void send(int rank, Kind kind, std::span<std::byte const> content = {}) const;
   /// The next message, waiting for it at most this long.
-  std::optional<Message> receive(std::chrono::milliseconds patience) const;
+  std::optional<Message> receive(std::chrono::milliseconds timeout) const;
   /// Ends a `receive` that waits in another thread; every later one returns at once.
   void wake() const;
 

@@ -73,7 +73,7 @@ struct Watch::State {
 
   void watch(std::stop_token const& stop);
   /// Handles at most one message, waiting for it at most this long, and measures time.
-  void look(std::chrono::milliseconds patience);
+  void look(std::chrono::milliseconds timeout);
   void handle(SideChannel::Message const& message);
   /// Asks the other ranks, or reports a hang, if it is time.
   void investigate();
@@ -109,8 +109,8 @@ RankStatus Watch::State::own_status() const {
   return status;
 }
 
-void Watch::State::look(std::chrono::milliseconds patience) {
-  auto const message = channel->receive(patience);
+void Watch::State::look(std::chrono::milliseconds timeout) {
+  auto const message = channel->receive(timeout);
   auto const now = Clock::now();
   // A longer time means that this process was stopped or got no processor.
   double const since = Seconds(now - last_look).count();

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t world_id = 1;
 
-/// A started verb: reports it again while this rank waits for its end.
+/// A started collective: reports it again while this rank waits for its end.
 class WatchedTransfer final : public TransferBackend {
  public:
   WatchedTransfer(std::unique_ptr<TransferBackend> inner, std::shared_ptr<Activity> activity, WatchedCall const& call)
@@ -44,7 +44,7 @@ class WatchedTransfer final : public TransferBackend {
   WatchedCall call_;
 };
 
-/// Reports in an Activity which verb this rank is in.
+/// Reports in an Activity which collective this rank is in.
 class WatchedBackend final : public DecoratedBackend {
  public:
   WatchedBackend(std::shared_ptr<CommunicatorBackend> inner, NamedGroup group, std::shared_ptr<Activity> activity,
@@ -54,7 +54,7 @@ class WatchedBackend final : public DecoratedBackend {
         watched_(activity_->add_group(this->group(), id)) {}
 
  protected:
-  void before(VerbCall const& call) override {
+  void before(CollectiveCall const& call) override {
     if (call.is_message()) {
       ++messages_;
     } else {
@@ -62,8 +62,9 @@ class WatchedBackend final : public DecoratedBackend {
     }
     activity_->enter(reported(call));
   }
-  void after(VerbCall const& /*call*/) noexcept override { activity_->leave(); }
-  std::unique_ptr<TransferBackend> around(VerbCall const& call, std::unique_ptr<TransferBackend> transfer) override {
+  void after(CollectiveCall const& /*call*/) noexcept override { activity_->leave(); }
+  std::unique_ptr<TransferBackend> around(CollectiveCall const& call,
+                                          std::unique_ptr<TransferBackend> transfer) override {
     return std::make_unique<WatchedTransfer>(std::move(transfer), activity_, reported(call));
   }
   std::shared_ptr<CommunicatorBackend> decorate(std::shared_ptr<CommunicatorBackend> part, int color,
@@ -73,7 +74,7 @@ class WatchedBackend final : public DecoratedBackend {
   }
 
  private:
-  WatchedCall reported(VerbCall const& call) const {
+  WatchedCall reported(CollectiveCall const& call) const {
     bool const message = call.is_message();
     return {&watched_, call.name(), message ? messages_ : watched_.entered.load(std::memory_order_relaxed),
             common_elements(call), message ? world_rank(call.peer) : -1};

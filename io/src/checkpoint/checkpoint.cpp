@@ -10,7 +10,7 @@
 #include <heddle/io/hdf5/hdf5.hpp>
 #include <heddle/io/tensors/manifest.hpp>
 
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 #include "state_file.hpp"
 #include "tensors/block_reader.hpp"
 #include "tensors/spread_files.hpp"
@@ -228,7 +228,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
   SmallFiles const texts = read_small_files(directory, world);
   CheckpointIndex index;
   std::vector<std::shared_ptr<BlockReader>> files;
-  together(world, [&] {
+  run_collectively(world, [&] {
     Manifest const manifest = parse_manifest(texts.manifest, (directory / manifest_file_name).string());
     files = open_tensor_files(directory, manifest);
     index = read_index(directory, texts.state, manifest);
@@ -237,7 +237,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, Communicator const& world
     }
   });
   // After the digests of the blocks, whose errors name the damage better than HDF5 does.
-  together(world, [&] {
+  run_collectively(world, [&] {
     if (verification == Verification::at_reading) {
       return;  // the index says where the arrays are
     }
@@ -254,7 +254,7 @@ Checkpoint Checkpoint::open(fs::path const& directory, std::shared_ptr<SpreadFil
   std::string const state = spread->state();
   CheckpointIndex index;
   Files files;
-  together(world, [&] {
+  run_collectively(world, [&] {
     index = read_index(directory, state, manifest);
     for (std::size_t number = 0; number + 1 < manifest.files.size(); ++number) {
       auto const& reader = spread->reader(number + 1);
@@ -315,7 +315,7 @@ void Checkpoint::finish(TensorSlice const& slice, std::span<float> numbers) cons
       done += count;
     }
   }
-  std::string const refused = refused_numbers(numbers, slice.key);
+  std::string const refused = refused_values(numbers, slice.key);
   if (!refused.empty()) {
     throw DataError(describe(directory_, slice.name) + "'s " + slice.key + " holds " + refused +
                     ", which no training leaves");
@@ -423,7 +423,7 @@ void Checkpoint::fetch(std::vector<TensorSlice> const& slices, Communicator cons
   for (std::size_t file = 0; file < files.size(); ++file) {
     needed[file].resize(files[file].blocks.size());
   }
-  together(world, [&] {
+  run_collectively(world, [&] {
     for (TensorSlice const& slice : slices) {
       if (in_base_.contains(slice.name)) {
         continue;

@@ -21,7 +21,7 @@
 #include "checkpoint/state_file.hpp"
 #include "checkpoint/writing.hpp"
 #include "files/file_descriptor.hpp"
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 #include "tensors/block_exchange.hpp"
 #include "tensors/hosts.hpp"
 #include "tensors/spread_files.hpp"
@@ -108,7 +108,7 @@ void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::
     }
   }
   needed *= checkpoints;
-  together(world_, [&] {
+  run_collectively(world_, [&] {
     if (!hosts_->leads()) {
       return;
     }
@@ -158,7 +158,7 @@ void MemoryStore::copy_to_buddies(fs::path const& place, MemoryCheckpoint const&
   std::map<std::size_t, BlockReader> readers;
   std::vector<BlockCopy> copies;  // of the first blocks
   std::int64_t rounds = 0;
-  together(world_, [&] {
+  run_collectively(world_, [&] {
     for (std::size_t number = 1; number < made.manifest.files.size(); ++number) {
       FileDigest const& file = made.manifest.files[number];
       int const writer = made.writers[number - 1];
@@ -193,7 +193,7 @@ MemoryCheckpoint MemoryStore::commit(CheckpointContents const& contents, TensorS
   fs::path const place = directory_ / (unfinished_prefix + checkpoint_directory_name(step));
   std::optional<UnfinishedDirectory> unfinished;  // of the rank that leads its host
   auto const on_each_host = [&](auto const& action) {
-    together(world_, [&] {
+    run_collectively(world_, [&] {
       if (hosts_->leads()) {
         action();
       }

@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "files/file_descriptor.hpp"
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 #include "state_file.hpp"
 #include "tensors/hosts.hpp"
 #include "tensors/tensor_writer.hpp"

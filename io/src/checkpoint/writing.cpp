@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "files/direct_file.hpp"
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 #include "tensors/block_reader.hpp"
 
 namespace heddle {
@@ -95,7 +95,7 @@ std::unique_ptr<BackgroundCommit> CheckpointStore::begin(Communicator const& wor
     if (!prepare(world, writing, bytes, reached)) {
       return;
     }
-    together(world, [&] {
+    run_collectively(world, [&] {
       auto const cache = make_block_cache();
       std::vector<FileCopies::Item> items;
       for (std::size_t number = 0; number < from.manifest.files.size(); ++number) {
@@ -120,7 +120,7 @@ CommitResult CheckpointStore::finish(Communicator const& world, std::unique_ptr<
     return writing.result;
   }
   write_step(writing.step, [&] {
-    together(world, [&] { parts.copies->finish(); });
+    run_collectively(world, [&] { parts.copies->finish(); });
     on_rank_0(world, [&] {
       write_manifest(writing.place, parts.manifest, reached);
       publish(writing, reached);

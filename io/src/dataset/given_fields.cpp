@@ -37,8 +37,8 @@ std::optional<GivenFields::File> GivenFields::open(PrepareOptions::Paths const& 
   if (paths.empty()) {
     return std::nullopt;
   }
-  TextParts const parts(paths.begin(), paths.end());
-  return File{PartsReader(parts), describe_files(parts)};
+  TextFiles const parts(paths.begin(), paths.end());
+  return File{TextFilesReader(parts), describe_files(parts)};
 }
 
 GivenFields::GivenFields(PrepareOptions const& options)

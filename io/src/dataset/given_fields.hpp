@@ -2,7 +2,7 @@
 
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/dataset/prepare.hpp>
-#include <heddle/io/text/text_parts.hpp>
+#include <heddle/io/text/text_files.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <optional>
 #include <string>
@@ -33,7 +33,7 @@ class GivenFields {
 
  private:
   struct File {
-    PartsReader reader;
+    TextFilesReader reader;
     std::string name;
     std::string line = {};
   };

@@ -24,10 +24,10 @@ namespace {
 
 using Path = std::filesystem::path;
 
-TextParts parts_of(PrepareOptions::Paths const& paths, std::int64_t column = 0, std::int64_t columns = 0) {
-  TextParts parts;
+TextFiles parts_of(PrepareOptions::Paths const& paths, std::int64_t column = 0, std::int64_t columns = 0) {
+  TextFiles parts;
   std::ranges::transform(paths, std::back_inserter(parts),
-                         [&](Path const& path) { return TextPart(path, column, columns); });
+                         [&](Path const& path) { return TextFile(path, column, columns); });
   return parts;
 }
 
@@ -75,7 +75,7 @@ void copy_text(Path const& from, FileDescriptor const& to, Path const& directory
 
 }  // namespace
 
-std::string describe_files(TextParts const& parts) {
+std::string describe_files(TextFiles const& parts) {
   std::string const first = parts.front().path.string();
   return parts.size() == 1 ? first : fmt::format("{} and {} more", first, parts.size() - 1);
 }
@@ -108,8 +108,8 @@ CopiedTexts::CopiedTexts(std::vector<GivenTexts>& texts, Path const& directory, 
   std::map<Path, Path> copies;
   std::vector<std::future<void>> copying;
   for (GivenTexts& text : texts) {
-    for (TextParts& side : text.sides) {
-      for (TextPart& part : side) {
+    for (TextFiles& side : text.sides) {
+      for (TextFile& part : side) {
         if (!is_read_once(part.path)) {
           continue;
         }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/io/dataset/prepare.hpp>
-#include <heddle/io/text/text_parts.hpp>
+#include <heddle/io/text/text_files.hpp>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -9,15 +9,15 @@
 namespace heddle {
 
 /// A side of a text: its files, one after another.
-using TextParts = std::vector<TextPart>;
+using TextFiles = std::vector<TextFile>;
 
 /// A text's file, or its first one of several: "a.en and 2 more".
-std::string describe_files(TextParts const& parts);
+std::string describe_files(TextFiles const& parts);
 
 /// The texts of one dataset.
 struct GivenTexts {
   std::string name;              ///< "train" or "valid"
-  std::vector<TextParts> sides;  ///< source and target, with one file of each beside one of the other, or one text
+  std::vector<TextFiles> sides;  ///< source and target, with one file of each beside one of the other, or one text
   std::int64_t lines = 0;
 
   std::string describe() const;

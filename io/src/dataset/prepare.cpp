@@ -30,9 +30,9 @@ namespace {
 
 using Path = std::filesystem::path;
 
-int64_t file_bytes(TextParts const& parts) {
+int64_t file_bytes(TextFiles const& parts) {
   int64_t bytes = 0;
-  for (TextPart const& part : parts) {
+  for (TextFile const& part : parts) {
     std::error_code failure;
     auto const size = std::filesystem::file_size(part.copy.empty() ? part.path : part.copy, failure);
     bytes += failure ? 0 : static_cast<int64_t>(size);
@@ -44,13 +44,13 @@ int64_t file_bytes(TextParts const& parts) {
 /// else as a line every few seconds.
 class ProgressLine {
  public:
-  ProgressLine(std::ostream& out, std::string what, TextParts const& text)
+  ProgressLine(std::ostream& out, std::string what, TextFiles const& text)
       : out_(out),
         what_(std::move(what)),
         bytes_(file_bytes(text)),
         interactive_(&out == &std::cerr && isatty(STDERR_FILENO) == 1) {}
 
-  void update(PartsReader const& reader) {
+  void update(TextFilesReader const& reader) {
     constexpr int64_t lines_between_looks = 256;
     if (reader.line_number() % lines_between_looks != 0 || Clock::now() < next_) {
       return;
@@ -84,9 +84,9 @@ class ProgressLine {
 };
 
 /// Counts the lines of a file, all of which must be UTF-8 with InvalidUtf8::fail.
-int64_t survey(TextPart const& part, InvalidUtf8 invalid_utf8, std::ostream& out) {
+int64_t survey(TextFile const& part, InvalidUtf8 invalid_utf8, std::ostream& out) {
   ProgressLine progress(out, "reading " + part.path.string(), {part});
-  PartsReader reader({part}, invalid_utf8);
+  TextFilesReader reader({part}, invalid_utf8);
   for (std::string line; reader.next(line);) {
     progress.update(reader);
   }
@@ -95,14 +95,14 @@ int64_t survey(TextPart const& part, InvalidUtf8 invalid_utf8, std::ostream& out
 }
 
 void survey(GivenTexts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
-  TextParts const& first = texts.sides.front();
+  TextFiles const& first = texts.sides.front();
   for (std::size_t file = 0; file < first.size(); ++file) {
     int64_t const lines = survey(first[file], invalid_utf8, out);
     texts.lines += lines;
     if (texts.sides.size() == 1 || first[file].column != 0) {
       continue;  // both sides of a pair are on one line
     }
-    TextPart const& second = texts.sides[1][file];
+    TextFile const& second = texts.sides[1][file];
     if (int64_t const others = survey(second, invalid_utf8, out); others != lines) {
       throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
                                   first[file].path.string(), readable_count(lines), second.path.string(),
@@ -129,7 +129,7 @@ Tokenizer load_model(Path const& path, std::ostream& out) {
   }
 }
 
-Tokenizer train_model(PrepareOptions const& options, TextParts texts, std::ostream& out) {
+Tokenizer train_model(PrepareOptions const& options, TextFiles texts, std::ostream& out) {
   out << fmt::format("learning a {} vocabulary of {} pieces\n", options.vocabulary_type,
                      readable_count(options.vocabulary_size))
       << std::flush;
@@ -156,13 +156,13 @@ std::optional<Vocabulary> given_vocabulary(PrepareOptions const& options, std::o
 }
 
 /// `sides` are those of the training text.
-Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<TextParts> const& sides, std::ostream& out) {
+Vocabulary learn_vocabulary(PrepareOptions const& options, std::vector<TextFiles> const& sides, std::ostream& out) {
   if (options.separate_vocabularies) {
     Tokenizer const source = train_model(options, sides.front(), out);
     return {source, train_model(options, sides.back(), out)};
   }
-  TextParts all;
-  for (TextParts const& side : sides) {
+  TextFiles all;
+  for (TextFiles const& side : sides) {
     all.insert(all.end(), side.begin(), side.end());
   }
   Tokenizer const joint = train_model(options, std::move(all), out);
@@ -176,9 +176,9 @@ class EncodedTexts {
   EncodedTexts(GivenTexts const& texts, InvalidUtf8 invalid_utf8, Vocabulary const& vocabulary, TextFrame const& frame,
                GivenFields& fields)
       : texts_(texts), fields_(fields) {
-    for (TextParts const& side : texts.sides) {
+    for (TextFiles const& side : texts.sides) {
       bool const first = sides_.empty();
-      sides_.push_back({PartsReader(side, invalid_utf8), first ? vocabulary.source : vocabulary.target,
+      sides_.push_back({TextFilesReader(side, invalid_utf8), first ? vocabulary.source : vocabulary.target,
                         first ? frame.source : frame.target});
     }
   }
@@ -262,7 +262,7 @@ class EncodedTexts {
     return found;
   }
 
-  PartsReader const& first() const { return sides_.front().reader; }
+  TextFilesReader const& first() const { return sides_.front().reader; }
   void require_all_read() {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
@@ -273,7 +273,7 @@ class EncodedTexts {
 
  private:
   struct Side {
-    PartsReader reader;
+    TextFilesReader reader;
     Tokenizer tokenizer;
     std::vector<int32_t> prefix;
     std::string line = {};

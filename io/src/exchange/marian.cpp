@@ -28,7 +28,7 @@ constexpr char const* decoder_file = "decoder.yml";
 constexpr std::int64_t max_rows = std::int64_t{1} << 21;
 
 /// The files of a model: names in one directory.
-struct MarianPlace {
+struct MarianFiles {
   fs::path directory;
   std::string model;
   std::vector<std::string> vocabularies;  ///< the source's and the target's
@@ -63,10 +63,10 @@ std::vector<std::string> file_names(json::object const& config, std::string_view
   return names;
 }
 
-MarianPlace find_files(fs::path const& from) {
+MarianFiles find_files(fs::path const& from) {
   bool const is_directory = fs::is_directory(from);
   fs::path const parent = from.has_parent_path() ? from.parent_path() : fs::path(".");
-  MarianPlace place{.directory = is_directory ? from : parent, .model = "", .vocabularies = {}};
+  MarianFiles place{.directory = is_directory ? from : parent, .model = "", .vocabularies = {}};
   place.model = is_directory ? "" : from.filename().string();
   for (std::string const& name : {place.model + ".decoder.yml", std::string(decoder_file), std::string("config.yml")}) {
     if (auto const text = read_regular(place.directory / name)) {
@@ -209,7 +209,7 @@ std::string yaml_vocabulary(std::string_view model, std::string_view text, std::
   return vocabulary_by_text(model, pieces, control, {start, "</s>", "<unk>", start});
 }
 
-ForeignVocabulary read_marian_vocabulary(MarianPlace const& place, json::object const& config) {
+ForeignVocabulary read_marian_vocabulary(MarianFiles const& place, json::object const& config) {
   ForeignVocabulary read;
   std::array<std::string*, 2> const models{&read.source_model, &read.target_model};
   for (std::size_t side = 0; side < models.size(); ++side) {
@@ -244,7 +244,7 @@ bool is_marian(fs::path const& place) {
 }
 
 MarianModel open_marian(fs::path const& from) {
-  MarianPlace const place = find_files(from);
+  MarianFiles const place = find_files(from);
   fs::path const path = place.directory / place.model;
   NpzFile tensors = NpzFile::open(path);
   std::string text = tensors.bytes(model_key);

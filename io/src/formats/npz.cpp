@@ -123,7 +123,7 @@ NpzFile NpzFile::open(fs::path const& path) {
     throw DataError(where + ": cannot be read: " + std::strerror(errno));
   }
   std::int64_t const end_bytes = std::min<std::int64_t>(status.st_size, zip_end_bytes);
-  ZipPlace const place =
+  ZipDirectory const place =
       find_zip_directory(read_text(*npz.file_, path, status.st_size - end_bytes, end_bytes), status.st_size, where);
   std::vector<ZipRecord> const records =
       parse_zip_directory(read_text(*npz.file_, path, place.begin, place.bytes), place.count, where);
@@ -273,7 +273,7 @@ void NpzWriter::write(std::span<std::uint8_t const> bytes) {
 void NpzWriter::finish() {
   State& state = *state_;
   state.complete();
-  ZipPlace place{state.offset, 0, std::ssize(state.records)};
+  ZipDirectory place{state.offset, 0, std::ssize(state.records)};
   for (ZipRecord const& record : state.records) {
     state.write(zip_directory_record(record));
   }

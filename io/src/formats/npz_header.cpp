@@ -68,14 +68,14 @@ std::int64_t bytes_of_type(std::string_view type) {
 
 }  // namespace
 
-ZipPlace find_zip_directory(std::string_view end, std::int64_t file_bytes, std::string const& where) {
+ZipDirectory find_zip_directory(std::string_view end, std::int64_t file_bytes, std::string const& where) {
   for (std::size_t at = end.rfind(end_signature); at != end.npos && end.size() >= end_record_bytes;
        at = at == 0 ? end.npos : end.rfind(end_signature, at - 1)) {
     if (at + end_record_bytes > end.size() ||
         at + end_record_bytes + static_cast<std::size_t>(integer_at(end, at + 20, 2)) != end.size()) {
       continue;
     }
-    ZipPlace const place{integer_at(end, at + 16, 4), integer_at(end, at + 12, 4), integer_at(end, at + 10, 2)};
+    ZipDirectory const place{integer_at(end, at + 16, 4), integer_at(end, at + 12, 4), integer_at(end, at + 10, 2)};
     std::int64_t const record = file_bytes - std::ssize(end) + static_cast<std::int64_t>(at);
     if (integer_at(end, at + 4, 4) != 0 || integer_at(end, at + 8, 2) != place.count ||
         place.begin + place.bytes != record) {
@@ -146,7 +146,7 @@ std::string zip_directory_record(ZipRecord const& record) {
   return text + record.name;
 }
 
-std::string zip_end(ZipPlace const& place) {
+std::string zip_end(ZipDirectory const& place) {
   std::string text(end_signature);
   append(text, 0, 4);
   append(text, place.count, 2);

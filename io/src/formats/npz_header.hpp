@@ -24,10 +24,10 @@ inline constexpr std::int64_t zip_local_bytes = 30;  ///< a local header without
 
 /// The number of bytes of the directory and the byte in which it begins; `end` is the end of the file, which has
 /// `file_bytes`. Throws DataError, which begins with `where`, if this is not an archive or one with Zip64.
-struct ZipPlace {
+struct ZipDirectory {
   std::int64_t begin, bytes, count;
 };
-ZipPlace find_zip_directory(std::string_view end, std::int64_t file_bytes, std::string const& where);
+ZipDirectory find_zip_directory(std::string_view end, std::int64_t file_bytes, std::string const& where);
 /// Throws DataError, which begins with `where`, for records that are truncated or state what no .npz has.
 std::vector<ZipRecord> parse_zip_directory(std::string_view text, std::int64_t count, std::string const& where);
 /// The bytes of a local header with its name. Throws DataError unless it is the record's.
@@ -36,7 +36,7 @@ std::int64_t zip_local_header_bytes(std::string_view header, ZipRecord const& re
 /// The local header, the record of the directory, and the end of an archive.
 std::string zip_local_header(ZipRecord const& record);
 std::string zip_directory_record(ZipRecord const& record);
-std::string zip_end(ZipPlace const& place);
+std::string zip_end(ZipDirectory const& place);
 
 /// The header of an array: its dtype, "float32" or NumPy's name, its shape, and the bytes before its elements.
 struct NpyHeader {

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 
 namespace heddle {
 

@@ -219,7 +219,7 @@ std::string DatasetSamples::describe() const {
 }
 
 void put_tag(Dataset const& dataset, std::vector<std::int32_t> const& tag, Sample& pair) {
-  auto const language = dataset.source_tokenizer().form().source.language == LanguagePlace::none ? 0 : 1;
+  auto const language = dataset.source_tokenizer().form().source.language == LanguagePosition::none ? 0 : 1;
   pair.source.tokens.insert(pair.source.tokens.begin() + language, tag.begin(), tag.end());
   for (TokenLink& link : pair.alignment) {
     link.source += link.source < language ? 0 : static_cast<std::int32_t>(tag.size());

@@ -66,7 +66,7 @@ void BlockExchange::write(BlockCopy const& copy, std::span<std::uint8_t const> r
 }
 
 void BlockExchange::finish() const {
-  together(world_, [&] { error_.rethrow(); });
+  run_collectively(world_, [&] { error_.rethrow(); });
 }
 
 }  // namespace heddle

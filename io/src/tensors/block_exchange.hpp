@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 #include "tensors/block_reader.hpp"
 
 namespace heddle {

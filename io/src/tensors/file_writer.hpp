@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "files/direct_file.hpp"
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 
 namespace heddle {
 

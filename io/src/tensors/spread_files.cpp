@@ -13,7 +13,7 @@
 #include <new>
 #include <utility>
 
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 
 namespace heddle {
 
@@ -117,7 +117,7 @@ bool SpreadFiles::parses(std::size_t number) const {
 std::string SpreadFiles::state() {
   int const root = place_.hosts.ranks[holders_.front().front()].front();
   std::string text;
-  together(world_, [&] {
+  run_collectively(world_, [&] {
     if (world_.rank() == root) {
       text.resize(static_cast<std::size_t>(manifest_.files.front().bytes));
       readers_.front()->read(0, text_bytes(text));
@@ -161,7 +161,7 @@ void SpreadFiles::fetch(Blocks const& needed) {
   if (!any_of(world_, !own.empty())) {
     return;
   }
-  together(world_, [&] {
+  run_collectively(world_, [&] {
     if (place_.hosts.leads()) {
       fs::remove_all(place_.scratch);
       make_directory(place_.scratch);
@@ -177,7 +177,7 @@ void SpreadFiles::fetch(Blocks const& needed) {
     }
   });
   exchange(own);
-  together(world_, [&] {
+  run_collectively(world_, [&] {
     for (std::size_t number = 0; number < readers_.size(); ++number) {
       if (!has(place_.hosts.own(), number)) {
         FileDigest const& file = manifest_.files[number];

@@ -134,18 +134,18 @@ std::optional<std::size_t> TensorInfo::find(std::string const& key) const {
   return found == keys.end() ? std::nullopt : std::optional<std::size_t>(found - keys.begin());
 }
 
-std::string refused_numbers(std::span<float const> numbers, std::string const& key) {
+std::string refused_values(std::span<float const> numbers, std::string const& key) {
   constexpr std::uint32_t infinity = 0x7F800000;
   std::uint32_t largest = 0;  // magnitude, in bits: a maximum without branches is computed in vectors
   for (float const number : numbers) {
     largest = std::max(largest, std::bit_cast<std::uint32_t>(number) & 0x7FFFFFFFU);
   }
   if (largest >= infinity) {
-    return "numbers that are not finite";
+    return "values that are not finite";
   }
   bool const negative =
       key.ends_with("second_moment") && std::ranges::any_of(numbers, [](float number) { return number < 0; });
-  return negative ? "negative numbers" : "";
+  return negative ? "negative values" : "";
 }
 
 void check_tensors(std::vector<TensorInfo> const& tensors) {

@@ -22,9 +22,9 @@ std::string tensor_file_name(std::size_t number);
 std::string key_of_format_3(std::string const& name);
 std::string name_in_format_3(std::string const& key);
 
-/// Finds numbers that no training leaves under a key: "numbers that are not finite", "negative numbers" (where the key
+/// Finds numbers that no training leaves under a key: "values that are not finite", "negative values" (where the key
 /// ends in "second_moment"), or "" if all numbers may be kept.
-std::string refused_numbers(std::span<float const> numbers, std::string const& key);
+std::string refused_values(std::span<float const> numbers, std::string const& key);
 
 /// One array of a tensor in a file.
 struct TensorExtent {

@@ -9,7 +9,7 @@
 #include "file_writer.hpp"
 #include "files/file_descriptor.hpp"
 #include "formats/element_bytes.hpp"
-#include "parallel/together.hpp"
+#include "parallel/run_collectively.hpp"
 
 namespace heddle {
 
@@ -63,7 +63,7 @@ void write_image(FileWriter& file, hdf5::FileImage& image, std::int64_t end) {
 
 /// Throws Error unless the numbers may be kept.
 void check_numbers(std::span<float const> numbers, StreamedTensor const& tensor, std::string const& key) {
-  std::string const refused = refused_numbers(numbers, key);
+  std::string const refused = refused_values(numbers, key);
   if (!refused.empty()) {
     throw Error("parameter " + tensor.name + ": its " + key + " holds " + refused +
                     ", so this state is not kept; the earlier checkpoints are unchanged: lower optimizer.learning_rate "
@@ -198,7 +198,7 @@ WrittenTensors write_tensor_files(Communicator const& world, TensorWriting const
   Streaming streaming(writing.writers, world.rank(), writing.planned, tensors);
   streaming.run(writing);
   WriteTimes times = streaming.times();
-  together(world, [&] {
+  run_collectively(world, [&] {
     streaming.rethrow();
     if (streaming.own() && writing.durable) {
       writing.reached("tensors_synced");

@@ -50,12 +50,12 @@ struct FormReader {
   }
   TextForm::Side side(json::value const& value) const {
     TextForm::Side side{.prefix = ids(value.at("prefix"))};
-    auto const& names = value_names<LanguagePlace>;
+    auto const& names = value_names<LanguagePosition>;
     auto const place = std::ranges::find(names, json::value_to<std::string>(value.at("language")));
     if (place == names.end()) {
       throw DataError("it names an unknown place of languages");
     }
-    side.language = static_cast<LanguagePlace>(place - names.begin());
+    side.language = static_cast<LanguagePosition>(place - names.begin());
     if (value.at("default_language") != json::value(SpecialIds::absent)) {
       side.default_language = id(value.at("default_language"));
     }
@@ -164,16 +164,16 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
 TextFrame frame_of(Vocabulary const& vocabulary, Languages const& languages, LanguageOptions const& options) {
   TextForm::Side const& source = vocabulary.source.form().source;
   TextForm::Side const& target = vocabulary.target.form().target;
-  bool const of_target = source.language == LanguagePlace::of_target;
+  bool const of_target = source.language == LanguagePosition::of_target;
   TextFrame frame{.source = source.prefix, .target = target.prefix};
-  if (source.language == LanguagePlace::none || of_target) {
+  if (source.language == LanguagePosition::none || of_target) {
     require_none(languages.source, options.source);
   } else {
     put_language(frame.source, vocabulary.source, languages.source, source.default_language, options.source);
   }
   if (of_target) {
     put_language(frame.source, vocabulary.source, languages.target, source.default_language, options.target);
-  } else if (target.language == LanguagePlace::none) {
+  } else if (target.language == LanguagePosition::none) {
     require_none(languages.target, options.target);
   } else {
     put_language(frame.target, vocabulary.target, languages.target, target.default_language, options.target);
@@ -186,10 +186,10 @@ std::vector<std::int32_t> start_of(Vocabulary const& vocabulary, std::vector<std
   TextForm const& form = vocabulary.target.form();
   std::int32_t const begin = vocabulary.target.special_ids().begin;
   bool const named = !target.empty() && std::ranges::find(form.languages, target.front()) != form.languages.end();
-  if (named && form.target.language == LanguagePlace::last) {
+  if (named && form.target.language == LanguagePosition::last) {
     return {target.front()};
   }
-  if (named && form.target.language == LanguagePlace::first) {
+  if (named && form.target.language == LanguagePosition::first) {
     return {begin, target.front()};
   }
   Ids start{begin};

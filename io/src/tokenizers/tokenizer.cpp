@@ -252,7 +252,7 @@ Tokenizer Tokenizer::train(TokenizerTraining const& training) {
     throw ConfigError(fmt::format("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type));
   }
   LineSample sample(training.sample_bytes);
-  PartsReader reader(training.texts, training.invalid_utf8);
+  TextFilesReader reader(training.texts, training.invalid_utf8);
   bool reserved = false;
   for (std::string line; reader.next(line);) {
     if (training.invalid_utf8 != InvalidUtf8::skip || !reader.repaired()) {
@@ -355,8 +355,8 @@ bool Vocabulary::joint() const {
 
 SideIds Vocabulary::special_ids() const {
   SideIds ids{source.special_ids(), target.special_ids()};
-  ids.source.language_last = source.form().source.language == LanguagePlace::last;
-  ids.target.language_last = target.form().target.language == LanguagePlace::last;
+  ids.source.language_last = source.form().source.language == LanguagePosition::last;
+  ids.target.language_last = target.form().target.language == LanguagePosition::last;
   return ids;
 }
 

@@ -20,15 +20,15 @@ using Files = std::map<std::string, std::string>;
 using Ids = std::vector<std::int32_t>;
 
 /// The places of languages by the start of the tokenizer's class: the first that fits.
-struct ClassPlaces {
+struct ClassPositions {
   std::string_view start;
-  LanguagePlace source, target;
+  LanguagePosition source, target;
 };
-constexpr std::array class_places{ClassPlaces{"MBart50", LanguagePlace::first, LanguagePlace::first},
-                                  ClassPlaces{"MBart", LanguagePlace::last, LanguagePlace::last},
-                                  ClassPlaces{"Nllb", LanguagePlace::first, LanguagePlace::first},
-                                  ClassPlaces{"M2M100", LanguagePlace::first, LanguagePlace::first},
-                                  ClassPlaces{"Marian", LanguagePlace::of_target, LanguagePlace::none}};
+constexpr std::array class_positions{ClassPositions{"MBart50", LanguagePosition::first, LanguagePosition::first},
+                                     ClassPositions{"MBart", LanguagePosition::last, LanguagePosition::last},
+                                     ClassPositions{"Nllb", LanguagePosition::first, LanguagePosition::first},
+                                     ClassPositions{"M2M100", LanguagePosition::first, LanguagePosition::first},
+                                     ClassPositions{"Marian", LanguagePosition::of_target, LanguagePosition::none}};
 
 std::string text_at(json::object const& object, char const* key) {
   json::value const* const found = find_key(object, key);
@@ -147,7 +147,7 @@ Ids prefix_of(std::string const& tokenizer, json::object const& config, Files co
   return puts_begin && begin != nullptr ? Ids{json::value_to<std::int32_t>(*begin)} : Ids();
 }
 
-void set_languages(TextForm& form, std::vector<Language> const& languages, ClassPlaces const& places) {
+void set_languages(TextForm& form, std::vector<Language> const& languages, ClassPositions const& places) {
   form.source.language = places.source;
   form.target.language = places.target;
   for (Language const& language : languages) {
@@ -162,13 +162,13 @@ void set_default_languages(TextForm& form, std::vector<Language> const& language
     auto const found = std::ranges::find_if(languages, [&](Language const& language) {
       return language.name == name || language.name == fmt::format("__{}__", name);
     });
-    if (found != languages.end() && side->language != LanguagePlace::none) {
+    if (found != languages.end() && side->language != LanguagePosition::none) {
       side->default_language = found->id;
     }
   }
   // A fine-tuned mBART for one language starts from it.
   json::value const* const start = find_key(config, "decoder_start_token_id");
-  if (form.target.language == LanguagePlace::last && start != nullptr) {
+  if (form.target.language == LanguagePosition::last && start != nullptr) {
     auto const id = json::value_to<std::int32_t>(*start);
     form.target.default_language =
         std::ranges::find(form.languages, id) != form.languages.end() ? id : form.target.default_language;
@@ -192,9 +192,10 @@ std::int32_t plain_start(json::object const& config, std::string const& model) {
 void set_generation(TextForm& form, json::object const& generation) {
   if (json::value const* const forced = find_key(generation, "forced_bos_token_id")) {
     auto const id = json::value_to<std::int32_t>(*forced);
-    if (form.target.language == LanguagePlace::first && std::ranges::find(form.languages, id) != form.languages.end()) {
+    if (form.target.language == LanguagePosition::first &&
+        std::ranges::find(form.languages, id) != form.languages.end()) {
       form.target.default_language = id;
-    } else if (form.target.language == LanguagePlace::none) {
+    } else if (form.target.language == LanguagePosition::none) {
       form.forced = {id};
     }
   }
@@ -230,7 +231,7 @@ void set_ends(TextForm& form, json::object const& generation, std::int32_t end) 
 TextForm marian_form(std::string const& model) {
   TextForm form;
   if (auto const languages = languages_of(model); !languages.empty()) {
-    set_languages(form, languages, class_places.back());
+    set_languages(form, languages, class_positions.back());
   }
   return form;
 }
@@ -242,14 +243,14 @@ TextForm foreign_form(Family const& family, json::object const& config, Files co
   if (encoder != nullptr && *encoder == json::value(true)) {
     std::string const tokenizer = tokenizer_class(family, config, files);
     auto const languages = languages_of(model);
-    auto const places =
-        std::ranges::find_if(class_places, [&](ClassPlaces const& each) { return tokenizer.starts_with(each.start); });
+    auto const places = std::ranges::find_if(
+        class_positions, [&](ClassPositions const& each) { return tokenizer.starts_with(each.start); });
     json::object const settings = json_object_in(files, "tokenizer_config.json");
-    if (places != class_places.end() && !languages.empty()) {
+    if (places != class_positions.end() && !languages.empty()) {
       set_languages(form, languages, *places);
       json::value const* const legacy = find_key(settings, "legacy_behaviour");
       if (tokenizer.starts_with("Nllb") && legacy != nullptr && *legacy == json::value(true)) {
-        form.source.language = LanguagePlace::last;
+        form.source.language = LanguagePosition::last;
       }
       set_default_languages(form, languages, settings, config);
     } else {

@@ -99,7 +99,7 @@ struct KokkosActivation {
 
 void add_portable_activation_kernels(KernelRegistries& registries) {
   using FrontEnd = ActivationFrontEnd<KokkosActivation, CompiledTypes>;
-  registries.of<Activation>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
+  registries.of<Activation>().add_part("kokkos", priorities::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

@@ -57,7 +57,7 @@ struct ReferenceActivation {
 }  // namespace
 
 void add_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("reference", speeds::reference,
+  registries.of<Activation>().add("reference", priorities::reference,
                                   std::make_shared<ActivationFrontEnd<ReferenceActivation>>());
 }
 

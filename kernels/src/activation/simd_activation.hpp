@@ -273,7 +273,7 @@ template <class Element>
 void add_simd_activation(KernelRegistries& registries) {
   auto& registry = registries.of<Activation>();
   auto const portable = registry.select("kokkos", {.dtype = DTypeOf<Element>::value, .function = "relu"});
-  registry.add_part("simd", speeds::simd, std::make_shared<SimdActivation<Element>>(portable));
+  registry.add_part("simd", priorities::simd, std::make_shared<SimdActivation<Element>>(portable));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ struct TeamActivation {
 }  // namespace
 
 void add_team_activation_kernels(KernelRegistries& registries) {
-  registries.of<Activation>().add("teams", speeds::teams(), std::make_shared<ActivationFrontEnd<TeamActivation>>());
+  registries.of<Activation>().add("teams", priorities::teams(), std::make_shared<ActivationFrontEnd<TeamActivation>>());
 }
 
 }  // namespace heddle

@@ -45,7 +45,7 @@ void add_amx_attention_kernels(KernelRegistries& registries) {
   }
   auto& registry = registries.of<Attention>();
   AttentionProblem const problem{.dtype = DType::bfloat16, .heads = 1, .head_dim = 1};
-  registry.add("amx", speeds::own, std::make_shared<AmxAttention>(registry.select("simd", problem)));
+  registry.add("amx", priorities::own, std::make_shared<AmxAttention>(registry.select("simd", problem)));
 }
 
 }  // namespace heddle

@@ -436,7 +436,7 @@ class KokkosAttention : public Attention {
 }  // namespace
 
 void add_portable_attention_kernels(KernelRegistries& registries) {
-  registries.of<Attention>().add_part("kokkos", speeds::portable, std::make_shared<KokkosAttention>());
+  registries.of<Attention>().add_part("kokkos", priorities::portable, std::make_shared<KokkosAttention>());
 }
 
 }  // namespace heddle

@@ -412,7 +412,7 @@ class ReferenceAttention : public Attention {
 }  // namespace
 
 void add_attention_kernels(KernelRegistries& registries) {
-  registries.of<Attention>().add("reference", speeds::reference, std::make_shared<ReferenceAttention>());
+  registries.of<Attention>().add("reference", priorities::reference, std::make_shared<ReferenceAttention>());
 }
 
 }  // namespace heddle

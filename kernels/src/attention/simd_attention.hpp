@@ -41,7 +41,7 @@ template <class Element>
 void add_simd_attention(KernelRegistries& registries) {
   auto& registry = registries.of<Attention>();
   auto const portable = registry.select("kokkos", {.dtype = DTypeOf<Element>::value, .heads = 1, .head_dim = 1});
-  registry.add_part("simd", speeds::simd, std::make_shared<SimdAttention<Element>>(portable));
+  registry.add_part("simd", priorities::simd, std::make_shared<SimdAttention<Element>>(portable));
 }
 
 }  // namespace

@@ -312,7 +312,7 @@ class TeamAttention final : public Attention {
 }  // namespace
 
 void add_team_attention_kernels(KernelRegistries& registries) {
-  registries.of<Attention>().add("teams", speeds::teams(), std::make_shared<TeamAttention>());
+  registries.of<Attention>().add("teams", priorities::teams(), std::make_shared<TeamAttention>());
 }
 
 }  // namespace heddle

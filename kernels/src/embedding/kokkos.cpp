@@ -100,7 +100,8 @@ struct KokkosEmbedding {
 }  // namespace
 
 void add_portable_embedding_kernels(KernelRegistries& registries) {
-  registries.of<Embedding>().add("kokkos", speeds::portable, std::make_shared<EmbeddingFrontEnd<KokkosEmbedding>>());
+  registries.of<Embedding>().add("kokkos", priorities::portable,
+                                 std::make_shared<EmbeddingFrontEnd<KokkosEmbedding>>());
 }
 
 }  // namespace heddle

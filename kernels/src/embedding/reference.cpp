@@ -45,7 +45,7 @@ struct ReferenceEmbedding {
 }  // namespace
 
 void add_embedding_kernels(KernelRegistries& registries) {
-  registries.of<Embedding>().add("reference", speeds::reference,
+  registries.of<Embedding>().add("reference", priorities::reference,
                                  std::make_shared<EmbeddingFrontEnd<ReferenceEmbedding>>());
 }
 

@@ -185,7 +185,7 @@ struct TeamEmbedding {
 }  // namespace
 
 void add_team_embedding_kernels(KernelRegistries& registries) {
-  registries.of<Embedding>().add("teams", speeds::teams(), std::make_shared<EmbeddingFrontEnd<TeamEmbedding>>());
+  registries.of<Embedding>().add("teams", priorities::teams(), std::make_shared<EmbeddingFrontEnd<TeamEmbedding>>());
 }
 
 }  // namespace heddle

@@ -271,7 +271,7 @@ class KokkosGemm final : public Gemm {
 }  // namespace
 
 void add_portable_gemm_kernels(KernelRegistries& registries) {
-  registries.of<Gemm>().add_part("kokkos", speeds::portable, std::make_shared<KokkosGemm>());
+  registries.of<Gemm>().add_part("kokkos", priorities::portable, std::make_shared<KokkosGemm>());
 }
 
 }  // namespace heddle

@@ -412,7 +412,7 @@ void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   // Must come before any other use of oneDNN: the level set first holds for the whole process.
   dnnl::set_max_cpu_isa(highest_isa(level));
   dnnl::set_primitive_cache_capacity(shared_primitives);
-  registry.add("onednn", speeds::vendor, std::make_shared<OneDnnGemm>());
+  registry.add("onednn", priorities::vendor, std::make_shared<OneDnnGemm>());
 }
 
 }  // namespace heddle

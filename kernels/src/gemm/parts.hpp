@@ -14,7 +14,7 @@
 namespace heddle::kernels {
 
 /// The parts into which c is cut.
-struct GemmParts {
+struct GemmBlocks {
   std::int64_t of_rows = 1, of_columns = 1;
 
   std::int64_t count() const { return of_rows * of_columns; }
@@ -39,7 +39,7 @@ constexpr std::int64_t count_up(std::int64_t count, std::int64_t size) {
 
 /// At most `threads` parts, and only one if the product is too small to share. Reading a panel counts like its
 /// products with panel_time rows.
-inline GemmParts gemm_parts_of(GemmProblem const& problem, GemmTiles const& tiles, std::int64_t threads) {
+inline GemmBlocks gemm_blocks_of(GemmProblem const& problem, GemmTiles const& tiles, std::int64_t threads) {
   if (threads == 1) {
     return {};
   }
@@ -47,10 +47,10 @@ inline GemmParts gemm_parts_of(GemmProblem const& problem, GemmTiles const& tile
   std::int64_t const max = shares(work, tiles.min_multiplications, threads);
   std::int64_t const panels = count_up(problem.n, tiles.columns);
   std::int64_t const strips = count_up(problem.m, tiles.rows);
-  GemmParts best;
+  GemmBlocks best;
   double min_time = 0;
   for (std::int64_t of_rows = 1; of_rows <= std::min(max, strips); ++of_rows) {
-    GemmParts const parts{of_rows, std::min(max / of_rows, panels)};
+    GemmBlocks const parts{of_rows, std::min(max / of_rows, panels)};
     auto const rows = static_cast<double>(count_up(strips, of_rows) * tiles.rows);
     auto const columns = static_cast<double>(count_up(panels, parts.of_columns));
     double const time = rows * columns + rows * tiles.row_time + columns * tiles.panel_time;
@@ -63,12 +63,12 @@ inline GemmParts gemm_parts_of(GemmProblem const& problem, GemmTiles const& tile
 }
 
 /// A part of c and the rows and columns of the factors that it needs, and its first panel of op(b).
-struct GemmPart {
+struct GemmBlock {
   GemmCall call;
   std::int64_t first_panel;
 };
 
-inline GemmPart gemm_part(GemmCall const& call, GemmTiles const& tiles, GemmParts const& parts, std::int64_t index) {
+inline GemmBlock gemm_block(GemmCall const& call, GemmTiles const& tiles, GemmBlocks const& parts, std::int64_t index) {
   auto const range = [](std::int64_t count, std::int64_t size, std::int64_t part, std::int64_t of) {
     IndexRange const own = share(count_up(count, size), part, of);
     return IndexRange{own.begin * size, std::min(own.end * size, count)};

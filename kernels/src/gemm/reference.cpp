@@ -43,7 +43,7 @@ class ReferenceGemm final : public Gemm {
 }  // namespace
 
 void add_gemm_kernels(KernelRegistries& registries) {
-  registries.of<Gemm>().add("reference", speeds::reference, std::make_shared<ReferenceGemm>());
+  registries.of<Gemm>().add("reference", priorities::reference, std::make_shared<ReferenceGemm>());
 }
 
 }  // namespace heddle

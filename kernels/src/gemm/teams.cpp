@@ -236,7 +236,7 @@ class TeamGemm final : public Gemm {
 }  // namespace
 
 void add_team_gemm_kernels(KernelRegistries& registries) {
-  registries.of<Gemm>().add("teams", speeds::teams(), std::make_shared<TeamGemm>());
+  registries.of<Gemm>().add("teams", priorities::teams(), std::make_shared<TeamGemm>());
 }
 
 }  // namespace heddle

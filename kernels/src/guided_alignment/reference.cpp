@@ -159,7 +159,7 @@ struct ReferenceGuidedAlignment {
 }  // namespace
 
 void add_guided_alignment_kernels(KernelRegistries& registries) {
-  registries.of<GuidedAlignment>().add("reference", speeds::reference,
+  registries.of<GuidedAlignment>().add("reference", priorities::reference,
                                        std::make_shared<GuidedAlignmentFrontEnd<ReferenceGuidedAlignment>>());
 }
 

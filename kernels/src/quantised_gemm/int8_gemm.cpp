@@ -180,7 +180,7 @@ class Int8Gemm final : public Gemm {
 
 void add_int8_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   if (kernel_memory_space() == MemorySpace::host) {
-    registry.add("int8", speeds::own, std::make_shared<Int8Gemm>(int8::functions_for(level)));
+    registry.add("int8", priorities::own, std::make_shared<Int8Gemm>(int8::functions_for(level)));
   }
 }
 

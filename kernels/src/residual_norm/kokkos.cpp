@@ -307,7 +307,7 @@ struct KokkosResidualNorm {
 
 void add_portable_residual_norm_kernels(KernelRegistries& registries) {
   using FrontEnd = ResidualNormFrontEnd<KokkosResidualNorm, CompiledTypes>;
-  registries.of<ResidualNorm>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
+  registries.of<ResidualNorm>().add_part("kokkos", priorities::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

@@ -111,7 +111,7 @@ struct ReferenceResidualNorm {
 }  // namespace
 
 void add_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("reference", speeds::reference,
+  registries.of<ResidualNorm>().add("reference", priorities::reference,
                                     std::make_shared<ResidualNormFrontEnd<ReferenceResidualNorm>>());
 }
 

@@ -403,7 +403,8 @@ class SimdResidualNorm final : public ResidualNorm {
 
 void add_simd_bfloat16_residual_norm_kernels(KernelRegistries& registries) {
   auto& registry = registries.of<ResidualNorm>();
-  registry.add("simd", speeds::simd, std::make_shared<SimdResidualNorm>(registry.select("kokkos", {DType::bfloat16})));
+  registry.add("simd", priorities::simd,
+               std::make_shared<SimdResidualNorm>(registry.select("kokkos", {DType::bfloat16})));
 }
 
 }  // namespace heddle

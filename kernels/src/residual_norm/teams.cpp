@@ -232,7 +232,7 @@ struct TeamResidualNorm {
 }  // namespace
 
 void add_team_residual_norm_kernels(KernelRegistries& registries) {
-  registries.of<ResidualNorm>().add("teams", speeds::teams(),
+  registries.of<ResidualNorm>().add("teams", priorities::teams(),
                                     std::make_shared<ResidualNormFrontEnd<TeamResidualNorm>>());
 }
 

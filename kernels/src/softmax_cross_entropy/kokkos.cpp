@@ -152,7 +152,7 @@ struct KokkosSoftmaxCrossEntropy : kernels::SharedTerms {
 
 void add_portable_softmax_cross_entropy_kernels(KernelRegistries& registries) {
   using FrontEnd = SoftmaxCrossEntropyFrontEnd<KokkosSoftmaxCrossEntropy, CompiledTypes>;
-  registries.of<SoftmaxCrossEntropy>().add_part("kokkos", speeds::portable, std::make_shared<FrontEnd>());
+  registries.of<SoftmaxCrossEntropy>().add_part("kokkos", priorities::portable, std::make_shared<FrontEnd>());
 }
 
 }  // namespace heddle

@@ -84,7 +84,8 @@ struct ReferenceSoftmaxCrossEntropy : kernels::SharedTerms {
 
 void add_softmax_cross_entropy_kernels(KernelRegistries& registries) {
   registries.of<SoftmaxCrossEntropy>().add(
-      "reference", speeds::reference, std::make_shared<SoftmaxCrossEntropyFrontEnd<ReferenceSoftmaxCrossEntropy>>());
+      "reference", priorities::reference,
+      std::make_shared<SoftmaxCrossEntropyFrontEnd<ReferenceSoftmaxCrossEntropy>>());
 }
 
 }  // namespace heddle

@@ -165,7 +165,7 @@ struct SimdSoftmaxCrossEntropy : kernels::SharedTerms {
 template <class Element>
 void add_simd_softmax_cross_entropy(KernelRegistries& registries) {
   using FrontEnd = SoftmaxCrossEntropyFrontEnd<SimdSoftmaxCrossEntropy, kernels::ElementTypes<Element>>;
-  registries.of<SoftmaxCrossEntropy>().add_part("simd", speeds::simd, std::make_shared<FrontEnd>());
+  registries.of<SoftmaxCrossEntropy>().add_part("simd", priorities::simd, std::make_shared<FrontEnd>());
 }
 
 }  // namespace

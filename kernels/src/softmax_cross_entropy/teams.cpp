@@ -184,7 +184,7 @@ struct TeamSoftmaxCrossEntropy : kernels::SharedTerms {
 }  // namespace
 
 void add_team_softmax_cross_entropy_kernels(KernelRegistries& registries) {
-  registries.of<SoftmaxCrossEntropy>().add("teams", speeds::teams(),
+  registries.of<SoftmaxCrossEntropy>().add("teams", priorities::teams(),
                                            std::make_shared<SoftmaxCrossEntropyFrontEnd<TeamSoftmaxCrossEntropy>>());
 }
 

@@ -22,7 +22,7 @@ using CompiledTypes = kernels::FloatingTypes;
 #endif
 
 /// Speeds from which `auto` chooses: the fastest supporting implementation is selected.
-namespace speeds {
+namespace priorities {
 
 constexpr int reference = 0;
 /// The speed of kernels whose rows are computed by teams of threads: the fastest on a device, and slower than loops on
@@ -36,7 +36,7 @@ constexpr int vendor = 20;
 /// Heddle's own, faster than the vendor's on CPUs without matrix registers.
 constexpr int own = 25;
 
-}  // namespace speeds
+}  // namespace priorities
 
 /// Adds `onednn`, limited to `level`.
 void add_onednn_gemm(KernelRegistry<Gemm>& registry, CpuLevel level);

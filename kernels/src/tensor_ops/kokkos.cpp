@@ -298,7 +298,8 @@ struct KokkosTensorOps {
 }  // namespace
 
 void add_portable_tensor_ops_kernels(KernelRegistries& registries) {
-  registries.of<TensorOps>().add("kokkos", speeds::portable, std::make_shared<TensorOpsFrontEnd<KokkosTensorOps>>());
+  registries.of<TensorOps>().add("kokkos", priorities::portable,
+                                 std::make_shared<TensorOpsFrontEnd<KokkosTensorOps>>());
 }
 
 }  // namespace heddle

@@ -199,7 +199,7 @@ struct ReferenceTensorOps {
 }  // namespace
 
 void add_tensor_ops_kernels(KernelRegistries& registries) {
-  registries.of<TensorOps>().add("reference", speeds::reference,
+  registries.of<TensorOps>().add("reference", priorities::reference,
                                  std::make_shared<TensorOpsFrontEnd<ReferenceTensorOps>>());
 }
 

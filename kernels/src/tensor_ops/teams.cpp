@@ -234,7 +234,7 @@ struct TeamTensorOps {
 }  // namespace
 
 void add_team_tensor_ops_kernels(KernelRegistries& registries) {
-  registries.of<TensorOps>().add("teams", speeds::teams(), std::make_shared<TensorOpsFrontEnd<TeamTensorOps>>());
+  registries.of<TensorOps>().add("teams", priorities::teams(), std::make_shared<TensorOpsFrontEnd<TeamTensorOps>>());
 }
 
 }  // namespace heddle

@@ -82,7 +82,7 @@ struct KokkosTokenRanking {
 }  // namespace
 
 void add_portable_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("kokkos", speeds::portable,
+  registries.of<TokenRanking>().add("kokkos", priorities::portable,
                                     std::make_shared<TokenRankingFrontEnd<KokkosTokenRanking>>());
 }
 

@@ -26,7 +26,7 @@ struct ReferenceTokenRanking {
 }  // namespace
 
 void add_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("reference", speeds::reference,
+  registries.of<TokenRanking>().add("reference", priorities::reference,
                                     std::make_shared<TokenRankingFrontEnd<ReferenceTokenRanking>>());
 }
 

@@ -138,7 +138,7 @@ class SimdTokenRankingKernel final : public TokenRanking {
 }  // namespace
 
 void add_simd_float32_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("simd", speeds::simd, std::make_shared<SimdTokenRankingKernel>());
+  registries.of<TokenRanking>().add("simd", priorities::simd, std::make_shared<SimdTokenRankingKernel>());
 }
 
 }  // namespace heddle

@@ -90,7 +90,7 @@ struct TeamTokenRanking {
 }  // namespace
 
 void add_team_token_ranking_kernels(KernelRegistries& registries) {
-  registries.of<TokenRanking>().add("teams", speeds::teams(),
+  registries.of<TokenRanking>().add("teams", priorities::teams(),
                                     std::make_shared<TokenRankingFrontEnd<TeamTokenRanking>>());
 }
 

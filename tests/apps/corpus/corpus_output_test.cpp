@@ -11,35 +11,35 @@ namespace {
 
 class CorpusOutputTest : public testing::Test {
  protected:
-  /// A command that ends after it has written `pieces` of the eight of a text. Returns how many it computed.
-  int run(int pieces, std::string const& identity = "same", std::string const& first = "0") {
+  /// A command that ends after it has written `chunks` of the eight of a text. Returns how many it computed.
+  int run(int chunks, std::string const& identity = "same", std::string const& first = "0") {
     CorpusOutput output(path_, identity, {});
     int read = 0;
     int computed = 0;
-    auto const source = [&]() -> std::optional<Piece> {
+    auto const source = [&]() -> std::optional<Chunk> {
       int const number = read++;
       return number == 8 ? std::nullopt
-                         : std::optional(Piece{0, {{number == 0 ? first : std::to_string(number), number + 1}}});
+                         : std::optional(Chunk{0, {{number == 0 ? first : std::to_string(number), number + 1}}});
     };
     restored_.clear();
-    auto const restored = [&](Piece const& piece, PieceResult const& result) {
-      EXPECT_EQ(result.sums, sums_of(piece));
+    auto const restored = [&](Chunk const& chunk, ChunkResult const& result) {
+      EXPECT_EQ(result.sums, sums_of(chunk));
       restored_ += result.text;
     };
-    while (auto const piece = output.next(source, restored)) {
-      if (piece->lines.front().number > pieces) {
+    while (auto const chunk = output.next(source, restored)) {
+      if (chunk->lines.front().number > chunks) {
         return computed;
       }
       ++computed;
-      output.write({.text = "line " + piece->lines.front().text + "\n", .sums = sums_of(*piece)});
+      output.write({.text = "line " + chunk->lines.front().text + "\n", .sums = sums_of(*chunk)});
     }
     output.finish();
     return computed;
   }
 
   /// Numbers that decimal digits do not hold.
-  static std::vector<double> sums_of(Piece const& piece) {
-    return {1.0 / static_cast<double>(piece.lines.front().number + 2), -1e-300, 0};
+  static std::vector<double> sums_of(Chunk const& chunk) {
+    return {1.0 / static_cast<double>(chunk.lines.front().number + 2), -1e-300, 0};
   }
 
   std::string text() const {
@@ -61,7 +61,7 @@ class CorpusOutputTest : public testing::Test {
 TEST_F(CorpusOutputTest, AppearsWhenItIsComplete) {
   EXPECT_EQ(run(5), 5);
   EXPECT_FALSE(fs::exists(path_));
-  EXPECT_EQ(run(8), 3) << "five pieces are there";
+  EXPECT_EQ(run(8), 3) << "five chunks are there";
   EXPECT_EQ(text(), expected_);
   EXPECT_FALSE(fs::exists(beside(".partial")));
   EXPECT_FALSE(fs::exists(beside(".journal")));
@@ -75,7 +75,7 @@ TEST_F(CorpusOutputTest, GoesOnAfterTheLastPieceThatBothFilesHave) {
     std::ofstream(beside(".partial"), std::ios::app) << "half of a pie";
     EXPECT_EQ(run(8), 2) << "bytes without an entry";
     EXPECT_EQ(text(), expected_);
-    EXPECT_EQ(restored_, expected_.substr(0, 6 * 7)) << "the pieces that were there";
+    EXPECT_EQ(restored_, expected_.substr(0, 6 * 7)) << "the chunks that were there";
     run(6);
     fs::resize_file(beside(".partial"), fs::file_size(beside(".partial")) - 3);
     EXPECT_EQ(run(8), 3) << "an entry without all bytes";
@@ -103,9 +103,9 @@ TEST_F(CorpusOutputTest, AShorterTextIsNotComplete) {
   run(5);
   CorpusOutput output(path_, "same", {});
   int read = 0;
-  auto const shorter = [&]() -> std::optional<Piece> {
+  auto const shorter = [&]() -> std::optional<Chunk> {
     int const number = read++;
-    return number == 3 ? std::nullopt : std::optional(Piece{0, {{std::to_string(number), number + 1}}});
+    return number == 3 ? std::nullopt : std::optional(Chunk{0, {{std::to_string(number), number + 1}}});
   };
   expect_data_error([&] { output.next(shorter); }, "the text ends before");
 }
@@ -135,7 +135,7 @@ TEST_F(CorpusOutputTest, CompressedNothingIsReadable) {
   path_ = directory_ / "none.gz";
   {
     CorpusOutput output(path_, "same", {});
-    EXPECT_FALSE(output.next([]() -> std::optional<Piece> { return std::nullopt; }));
+    EXPECT_FALSE(output.next([]() -> std::optional<Chunk> { return std::nullopt; }));
     output.finish();
   }
   EXPECT_GT(fs::file_size(path_), 0U);

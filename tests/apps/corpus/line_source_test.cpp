@@ -67,7 +67,7 @@ TEST(LineSource, HavePrefixesFromATextOrAColumn) {
   expect_data_error([&] { shorter.next(line); }, "shorter has 1");
   LineSource streamed({.input = text, .stream = true});
   EXPECT_TRUE(streamed.answers_each_line());
-  EXPECT_EQ(streamed.next_piece()->lines.size(), 1U);
+  EXPECT_EQ(streamed.next_chunk()->lines.size(), 1U);
   EXPECT_THROW(require_valid({.window = 3, .stream = true}), UsageError);
   EXPECT_THROW(require_valid({.prefix = text, .prefix_column = true}), UsageError);
 }

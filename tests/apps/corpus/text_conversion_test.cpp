@@ -8,8 +8,8 @@ namespace {
 TEST(TextConversion, TenMessagesOfEachKindAreWritten) {
   TemporaryDirectory const directory;
   LineSource text({.input = directory.write("text", "a\n"), .window = 1});
-  auto const compute = [](Piece const&, std::function<void()> const&) {
-    PieceResult result{.lines = 1};
+  auto const compute = [](Chunk const&, std::function<void()> const&) {
+    ChunkResult result{.lines = 1};
     for (int line = 1; line <= 12; ++line) {
       result.messages.push_back(fmt::format("line {}: {} tokens are too many", line, 1000 * line));
     }
@@ -17,8 +17,8 @@ TEST(TextConversion, TenMessagesOfEachKindAreWritten) {
     return result;
   };
   testing::internal::CaptureStderr();
-  convert_pieces(
-      {}, text, [&] { return text.next_piece(); }, compute, [](PieceResult const&) {});
+  convert_chunks(
+      {}, text, [&] { return text.next_chunk(); }, compute, [](ChunkResult const&) {});
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("line 10: "), Not(HasSubstr("line 11: ")), HasSubstr("line 13: another kind"),
                     HasSubstr("2 more lines like these")));

@@ -13,7 +13,7 @@ TEST(Cluster, CoresAreShownAsRanges) {
   EXPECT_EQ(describe_ranks({{"n1", {0, 1}}, {"n2", {5}}}),
             "rank 0     n1               cores 0-1\n"
             "rank 1     n2               cores 5\n");
-  expect_contains(describe_ranks(std::vector<RankPlace>(66, {"n1", {0}})), "… and 2 more ranks\n");
+  expect_contains(describe_ranks(std::vector<RankCores>(66, {"n1", {0}})), "… and 2 more ranks\n");
 }
 
 TEST(Cluster, MoreRanksThanCoresAreAFaultAndSharedCoresAWarning) {

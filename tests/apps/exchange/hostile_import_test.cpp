@@ -37,7 +37,7 @@ class HostileImportTest : public KernelTest {
   fs::path const model_ = directory_ / "model";
 };
 
-TEST_F(HostileImportTest, NumbersThatAreNotFiniteLeaveNoRun) {
+TEST_F(HostileImportTest, ValuesThatAreNotFiniteLeaveNoRun) {
   std::string bytes = read_whole(model_ / "model.safetensors");
   float const infinite = std::numeric_limits<float>::infinity();
   std::memcpy(bytes.data() + bytes.size() - sizeof infinite, &infinite, sizeof infinite);

@@ -250,7 +250,7 @@ TEST(Alignment, TokensBelongToTheWordsOfTheGivenLine) {
 TEST(Alignment, NormalizationMakesNoWords) {
   TemporaryDirectory const directory;
   TokenizerTraining training;
-  training.texts = {TextPart(directory.write("text", "it is one house and it has a dog\na house has one dog\n"))};
+  training.texts = {TextFile(directory.write("text", "it is one house and it has a dog\na house has one dog\n"))};
   training.vocabulary_size = 40;
   Tokenizer const tokenizer = Tokenizer::train(training);
   EXPECT_GT(split_words(tokenizer.decode(tokenizer.encode("a\u200bhouse one"))).size(), 2U) << "normalized";

@@ -2,7 +2,7 @@
 
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 
 #include "golden_model.hpp"
 #include "inference/probe.hpp"

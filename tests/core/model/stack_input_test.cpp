@@ -123,9 +123,9 @@ TEST(StackInput, OnlyTheStacksThatEmbedTokensShareTheTable) {
   TestBench bench(model_with_features(width), DType::float64);
   LayerSpec const spec = bench.spec("", Side::source);
   PipelinePlan const plan{{{IndexRange{0, 1}}, {IndexRange{1, 2}}}};
-  ModelPart const first(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {0, 1});
+  ModelChunk const first(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {0, 1});
   EXPECT_EQ(bench.parameters().find("embedding.weight"), nullptr);
-  ModelPart const second(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {1, 2});
+  ModelChunk const second(spec, layers, describe_model(spec.model, layers), {9, 9, true}, plan, {1, 2});
   EXPECT_TRUE(bench.parameters().find("embedding.weight")->placement().stages.empty());
 }
 

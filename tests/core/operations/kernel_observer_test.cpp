@@ -77,7 +77,7 @@ struct Seen {
 class Recorder final : public KernelObserver {
  public:
   void observe(Execution&, KernelCall const& call) override {
-    for (KernelCall::Way const& each : call.ways()) {
+    for (KernelCall::Candidate const& each : call.ways()) {
       names.push_back(each.name);
       if (make_all) {
         each.make();

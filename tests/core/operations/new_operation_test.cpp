@@ -192,7 +192,7 @@ TEST_F(NewOperationTest, TimesDecideAndCallsAreObserved) {
       seen.push_back(selection.problem + ": " + std::string(selection.implementation));
     }
     void observe(Execution&, KernelCall const& call) override {
-      for (KernelCall::Way const& way : call.ways()) {
+      for (KernelCall::Candidate const& way : call.ways()) {
         seen.push_back(std::string(call.operation) + " by " + way.name);
       }
       bytes += call.cost.bytes;
@@ -217,7 +217,7 @@ TEST_F(NewOperationTest, ARehearsalComputesNothingWithoutKnowingIt) {
     void observe(Execution&, KernelCall const& call) override { call.make(); }
   };
   Passing observer;
-  EXPECT_THAT(values(run(KernelRegistries().rehearsal(observer), Config())), ElementsAre(1, -2));
+  EXPECT_THAT(values(run(KernelRegistries().dry_run(observer), Config())), ElementsAre(1, -2));
   EXPECT_EQ(slow_->calls + fast_->calls, 0);
 }
 

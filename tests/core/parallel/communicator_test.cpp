@@ -30,9 +30,9 @@ TEST(SelfCommunicatorTest, ReductionsAndBroadcastLeaveTheTensorAsItIs) {
 TEST(SelfCommunicatorTest, MovingVerbsCopyInputToOutput) {
   Communicator const self = Communicator::self();
   Tensor const input = numbers({1, -2, 3});
-  auto const moved = [&](auto const& verb) {
+  auto const moved = [&](auto const& collective) {
     Tensor const output = numbers({0, 0, 0});
-    verb(output);
+    collective(output);
     return to_host<float>(output);
   };
   std::vector<float> const expected{1, -2, 3};
@@ -50,9 +50,9 @@ TEST(SelfCommunicatorTest, MovesItsRowsToItself) {
   Communicator const self = Communicator::self();
   Tensor const input = numbers({1, -2, 3, 4, 5, 6}).reshaped({3, 2});
   std::vector<std::int64_t> const rows{3};
-  auto const moved = [&](auto const& verb) {
+  auto const moved = [&](auto const& collective) {
     Tensor const output = Tensor::allocate(DType::float32, {3, 2});
-    verb(output);
+    collective(output);
     return to_host<float>(output);
   };
   auto const expected = to_host<float>(input);
@@ -98,9 +98,9 @@ TEST(CommunicatorTest, ChecksRowsAndNamesTheVerb) {
       "reduce_scatter_rows: rank 0 holds 3 rows, but its part is [2, 2]");
 }
 
-TEST(VerbTest, HasAName) {
-  EXPECT_EQ(name_of(Verb::all_reduce), "all_reduce");
-  EXPECT_EQ(name_of(Verb::barrier), "barrier");
+TEST(CollectiveTest, HasAName) {
+  EXPECT_EQ(name_of(CollectiveOp::all_reduce), "all_reduce");
+  EXPECT_EQ(name_of(CollectiveOp::barrier), "barrier");
 }
 
 TEST(CommunicatorTest, ChecksTensorsAndRanksAndNamesTheVerb) {

@@ -32,13 +32,13 @@ class TwinBackend final : public CommunicatorBackend {
   int size() const override { return 2; }
   bool reads(MemorySpace space) const override { return reads_devices_ || space == MemorySpace::host; }
 
-  std::unique_ptr<TransferBackend> run(VerbCall const& call) override {
-    if (call.verb == Verb::send) {
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override {
+    if (call.collective == CollectiveOp::send) {
       note(call.input);
       message_ = call.input;
     }
-    auto const finish = [this, verb = call.verb, input = call.input, output = call.output] {
-      finish_call(verb, input, output);
+    auto const finish = [this, collective = call.collective, input = call.input, output = call.output] {
+      finish_call(collective, input, output);
     };
     if (call.starts) {
       return std::make_unique<LateTransfer>(finish);
@@ -53,22 +53,22 @@ class TwinBackend final : public CommunicatorBackend {
   std::vector<void*> const& met_on_device() const { return met_on_device_; }
 
  private:
-  void finish_call(Verb verb, Tensor const& input, Tensor const& output) {
-    switch (verb) {
-      case Verb::all_reduce:
-      case Verb::reduce_scatter:
+  void finish_call(CollectiveOp collective, Tensor const& input, Tensor const& output) {
+    switch (collective) {
+      case CollectiveOp::all_reduce:
+      case CollectiveOp::reduce_scatter:
         return twice(input, output);
-      case Verb::all_gather:
+      case CollectiveOp::all_gather:
         return double_up(input, output);
-      case Verb::all_to_all:
+      case CollectiveOp::all_to_all:
         return copy(input, output);
-      case Verb::broadcast:
+      case CollectiveOp::broadcast:
         return note(input);
-      case Verb::receive:
+      case CollectiveOp::receive:
         return copy(message_, output);
-      case Verb::send:
-      case Verb::barrier:
-      case Verb::split:
+      case CollectiveOp::send:
+      case CollectiveOp::barrier:
+      case CollectiveOp::split:
         return;
     }
   }
@@ -109,8 +109,8 @@ Tensor device(Values& memory) {
   return Tensor::borrow(memory.data(), DType::float32, {count}, MemorySpace::device);
 }
 
-/// Calls every verb on tensors of the substitute device and checks their results.
-void check_verbs(Communicator const& group) {
+/// Calls every collective on tensors of the substitute device and checks their results.
+void check_collectives(Communicator const& group) {
   Values one{1, 2};
   Values four(4);
   group.all_reduce(device(one));
@@ -142,7 +142,7 @@ void check_verbs(Communicator const& group) {
 TEST(StagingTest, TensorsThatABackendCannotReadPassThroughTheHostsMemory) {
   auto const backend = std::make_shared<TwinBackend>(false);
   Communicator const group(backend);
-  check_verbs(group);
+  check_collectives(group);
   EXPECT_TRUE(backend->met_on_device().empty());
 }
 
@@ -164,7 +164,7 @@ TEST(StagingTest, MessagesPassThroughTheHostsMemory) {
 TEST(StagingTest, TensorsThatABackendReadsAreGivenAsTheyAre) {
   auto const backend = std::make_shared<TwinBackend>(true);
   Communicator const group(backend);
-  check_verbs(group);
+  check_collectives(group);
   EXPECT_FALSE(backend->met_on_device().empty());
 }
 

@@ -25,7 +25,7 @@ TEST(UpdateRules, AStarStandsForAnyText) {
 ParameterGroup group(std::string const& name, std::vector<std::string> const& parameters, UpdateRule const& rule,
                      std::string const& origin) {
   std::string const section = "optimizer.group." + name;
-  KeyPlaces places{.section = section};
+  KeyLocations places{.section = section};
   for (std::string const key : {"parameters", "frozen"}) {
     places.by_key[key] = origin + ": " + section + "." + key;
   }
@@ -125,8 +125,8 @@ TEST(UpdateRules, AGroupIsFrozenUpToAStepOrForGood) {
     return parse_config("[train]\nsteps = 100\n[optimizer.group.low]\nparameters = [\"encoder.*\"]\n" + keys,
                         "run.toml");
   };
-  EXPECT_EQ(update_rule(parsed("unfreeze_at = 40\n").optimizer, "encoder.x").unfreeze_at, 40);
-  expect_config_error([&] { parsed("unfreeze_at = 40\nfrozen = true\n"); }, "optimizer.group.low.unfreeze_at");
+  EXPECT_EQ(update_rule(parsed("unfreeze_at = 40\n").optimizer, "encoder.x").frozen_until, 40);
+  expect_config_error([&] { parsed("unfreeze_at = 40\nfrozen = true\n"); }, "optimizer.group.low.frozen_until");
   EXPECT_THAT(warnings_about(parsed("unfreeze_at = 100\n")), Contains(HasSubstr("never trains the group")));
   EXPECT_THAT(warnings_about(parsed("unfreeze_at = 99\n")), Not(Contains(HasSubstr("never trains"))));
 }
@@ -160,7 +160,7 @@ TEST(UpdateRules, AValueInBfloat16CannotBeTrained) {
 
 TEST(UpdateRules, AParameterThatWaitsHasAPlaceButNoGradient) {
   OptimizerConfig config;
-  config.groups = {{"late", {"b.*", "q", "k"}, {.unfreeze_at = 3}}, {"still", {"v"}, {.frozen = true}}};
+  config.groups = {{"late", {"b.*", "q", "k"}, {.frozen_until = 3}}, {"still", {"v"}, {.frozen = true}}};
   KernelRegistries const registries;
   ParameterSet parameters{Mesh()};
   for (char const* const name : {"a", "b.1"}) {

@@ -171,7 +171,7 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
     OptimizerConfig config;
     config.name = name;
     config.weight_decay = 0.3;
-    config.groups = {{"late", {"mat*"}, {.learning_rate_factor = 0.25, .weight_decay = 0.1, .unfreeze_at = unfrozen}}};
+    config.groups = {{"late", {"mat*"}, {.learning_rate_factor = 0.25, .weight_decay = 0.1, .frozen_until = unfrozen}}};
     OptimizerTest::reset();
     Optimizer optimizer = bench_.optimizer(config);
     EXPECT_TRUE(parameter(0).gradient.empty());
@@ -191,9 +191,9 @@ TEST_P(OptimizerTest, AGroupThatIsUnfrozenStartsWithItsFirstUpdate) {
         UpdateRule const rule = index == 0 ? config.groups[0].rule : UpdateRule{.weight_decay = 0.3};
         std::vector<double> expected;
         for (std::size_t element = 0; element < oracle[index].size(); ++element) {
-          if (step > rule.unfreeze_at) {
+          if (step > rule.frozen_until) {
             double const gradient = golden_value("gradient " + each.spec.name, static_cast<std::int64_t>(element));
-            oracle[index][element].update(config, rule, gradient, step - static_cast<int>(rule.unfreeze_at));
+            oracle[index][element].update(config, rule, gradient, step - static_cast<int>(rule.frozen_until));
           }
           expected.push_back(oracle[index][element].value);
         }
@@ -213,7 +213,7 @@ TEST_P(OptimizerTest, AllGradientsAreSetToZeroIfNobodyReadsThem) {
     }
   }
   for (UpdateRule const& rule : {UpdateRule{.learning_rate_factor = 0.25}, UpdateRule{.frozen = true},
-                                 UpdateRule{.unfreeze_at = 2}, UpdateRule{.zero_last_row = true}}) {
+                                 UpdateRule{.frozen_until = 2}, UpdateRule{.zero_last_row = true}}) {
     OptimizerConfig config;
     config.groups = {{"rows", {"mat*"}, rule}};
     auto const update = [&](GradientsAfter after) {

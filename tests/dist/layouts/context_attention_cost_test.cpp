@@ -33,8 +33,8 @@ class ContextAttentionCost : public ContextAttentionTest {
   }
 
   static std::int64_t bytes(Communicator const& group) {
-    return group.ledger()[static_cast<std::size_t>(Verb::send)].bytes +
-           group.ledger()[static_cast<std::size_t>(Verb::all_to_all)].bytes;
+    return group.ledger()[static_cast<std::size_t>(CollectiveOp::send)].bytes +
+           group.ledger()[static_cast<std::size_t>(CollectiveOp::all_to_all)].bytes;
   }
 };
 

@@ -171,7 +171,7 @@ class WatchedAttention : public Attention {
   }
 
  private:
-  std::int64_t sent() const { return group_.ledger()[static_cast<std::size_t>(Verb::send)].operations; }
+  std::int64_t sent() const { return group_.ledger()[static_cast<std::size_t>(CollectiveOp::send)].operations; }
   void note() { notes_.push_back(sent() - first_); }
 
   std::shared_ptr<Attention> attention_;

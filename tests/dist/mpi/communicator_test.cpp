@@ -97,7 +97,7 @@ void check_messages(Communicator const& group, std::int64_t count) {
 }
 
 template <class Element>
-void check_verbs_of(Communicator const& group) {
+void check_collectives_of(Communicator const& group) {
   for (std::int64_t const part : {1, 7, 50}) {
     SCOPED_TRACE(testing::Message() << name_of(DTypeOf<Element>::value) << ", parts of " << part);
     check_reductions<Element>(group, part);
@@ -106,24 +106,24 @@ void check_verbs_of(Communicator const& group) {
   }
 }
 
-void check_verbs(Communicator const& group) {
-  check_verbs_of<float>(group);
-  check_verbs_of<double>(group);
-  check_verbs_of<std::int32_t>(group);
-  check_verbs_of<BFloat16>(group);
+void check_collectives(Communicator const& group) {
+  check_collectives_of<float>(group);
+  check_collectives_of<double>(group);
+  check_collectives_of<std::int32_t>(group);
+  check_collectives_of<BFloat16>(group);
   group.barrier();
 }
 
 using CommunicatorTest = DistTest;
 
 TEST_F(CommunicatorTest, EveryVerbOnTheWorld) {
-  check_verbs(world_);
+  check_collectives(world_);
 }
 
 TEST_F(CommunicatorTest, EveryVerbInPiecesOfAFewElements) {
   MpiSession const session(5);
-  check_verbs(session.world());
-  check_verbs(session.world().split(world_.rank() % 2, world_.rank()));
+  check_collectives(session.world());
+  check_collectives(session.world().split(world_.rank() % 2, world_.rank()));
 }
 
 TEST_F(CommunicatorTest, SplitGroupsAreOrderedByKey) {
@@ -132,7 +132,7 @@ TEST_F(CommunicatorTest, SplitGroupsAreOrderedByKey) {
   int const size = (world_.size() + 1 - color) / 2;
   ASSERT_EQ(group.size(), size);
   EXPECT_EQ(group.rank(), size - 1 - world_.rank() / 2);
-  check_verbs(group);
+  check_collectives(group);
 }
 
 TEST_F(CommunicatorTest, MeshGroupsHoldTheRanksAlongTheirAxis) {
@@ -147,7 +147,7 @@ TEST_F(CommunicatorTest, MeshGroupsHoldTheRanksAlongTheirAxis) {
       Tensor const color = tensor_of(std::vector<std::int32_t>{mesh.group({axis}).first});
       group.broadcast(color, 0);
       EXPECT_EQ(to_host<std::int32_t>(color)[0], mesh.group({axis}).first);
-      check_verbs_of<float>(group);
+      check_collectives_of<float>(group);
     };
     check(state.pipeline, MeshAxis::pipeline);
     check(state.data, MeshAxis::data);

@@ -288,7 +288,7 @@ TEST_F(LedgerFormulasTest, ALayerMovesWhatTheFormulasSay) {
       TrafficByGroup const difference = run.measured() - small;
       TrafficByGroup expected = run.expected_of_a_layer(decoder, small_run.buckets());
       if (layout.sequence_parallel) {
-        add(expected[TrafficGroup::tensor], Verb::all_reduce, 0, (decoder ? 3 : 2) * 2 * d_model * element);
+        add(expected[TrafficGroup::tensor], CollectiveOp::all_reduce, 0, (decoder ? 3 : 2) * 2 * d_model * element);
       }
       expect_equal(difference, expected);
       print(layout, decoder ? "a decoder layer" : "an encoder layer", difference);

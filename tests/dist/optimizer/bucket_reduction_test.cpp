@@ -1,6 +1,6 @@
 #include <heddle/core/tensor/execution.hpp>
 #include <heddle/dist/optimizer/bucket_reduction.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 
 #include "dist_fixture.hpp"
 
@@ -50,11 +50,13 @@ struct Bench {
     }
     return values;
   }
-  std::int64_t started(Verb verb) const { return group.ledger()[static_cast<std::size_t>(verb)].operations; }
+  std::int64_t started(CollectiveOp collective) const {
+    return group.ledger()[static_cast<std::size_t>(collective)].operations;
+  }
 
   Communicator group;
   ParameterSet parameters;
-  BufferParts parts;
+  BufferShards parts;
   Arena scratch{1 << 20};
   Execution execution{Kokkos::DefaultExecutionSpace(), scratch};
   BucketReduction reduction;
@@ -70,8 +72,8 @@ TEST_F(BucketReductionTest, ABucketLeavesWhenItsGradientsAreFinalAndArrivesWhile
   Bench bench(group());
   std::int64_t const one = bench.group.size() > 1 ? 1 : 0;
   for (int step = 0; step < 2; ++step) {
-    std::int64_t const before = bench.started(Verb::all_reduce);
-    auto const started = [&] { return bench.started(Verb::all_reduce) - before; };
+    std::int64_t const before = bench.started(CollectiveOp::all_reduce);
+    auto const started = [&] { return bench.started(CollectiveOp::all_reduce) - before; };
     bench.fill("last");
     bench.reduction.progress();
     EXPECT_EQ(started(), 0);
@@ -107,7 +109,7 @@ TEST_F(BucketReductionTest, BucketsLeaveInOneOrderWhateverIsFinalFirst) {
   if (world_.rank() % 2 == 0) {
     bench.use_done("middle");
     bench.reduction.progress();
-    EXPECT_EQ(bench.started(Verb::all_reduce), 0) << "the last layer's bucket is before it";
+    EXPECT_EQ(bench.started(CollectiveOp::all_reduce), 0) << "the last layer's bucket is before it";
     bench.use_done("last");
     bench.reduction.progress();
   }
@@ -126,7 +128,7 @@ TEST_F(BucketReductionTest, ScatteredEachReplicaGetsItsParts) {
   }
   bench.use_done("table");
   bench.reduction.finish();
-  EXPECT_EQ(bench.started(Verb::reduce_scatter),
+  EXPECT_EQ(bench.started(CollectiveOp::reduce_scatter),
             bench.group.size() > 1 ? static_cast<std::int64_t>(bench.parts.buckets().size()) : 0);
   Values const all = to_host<float>(bench.parameters.gradients());
   Values expected;

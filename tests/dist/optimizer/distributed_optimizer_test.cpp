@@ -113,16 +113,18 @@ TEST_F(DistributedOptimizerTest, GroupsGiveEveryLayoutTheBitsOfOneRank) {
 TEST_F(DistributedOptimizerTest, FrozenBucketsDoNotTravel) {
   Options options{.shard = true, .groups = {{"still", {"*"}, {.frozen = true}}}};
   SyntheticModel model(state_of({1, world_.size(), 1, 1}), options);
-  auto const traffic = [&](Verb verb) { return model.parallel.replicas.ledger()[static_cast<std::size_t>(verb)]; };
+  auto const traffic = [&](CollectiveOp collective) {
+    return model.parallel.replicas.ledger()[static_cast<std::size_t>(collective)];
+  };
   EXPECT_EQ(model.step(0, micro_batches), 0) << "no gradient counts";
-  EXPECT_EQ(traffic(Verb::reduce_scatter).bytes, 0);
-  EXPECT_EQ(traffic(Verb::all_gather).bytes, 0);
+  EXPECT_EQ(traffic(CollectiveOp::reduce_scatter).bytes, 0);
+  EXPECT_EQ(traffic(CollectiveOp::all_gather).bytes, 0);
 }
 
 /// Parameters that are trained from the third step on, and from the fourth on.
 std::vector<ParameterGroup> late_groups() {
-  return {{"third", {"*4.norm", "layer7.*", "tied"}, {.learning_rate_factor = 0.5, .unfreeze_at = 2}},
-          {"fourth", {"layer3.*", "layer6.rows", "every_end"}, {.unfreeze_at = 3}},
+  return {{"third", {"*4.norm", "layer7.*", "tied"}, {.learning_rate_factor = 0.5, .frozen_until = 2}},
+          {"fourth", {"layer3.*", "layer6.rows", "every_end"}, {.frozen_until = 3}},
           {"never", {"layer1.rows"}, {.frozen = true}}};
 }
 
@@ -176,7 +178,7 @@ TEST_F(DistributedOptimizerTest, UnfreezingGivesEveryLayoutTheBitsOfOneRank) {
 }
 
 TEST_F(DistributedOptimizerTest, AnUnfrozenParameterIsUpdatedAsInARunThatBegins) {
-  Options options{.groups = {{"late", {"layer2.*"}, {.unfreeze_at = 2}}}};
+  Options options{.groups = {{"late", {"layer2.*"}, {.frozen_until = 2}}}};
   SyntheticModel late(ParallelState(), options);
   SyntheticModel begins(ParallelState(), {});
   begins.first_step = 2;
@@ -192,10 +194,10 @@ TEST_F(DistributedOptimizerTest, AnUnfrozenParameterIsUpdatedAsInARunThatBegins)
 }
 
 TEST_F(DistributedOptimizerTest, BucketsTravelFromTheStepOnThatUnfreezesThem) {
-  Options options{.shard = true, .groups = {{"late", {"layer*"}, {.unfreeze_at = 1}}}};
+  Options options{.shard = true, .groups = {{"late", {"layer*"}, {.frozen_until = 1}}}};
   SyntheticModel model(state_of({1, world_.size(), 1, 1}), options);
   auto const bytes = [&] {
-    return model.parallel.replicas.ledger()[static_cast<std::size_t>(Verb::reduce_scatter)].bytes;
+    return model.parallel.replicas.ledger()[static_cast<std::size_t>(CollectiveOp::reduce_scatter)].bytes;
   };
   model.step(0, micro_batches);
   std::int64_t const first = bytes();
@@ -312,12 +314,14 @@ TEST_F(DistributedOptimizerTest, ShardedEachReplicaKeepsItsPartOfTheMoments) {
 
 TEST_F(DistributedOptimizerTest, ShardedAStepMovesEveryBufferOnceEachWay) {
   SyntheticModel model(state_of({1, world_.size(), 1, 1}), {.shard = true});
-  auto const traffic = [&](Verb verb) { return model.parallel.replicas.ledger()[static_cast<std::size_t>(verb)]; };
+  auto const traffic = [&](CollectiveOp collective) {
+    return model.parallel.replicas.ledger()[static_cast<std::size_t>(collective)];
+  };
   model.step(0, micro_batches);
   std::int64_t const bytes = world_.size() > 1 ? model.parameters.values().bytes() : 0;
-  EXPECT_EQ(traffic(Verb::reduce_scatter).bytes, bytes);
-  EXPECT_EQ(traffic(Verb::all_gather).bytes, bytes);
-  EXPECT_EQ(traffic(Verb::all_reduce).bytes, world_.size() > 1 ? 16 : 0) << "a loss and a norm";
+  EXPECT_EQ(traffic(CollectiveOp::reduce_scatter).bytes, bytes);
+  EXPECT_EQ(traffic(CollectiveOp::all_gather).bytes, bytes);
+  EXPECT_EQ(traffic(CollectiveOp::all_reduce).bytes, world_.size() > 1 ? 16 : 0) << "a loss and a norm";
 }
 
 TEST_F(DistributedOptimizerTest, AGradientThatIsNotFiniteAnywhereChangesNothingAnywhere) {

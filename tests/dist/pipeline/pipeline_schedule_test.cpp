@@ -15,7 +15,7 @@ class Simulation {
   Simulation(int stages, int parts, std::int64_t micro_batches, bool training)
       : stages_(stages), parts_(parts), clocks_(static_cast<std::size_t>(stages)), next_(clocks_.size()) {
     for (int stage = 0; stage < stages; ++stage) {
-      PipelinePlace const place{stage, stages, parts};
+      PipelinePosition const place{stage, stages, parts};
       lists_.push_back(training ? training_actions(place, micro_batches) : forward_actions(place, micro_batches));
     }
   }

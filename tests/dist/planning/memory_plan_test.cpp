@@ -245,7 +245,7 @@ TEST_F(MemoryPlanTest, APlanCountsTheProductsOfUpdatesOfMatrices) {
   config.optimizer.name = "muon";
   auto const work_of = [&](LayoutChoice const& layout) {
     RankWork const work =
-        rehearse_stage(config, layout, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+        dry_run_stage(config, layout, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
     EXPECT_FALSE(work.updates.at("adamw").elements == 0);
     EXPECT_EQ(work.updates.at("adamw").matrices, 0);
     return work.updates.at("muon");
@@ -270,7 +270,7 @@ TEST_F(MemoryPlanTest, FrozenParametersNeedNeitherGradientsNorStateNorProducts) 
   auto const use = [&] { return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh())).use; };
   auto const backward = [&] {
     RankWork const work =
-        rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+        dry_run_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
     double operations = 0;
     for (KernelCalls const& calls : work.backward.front().kernels) {
       operations += calls.calls * calls.cost.operations;
@@ -294,7 +294,7 @@ TEST_F(MemoryPlanTest, ParametersThatAreUnfrozenLaterArePlannedForFromTheStart) 
   Config config = config_of({});
   auto const use = [&] { return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh())).use; };
   MemoryUse const all = use();
-  config.optimizer.groups = {{"late", {"encoder.*"}, {.unfreeze_at = 5}}};
+  config.optimizer.groups = {{"late", {"encoder.*"}, {.frozen_until = 5}}};
   MemoryUse const late = use();
   EXPECT_EQ(late.parameters, all.parameters);
   EXPECT_EQ(late.gradients, all.gradients);
@@ -303,10 +303,10 @@ TEST_F(MemoryPlanTest, ParametersThatAreUnfrozenLaterArePlannedForFromTheStart) 
   config.optimizer.groups.front().rule = {.frozen = true};
   EXPECT_GE(late.activations, use().activations) << "the first steps count, too";
   RankWork const work =
-      rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
-  config.optimizer.groups.front().rule = {.unfreeze_at = 5};
+      dry_run_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+  config.optimizer.groups.front().rule = {.frozen_until = 5};
   RankWork const later =
-      rehearse_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
+      dry_run_stage(config, LayoutChoice{}, 0, vocabulary, registries, full_packs(config, Mesh()).training.front());
   EXPECT_GT(later.trained(), work.trained()) << "the times are those of the last steps";
 }
 
@@ -327,7 +327,7 @@ TEST_F(MemoryPlanTest, ValidationHasItsOwnMicroBatches) {
   EXPECT_EQ(activations(1, 8000), activations(1, 4000)) << "more than all of the validation set";
 }
 
-// No rehearsal holds it, and no host could hold its packs.
+// No dry run holds it, and no host could hold its packs.
 TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
   Registries registries;
   register_built_in_layers(registries.layers);
@@ -336,12 +336,12 @@ TEST_F(MemoryPlanTest, AHugeMicroBatchIsPlannedByASmallerOne) {
     config.train.batch_tokens = config.train.micro_batch_tokens = tokens;
     return plan_memory(config, Mesh(), vocabulary, registries, full_packs(config, Mesh()));
   };
-  constexpr std::int64_t rehearsed = std::int64_t{1} << 16;
+  constexpr std::int64_t dry_run_tokens = std::int64_t{1} << 16;
   constexpr std::int64_t huge = 2'000'000'000;
   MemoryPlan const plan = planned(huge);
-  double const factor = static_cast<double>(huge) / rehearsed;
+  double const factor = static_cast<double>(huge) / dry_run_tokens;
   EXPECT_NEAR(static_cast<double>(plan.use.activations),
-              factor * static_cast<double>(planned(rehearsed).use.activations), 1e9);
+              factor * static_cast<double>(planned(dry_run_tokens).use.activations), 1e9);
   EXPECT_GT(plan.packs, huge * 6 * static_cast<std::int64_t>(sizeof(std::int32_t)));
   EXPECT_GT(plan.scratch, 0);
   EXPECT_EQ(plan.total(), plan.use.total() + plan.packs + plan.scratch + plan.margin());

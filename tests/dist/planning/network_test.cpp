@@ -10,16 +10,16 @@ constexpr double per_byte = 1e-9;
 
 TEST(NetworkModel, ComputesTheTimesOfARing) {
   NetworkModel const network = NetworkModel::uniform(latency, per_byte, "");
-  GroupPlace const four{.ranks = 4};
-  auto const seconds = [&](Verb verb, std::int64_t operations, std::int64_t bytes) {
-    return seconds_of(network, four, verb, {operations, bytes});
+  GroupTopology const four{.ranks = 4};
+  auto const seconds = [&](CollectiveOp collective, std::int64_t operations, std::int64_t bytes) {
+    return seconds_of(network, four, collective, {operations, bytes});
   };
-  EXPECT_DOUBLE_EQ(seconds(Verb::all_reduce, 1, 1000), 2 * latency + 1500 * per_byte);
-  EXPECT_DOUBLE_EQ(seconds(Verb::all_gather, 3, 1000), 6 * latency + 750 * per_byte);
-  EXPECT_DOUBLE_EQ(seconds(Verb::reduce_scatter, 1, 1000), 2 * latency + 750 * per_byte);
-  EXPECT_DOUBLE_EQ(seconds(Verb::all_to_all, 1, 1000), 3 * latency + 750 * per_byte);
-  EXPECT_DOUBLE_EQ(seconds(Verb::receive, 2, 1000), 2 * latency + 1000 * per_byte);
-  EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 1}, Verb::all_reduce, {1, 1000}), 0);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::all_reduce, 1, 1000), 2 * latency + 1500 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::all_gather, 3, 1000), 6 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::reduce_scatter, 1, 1000), 2 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::all_to_all, 1, 1000), 3 * latency + 750 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds(CollectiveOp::receive, 2, 1000), 2 * latency + 1000 * per_byte);
+  EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 1}, CollectiveOp::all_reduce, {1, 1000}), 0);
 }
 
 TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
@@ -30,37 +30,37 @@ TEST(NetworkModel, EachVerbAndSumHasItsOwnLink) {
     factor *= 2;
   }
   NetworkModel::Links const& links = network.inside_node;
-  auto const uses = [&](Verb verb, SumKind sums, LinkModel const& link) {
+  auto const uses = [&](CollectiveOp collective, SumKind sums, LinkModel const& link) {
     // Two ranks: one latency, and half of the bytes moves; twice that in an all-reduce, all of it in a message.
-    double const share = verb == Verb::all_reduce || verb == Verb::receive ? 1 : 0.5;
-    EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 2}, verb, {1, 1000}, sums), link.seconds(share * 1000));
+    double const share = collective == CollectiveOp::all_reduce || collective == CollectiveOp::receive ? 1 : 0.5;
+    EXPECT_DOUBLE_EQ(seconds_of(network, {.ranks = 2}, collective, {1, 1000}, sums), link.seconds(share * 1000));
   };
-  uses(Verb::all_reduce, SumKind::float32, links[NetworkModel::all_reduce]);
-  uses(Verb::all_reduce, SumKind::bfloat16, links[NetworkModel::bfloat16_all_reduce]);
-  uses(Verb::all_reduce, SumKind::gradients, links[NetworkModel::reduction]);
-  uses(Verb::reduce_scatter, SumKind::float32, links[NetworkModel::reduce_scatter]);
-  uses(Verb::reduce_scatter, SumKind::bfloat16, links[NetworkModel::bfloat16_reduce_scatter]);
-  uses(Verb::reduce_scatter, SumKind::gradients, links[NetworkModel::reduction]);
+  uses(CollectiveOp::all_reduce, SumKind::float32, links[NetworkModel::all_reduce]);
+  uses(CollectiveOp::all_reduce, SumKind::bfloat16, links[NetworkModel::bfloat16_all_reduce]);
+  uses(CollectiveOp::all_reduce, SumKind::gradients, links[NetworkModel::reduction]);
+  uses(CollectiveOp::reduce_scatter, SumKind::float32, links[NetworkModel::reduce_scatter]);
+  uses(CollectiveOp::reduce_scatter, SumKind::bfloat16, links[NetworkModel::bfloat16_reduce_scatter]);
+  uses(CollectiveOp::reduce_scatter, SumKind::gradients, links[NetworkModel::reduction]);
   for (SumKind const sums : {SumKind::float32, SumKind::bfloat16, SumKind::gradients}) {
-    uses(Verb::all_gather, sums, links[NetworkModel::all_gather]);
-    uses(Verb::broadcast, sums, links[NetworkModel::all_gather]);
-    uses(Verb::all_to_all, sums, links[NetworkModel::all_to_all]);
-    uses(Verb::receive, sums, links[NetworkModel::message]);
+    uses(CollectiveOp::all_gather, sums, links[NetworkModel::all_gather]);
+    uses(CollectiveOp::broadcast, sums, links[NetworkModel::all_gather]);
+    uses(CollectiveOp::all_to_all, sums, links[NetworkModel::all_to_all]);
+    uses(CollectiveOp::receive, sums, links[NetworkModel::message]);
   }
 }
 
 TEST(NetworkModel, KnowsWhichGroupsCrossNodes) {
   LayoutChoice const layout{.shape = {2, 4, 1, 2}};  // 16 ranks: tensor pairs, data beside, pipeline outside
   auto const places = group_places(layout, {.nodes = 4, .ranks_per_node = 4});
-  GroupPlace const& pipeline = places[TrafficGroup::pipeline];
-  GroupPlace const& data = places[TrafficGroup::data];
-  GroupPlace const& tensor = places[TrafficGroup::tensor];
+  GroupTopology const& pipeline = places[TrafficGroup::pipeline];
+  GroupTopology const& data = places[TrafficGroup::data];
+  GroupTopology const& tensor = places[TrafficGroup::tensor];
   EXPECT_TRUE(tensor.inside_node);
   EXPECT_FALSE(data.inside_node);
   EXPECT_EQ(data.sharers, 2) << "a node has two ranks of each data group";
   EXPECT_FALSE(pipeline.inside_node);
   EXPECT_EQ(pipeline.sharers, 4);
-  for (GroupPlace const& place : group_places(layout, {.nodes = 1, .ranks_per_node = 16})) {
+  for (GroupTopology const& place : group_places(layout, {.nodes = 1, .ranks_per_node = 16})) {
     EXPECT_TRUE(place.inside_node);
   }
 }

@@ -137,7 +137,7 @@ TEST_F(PlannerTest, PredictsTheMemoryAndTheTrafficOfARun) {
     int const stage = parallel.pipeline.rank();
     expect_equal(expected[static_cast<std::size_t>(world_.rank())].use, measure_memory(engine),
                  layout.size(MeshAxis::pipeline) > 1);
-    if (world_.rank() != rehearsed_rank(choice, stage)) {
+    if (world_.rank() != dry_run_rank(choice, stage)) {
       continue;
     }
     for (auto const& [name, ledger] : {std::pair("context", after[TrafficGroup::context]),

@@ -28,7 +28,8 @@ TEST_F(TrafficReportTest, ReportsTheTrafficOfTheGroupsSince) {
   std::map<std::string, Traffic> const expected{{"data.all_reduce", {2, 80}}, {"replicas.broadcast", {1, 40}}};
   EXPECT_EQ(reported, expected);
   std::int64_t const ranks = world_.size();
-  EXPECT_EQ(all[TrafficGroup::data][static_cast<std::size_t>(Verb::all_reduce)], (Traffic{2 * ranks, 80 * ranks}));
+  EXPECT_EQ(all[TrafficGroup::data][static_cast<std::size_t>(CollectiveOp::all_reduce)],
+            (Traffic{2 * ranks, 80 * ranks}));
   expect_contains(table, {"data.all_reduce                       2         80 B", "replicas.broadcast"});
 }
 

@@ -138,7 +138,7 @@ TEST_F(CheckpointLayoutsTest, ABitFlippedInOneRanksReadsRejectsTheCheckpointOnAl
   }
 }
 
-TEST_F(CheckpointLayoutsTest, NumbersThatAreNotFiniteEndTheSaveOnAllRanks) {
+TEST_F(CheckpointLayoutsTest, ValuesThatAreNotFiniteEndTheSaveOnAllRanks) {
   SyntheticModel model(state_of({1, 1, 1, world_.size()}), {});
   if (world_.rank() == world_.size() - 1) {
     auto values = to_host<float>(model.parameters.values());

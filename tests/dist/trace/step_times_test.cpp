@@ -41,11 +41,11 @@ TEST_F(StepTimesTest, WaitingForALateRankIsCommunication) {
     EXPECT_LT(seconds.communicating, 0.2);
   } else {
     EXPECT_GE(seconds.communicating, 0.15);
-    EXPECT_NEAR(times_.by_verb().at("all.barrier"), seconds.communicating, 1e-9);
+    EXPECT_NEAR(times_.by_collective().at("all.barrier"), seconds.communicating, 1e-9);
   }
 }
 
-TEST_F(StepTimesTest, VerbsInsideAWaitCountOnce) {
+TEST_F(StepTimesTest, CollectivesInsideAWaitCountOnce) {
   {
     WorkScope const step(&times_, {WorkKind::step, "step 1"});
     Tensor const numbers = tensor_of(std::vector<float>(1000, 1));
@@ -55,13 +55,13 @@ TEST_F(StepTimesTest, VerbsInsideAWaitCountOnce) {
       sleep_for(0.01);
     }
   }
-  auto const by_verb = times_.by_verb();
-  double const sum = std::accumulate(by_verb.begin(), by_verb.end(), 0.0,
+  auto const by_collective = times_.by_collective();
+  double const sum = std::accumulate(by_collective.begin(), by_collective.end(), 0.0,
                                      [](double total, auto const& entry) { return total + entry.second; });
   EXPECT_NEAR(sum, times_.seconds().communicating, 1e-9);
-  EXPECT_GE(by_verb.at("world.all_reduce"), 0.05);
+  EXPECT_GE(by_collective.at("world.all_reduce"), 0.05);
   EXPECT_LE(times_.seconds().communicating, times_.seconds().all);
-  EXPECT_EQ(by_verb.size(), 1U);
+  EXPECT_EQ(by_collective.size(), 1U);
 }
 
 TEST_F(StepTimesTest, ReadingIsCountedWithoutItsMessages) {

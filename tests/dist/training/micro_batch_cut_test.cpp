@@ -1,5 +1,5 @@
 #include <heddle/core/training/micro_batch_source.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 
 #include "test.hpp"
 

@@ -1,7 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <heddle/core/base/host_name.hpp>
-#include <heddle/core/parallel/resting.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/dist/watch/watch.hpp>
 #include <thread>
 
@@ -101,14 +101,14 @@ TEST_F(WatchTest, ARankThatRestsIsWaiting) {
   Tensor const mine = tensor_of(std::vector<float>{1});
   Tensor const all = Tensor::allocate(DType::float32, {world_.size()});
   Transfer gather = watched_.start_all_gather(mine, all);
-  wait_resting(gather);
+  wait_with_backoff(gather);
   EXPECT_EQ(to_host<float>(all).back(), 1);
   watched_.barrier();
 }
 
 TEST_F(WatchTest, WhoComputesBetweenPollsDoesNotWait) {
   if (world_.size() == 1) {
-    expect_contains(wait_for_report(), "in no verb yet");
+    expect_contains(wait_for_report(), "in no collective yet");
     return;
   }
   Tensor const mine = tensor_of(std::vector<float>{1});
@@ -127,12 +127,12 @@ TEST_F(WatchTest, WhoComputesBetweenPollsDoesNotWait) {
 
 TEST_F(WatchTest, AMessageThatIsNotSentIsNamedWithBothRanks) {
   if (world_.size() == 1) {
-    expect_contains(wait_for_report(), "in no verb yet");
+    expect_contains(wait_for_report(), "in no collective yet");
     return;
   }
   Tensor const number = tensor_of(std::vector<float>{3});
   if (last()) {
-    expect_contains(wait_for_report(), {"in no verb yet; missing in ", "world.receive 1; for ",
+    expect_contains(wait_for_report(), {"in no collective yet; missing in ", "world.receive 1; for ",
                                         ": waiting in world.receive 1 with rank " + std::to_string(world_.size() - 1)});
     watched_.send(number, 0);
   } else if (world_.rank() == 0) {
@@ -219,7 +219,7 @@ TEST_F(CheckedTest, RowCountsThatDoNotAgreeAreNamedOnEveryRank) {
                fmt::format("all_to_all_rows as its collective 2: rank 0 sends 6 elements to rank {}, which "
                            "expects 3",
                            last));
-  // The other verbs of rows: the last rank has another list.
+  // The other collectives of rows: the last rank has another list.
   std::vector<std::int64_t> other = rows;
   other.front() = 3;
   other.back() = 1;

@@ -258,11 +258,11 @@ TEST_F(CraftedCheckpointTest, RefusesNegativeSecondMomentsAndNumbersThatAreNotFi
   };
   EXPECT_EQ(set(value_key, -1), "");
   EXPECT_EQ(set(second_moment, 1), "");
-  expect_contains(set(second_moment, -1), "'decoder.1.bias''s adam.second_moment holds negative numbers");
+  expect_contains(set(second_moment, -1), "'decoder.1.bias''s adam.second_moment holds negative values");
   expect_contains(set(value_key, std::numeric_limits<float>::infinity()), "not finite, which no training leaves");
 }
 
-TEST_F(CheckpointTest, NumbersThatAreNotFiniteAreNotKept) {
+TEST_F(CheckpointTest, ValuesThatAreNotFiniteAreNotKept) {
   commit(1);
   for (auto const& [part, number] : {std::pair<std::size_t, float>{0, std::numeric_limits<float>::infinity()},
                                      {1, std::numeric_limits<float>::quiet_NaN()},

@@ -44,7 +44,7 @@ class NpzTest : public testing::Test {
       bytes += content;
       directory += zip_directory_record(record);
     }
-    ZipPlace const place{std::ssize(bytes), std::ssize(directory), std::ssize(files)};
+    ZipDirectory const place{std::ssize(bytes), std::ssize(directory), std::ssize(files)};
     return refusal_of(bytes + directory + zip_end(place));
   }
   std::string refusal_of(std::string const& bytes) const {
@@ -182,7 +182,7 @@ TEST_F(NpzTest, ForgedArraysAreRefused) {
   expect_contains(refusal_of_array(turned), "C's order");
 }
 
-TEST_F(NpzTest, NumbersThatAreNotFiniteAreRefused) {
+TEST_F(NpzTest, ValuesThatAreNotFiniteAreRefused) {
   fs::path const path = directory_ / "infinite.npz";
   NpzWriter writer(path);
   float const infinite = std::numeric_limits<float>::infinity();

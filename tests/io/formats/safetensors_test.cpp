@@ -283,7 +283,7 @@ TEST_F(SafetensorsTest, AMillionNamesAreEnough) {
   }
 }
 
-TEST_F(SafetensorsTest, NumbersThatAreNotFiniteAreRefused) {
+TEST_F(SafetensorsTest, ValuesThatAreNotFiniteAreRefused) {
   auto const message = [&](std::string const& dtype, std::string const& bytes) {
     auto const files = SafetensorsFiles::open(write_elements(dtype, bytes, 3));
     std::vector<float> last(2);

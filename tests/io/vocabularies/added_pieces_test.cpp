@@ -103,7 +103,7 @@ TEST(AddedLanguages, AreOptionsOfTheVocabularyAndChangeNoText) {
     }
   }
   ASSERT_EQ(form.languages.size(), 2U);
-  form.source.language = form.target.language = LanguagePlace::first;
+  form.source.language = form.target.language = LanguagePosition::first;
   SentencePieceModel model = SentencePieceModel::parse(plain.model());
   model.text_form = to_json(form);
   Tokenizer const before = Tokenizer::from_model(model.serialize());

@@ -131,12 +131,12 @@ TEST(VocabularyFiles, OfTransformers5AreReadFromTokenizerJson) {
   ASSERT_EQ(nllb.form().languages.size(), 2U);
   EXPECT_EQ(nllb.piece(nllb.form().languages[0]), "eng_Latn");
   EXPECT_EQ(nllb.piece(nllb.form().source.default_language), "deu_Latn");
-  EXPECT_EQ(nllb.form().source.language, LanguagePlace::first);
+  EXPECT_EQ(nllb.form().source.language, LanguagePosition::first);
   Tokenizer const of_no_class =
       read_saved(directory, "nllb", "m2m_100",
                  {{"vocab_size", 288}, {"pad_token_id", 1}, {"eos_token_id", 2}, {"is_encoder_decoder", true}},
                  R"({"tokenizer_class": "TokenizersBackend"})");
-  EXPECT_EQ(of_no_class.form().source.language, LanguagePlace::first);
+  EXPECT_EQ(of_no_class.form().source.language, LanguagePosition::first);
   EXPECT_TRUE(of_no_class.form().source.prefix.empty());
 
   directory.write("generation_config.json", R"({"decoder_start_token_id": 3})");

@@ -48,11 +48,11 @@ class GemmThreadsTest : public BuiltInKernelsTest {
     for (int const count : {2, 3, 6, 1000}) {
       GemmCall cut = call;
       cut.c = converted(call.c, call.c.dtype());
-      kernels::GemmParts const parts = kernels::gemm_parts_of(call.problem(), tiles, count);
+      kernels::GemmBlocks const parts = kernels::gemm_blocks_of(call.problem(), tiles, count);
       ASSERT_GT(parts.count(), 1) << what;
       ASSERT_LE(parts.count(), count) << what;
       for (std::int64_t index = 0; index < parts.count(); ++index) {
-        gemm.multiply(execution_, kernels::gemm_part(cut, tiles, parts, index).call);
+        gemm.multiply(execution_, kernels::gemm_block(cut, tiles, parts, index).call);
       }
       expect_same_bits(cut.c, whole.c, (what + " in " + std::to_string(parts.count()) + " parts").c_str());
       EXPECT_EQ(scratch_.mark(), 0U);
@@ -79,12 +79,12 @@ TEST_F(GemmThreadsTest, PartsHaveTheBitsOfTheWhole) {
   }
 }
 
-TEST(GemmPartsTest, TheLongerSideIsCutAndASmallProductIsNot) {
+TEST(GemmBlocksTest, TheLongerSideIsCutAndASmallProductIsNot) {
   constexpr kernels::GemmTiles tiles{
       .rows = 32, .columns = 32, .row_time = 4, .panel_time = 128, .min_multiplications = 1 << 20};
   auto const parts = [&](std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t threads) {
-    kernels::GemmParts const of =
-        kernels::gemm_parts_of({.dtype = DType::bfloat16, .m = m, .n = n, .k = k}, tiles, threads);
+    kernels::GemmBlocks const of =
+        kernels::gemm_blocks_of({.dtype = DType::bfloat16, .m = m, .n = n, .k = k}, tiles, threads);
     return std::pair(of.of_rows, of.of_columns);
   };
   EXPECT_EQ(parts(2000, 128, 128, 2), std::pair(2L, 1L));

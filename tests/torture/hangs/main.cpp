@@ -42,15 +42,15 @@ class FaultyBackend final : public DecoratedBackend {
       : DecoratedBackend(std::move(inner), std::move(group)), countdown_(std::move(countdown)) {}
 
  protected:
-  void before(VerbCall const& call) override {
+  void before(CollectiveCall const& call) override {
     if (*countdown_ == 0 || size() == 1 || call.is_message() || --*countdown_ > 0) {
       return;
     }
-    bool const barrier = call.verb == Verb::barrier;
+    bool const barrier = call.collective == CollectiveOp::barrier;
     announce(world_rank(rank()),
              fmt::format("calls {0}.{1} before {0}.{2}", group().name, barrier ? "broadcast" : "barrier", call.name()));
     Tensor const number = barrier ? Tensor::allocate(DType::float32, {1}) : Tensor();
-    inner().backend()->run({.verb = barrier ? Verb::broadcast : Verb::barrier,
+    inner().backend()->run({.collective = barrier ? CollectiveOp::broadcast : CollectiveOp::barrier,
                             .input = number,
                             .output = number,
                             .peer = (rank() + 1) % size()});

@@ -39,8 +39,8 @@ class DamagingBackend final : public DecoratedBackend {
       : DecoratedBackend(inner, world_group(*inner)), damage_(std::move(damage)) {}
 
  protected:
-  void after(VerbCall const& call) noexcept override {
-    if (call.verb == Verb::receive && !call.starts && damage_->bit >= 0) {
+  void after(CollectiveCall const& call) noexcept override {
+    if (call.collective == CollectiveOp::receive && !call.starts && damage_->bit >= 0) {
       std::int64_t const bytes = call.output.bytes() - 3;  // the last ones fill a word
       std::int64_t const bit = damage_->bit % (8 * bytes);
       static_cast<std::uint8_t*>(call.output.raw())[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));

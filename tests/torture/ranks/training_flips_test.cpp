@@ -1,6 +1,6 @@
 #include <bit>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/state/replica_check.hpp>
 #include <random>
 

@@ -3,7 +3,7 @@
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/description.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/dist/state/whole_model.hpp>
 #include <optional>
 

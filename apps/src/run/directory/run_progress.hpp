@@ -16,7 +16,7 @@ inline constexpr char const* valid_samples_key = "valid_samples";
 /// The file with a run's report, in its directory.
 inline constexpr char const* report_name = "report.json";
 
-/// The object of a line of metrics.jsonl; nothing where the line is not complete. Numbers that are not finite are null,
+/// The object of a line of metrics.jsonl; nothing where the line is not complete. Values that are not finite are null,
 /// also those that earlier versions wrote as Infinity and NaN.
 std::optional<boost::json::object> parse_metrics_line(std::string line);
 

@@ -2,7 +2,7 @@
 
 #include <boost/json/object.hpp>
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <string>
 #include <vector>

@@ -48,16 +48,16 @@ json::object bytes(MemoryUse const& use) {
           {"kernels", use.kernels},       {"activations", use.activations}, {"total", use.total()}};
 }
 
-/// A rank's bytes and seconds by group: no seconds where it was in none of the group's verbs during a step.
-json::object by_group(TrafficByGroup const& traffic, std::map<std::string, double> const& by_verb) {
+/// A rank's bytes and seconds by group: no seconds where it was in none of the group's collectives during a step.
+json::object by_group(TrafficByGroup const& traffic, std::map<std::string, double> const& by_collective) {
   json::object groups;
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     std::int64_t sum = 0;
-    for (Traffic const& verb : traffic[group]) {
-      sum += verb.bytes;
+    for (Traffic const& collective : traffic[group]) {
+      sum += collective.bytes;
     }
     double seconds = 0;
-    for (auto const& [name, spent] : by_verb) {
+    for (auto const& [name, spent] : by_collective) {
       seconds += name.starts_with(fmt::format("{}.", traffic_group_name(group))) ? spent : 0;
     }
     if (sum > 0) {
@@ -67,13 +67,13 @@ json::object by_group(TrafficByGroup const& traffic, std::map<std::string, doubl
   return groups;
 }
 
-/// The communication of all ranks, by group and verb.
+/// The communication of all ranks, by group and collective.
 json::object all_communication(TrafficByGroup const& traffic, std::vector<json::object> const& measured) {
   json::object object;
   for_each_traffic(traffic, [&](std::string const& name, Traffic const& each) {
     double seconds = 0;
     for (json::object const& rank : measured) {
-      seconds += number_of(object_of(rank, "by_verb"), name);
+      seconds += number_of(object_of(rank, "by_collective"), name);
     }
     object[name] = json::object{{"operations", each.operations}, {"bytes", each.bytes}, {"seconds", known(seconds)}};
   });
@@ -208,14 +208,14 @@ double RunReport::measure_peak(Execution& execution, double seconds) const {
 
 json::object RunReport::own_measurements(StepTimes const& times, double peak) const {
   StepTimes::Seconds const seconds = times.seconds();
-  auto const by_verb = times.by_verb();
+  auto const by_collective = times.by_collective();
   return {{"seconds",
            {{"steps", seconds.all},
             {"computing", seconds.computing()},
             {"communicating", seconds.communicating},
             {"data", seconds.data}}},
-          {"communication", by_group(own_traffic_, by_verb)},
-          {"by_verb", json::value_from(by_verb)},
+          {"communication", by_group(own_traffic_, by_collective)},
+          {"by_collective", json::value_from(by_collective)},
           {"peak", peak},
           {"joules", energy_ ? energy_->joules() : 0},
           {"source", energy_ ? energy_->source() : ""},

@@ -31,7 +31,7 @@ class RunReport {
     std::string command;
   };
 
-  /// Rehearses this rank's steps with the largest of its micro-batches (see plan_memory). Setup's references must
+  /// Runs this rank's steps dry with the largest of its micro-batches (see plan_memory). Setup's references must
   /// outlive the report.
   RunReport(Setup const& setup, PlannedPacks const& packs);
 

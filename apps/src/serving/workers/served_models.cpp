@@ -40,13 +40,13 @@ std::string run_name(std::string const& checkpoint) {
 json::object describe_model(std::string const& name, std::string const& run, TrainedModel& model,
                             GenerationOptions const& choices) {
   Vocabulary const& vocabulary = model.vocabulary();
-  LanguagePlace const source = vocabulary.source.form().source.language;
-  bool const of_target = source == LanguagePlace::of_target;
-  bool const target = of_target || vocabulary.target.form().target.language != LanguagePlace::none;
+  LanguagePosition const source = vocabulary.source.form().source.language;
+  bool const of_target = source == LanguagePosition::of_target;
+  bool const target = of_target || vocabulary.target.form().target.language != LanguagePosition::none;
   return {{"name", name},
           {"run", run},
           {"adapters", json::value_from(model.adapters())},
-          {"source_languages", languages_of(vocabulary.source, source != LanguagePlace::none && !of_target)},
+          {"source_languages", languages_of(vocabulary.source, source != LanguagePosition::none && !of_target)},
           {"target_languages", languages_of(of_target ? vocabulary.source : vocabulary.target, target)},
           {"max_source_tokens", model.longest_source()},
           {"digest", generation_digest(model, choices)}};

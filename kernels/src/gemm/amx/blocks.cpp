@@ -29,8 +29,8 @@ constexpr std::int64_t few_rows_of_one_block = 2 * panel;
 /// The length of the parts into which `count` is divided evenly, rounded up to a multiple of 32; at most `max` if that
 /// is one.
 std::int64_t even_part(std::int64_t count, std::int64_t max) {
-  std::int64_t const parts = quotient_up(count, std::max(max, panel));
-  return quotient_up(quotient_up(count, std::max<std::int64_t>(parts, 1)), panel) * panel;
+  std::int64_t const parts = ceil_div(count, std::max(max, panel));
+  return ceil_div(ceil_div(count, std::max<std::int64_t>(parts, 1)), panel) * panel;
 }
 
 bool one_k_block(Blocking const& by, std::int64_t all_k) {
@@ -51,7 +51,7 @@ void multiply_by_panels(Product const& product) {
                 .strip = panel * a.stride,
                 .right = product.packed + parts(by.split) * k * panel,
                 .right_panel = parts(by.split) * packed_elements(panel, all_k),
-                .steps = quotient_up(a.k, step),
+                .steps = ceil_div(a.k, step),
                 .split = by.split,
                 .partial = product.partial,
                 .first = k == 0,
@@ -76,8 +76,8 @@ Blocking blocking_of(Extents const& extents, bool packed, bool split) {
   by.k = even_part(k, whole_k ? k : max_k / parts(split));
   bool const one_block = one_k_block(by, k);
   std::int64_t const block_k = by.k * parts(split);
-  by.columns = quotient_up(n, panel) * panel;
-  by.rows = quotient_up(m, panel) * panel;
+  by.columns = ceil_div(n, panel) * panel;
+  by.rows = ceil_div(m, panel) * panel;
   if (packed && (n * packed_k <= max_right || m <= (one_block ? few_rows_of_one_block : few_rows))) {
     by.by_panels = m <= 2 * panel || by.columns * block_k > max_right;
   } else if (packed && one_block) {

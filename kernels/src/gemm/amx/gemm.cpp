@@ -53,14 +53,14 @@ class AmxGemm final : public Gemm {
     execution.space.fence();  // this code does not run in the order of the execution space
     ArenaScope const scope(execution.scratch);
     std::uint16_t const* const packed = call.b_weight.id != 0 ? packed_weight(execution, call, problem) : nullptr;
-    kernels::GemmParts const parts = kernels::gemm_parts_of(problem, gemm_tiles, execution.space.concurrency());
+    kernels::GemmBlocks const parts = kernels::gemm_blocks_of(problem, gemm_tiles, execution.space.concurrency());
     if (parts.count() == 1) {
       amx::multiply(product_in(execution.scratch, call, packed));
       return;
     }
     std::vector<amx::Product> products;
     for (std::int64_t index = 0; index < parts.count(); ++index) {
-      kernels::GemmPart const part = kernels::gemm_part(call, gemm_tiles, parts, index);
+      kernels::GemmBlock const part = kernels::gemm_block(call, gemm_tiles, parts, index);
       std::uint16_t const* const panels =
           packed != nullptr ? packed + part.first_panel * panel_elements(problem) : nullptr;
       products.push_back(product_in(execution.scratch, part.call, panels));
@@ -142,8 +142,8 @@ void add_amx_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   GemmProblem const problem{.dtype = DType::bfloat16, .m = 1, .n = 1, .k = 1};
   if (level >= CpuLevel::v4_amx && request_matrix_registers()) {
     auto const vendor = registry.select("onednn", problem);
-    registry.add("amx", speeds::own, std::make_shared<AmxGemm>(DType::bfloat16, vendor));
-    registry.add("amx_3xbf16", speeds::own, std::make_shared<AmxGemm>(DType::float32, vendor));
+    registry.add("amx", priorities::own, std::make_shared<AmxGemm>(DType::bfloat16, vendor));
+    registry.add("amx_3xbf16", priorities::own, std::make_shared<AmxGemm>(DType::float32, vendor));
   }
 }
 

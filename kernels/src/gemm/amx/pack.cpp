@@ -165,10 +165,10 @@ void interleave(Factor const& b, std::int64_t k, std::int64_t column, std::uint1
 /// Rows of a whose k is contiguous. A second tile without rows is not read.
 template <Taken taken>
 void copy_rows(Factor const& a, std::uint16_t* packed) {
-  std::int64_t const steps = quotient_up(a.k, step);
+  std::int64_t const steps = ceil_div(a.k, step);
   std::int64_t const apart = parts(a.split) * packed_step(a);
   __mmask32 const of_last = first(a.k - (steps - 1) * step);
-  for (std::int64_t row = 0; row < quotient_up(a.extent, tile_rows) * tile_rows; ++row) {
+  for (std::int64_t row = 0; row < ceil_div(a.extent, tile_rows) * tile_rows; ++row) {
     std::uint16_t* const to = packed + row / panel * steps * apart + row % panel * step;
     for (std::int64_t s = 0; s < steps; ++s) {
       __mmask32 const mask = s + 1 < steps ? ~0U : of_last;
@@ -184,7 +184,7 @@ void pack_rows_of(Factor const& a, std::uint16_t* packed) {
     copy_rows<taken>(a, packed);
     return;
   }
-  std::int64_t const steps = quotient_up(a.k, step);
+  std::int64_t const steps = ceil_div(a.k, step);
   std::int64_t const apart = parts(a.split) * step_elements;
   Square square;
   for (std::int64_t s = 0; s < steps; ++s) {
@@ -197,7 +197,7 @@ void pack_rows_of(Factor const& a, std::uint16_t* packed) {
 
 template <Taken taken>
 void pack_columns_of(Factor const& b, std::uint16_t* packed) {
-  std::int64_t const steps = quotient_up(b.k, step);
+  std::int64_t const steps = ceil_div(b.k, step);
   std::int64_t const apart = parts(b.split) * step_elements;
   if (b.k_contiguous) {
     Square square;
@@ -229,7 +229,7 @@ void pack_rows(Factor const& a, std::uint16_t* packed) {
 }
 
 void pack_weight(Factor const& b, std::uint16_t* packed, std::uint16_t* transposed, std::int64_t panel_of_transposed) {
-  std::int64_t const steps = quotient_up(b.k, step);
+  std::int64_t const steps = ceil_div(b.k, step);
   Square square;
   for (std::int64_t column = 0; column < b.extent; column += panel, transposed += step_elements) {
     for (std::int64_t s = 0; s < steps; ++s, packed += step_elements) {

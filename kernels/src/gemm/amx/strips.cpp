@@ -98,9 +98,9 @@ class Strips {
 
   void multiply_block(Place const& place, Place const& next) {
     Rows rows = rows_at(place);
-    std::int64_t const strips = quotient_up(rows_of(place), panel);
-    panels_ = quotient_up(columns_of(place), panel);
-    steps_ = quotient_up(k_of(place), step);
+    std::int64_t const strips = ceil_div(rows_of(place), panel);
+    panels_ = ceil_div(columns_of(place), panel);
+    steps_ = ceil_div(k_of(place), step);
     start_reading(place, next, strips * panels_ * steps_);
     for (std::int64_t strip = 0; strip < strips; ++strip, rows.left.data += rows.strip) {
       multiply_strip(place, strip, rows.left);
@@ -138,7 +138,7 @@ class Strips {
       Sums const sums{place.k == 0 ? nullptr : partial, after};
       if (partial != nullptr) {
         ahead_.sums = reinterpret_cast<char const*>(partial + sums_elements);
-        ahead_.sums_at_once = quotient_up(sums_elements * 4 / 64, steps_);
+        ahead_.sums_at_once = ceil_div(sums_elements * 4 / 64, steps_);
       }
       if (last) {
         writer_.expect(row, place.column + i * panel);

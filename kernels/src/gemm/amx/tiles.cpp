@@ -12,7 +12,7 @@ constexpr std::int64_t step_lines = step_elements * 2 / 64;
 class PanelAhead {
  public:
   PanelAhead(void const* panel, std::int64_t steps, std::int64_t uses)
-      : next_(static_cast<char const*>(panel)), at_once_(quotient_up(steps * step_lines, uses)) {}
+      : next_(static_cast<char const*>(panel)), at_once_(ceil_div(steps * step_lines, uses)) {}
 
   void read() {
     for (std::int64_t i = 0; i < at_once_; ++i, next_ += 64) {
@@ -66,8 +66,8 @@ class Panels {
   }
 
   Block const& block_;
-  std::int64_t strips_ = quotient_up(block_.output.rows, panel);
-  std::int64_t panels_ = quotient_up(block_.output.columns, panel);
+  std::int64_t strips_ = ceil_div(block_.output.rows, panel);
+  std::int64_t panels_ = ceil_div(block_.output.columns, panel);
   Writer<float32, accumulate> writer_;
   alignas(64) float rooms_[2][sums_elements];
   int room_ = 0;

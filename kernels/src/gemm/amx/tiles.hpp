@@ -18,7 +18,7 @@ constexpr std::int64_t panel = 32;
 /// The elements of one step of a strip or panel.
 constexpr std::int64_t step_elements = panel * step;
 
-static constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
+static constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) {
   return (count + divisor - 1) / divisor;
 }
 
@@ -41,7 +41,7 @@ static constexpr std::int64_t parts(bool split) {
 /// The bfloat16 of a packed factor, half of them if it is split. Rows, columns and elements of k beyond the factor's
 /// are zeros.
 static constexpr std::int64_t packed_elements(std::int64_t extent, std::int64_t k) {
-  return quotient_up(extent, panel) * quotient_up(k, step) * step_elements;
+  return ceil_div(extent, panel) * ceil_div(k, step) * step_elements;
 }
 void pack_rows(Factor const& a, std::uint16_t* packed);
 /// The elements of a step of packed rows, once. Few rows take one tile, without a gap in the cache's sets.

@@ -29,7 +29,7 @@ inline Upcoming lines_of(Factor const& part) {
   std::int64_t const size = part.float32 ? 4 : 2;
   std::int64_t const rows = part.k_contiguous ? part.extent : part.k;
   std::int64_t const bytes = (part.k_contiguous ? part.k : part.extent) * size;
-  return {static_cast<char const*>(part.data), part.stride * size, rows, quotient_up(bytes, 64)};
+  return {static_cast<char const*>(part.data), part.stride * size, rows, ceil_div(bytes, 64)};
 }
 
 /// Reads the lines of a region into the second-level cache, or the first, a few at a time.
@@ -42,7 +42,7 @@ class RowsAhead {
         stride_(region.stride),
         rows_left_(region.lines > 0 ? region.rows : 0),
         lines_(region.lines),
-        at_once_(quotient_up(region.rows * region.lines, uses)),
+        at_once_(ceil_div(region.rows * region.lines, uses)),
         near_(near) {}
 
   void read() {
@@ -230,7 +230,7 @@ void add_products(Left const& rows, std::uint16_t const* left) {
 template <bool second, bool split, class Writer, class Ahead>
 void multiply_tiles(Left const& rows, std::int64_t steps, std::uint16_t const* right, Sums sums, Writer& writer,
                     Ahead& ahead) {
-  std::int64_t const rows_at_once = quotient_up(panel, steps);
+  std::int64_t const rows_at_once = ceil_div(panel, steps);
   std::uint16_t const* left = rows.data;
   begin_sums<second>(sums.before);
   for (std::int64_t s = 0; s < steps; ++s) {

@@ -67,7 +67,7 @@ struct Left {
 /// them share a few sets of the L1 cache.
 Left left_block(Product const& product, std::int64_t row, std::int64_t rows, Steps const& steps) {
   // The heights of tiles are as even as possible: a tile of one or two rows would wait for its own sums.
-  auto const panel_rows = static_cast<int>(quotient_up(rows, quotient_up(rows, tile_rows)));
+  auto const panel_rows = static_cast<int>(ceil_div(rows, ceil_div(rows, tile_rows)));
   Tensor const& a = product.call.a;
   bool const transposed = product.problem.transpose_a;
   void* const data = transposed ? address(a, steps.k_begin, row) : address(a, row, steps.k_begin);
@@ -97,7 +97,7 @@ struct Upcoming {
 Upcoming upcoming(Tiles const& tiles, Tensor const& matrix, std::int64_t row, std::int64_t column,
                   std::int64_t columns) {
   auto const size = static_cast<std::int64_t>(size_of(matrix.dtype()));
-  std::int64_t const lines = quotient_up(columns * size, cache_line);
+  std::int64_t const lines = ceil_div(columns * size, cache_line);
   return {static_cast<std::byte const*>(address(matrix, row, column)), matrix.row_stride() * size,
           size == 2 ? tiles.elements_per_word * lines : lines};
 }

@@ -11,7 +11,7 @@ namespace heddle::avx512 {
 /// Rows of a that are packed at once: about 290 KiB, which stay in the L2 cache while the columns of b are used.
 constexpr std::int64_t block_rows = 19 * tile_rows;
 
-constexpr std::int64_t quotient_up(std::int64_t count, std::int64_t divisor) {
+constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t divisor) {
   return (count + divisor - 1) / divisor;
 }
 
@@ -27,7 +27,7 @@ constexpr std::int64_t packed_left_words =
     std::max(block_rows * left_row_stride, block_rows / tile_rows * left_panel_stride(block_steps));
 
 constexpr std::int64_t packed_right_words(std::int64_t n, std::int64_t steps) {
-  return quotient_up(n, tile_columns) * right_panel_stride(steps);
+  return ceil_div(n, tile_columns) * right_panel_stride(steps);
 }
 
 /// The number of rows of c, `n` columns each, whose unfinished sums in float32 take about half of the L2 cache.

@@ -22,7 +22,7 @@ Product product_in(Arena& scratch, GemmCall const& call, GemmProblem const& prob
   auto const words = [&](std::int64_t count) {
     return reinterpret_cast<std::uint32_t*>(scratch.allocate(DType::int32, Shape{count}).raw());
   };
-  std::int64_t const steps = quotient_up(problem.k, tiles.elements_per_word);
+  std::int64_t const steps = ceil_div(problem.k, tiles.elements_per_word);
   bool const weight = packed != nullptr;
   bool const rounds_sums = problem.output_dtype == DType::bfloat16 && steps > block_steps;
   std::int64_t const max_rows = weight ? std::min(block_rows, problem.m) : problem.m;
@@ -33,16 +33,16 @@ Product product_in(Arena& scratch, GemmCall const& call, GemmProblem const& prob
 }
 
 /// Computes a product in parts, one thread each.
-void multiply_in_parts(Execution& execution, GemmCall const& call, Tiles const& tiles, kernels::GemmParts const& parts,
+void multiply_in_parts(Execution& execution, GemmCall const& call, Tiles const& tiles, kernels::GemmBlocks const& parts,
                        std::uint32_t* packed) {
-  std::int64_t const steps = quotient_up(call.problem().k, tiles.elements_per_word);
+  std::int64_t const steps = ceil_div(call.problem().k, tiles.elements_per_word);
   auto const count = static_cast<std::size_t>(parts.count());
-  std::vector<kernels::GemmPart> own(count);  // products refer to these and to the problems
+  std::vector<kernels::GemmBlock> own(count);  // products refer to these and to the problems
   std::vector<GemmProblem> problems(count);
   std::vector<Product> products;
   products.reserve(count);
   for (std::size_t part = 0; part < count; ++part) {
-    own[part] = kernels::gemm_part(call, gemm_tiles, parts, static_cast<std::int64_t>(part));
+    own[part] = kernels::gemm_block(call, gemm_tiles, parts, static_cast<std::int64_t>(part));
     problems[part] = own[part].call.problem();
     products.push_back(
         product_in(execution.scratch, own[part].call, problems[part], tiles,
@@ -82,7 +82,7 @@ class Avx512Gemm final : public Gemm {
   }
 
   std::size_t packed_bytes(GemmProblem const& problem) const override {
-    std::int64_t const steps = avx512::quotient_up(problem.k, tiles_for(problem.dtype, level_)->elements_per_word);
+    std::int64_t const steps = avx512::ceil_div(problem.k, tiles_for(problem.dtype, level_)->elements_per_word);
     return sizeof(std::uint32_t) * static_cast<std::size_t>(avx512::packed_right_words(problem.n, steps));
   }
   std::size_t kept_bytes() const override {
@@ -99,7 +99,8 @@ class Avx512Gemm final : public Gemm {
     ArenaScope const scope(execution.scratch);
     avx512::Tiles const& tiles = *tiles_for(problem.dtype, level_);
     std::uint32_t* const packed = call.b_weight.id != 0 ? packed_weight(execution, call, problem, tiles) : nullptr;
-    kernels::GemmParts const parts = kernels::gemm_parts_of(problem, avx512::gemm_tiles, execution.space.concurrency());
+    kernels::GemmBlocks const parts =
+        kernels::gemm_blocks_of(problem, avx512::gemm_tiles, execution.space.concurrency());
     if (parts.count() == 1) {
       avx512::multiply(avx512::product_in(execution.scratch, call, problem, tiles, packed));
     } else {
@@ -112,7 +113,7 @@ class Avx512Gemm final : public Gemm {
   std::uint32_t* packed_weight(Execution& execution, GemmCall const& call, GemmProblem const& problem,
                                avx512::Tiles const& tiles) {
     auto const words = [](Tensor const& packed) { return reinterpret_cast<std::uint32_t*>(packed.raw()); };
-    std::int64_t const steps = avx512::quotient_up(problem.k, tiles.elements_per_word);
+    std::int64_t const steps = avx512::ceil_div(problem.k, tiles.elements_per_word);
     auto const make = [&] {
       return Tensor::allocate(DType::int32, Shape{avx512::packed_right_words(problem.n, steps)});
     };
@@ -134,7 +135,7 @@ class Avx512Gemm final : public Gemm {
 void add_avx512_gemm(KernelRegistry<Gemm>& registry, CpuLevel level) {
   if (level >= CpuLevel::v4) {
     // With matrix registers (AMX), which this code does not use, the vendor's implementation is faster.
-    int const speed = level >= CpuLevel::v4_amx ? speeds::simd : speeds::own;
+    int const speed = level >= CpuLevel::v4_amx ? priorities::simd : priorities::own;
     registry.add("avx512", speed, std::make_shared<Avx512Gemm>(level));
   }
 }

@@ -109,7 +109,7 @@ function memory_card(ranks) {
 function traffic_card(report) {
   const rows = Object.entries(report.communication || {}).map(
     ([name, each]) => [name, grouped(each.operations), bytes_text(each.bytes), each.seconds > 0 ? number_text(each.seconds) : '–']);
-  return rows.length > 0 ? card('Communication of all ranks', plain_table(['group and verb', 'operations', 'bytes', 'seconds'], rows, [1, 2, 3]),
+  return rows.length > 0 ? card('Communication of all ranks', plain_table(['group and collective', 'operations', 'bytes', 'seconds'], rows, [1, 2, 3]),
     html('p', {class: 'axis-note'}, 'Seconds of the steps; –: outside of them.')) : null;
 }
 

@@ -49,7 +49,7 @@ struct CorpusConfig {
   std::vector<std::string> train = {};  ///< one dataset, in one or several files
   double weight = 1;                    ///< its share of the samples, relative to the other corpora's
   std::string tag = {};                 ///< text before each source
-  KeyPlaces places = {};
+  KeyLocations places = {};
 
   bool operator==(CorpusConfig const&) const = default;
 };
@@ -61,7 +61,7 @@ struct DataConfig {
   std::map<std::string, std::string> valid_sets = {};  ///< more validation datasets, by name
   std::map<std::string, std::string> valid_tags = {};  ///< text before each source of these
   std::vector<CorpusConfig> corpora = {};              ///< instead of `train`
-  KeyPlaces places{.section = "data"};
+  KeyLocations places{.section = "data"};
 
   bool has_training() const { return !train.empty() || !corpora.empty(); }
   /// The corpus with whose tag a validation set is read ("": data.valid): one with the tag that the set was given, or
@@ -99,7 +99,7 @@ struct TrainConfig {
   std::vector<std::string> initialize_missing;  ///< patterns of parameters that may be missing there
   std::vector<std::string> initialize_rename;   ///< "PATTERN THERE -> PATTERN HERE", at most one * in each
   double hang_seconds = 600;  ///< without progress on any rank after which the run ends with 86; 0: never
-  KeyPlaces places{.section = "train"};
+  KeyLocations places{.section = "train"};
 
   bool operator==(TrainConfig const&) const = default;
 };
@@ -115,7 +115,7 @@ struct ParallelConfig {
   std::vector<std::int64_t> stage_layers;  ///< see plan_pipeline; empty: cut by cost
   bool shard_optimizer = false;
   bool checked = false;  ///< ranks compare what they call before each collective
-  KeyPlaces places{.section = "parallel"};
+  KeyLocations places{.section = "parallel"};
 
   bool operator==(ParallelConfig const&) const = default;
 };

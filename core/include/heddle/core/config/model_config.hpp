@@ -66,7 +66,7 @@ struct StackConfig {
 };
 
 /// The places where keys of a section were given, "run.toml:3:1: model.heads" by "heads"; not part of its value.
-struct KeyPlaces {
+struct KeyLocations {
   std::string section = {};
   std::map<std::string, std::string> by_key = {};
 
@@ -74,7 +74,7 @@ struct KeyPlaces {
   /// The start of a message about a key: the place and the name that were given, or "model.heads" if it was not given.
   std::string of(std::string const& key) const;
 
-  bool operator==(KeyPlaces const&) const { return true; }
+  bool operator==(KeyLocations const&) const { return true; }
 };
 
 /// The names of an adapter's parameters: those of a projection, and one of these.
@@ -88,7 +88,7 @@ struct AdapterConfig {
   /// Patterns of the projections that have one, "encoder.layers.0.self_attention.q".
   std::vector<std::string> targets{"*_attention.q", "*_attention.v"};
   bool save_base = true;  ///< checkpoints have the frozen parameters, too
-  KeyPlaces places{.section = "adapter"};
+  KeyLocations places{.section = "adapter"};
 
   bool operator==(AdapterConfig const&) const = default;
 };
@@ -143,9 +143,9 @@ struct ModelConfig {
   std::int64_t max_length = 1024;  ///< tokens, with the end token
   AdapterConfig adapter;           ///< a section of its own
   FrozenParameters frozen;         ///< follows from other sections
-  KeyPlaces places{.section = "model"};
+  KeyLocations places{.section = "model"};
 
-  /// The place of a key for messages, as KeyPlaces::of gives it; in layer_config's result the place of that layer's key
+  /// The place of a key for messages, as KeyLocations::of gives it; in layer_config's result of that layer's key
   /// ("--set …: model.decoder.layer.4-6.heads").
   std::string place(std::string const& key) const { return places.of(key); }
 

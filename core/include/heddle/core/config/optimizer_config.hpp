@@ -16,7 +16,7 @@ struct ParameterGroup {
   std::string name;
   std::vector<std::string> parameters = {};  ///< patterns of their names, in which * matches any text
   UpdateRule rule = {};                      ///< its weight_decay is optimizer.weight_decay unless the group sets it
-  KeyPlaces places = {};
+  KeyLocations places = {};
 
   bool operator==(ParameterGroup const&) const = default;
 };
@@ -36,7 +36,7 @@ struct OptimizerConfig {
   std::map<std::string, std::int64_t> layers = {};
   /// Patterns of those in no group that are trained, the rest being frozen; empty: all. Follows from [adapter].
   std::vector<std::string> trained = {};
-  KeyPlaces places{.section = "optimizer"};
+  KeyLocations places{.section = "optimizer"};
 
   bool operator==(OptimizerConfig const&) const = default;
 };

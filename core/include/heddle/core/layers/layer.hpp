@@ -43,7 +43,7 @@ struct LayerContext {
   GradientProgress* gradients = nullptr;
   /// A layer with an auxiliary loss adds (+=) it to element 0 of `loss_sums` (float64, in kernels' memory), where that
   /// is not empty, and in the backward pass `loss_scale` times its gradient to the gradients that the layer computes.
-  /// ModelPart sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
+  /// ModelChunk sets both for its layers, the sums in the first forward pass only: what is recomputed counts once. The
   /// loss is a sum over this rank's tokens, as the cross-entropy is. Stages, data and context ranks are added up,
   /// tensor ranks are not: each adds the whole loss, and where row_split divides the rows, sums its part over the group
   /// first. The training loss contains it; validation measures the negative log-likelihood (element 1), which does not.
@@ -62,7 +62,7 @@ struct LayerContext {
 
 /// A value of any type that a layer defines. It is replaced where it stands, so that micro-batch after micro-batch uses
 /// the same memory.
-class HeldValue {
+class TypedSlot {
  public:
   template <class Value>
   Value const& keep(Value value) {
@@ -93,7 +93,7 @@ class HeldValue {
 };
 
 /// The values that a forward call keeps for its backward call, one per micro-batch.
-class Saved : public HeldValue {};
+class Saved : public TypedSlot {};
 
 /// Rows of a cache that a step of decoding writes.
 struct CacheRows {
@@ -125,7 +125,7 @@ struct DecodeStep {
 
 /// The state of a layer between two steps of decoding: keys and values of the tokens so far, for example. It lives as
 /// long as the search, so its tensors own their memory and do not come from an arena.
-class DecodeCache : public HeldValue {};
+class DecodeCache : public TypedSlot {};
 
 /// A branch of the residual stream: forward and backward side by side. Layers do not change except for their
 /// parameters; a call keeps in `saved` what its backward call needs. Over a tensor group `hidden` is the same on every

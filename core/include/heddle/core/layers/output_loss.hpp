@@ -37,7 +37,7 @@ struct OutputSelection {
 /// Output projection and label-smoothed cross-entropy in one, for one chunk of tokens after the other, so that logits
 /// exist only for one chunk. With model.output_transform an OutputTransform comes first, with model.output_bias a
 /// parameter output.bias is added to the logits, and model.logit_cap caps them (Gemma Team 2024). The vocabulary is
-/// split over the tensor group, over which every call is collective: its ranks exchange four numbers per token, never
+/// split over the tensor group, over which every call is collective: its ranks exchange four values per token, never
 /// logits, and all know the loss.
 class OutputLoss {
  public:

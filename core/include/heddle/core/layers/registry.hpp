@@ -13,7 +13,7 @@ namespace heddle {
 
 /// Parts of a model by name, each with a factory: layers, or inputs of stacks.
 template <class Part, class Traits>
-class PartRegistry {
+class ComponentRegistry {
  public:
   using Factory = std::function<std::unique_ptr<Part>(LayerSpec const&)>;
   struct Entry {
@@ -53,9 +53,9 @@ struct InputTraits {
 };
 
 /// The sublayers by name: those that `model.encoder_sublayers` and `model.decoder_sublayers` may list.
-class LayerRegistry : public PartRegistry<Layer, LayerTraits> {
+class LayerRegistry : public ComponentRegistry<Layer, LayerTraits> {
  public:
-  PartRegistry<StackInput, InputTraits> inputs;  ///< by the names that model.encoder_input and decoder_input may have
+  ComponentRegistry<StackInput, InputTraits> inputs;  ///< by name, for model.encoder_input and decoder_input
 };
 
 /// Registers feed_forward.

@@ -4,11 +4,11 @@
 
 namespace heddle {
 
-/// The border between the residual stream and work that is split over the tensor group. Inside, every rank has all of
-/// the side's rows and a part of the heads or columns. Outside, every rank has the whole stream (Shoeybi et al. 2019)
-/// or, if context.row_split says so, share(rows, rank, ranks) of its rows (Korthikanti et al. 2022). The two passages
-/// are conjugate: each is the backward pass of the other. Both are collective over the tensor group; with one rank they
-/// do nothing.
+/// The boundary (Megatron's f and g) between the residual stream and work that is split over the tensor group. Inside,
+/// every rank has all of the side's rows and a part of the heads or columns. Outside, every rank has the whole stream
+/// (Shoeybi et al. 2019) or, if context.row_split says so, share(rows, rank, ranks) of its rows (Korthikanti et al.
+/// 2022). The two passages are conjugate: each is the backward pass of the other. Both are collective over the tensor
+/// group; with one rank they do nothing.
 class TensorRegion {
  public:
   TensorRegion(ParallelState const& parallel, Side side) : tensor_(parallel.tensor), side_(side) {}

@@ -13,15 +13,15 @@ namespace heddle {
 class EnergyMeter {
  public:
   /// The directories of the counters.
-  struct Places {
+  struct Directories {
     std::filesystem::path node = "/sys/cray/pm_counters";
     std::filesystem::path powercap = "/sys/class/powercap";
   };
 
   /// Starts to measure: with the file "energy" in `node` or, where that cannot be read, with the domains "package-…"
   /// and "dram" below `powercap`.
-  explicit EnergyMeter(Places const& places);
-  EnergyMeter() : EnergyMeter(Places()) {}
+  explicit EnergyMeter(Directories const& places);
+  EnergyMeter() : EnergyMeter(Directories()) {}
 
   /// Reads the counters. Must be called more often than they overflow, which takes some minutes at full power.
   void sample();

@@ -2,7 +2,7 @@
 
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/model/description.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/tasks/task.hpp>
 

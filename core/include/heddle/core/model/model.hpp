@@ -1,7 +1,7 @@
 #pragma once
 
 #include <deque>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/token_ranking.hpp>
 
@@ -25,10 +25,10 @@ class Model {
   Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
         PipelinePlan const& plan);
 
-  std::deque<ModelPart> const& parts() const { return parts_; }
-  /// Notifies of the layers of every part, see ModelPart::observe. The observer must outlive the model.
+  std::deque<ModelChunk> const& parts() const { return parts_; }
+  /// Notifies of the layers of every part, see ModelChunk::observe. The observer must outlive the model.
   void observe(WorkObserver* observer) {
-    for (ModelPart& part : parts_) {
+    for (ModelChunk& part : parts_) {
       part.observe(observer);
     }
   }
@@ -88,12 +88,12 @@ class Model {
  private:
   /// A part and its layers of one stack; null if this stage has none.
   struct Held {
-    ModelPart const* part = nullptr;
-    ModelPart::Stack const* stack = nullptr;
+    ModelChunk const* part = nullptr;
+    ModelChunk::Stack const* stack = nullptr;
   };
   Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes const& vocabulary,
         ModelDescription const& description, PipelinePlan const& plan);
-  ModelPart const& only_part() const;
+  ModelChunk const& only_part() const;
   Held held(std::size_t stack) const;
 
   Communicator pipeline_;
@@ -109,7 +109,7 @@ class Model {
   DType dtype_;
   std::shared_ptr<TensorOps> tensor_ops_;
   std::shared_ptr<TokenRanking> token_ranking_;
-  std::deque<ModelPart> parts_;
+  std::deque<ModelChunk> parts_;
 };
 
 }  // namespace heddle

@@ -86,7 +86,7 @@ class ResidualStack {
   struct StreamGradients {
     Tensor residual;    ///< of the residual stream, in place
     Tensor branch;      ///< of a branch's output
-    Tensor handed;      ///< of a branch's input, which outlives the branch's scope; not in post-LN
+    Tensor grad_input;  ///< of a branch's input, which outlives the branch's scope; not in post-LN
     Tensor normalized;  ///< of the joint's normalized output; empty: zero
     Tensor sum;         ///< of the joint's sum; empty: zero
     Tensor encoder_output;
@@ -98,8 +98,8 @@ class ResidualStack {
               SublayerActivations& activations) const;
   void run_layer(LayerContext& context, LayerRange const& layer, Stream& stream, LayerActivations& activations) const;
   /// Runs a layer and keeps its input only.
-  void run_and_forget(LayerContext& context, LayerRange const& layer, Stream& stream,
-                      LayerActivations& activations) const;
+  void forward_checkpointed(LayerContext& context, LayerRange const& layer, Stream& stream,
+                            LayerActivations& activations) const;
   /// Runs all sublayers, whose branches `run(index, states, saved)` computes, and releases their memory.
   template <class RunBranch>
   HiddenStates infer(LayerContext& context, HiddenStates const& input, RunBranch const& run) const;

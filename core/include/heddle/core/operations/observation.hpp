@@ -34,7 +34,7 @@ struct CallDescription {
 /// long as the call's tensors have their memory.
 struct KernelCall : CallDescription {
   /// One way to make the call.
-  struct Way {
+  struct Candidate {
     std::string name;
     int speed = 0;  ///< Implementation::speed
     std::function<void()> make;
@@ -48,7 +48,7 @@ struct KernelCall : CallDescription {
   std::function<void()> make;  ///< by the implementation that the layer selected
   /// All that support both the call and the problem that the layer selected by, the fastest by speed first. May be
   /// called only while the call is observed.
-  std::function<std::vector<Way>()> ways;
+  std::function<std::vector<Candidate>()> ways;
 };
 
 /// A layer's selection of an implementation.
@@ -164,8 +164,8 @@ class ObservedKernel : public Interface {
   }
 
   template <class Call>
-  std::vector<KernelCall::Way> ways(Problem const& problem, Call const& call) const {
-    std::vector<KernelCall::Way> all;
+  std::vector<KernelCall::Candidate> ways(Problem const& problem, Call const& call) const {
+    std::vector<KernelCall::Candidate> all;
     for (Implementation const& entry : selection_.supporting) {
       auto kernel = std::static_pointer_cast<Interface>(entry.kernel);
       if (kernel->supports(problem)) {

@@ -146,7 +146,7 @@ class KernelRegistries {
   /// A copy of these registries in which every selection is idle: it touches no memory and reports its calls to
   /// `observer`, which must outlive the selections. Where nothing is registered for an operation, an idle kernel
   /// supports everything.
-  KernelRegistries rehearsal(KernelObserver& observer) const;
+  KernelRegistries dry_run(KernelObserver& observer) const;
 
   /// The operation's registry, made if there is none yet. Throws ConfigError if another interface has the name.
   template <class Interface>

@@ -33,7 +33,7 @@ struct SoftmaxCrossEntropyCall {
 };
 
 /// One pass where this rank holds the whole vocabulary (losses_and_gradient). Two where it is sharded: between them
-/// four numbers per token are reduced, and logits are never gathered (statistics, combine, losses, gradient).
+/// four values per token are reduced, and logits are never gathered (statistics, combine, losses, gradient).
 class SoftmaxCrossEntropy : public Operation<SoftmaxCrossEntropyProblem> {
  public:
   static constexpr char const* operation = "softmax_cross_entropy";

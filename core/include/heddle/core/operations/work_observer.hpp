@@ -7,7 +7,7 @@ namespace heddle {
 
 /// The kinds of work in a training step. The first four are nested in this order; `data` is reading and packing of
 /// samples, `waiting` is for transfers that were started before, by a loop that makes them progress. A trace also has
-/// the verbs of communicators and the transfers that they start.
+/// the collectives of communicators and the transfers that they start.
 enum class WorkKind : std::uint8_t { step, pass, layer, kernel, data, communication, waiting, transfer };
 template <>
 inline constexpr std::array<std::string_view, 8> value_names<WorkKind>{"step", "pass",          "layer",   "kernel",
@@ -20,7 +20,7 @@ inline constexpr std::array<std::string_view, 2> value_names<Direction>{"forward
 /// A piece of a step's work.
 struct Work {
   WorkKind kind = WorkKind::layer;
-  std::string_view name;  ///< must live until the end of the piece; of waiting: "pipeline.receive", group and verb
+  std::string_view name;  ///< lives until the end of the piece; of waiting: "pipeline.receive", group and collective
   Direction direction = Direction::forward;
   std::int64_t micro_batch = -1;  ///< the micro-batch of a pass
   int part = 0;                   ///< the part of a pass

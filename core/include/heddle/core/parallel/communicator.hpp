@@ -18,8 +18,9 @@ struct Execution;
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// The verbs of a communicator. A ledger counts the uneven and the non-blocking forms with their verb, and no splits.
-enum class Verb : std::uint8_t {
+/// The collectives of a communicator. A ledger counts the uneven and the non-blocking forms with their collective, and
+/// no splits.
+enum class CollectiveOp : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
@@ -30,9 +31,9 @@ enum class Verb : std::uint8_t {
   barrier,
   split
 };
-inline constexpr std::size_t verbs = 8;  ///< in a ledger
+inline constexpr std::size_t collectives = 8;  ///< in a ledger
 
-std::string_view name_of(Verb verb);
+std::string_view name_of(CollectiveOp collective);
 
 /// Payload bytes: the tensor's for all_reduce, broadcast, send and receive; the whole output's for all_gather; the
 /// whole input's for reduce_scatter; this rank's input's for all_to_all; none for a barrier.
@@ -43,8 +44,8 @@ struct Traffic {
   bool operator==(Traffic const&) const = default;
 };
 
-/// This rank's traffic over one communicator since it was made, by verb.
-using Ledger = std::array<Traffic, verbs>;
+/// This rank's traffic over one communicator since it was made, by collective.
+using Ledger = std::array<Traffic, collectives>;
 
 /// The backend's part of a Transfer.
 class TransferBackend {
@@ -67,7 +68,7 @@ class Transfer {
   explicit Transfer(std::unique_ptr<TransferBackend> backend) : backend_(std::move(backend)) {}
 
   /// Returns true if it is done. MPI moves the bytes of large messages only inside this call, so overlap needs calls
-  /// between pieces of work. Throws as the blocking verb does.
+  /// between pieces of work. Throws as the blocking collective does.
   bool progress();
   void wait();
 
@@ -75,15 +76,15 @@ class Transfer {
   std::unique_ptr<TransferBackend> backend_;
 };
 
-/// One call of a verb, as a backend carries it out: shapes and dtypes are checked, and the tensors are contiguous and
-/// in memory that the backend can read.
-struct VerbCall {
+/// One call of a collective, as a backend carries it out: shapes and dtypes are checked, and the tensors are contiguous
+/// and in memory that the backend can read.
+struct CollectiveCall {
   /// Consecutive elements of a tensor, one count for each rank.
   using Counts = std::span<std::int64_t const>;
 
-  Verb verb;
-  Tensor const& input;   ///< this rank's elements; a verb that works in place has the same tensor as input and output
-  Tensor const& output;  ///< the result; an empty tensor where the verb has none
+  CollectiveOp collective;
+  Tensor const& input;   ///< this rank's elements; the output itself where it works in place
+  Tensor const& output;  ///< the result; an empty tensor where the collective has none
   ReduceOp op = ReduceOp::sum;
   int peer = -1;       ///< a broadcast's root, or the other rank of a message
   int tag = 0;         ///< of a message
@@ -91,9 +92,11 @@ struct VerbCall {
   Counts receive_counts = {};  ///< of the parts of all_to_all's `output`
   bool starts = false;         ///< the call returns before it is done
 
-  bool is_message() const { return verb == Verb::send || verb == Verb::receive; }
+  bool is_message() const { return collective == CollectiveOp::send || collective == CollectiveOp::receive; }
   /// The tensor that Traffic counts.
-  Tensor const& payload() const { return verb == Verb::all_gather || verb == Verb::receive ? output : input; }
+  Tensor const& payload() const {
+    return collective == CollectiveOp::all_gather || collective == CollectiveOp::receive ? output : input;
+  }
   /// A literal: "all_reduce", "start_all_reduce" or "all_gather_rows".
   char const* name() const;
 };
@@ -107,18 +110,18 @@ class CommunicatorBackend {
   /// True if tensors in this memory can be passed as they are; others are copied to host memory and back.
   virtual bool reads(MemorySpace space) const { return space == MemorySpace::host; }
   /// Null if the call is done, as every call is that does not start.
-  virtual std::unique_ptr<TransferBackend> run(VerbCall const& call) = 0;
+  virtual std::unique_ptr<TransferBackend> run(CollectiveCall const& call) = 0;
   virtual std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) = 0;
 };
 
-/// A group of ranks and the verbs used among them: a value, cheap to copy. Every verb but send and receive is
-/// collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's
+/// A group of ranks and the collectives used among them: a value, cheap to copy. Every operation but send and receive
+/// is collective over the group. Inputs and outputs do not overlap, except that all_gather's input may be this rank's
 /// part of the output itself, and start_reduce_scatter's output this rank's part of the input. Errors are exceptions
-/// that name the verb.
+/// that name the collective.
 ///
-/// A verb waits for the kernels that were called before it: for those of the execution named by `after` or, if none is
-/// named, for all. Tensors may lie in any memory: where the backend cannot read it, they are staged through host
-/// memory. Sums of bfloat16 are computed in float32, in the order of the ranks, and rounded once.
+/// A collective waits for the kernels that were called before it: for those of the execution named by `after` or, if
+/// none is named, for all. Tensors may lie in any memory: where the backend cannot read it, they are staged through
+/// host memory. Sums of bfloat16 are computed in float32, in the order of the ranks, and rounded once.
 class Communicator {
  public:
   /// Rows of each rank, in rank order.
@@ -133,8 +136,8 @@ class Communicator {
   /// For decorators, such as a watch; null for one rank without MPI.
   std::shared_ptr<CommunicatorBackend> const& backend() const { return backend_; }
 
-  /// A communicator of the same group and ledger, for verbs that wait only for the kernels of `execution`, which must
-  /// outlive the result.
+  /// A communicator of the same group and ledger, for collectives that wait only for the kernels of `execution`, which
+  /// must outlive the result.
   Communicator after(Execution const& execution) const;
 
   /// All-reduce in place: every rank ends with the reduction over the ranks.
@@ -142,9 +145,9 @@ class Communicator {
   /// output: size() parts in rank order.
   void all_gather(Tensor const& input, Tensor const& output) const;
 
-  /// Verbs of uneven parts, which are whole rows (indices of axis 0), any number of them, also 0; a row has the same
-  /// shape on every rank. `rows` is the same list on every rank. input: [rows[rank()], …]; output: every rank's rows in
-  /// rank order.
+  /// Collectives of uneven parts, which are whole rows (indices of axis 0), any number of them, also 0; a row has the
+  /// same shape on every rank. `rows` is the same list on every rank. input: [rows[rank()], …]; output: every rank's
+  /// rows in rank order.
   void all_gather_rows(Tensor const& input, Tensor const& output, Rows rows) const;
   /// input: every rank's rows; output: this rank's rows of the sum.
   void reduce_scatter_rows(Tensor const& input, Tensor const& output, Rows rows) const;
@@ -182,13 +185,13 @@ class Communicator {
 
  private:
   /// Counts the call, stages its tensors and carries it out; done for a call that does not start.
-  Transfer run(VerbCall const& call) const;
+  Transfer run(CollectiveCall const& call) const;
   /// Checks a message and runs it.
-  Transfer message(VerbCall const& call) const;
+  Transfer message(CollectiveCall const& call) const;
 
   std::shared_ptr<CommunicatorBackend> backend_;
   std::shared_ptr<Ledger> ledger_;
-  Execution const* execution_ = nullptr;  ///< a verb waits for its kernels; null: for every execution's
+  Execution const* execution_ = nullptr;  ///< a collective waits for its kernels; null: for every execution's
 };
 
 /// A rank's place in the world and its groups: passed to all code that depends on ranks.

@@ -12,8 +12,8 @@
 namespace heddle {
 
 // Small values on the host that ranks exchange: numbers, strings, plain structs. All functions except send and receive
-// are collective over the group. They are built on the communicator's tensor verbs, and keep every bit; a group of one
-// rank needs no tensors. Values must have the same meaning on every rank: no pointers.
+// are collective over the group. They are built on the communicator's tensor collectives, and keep every bit; a group
+// of one rank needs no tensors. Values must have the same meaning on every rank: no pointers.
 
 /// bytes = those of rank `root`; every rank gives the same number.
 void broadcast_bytes(Communicator const& group, std::span<std::byte> bytes, int root);

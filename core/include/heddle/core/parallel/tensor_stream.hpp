@@ -21,7 +21,7 @@ struct StreamedTensor {
   std::vector<std::int64_t> shape;
   std::vector<std::string> keys = {value_key};                         ///< of its arrays; the first is the value's
   std::map<std::string, std::vector<std::int64_t>> other_shapes = {};  ///< of arrays of another shape, by key
-  DType dtype = DType::float32;  ///< of its arrays in a file: float32, or bfloat16, to which their numbers are rounded
+  DType dtype = DType::float32;  ///< of its arrays in a file: float32, or bfloat16, to which their values are rounded
 
   /// The shape of the array of that key.
   std::vector<std::int64_t> const& shape_of(std::string const& key) const {

@@ -51,7 +51,7 @@ struct Parameter {
   IndexRange place = {};                ///< in the set's buffers, with the padding that follows its elements
   bool follows = false;                 ///< it begins where the elements of the parameter declared before it end
   UpdateRule rule = {};                 ///< by its group; see assign_rules
-  bool waits = false;                   ///< the update that unfreezes it is still to come; see unfreeze
+  bool still_frozen = false;            ///< the update that unfreezes it is still to come; see unfreeze
   std::vector<std::string> state = {};  ///< keys of the tensors that its rule keeps for it; none if it is frozen
   double matrix_cost = 0;               ///< operations of a rule over matrices on the whole matrix; otherwise 0
   bool shared = false;                  ///< its value is another set's: see ParameterSet::share_values
@@ -68,7 +68,7 @@ struct Parameter {
   /// Whether its rule is one over matrices.
   bool updated_whole() const { return placement().owner == Placement::Owner::single; }
   /// Whether the next update leaves it as it is.
-  bool frozen() const { return rule.frozen || waits; }
+  bool frozen() const { return rule.frozen || still_frozen; }
   /// The dtype of its value beside activations of `dtype`.
   DType value_dtype(DType dtype) const { return spec.rounded ? DType::bfloat16 : parameter_dtype(dtype); }
   /// The key of packed copies; none are kept of a value in bfloat16, which is to take little memory.

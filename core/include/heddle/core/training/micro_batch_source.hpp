@@ -43,7 +43,7 @@ struct MicroBatchCut {
 /// selects this rank's share.
 MicroBatchCut micro_batch_cut(TrainConfig const& train, ParallelState const& parallel);
 
-/// One micro-batch, `count` times: for rehearsals and measurements, and for a look at a model.
+/// One micro-batch, `count` times: for dry runs and measurements, and for a look at a model.
 class RepeatedPack final : public MicroBatchSource {
  public:
   explicit RepeatedPack(Pack pack, std::int64_t count = 1) : pack_(std::move(pack)), count_(count) {}

@@ -32,8 +32,8 @@ class Optimizer {
     return config_.clip_norm > 0 && norm > config_.clip_norm ? config_.clip_norm / norm : 1;
   }
 
-  /// Follows Parameter::state_begin, from which steps are counted, and Parameter::waits, which the caller has changed,
-  /// and keeps the state. Between two steps.
+  /// Follows Parameter::state_begin, from which steps are counted, and Parameter::still_frozen, which the caller has
+  /// changed, and keeps the state. Between two steps.
   void regroup();
 
   using Step = UpdateStep;
@@ -108,7 +108,7 @@ class Optimizer {
   std::vector<Piece> pieces_;      ///< ascending; without parameters that are frozen for good
   std::vector<IndexRange> zeros_;  ///< elements of the buffers that each update sets to zero
   std::shared_ptr<TensorOps> operations_;
-  Tensor scratch_;  ///< of rules whose values stand for other numbers; empty where there are none
+  Tensor scratch_;  ///< of rules whose elements stand for other values; empty where there are none
   std::map<std::string, Tensor> state_;
   std::map<Parameter const*, std::shared_ptr<MatrixFunction>> functions_;
   Tensor directions_;       ///< of all pieces with one, adjacent

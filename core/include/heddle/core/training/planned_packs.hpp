@@ -33,7 +33,7 @@ struct PlannedPacks {
   /// Instead of `training`: the micro-batches of each step, in order, where it matters which of them are in flight
   /// together. `validation` then has all of its micro-batches, too.
   std::vector<std::vector<Pack>> steps{};
-  double scale = 1;  ///< real micro-batches are larger by this factor: packs of a size that can be rehearsed
+  double scale = 1;  ///< real micro-batches are larger by this factor: packs of a size that a dry run can hold
 };
 
 /// A micro-batch with `tokens` tokens on both sides, in sequences of `length` tokens; this rank's part.

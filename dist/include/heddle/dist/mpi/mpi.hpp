@@ -46,7 +46,7 @@ class MpiSession {
   explicit MpiSession(std::int64_t elements_per_call = std::numeric_limits<int>::max(),
                       std::int64_t elements_while_computing = eager_elements);
   /// Waits for all ranks and finalises MPI; collective. While an exception passes it does not, since the other ranks
-  /// may be waiting in a verb; the rank's exit (better: `abort`) then ends the job.
+  /// may be waiting in a collective; the rank's exit (better: `abort`) then ends the job.
   ~MpiSession();
   MpiSession(MpiSession const&) = delete;
   MpiSession& operator=(MpiSession const&) = delete;
@@ -55,7 +55,7 @@ class MpiSession {
   Communicator const& world() const;
   /// Whether all ranks call this with the same text, as ranks do that fail alike: each may then end by itself. Waits
   /// for them, two seconds at most; where it returns false the job must be aborted.
-  bool all_say(std::string_view text) const;
+  bool all_agree(std::string_view text) const;
   /// Ends the whole job with exit code `code`: for a rank that fails while others may wait for it.
   [[noreturn]] void abort(int code) const;
 

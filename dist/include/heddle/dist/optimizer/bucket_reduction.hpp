@@ -4,7 +4,7 @@
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <unordered_map>
 #include <vector>
 
@@ -22,7 +22,7 @@ class BucketReduction final : public GradientProgress {
   /// Buckets of the gradient buffer. With `scatter` a replica gets only its part of each that is divided; otherwise
   /// every replica gets all. The set must be allocated. Not collective.
   BucketReduction(Communicator const& replicas, ParameterSet const& parameters, Execution& execution,
-                  BufferParts const& parts, bool scatter);
+                  BufferShards const& parts, bool scatter);
 
   /// Throws Error if all uses of a parameter are already finished: later additions would be lost.
   void use_done(Parameter const& parameter) override;

@@ -18,7 +18,7 @@ namespace heddle {
 /// reducer's `begin_tree`, micro-batches that add, each followed by `micro_batch_done`, `finish_tree`, then `update`.
 ///
 /// If it is sharded (ZeRO-1, Rajbhandari et al. 2020) each of the d replicas (data × context) keeps the rules' state of
-/// 1/d of the buffers (see BufferParts): `reduce` is a reduce-scatter, and the values of one bucket are gathered while
+/// 1/d of the buffers (see BufferShards): `reduce` is a reduce-scatter, and the values of one bucket are gathered while
 /// the next is updated. A matrix whose rule is one over matrices has one owner, which broadcasts it. Frozen parameters
 /// do not count in the norm, and buckets that hold only frozen parameters are not sent. No other rank can check the
 /// state that only one replica keeps: that replica compares its values and state with the digests of its last update
@@ -80,7 +80,7 @@ class DistributedOptimizer {
  private:
   /// A bucket with elements to update, and this rank's part of it: a block for each call of the kernel.
   struct UpdatedBucket {
-    BufferParts::Bucket bucket;
+    BufferShards::Bucket bucket;
     std::vector<IndexRange> blocks;
   };
 

@@ -6,7 +6,7 @@
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/dist/optimizer/bucket_reduction.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 #include <heddle/dist/optimizer/gradient_tree.hpp>
 #include <memory>
 #include <string>
@@ -94,7 +94,7 @@ class GradientReducer {
   void finish_tree();
 
   /// The division of the buffers among the replicas, if they are divided.
-  BufferParts const& parts() const { return parts_; }
+  BufferShards const& parts() const { return parts_; }
   /// The ranges of the gradient buffer whose sums the last reduction left on this rank.
   std::vector<IndexRange> const& reduced() const { return scattered_ ? own_ : everything_; }
   /// True if other replicas have other ranges.
@@ -106,7 +106,7 @@ class GradientReducer {
   ParallelState parallel_;
   ParameterSet& parameters_;
   Options options_;
-  BufferParts parts_;  ///< among the replicas
+  BufferShards parts_;  ///< among the replicas
   std::vector<IndexRange> everything_;
   std::vector<IndexRange> own_;
   BucketReduction buckets_;

@@ -18,7 +18,7 @@ struct PipelineAction {
 };
 
 /// A stage's place: micro-batches pass virtual stage part * stages + stage of all stages × parts in order.
-struct PipelinePlace {
+struct PipelinePosition {
   int stage = 0;
   int stages = 1;
   int parts = 1;
@@ -32,10 +32,10 @@ struct PipelinePlace {
 /// groups of `stages` micro-batches pass one part after the other. If their number is not a multiple, the groups are
 /// larger (below twice as large), which costs memory instead of time. With at least as many micro-batches as stages
 /// and equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
-std::vector<PipelineAction> training_actions(PipelinePlace const& place, std::int64_t micro_batches);
+std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
 /// The forward passes only.
-std::vector<PipelineAction> forward_actions(PipelinePlace const& place, std::int64_t micro_batches);
+std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
 /// The maximum number of passes with a finished forward and an unfinished backward: the sets of activations that a
 /// stage holds.

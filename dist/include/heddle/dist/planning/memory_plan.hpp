@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/layers/registries.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/training/planned_packs.hpp>
 #include <heddle/dist/pipeline/pipeline.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -93,7 +93,7 @@ class BatchSamples {
 };
 
 /// Plans the memory of training on the mesh's rank, which need not run. Exact: parameters, gradients, state and
-/// kernels' packed weights. Activations are those of a rehearsal of steps and of a validation with `packs`: those of
+/// kernels' packed weights. Activations are those of a dry run of steps and of a validation with `packs`: those of
 /// the run's largest micro-batches. Kernels are those that the configuration selects; operations without any registered
 /// kernel keep nothing. Not included: MPI's buffers, the program, the gradients that train.deterministic keeps, and
 /// beam search. Kokkos must be initialised. Throws ConfigError for an impossible layout and where the system refuses

@@ -57,28 +57,28 @@ inline auto network_places(NetworkModel& network) {
   return std::array{std::pair{"inside_node", &network.inside_node}, std::pair{"between_nodes", &network.between_nodes}};
 }
 
-/// The sums of an all-reduce or a reduce-scatter; other verbs take the same time for each.
+/// The sums of an all-reduce or a reduce-scatter; other collectives take the same time for each.
 enum class SumKind {
   float32,
   bfloat16,
-  gradients,  ///< by the non-blocking verbs
+  gradients,  ///< by the non-blocking collectives
 };
 
 /// A group of ranks as a network sees it.
-struct GroupPlace {
+struct GroupTopology {
   int ranks = 1;
   bool inside_node = true;
   int sharers = 1;  ///< groups that use a node's network at the same time
 
-  bool operator==(GroupPlace const&) const = default;
+  bool operator==(GroupTopology const&) const = default;
 };
 
 /// The places of a layout's groups, in the order of ParallelState (traffic_report.hpp).
-std::array<GroupPlace, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines);
+std::array<GroupTopology, traffic_groups> group_places(LayoutChoice const& layout, Machines const& machines);
 
-/// Seconds that this traffic of one verb takes on each of the group's ranks.
-double seconds_of(NetworkModel const& network, GroupPlace const& place, Verb verb, Traffic const& traffic,
-                  SumKind sums = SumKind::float32);
+/// Seconds that this traffic of one collective takes on each of the group's ranks.
+double seconds_of(NetworkModel const& network, GroupTopology const& place, CollectiveOp collective,
+                  Traffic const& traffic, SumKind sums = SumKind::float32);
 
 /// A measured message or collective: `steps` latencies and `bytes` that move took this long.
 struct TimedMessage {

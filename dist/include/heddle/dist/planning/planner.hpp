@@ -3,11 +3,11 @@
 #include <heddle/core/layers/registries.hpp>
 #include <heddle/core/model/pipeline_plan.hpp>
 #include <heddle/dist/optimizer/gradient_reducer.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/planning/network.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,7 +37,7 @@ struct PlanRequest {
 /// A group's traffic in a step, of the rank that waits for it longest.
 struct GroupTraffic {
   std::string name;  ///< "tensor"
-  GroupPlace place{};
+  GroupTopology place{};
   std::int64_t bytes = 0;  ///< payload bytes, as Traffic counts them
   double seconds = 0;      ///< seconds of messages, whether or not computation overlaps them
 };
@@ -75,7 +75,7 @@ struct NodesPlan {
   std::optional<LayoutPlan> best{};  ///< none: no layout fits
 };
 
-/// Plans runs that need not exist: a pure function of the request. Layouts with equal stages share their rehearsals.
+/// Plans runs that need not exist: a pure function of the request. Layouts with equal stages share their dry runs.
 /// Kokkos must be initialised.
 class Planner {
  public:
@@ -97,7 +97,7 @@ class Planner {
   Plan best_layouts(std::size_t count);
   /// The best layout of 1, 2, 4, … nodes and of all of them.
   std::vector<NodesPlan> best_by_nodes();
-  /// The rank's part of a usual micro-batch, as rehearse_stage takes it.
+  /// The rank's part of a usual micro-batch, as dry_run_stage takes it.
   Pack const& typical_pack(LayoutChoice const& layout) { return typical(layout).pack; }
   /// Whether the times of all its kernels are known: see KernelTimes::knows.
   bool has_times(LayoutChoice const& layout, bool exactly);

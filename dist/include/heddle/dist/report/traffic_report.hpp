@@ -27,7 +27,7 @@ TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earl
 /// The sum over all ranks, on every rank. Collective over `world`; `own` does not include this call's traffic.
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own);
 
-/// Passes name ("tensor.all_reduce") and traffic of each group and verb with an operation to `visit`.
+/// Passes name ("tensor.all_reduce") and traffic of each group and collective with an operation to `visit`.
 void for_each_traffic(TrafficByGroup const& traffic,
                       std::function<void(std::string const& name, Traffic const& traffic)> const& visit);
 

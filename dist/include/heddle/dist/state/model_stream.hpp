@@ -12,7 +12,7 @@ namespace heddle {
 /// A model's parameters and the optimizer's state, from the ranks of any mesh, sorted by name, so that their order is
 /// the same on every mesh. Values come from the receiver's replica; so does state, unless it is sharded and comes from
 /// the ranks that keep it. Keeps references to its arguments, which may not change until everything that was sent has
-/// been received. Values are float32 or rounded (bfloat16), state is float32. Uses the verbs of the world.
+/// been received. Values are float32 or rounded (bfloat16), state is float32. Uses the collectives of the world.
 class ModelStream final : public TensorStream {
  public:
   /// Parameters with a name in `left_out` are not among the tensors. Collective over the pipeline group.
@@ -41,7 +41,7 @@ class ModelStream final : public TensorStream {
   DistributedOptimizer const& optimizer_;
   std::vector<StreamedTensor> tensors_;
   std::vector<Source> sources_;          ///< of tensors_
-  std::vector<BufferParts> parts_;       ///< [stage]: how the replicas divide the state; empty if they do not
+  std::vector<BufferShards> parts_;      ///< [stage]: how the replicas divide the state; empty if they do not
   std::vector<Transfer> sends_;          ///< sends of this round
   std::vector<Transfer> earlier_sends_;  ///< sends of the round before
   Tensor received_, received_rounded_;

@@ -10,9 +10,9 @@
 
 namespace heddle {
 
-/// Measures the seconds of this rank's training steps, one at a time, and of those the ones in which it is in a verb of
-/// a measured communicator or waits for a transfer. Verbs within verbs or waiting count once, as the outer one. Steps,
-/// reading and waiting are reported to it as work, and it passes all work on to a trace.
+/// Measures the seconds of this rank's training steps, one at a time, and of those the ones in which it is in a
+/// collective of a measured communicator or waits for a transfer. Collectives within collectives or waiting count once,
+/// as the outer one. Steps, reading and waiting are reported to it as work, and it passes all work on to a trace.
 class StepTimes final : public WorkObserver {
  public:
   /// Sums over the steps so far.
@@ -26,7 +26,7 @@ class StepTimes final : public WorkObserver {
     double computing() const { return all - communicating; }
   };
 
-  /// Steps, verbs and transfers are also added to `trace` while it records; null: none.
+  /// Steps, collectives and transfers are also added to `trace` while it records; null: none.
   explicit StepTimes(StepTrace* trace = nullptr);
 
   /// The world's backend, measured, as well as groups that are split off it. Not collective.
@@ -37,7 +37,7 @@ class StepTimes final : public WorkObserver {
 
   Seconds seconds() const;
   /// The seconds of communication by "tensor.all_reduce"; their sum is Seconds::communicating.
-  std::map<std::string, double> by_verb() const;
+  std::map<std::string, double> by_collective() const;
 
   struct State;
 

@@ -7,13 +7,13 @@
 
 namespace heddle {
 
-/// Detects that a run hangs. Verbs of a watched communicator and the phases that the program names are events. A thread
-/// that calls no MPI looks for them; if this rank has none for a tenth of `hang_seconds`, it asks the other ranks over
-/// UDP. If no rank has had an event for `hang_seconds`, and every rank that does not answer was asked for that long,
-/// one rank per host prints which ranks are missing in which verb, since when, and where the others wait; then every
-/// process that can ends with ExitCode::rank_hung. A slow rank is not a hang as long as any rank makes progress, nor is
-/// a rank that does not answer and could not be reached at the start. Time in which the process itself was stopped does
-/// not count.
+/// Detects that a run hangs. Collectives of a watched communicator and the phases that the program names are events. A
+/// thread that calls no MPI looks for them; if this rank has none for a tenth of `hang_seconds`, it asks the other
+/// ranks over UDP. If no rank has had an event for `hang_seconds`, and every rank that does not answer was asked for
+/// that long, one rank per host prints which ranks are missing in which collective, since when, and where the others
+/// wait; then every process that can ends with ExitCode::rank_hung. A slow rank is not a hang as long as any rank makes
+/// progress, nor is a rank that does not answer and could not be reached at the start. Time in which the process itself
+/// was stopped does not count.
 class Watch {
  public:
   struct Options {
@@ -37,7 +37,7 @@ class Watch {
   /// The hosts whose ranks do not reach each other, the same on every rank: "n1 and n2, within n3"; "" if all do.
   std::string const& unreachable() const;
 
-  // For the thread that calls the verbs:
+  // For the thread that calls the collectives:
   /// Names the work that starts: `name`, a literal, is the subject of "rank 3 is NAME STEP"; step 0 is not printed.
   void phase(char const* name, std::int64_t step = 0);
   /// Names work after the last step: while all ranks answer from there, none of them hangs.
@@ -51,8 +51,8 @@ class Watch {
 };
 
 /// The world's backend in checked mode (parallel.checked), as well as groups that are split off it: before each
-/// collective the ranks compare verb, sequence number, elements, dtype and reduction or root, and all throw Error if
-/// they differ. Not collective.
+/// collective the ranks compare collective, sequence number, elements, dtype and reduction or root, and all throw Error
+/// if they differ. Not collective.
 std::shared_ptr<CommunicatorBackend> checked(std::shared_ptr<CommunicatorBackend> world);
 
 }  // namespace heddle

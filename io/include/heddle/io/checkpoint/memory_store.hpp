@@ -29,7 +29,7 @@ class MemoryStore {
  public:
   struct Place {
     std::filesystem::path root;  ///< checkpoint.memory_directory
-    std::filesystem::path run;   ///< the run's directory, by its one true name
+    std::filesystem::path run;   ///< the run's directory, by its canonical path
     std::string identity;        ///< 16 characters that change if the directory is made again
   };
 

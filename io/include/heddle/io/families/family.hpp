@@ -57,7 +57,7 @@ struct TableNames {
   bool output_is_decoders = false;  ///< a tied output is the decoder's table, also where it is not the shared one
 };
 
-/// How the numbers of one of our parameters follow from a tensor of theirs.
+/// How the values of one of our parameters follow from a tensor of theirs.
 struct TensorChange {
   bool transposed = false;        ///< theirs is [columns, rows]
   bool one_row = false;           ///< theirs is [1, n], ours [n]

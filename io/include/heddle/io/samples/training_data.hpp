@@ -1,7 +1,7 @@
 #pragma once
 
 #include <heddle/core/config/config.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/samples/mixture.hpp>
 #include <heddle/io/samples/sample_source.hpp>

@@ -12,21 +12,21 @@
 namespace heddle {
 
 /// The place of a text's language token.
-enum class LanguagePlace : std::uint8_t {
+enum class LanguagePosition : std::uint8_t {
   none,
   first,     ///< before the text's tokens (NLLB, mBART-50, M2M100)
   last,      ///< after the end token, and a decoder starts from it (mBART)
   of_target  ///< a source starts with the target's language (OPUS-MT)
 };
 template <>
-inline constexpr std::array<std::string_view, 4> value_names<LanguagePlace>{"none", "first", "last", "of_target"};
+inline constexpr std::array<std::string_view, 4> value_names<LanguagePosition>{"none", "first", "last", "of_target"};
 
 /// The tokens that a vocabulary's models have beside a text's own tokens and the begin and end token, the tokens that
 /// they do not generate, and those that end what they generate. It is a part of the vocabulary, and so comes with it
 /// into datasets and checkpoints. That of a vocabulary that was made here is empty.
 struct TextForm {
   struct Side {
-    LanguagePlace language = LanguagePlace::none;
+    LanguagePosition language = LanguagePosition::none;
     std::int32_t default_language = SpecialIds::absent;  ///< where a user names none
     std::vector<std::int32_t> prefix = {};               ///< before every text (BART: <s>)
 

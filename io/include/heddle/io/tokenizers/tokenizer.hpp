@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <heddle/core/tensor/pack.hpp>
 #include <heddle/io/text/text.hpp>
-#include <heddle/io/text/text_parts.hpp>
+#include <heddle/io/text/text_files.hpp>
 #include <heddle/io/tokenizers/text_form.hpp>
 #include <memory>
 #include <span>
@@ -18,7 +18,7 @@ namespace heddle {
 
 /// The text and the options that `Tokenizer::train` learns a vocabulary from.
 struct TokenizerTraining {
-  std::vector<TextPart> texts;                   ///< plain or gzip, one sentence a line
+  std::vector<TextFile> texts;                   ///< plain or gzip, one sentence a line
   int64_t vocabulary_size = 10000;               ///< pieces, the four special ones included
   std::string type = "bpe";                      ///< "bpe" or "unigram"
   bool mask_token = false;                       ///< one more special piece, <mask>

@@ -16,11 +16,11 @@
 
 namespace heddle {
 
-// Rehearses a step on groups whose other ranks do not exist: a model runs it without sending anything and, with
-// KernelRegistries::rehearsal, without computing. The code that allocates memory thus counts it, and no formula has to
+// Runs a step dry on groups whose other ranks do not exist: a model runs it without sending anything and, with
+// KernelRegistries::dry_run, without computing. The code that allocates memory thus counts it, and no formula has to
 // match that code.
 
-/// The groups of a rank of `mesh`, whose other ranks need not exist: every verb checks its arguments and moves
+/// The groups of a rank of `mesh`, whose other ranks need not exist: every collective checks its arguments and moves
 /// nothing.
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config);
 
@@ -40,8 +40,8 @@ struct SelectedKernel {
   auto operator<=>(SelectedKernel const&) const = default;
 };
 
-/// Notes the kernels that a rehearsal selects and calls.
-class RehearsedCalls final : public KernelObserver {
+/// Notes the kernels that a dry run selects and calls.
+class DryRunCalls final : public KernelObserver {
  public:
   void selected(KernelSelection const& selection) override;
   void observe(Execution& execution, KernelCall const& call) override;
@@ -64,17 +64,16 @@ class RehearsedCalls final : public KernelObserver {
 
 /// A rank's model in such groups, with kernels that compute nothing. Its parameters only reserve addresses. Kokkos must
 /// be initialised.
-struct RehearsedRank {
+struct DryRunRank {
   /// Keeps a reference to the configuration. Throws ConfigError for an impossible layout.
-  RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                Registries const& registries);
+  DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary, Registries const& registries);
 
   /// Trains all parameters that are not frozen for good: as the run's last steps do.
   void unfreeze_all(Registries const& registries);
 
   static constexpr Arena::Kind arenas = Arena::Kind::addresses;
 
-  RehearsedCalls calls;
+  DryRunCalls calls;
   KernelRegistries kernels;
   DType dtype;
   ParallelState parallel;
@@ -127,14 +126,14 @@ struct RankWork {
 };
 
 /// The ranks of one stage of a layout, seen by the last of its tensor and context groups, which has the largest share.
-/// `pack`: that rank's part of a micro-batch. Nothing runs: see RehearsedRank. Throws ConfigError for an impossible
+/// `pack`: that rank's part of a micro-batch. Nothing runs: see DryRunRank. Throws ConfigError for an impossible
 /// layout.
-RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
-                        Registries const& registries, Pack const& pack);
+RankWork dry_run_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                       Registries const& registries, Pack const& pack);
 
 /// Equal layers of a part.
 struct LayerGroup {
-  RankWork const* layer = nullptr;  ///< the work of one of them, rehearsed as a stage of its own
+  RankWork const* layer = nullptr;  ///< the work of one of them, from a dry run as a stage of its own
   std::int64_t count = 0;
 };
 
@@ -142,8 +141,8 @@ struct LayerGroup {
 /// in a stage.
 RankWork sum_of_layers(std::vector<std::vector<LayerGroup>> const& parts, int stages);
 
-/// The rank of a layout's mesh that rehearse_stage sees: of data rank 0.
-int rehearsed_rank(LayoutChoice const& layout, int stage);
+/// The rank of a layout's mesh that dry_run_stage sees: of data rank 0.
+int dry_run_rank(LayoutChoice const& layout, int stage);
 
 /// The kernels of an update after the gradients were reduced: their norm and the rules. Each of `ranks` ranks owns a
 /// part of the parameters.

@@ -24,12 +24,12 @@ struct VocabularySizes {
 /// `encoder_output`.
 ///
 /// Every call is collective over the tensor and context groups.
-class ModelPart {
+class ModelChunk {
  public:
   /// Declares its parameters in the set of `spec`, of which name, side and encoder_side are not read. `plan` says which
   /// stages share a table.
-  ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
-            VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers);
+  ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
+             VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers);
 
   /// `input` is the previous part's output; empty for the first. Returns what the next part takes; of the last part
   /// `hidden` before the output projection. The last part adds the losses to training.sums and, for training, computes

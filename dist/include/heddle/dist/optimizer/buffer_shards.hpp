@@ -10,9 +10,9 @@ namespace heddle {
 
 /// Which of `ranks` ranks owns what: keeps the state of those elements and updates them. A stage's flat buffers are cut
 /// into buckets. Each rank owns an equal part of a bucket, or one rank owns a bucket that is a whole parameter. No
-/// bucket crosses the border of a parameter that several stages hold, so that it is cut in the same way on all of them.
-/// Reductions, updates, plans and checkpoints ask this one layout.
-class BufferParts {
+/// bucket crosses the boundary of a parameter that several stages hold, so that it is cut in the same way on all of
+/// them. Reductions, updates, plans and checkpoints ask this one layout.
+class BufferShards {
  public:
   struct Bucket {
     IndexRange range;
@@ -22,9 +22,9 @@ class BufferParts {
   /// Divides the gradients' buffer. A parameter with a single owner (Placement::owner), and the other members of its
   /// block, have one owner each. A bucket that is divided has at most `bucket_elements`, rounded up to a cache line for
   /// each rank. Throws Error if that is below 1.
-  BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks);
+  BufferShards(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks);
   /// Takes the buckets of another stage.
-  BufferParts(std::vector<Bucket> buckets, int ranks) : buckets_(std::move(buckets)), ranks_(ranks) {}
+  BufferShards(std::vector<Bucket> buckets, int ranks) : buckets_(std::move(buckets)), ranks_(ranks) {}
 
   std::vector<Bucket> const& buckets() const { return buckets_; }
   /// The rank's part of the bucket; empty where another rank owns it.

@@ -7,8 +7,8 @@
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
+#include <heddle/dist/planning/dry_run.hpp>
 #include <heddle/dist/planning/kernel_times.hpp>
-#include <heddle/dist/planning/rehearsal.hpp>
 #include <limits>
 
 namespace heddle {
@@ -16,16 +16,16 @@ namespace heddle {
 namespace {
 
 /// A group in which only this rank exists.
-class IdleBackend : public CommunicatorBackend {
+class NullBackend : public CommunicatorBackend {
  public:
-  IdleBackend(int rank, int size) : rank_(rank), size_(size) {}
+  NullBackend(int rank, int size) : rank_(rank), size_(size) {}
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool reads(MemorySpace) const override { return true; }  // so that nothing is staged
-  std::unique_ptr<TransferBackend> run(VerbCall const&) override { return nullptr; }
+  std::unique_ptr<TransferBackend> run(CollectiveCall const&) override { return nullptr; }
   std::shared_ptr<CommunicatorBackend> split(int, int, std::string const&) override {
-    throw Error("split: the other ranks of a rehearsal are not there to say their colours");
+    throw Error("split: the other ranks of a dry run are not there to say their colours");
   }
 
  private:
@@ -37,7 +37,7 @@ class IdleBackend : public CommunicatorBackend {
 
 ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config) {
   auto const communicator = [](int rank, int size) {
-    return size == 1 ? Communicator::self() : Communicator(std::make_shared<IdleBackend>(rank, size));
+    return size == 1 ? Communicator::self() : Communicator(std::make_shared<NullBackend>(rank, size));
   };
   ParallelState state(communicator(mesh.rank(), mesh.shape().ranks()), mesh,
                       [communicator](MeshGroup const& group) { return communicator(group.place, group.size); });
@@ -46,11 +46,11 @@ ParallelState idle_parallel_state(Mesh const& mesh, ParallelConfig const& config
   return state;
 }
 
-void RehearsedCalls::selected(KernelSelection const& selection) {
+void DryRunCalls::selected(KernelSelection const& selection) {
   selections_.insert({std::string(selection.operation), selection.problem, std::string(selection.implementation)});
 }
 
-void RehearsedCalls::observe(Execution& /*execution*/, KernelCall const& call) {
+void DryRunCalls::observe(Execution& /*execution*/, KernelCall const& call) {
   if (call.kept.bytes > 0) {
     kept_by_name_[call.kept.name] = static_cast<std::int64_t>(call.kept.bytes);
   }
@@ -64,7 +64,7 @@ void RehearsedCalls::observe(Execution& /*execution*/, KernelCall const& call) {
   }
 }
 
-std::vector<KernelCalls> RehearsedCalls::take() {
+std::vector<KernelCalls> DryRunCalls::take() {
   std::vector<KernelCalls> all;
   for (auto& [kind, by_size] : calls_) {
     for (KernelCalls& calls : by_size) {
@@ -76,7 +76,7 @@ std::vector<KernelCalls> RehearsedCalls::take() {
   return all;
 }
 
-std::int64_t RehearsedCalls::kept_bytes() const {
+std::int64_t DryRunCalls::kept_bytes() const {
   std::int64_t sum = 0;
   for (auto const& [name, bytes] : kept_by_name_) {
     sum += bytes;
@@ -84,9 +84,9 @@ std::int64_t RehearsedCalls::kept_bytes() const {
   return sum;
 }
 
-RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
-                             Registries const& registries)
-    : kernels(registries.kernels.rehearsal(calls)),
+DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes const& vocabulary,
+                       Registries const& registries)
+    : kernels(registries.kernels.dry_run(calls)),
       dtype(dtype_of(config.train.precision)),
       parallel(idle_parallel_state(mesh, config.parallel)),
       parameters(mesh),
@@ -117,7 +117,7 @@ RehearsedRank::RehearsedRank(Config const& config, Mesh const& mesh, VocabularyS
   }
 }
 
-void RehearsedRank::unfreeze_all(Registries const& registries) {
+void DryRunRank::unfreeze_all(Registries const& registries) {
   unfreeze(parameters, registries.kernels, std::numeric_limits<std::int64_t>::max());
 }
 
@@ -130,14 +130,14 @@ class StageRehearsal {
                  Registries const& registries, Pack const& pack)
       : config_(config),
         pack_(pack),
-        rank_(config, Mesh(layout.shape, rehearsed_rank(layout, stage), layout.ranks()), vocabulary, registries) {
+        rank_(config, Mesh(layout.shape, dry_run_rank(layout, stage), layout.ranks()), vocabulary, registries) {
     rank_.unfreeze_all(registries);
   }
 
   RankWork run() {
     RankWork work;
-    for (ModelPart const& part : rank_.model.parts()) {
-      rehearse(part, work);
+    for (ModelChunk const& part : rank_.model.parts()) {
+      add_work_of(part, work);
     }
     work.kept_by_kernels = rank_.calls.kept_bytes();
     count_parameters(work);
@@ -154,7 +154,7 @@ class StageRehearsal {
             .row_split = row_split_of(rank_.parallel)};
   }
 
-  void rehearse(ModelPart const& part, RankWork& work) {
+  void add_work_of(ModelChunk const& part, RankWork& work) {
     Arena inputs, kept, temporary;
     LayerContext at_input = context(inputs);
     HiddenStates const input = part.allocate_input(at_input);
@@ -219,7 +219,7 @@ class StageRehearsal {
 
   Config const& config_;
   Pack const& pack_;
-  RehearsedRank rank_;
+  DryRunRank rank_;
 };
 
 /// Adds `count` such passes.
@@ -235,23 +235,23 @@ void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
     }
   }
   for (std::size_t group = 0; group < traffic_groups; ++group) {
-    for (std::size_t verb = 0; verb < verbs; ++verb) {
-      into.traffic[group][verb].operations += count * from.traffic[group][verb].operations;
-      into.traffic[group][verb].bytes += count * from.traffic[group][verb].bytes;
+    for (std::size_t collective = 0; collective < collectives; ++collective) {
+      into.traffic[group][collective].operations += count * from.traffic[group][collective].operations;
+      into.traffic[group][collective].bytes += count * from.traffic[group][collective].bytes;
     }
   }
 }
 
 }  // namespace
 
-int rehearsed_rank(LayoutChoice const& layout, int stage) {
+int dry_run_rank(LayoutChoice const& layout, int stage) {
   MeshAxes const inner{MeshAxis::context, MeshAxis::tensor};
   MeshShape const& shape = layout.shape;
   return shape.rank_at({MeshAxis::pipeline}, stage, shape.rank_at(inner, shape.size(inner) - 1, 0));
 }
 
-RankWork rehearse_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
-                        Registries const& registries, Pack const& pack) {
+RankWork dry_run_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
+                       Registries const& registries, Pack const& pack) {
   return StageRehearsal(config, layout, stage, vocabulary, registries, pack).run();
 }
 

@@ -1,4 +1,4 @@
-#include "together.hpp"
+#include "run_collectively.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -10,8 +10,8 @@
 #include <deque>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <heddle/core/parallel/host_values.hpp>
-#include <heddle/core/parallel/resting.hpp>
 #include <new>
 #include <span>
 #include <system_error>
@@ -47,7 +47,7 @@ bool any_failed(Communicator const& group, bool own) {
   Tensor const all = Tensor::allocate_on_host(DType::int32, {group.size()});
   *mine.data<std::int32_t>() = own ? 1 : 0;
   Transfer gather = group.start_all_gather(mine, all);
-  wait_resting(gather);
+  wait_with_backoff(gather);
   std::span const found(all.data<std::int32_t>(), static_cast<std::size_t>(group.size()));
   return std::find(found.begin(), found.end(), 1) != found.end();
 }
@@ -62,7 +62,7 @@ bool any_failed(Communicator const& group, bool own) {
 
 }  // namespace
 
-void together(Communicator const& group, std::function<void()> const& action) {
+void run_collectively(Communicator const& group, std::function<void()> const& action) {
   Problem own = problem_of(action);
   if (!any_failed(group, own.code != no_problem)) {
     return;
@@ -79,7 +79,7 @@ void together(Communicator const& group, std::function<void()> const& action) {
 }
 
 void on_rank_0(Communicator const& group, std::function<void()> const& action) {
-  together(group, [&] {
+  run_collectively(group, [&] {
     if (group.rank() == 0) {
       action();
     }

@@ -1,4 +1,4 @@
-#include "corpus/pieces.hpp"
+#include "corpus/chunks.hpp"
 
 #include <signal.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 namespace heddle {
 namespace {
 
-TEST(Pieces, TravelBetweenProcesses) {
-  Piece const piece{7, {{"a\nb", 3, {"", "x y"}, "law", "pre"}, {"", 4, {}, ""}}};
-  Piece const same = piece_of(to_bytes(piece));
+TEST(Chunks, TravelBetweenProcesses) {
+  Chunk const chunk{7, {{"a\nb", 3, {"", "x y"}, "law", "pre"}, {"", 4, {}, ""}}};
+  Chunk const same = chunk_of(to_bytes(chunk));
   EXPECT_EQ(same.number, 7);
   ASSERT_EQ(same.lines.size(), 2U);
   EXPECT_EQ(same.lines[0].text, "a\nb");
@@ -22,8 +22,8 @@ TEST(Pieces, TravelBetweenProcesses) {
   EXPECT_EQ(same.lines[0].adapter, "law");
   EXPECT_EQ(same.lines[0].prefix, "pre");
 
-  PieceResult const result{2, "text", {"one", "two"}, {0.1, -3}, 5, 6};
-  PieceResult const back = result_of(to_bytes(result));
+  ChunkResult const result{2, "text", {"one", "two"}, {0.1, -3}, 5, 6};
+  ChunkResult const back = result_of(to_bytes(result));
   EXPECT_EQ(back.number, 2);
   EXPECT_EQ(back.text, "text");
   EXPECT_EQ(back.messages, result.messages);
@@ -32,21 +32,21 @@ TEST(Pieces, TravelBetweenProcesses) {
   EXPECT_EQ(back.tokens, 6);
 }
 
-TEST(Pieces, DamagedBytesAreRefused) {
-  std::string const bytes = to_bytes(Piece{7, {{"text", 3}}});
+TEST(Chunks, DamagedBytesAreRefused) {
+  std::string const bytes = to_bytes(Chunk{7, {{"text", 3}}});
   for (std::size_t length = 0; length < bytes.size(); ++length) {
-    EXPECT_THROW(piece_of(bytes.substr(0, length)), Error) << length;
+    EXPECT_THROW(chunk_of(bytes.substr(0, length)), Error) << length;
   }
-  EXPECT_THROW(piece_of(bytes + "x"), Error);
-  EXPECT_THROW(piece_of(std::string(40, '\xFF')), Error);
+  EXPECT_THROW(chunk_of(bytes + "x"), Error);
+  EXPECT_THROW(chunk_of(std::string(40, '\xFF')), Error);
 }
 
-/// Takes longer for early pieces, so that results come in another order.
-PieceResult slow(Piece const& piece, std::function<void()> const& pause) {
+/// Takes longer for early chunks, so that results come in another order.
+ChunkResult slow(Chunk const& chunk, std::function<void()> const& pause) {
   pause();
-  ::usleep(piece.number % 3 == 0 ? 3000 : 0);
-  PieceResult result{.number = piece.number, .lines = std::ssize(piece.lines)};
-  for (SourceLine const& line : piece.lines) {
+  ::usleep(chunk.number % 3 == 0 ? 3000 : 0);
+  ChunkResult result{.number = chunk.number, .lines = std::ssize(chunk.lines)};
+  for (SourceLine const& line : chunk.lines) {
     if (line.text == "fail") {
       throw DataError("line 2 is bad");
     }
@@ -59,23 +59,23 @@ PieceResult slow(Piece const& piece, std::function<void()> const& pause) {
   return result;
 }
 
-/// The text that workers make of pieces with these lines, one each.
-std::string converted(PieceWorkers& workers, std::vector<std::string> const& lines) {
+/// The text that workers make of chunks with these lines, one each.
+std::string converted(ChunkWorkers& workers, std::vector<std::string> const& lines) {
   std::size_t read = 0;
   std::string text;
-  process_pieces(
-      [&]() -> std::optional<Piece> {
+  process_chunks(
+      [&]() -> std::optional<Chunk> {
         if (read == lines.size()) {
           return std::nullopt;
         }
         auto const number = static_cast<std::int64_t>(read);
-        return Piece{0, {{lines[read++], number + 1}}};
+        return Chunk{0, {{lines[read++], number + 1}}};
       },
-      workers, [&](PieceResult const& result) { text += result.text; });
+      workers, [&](ChunkResult const& result) { text += result.text; });
   return text;
 }
 
-TEST(Pieces, ResultsComeInOrderFromAnyNumberOfProcesses) {
+TEST(Chunks, ResultsComeInOrderFromAnyNumberOfProcesses) {
   std::vector<std::string> lines;
   std::string expected;
   for (int number = 0; number < 40; ++number) {
@@ -92,7 +92,7 @@ TEST(Pieces, ResultsComeInOrderFromAnyNumberOfProcesses) {
   EXPECT_EQ(converted(none, {}), "");
 }
 
-TEST(Pieces, AProcessThatFailsIsReported) {
+TEST(Chunks, AProcessThatFailsIsReported) {
   ForkedWorkers failing(2, slow);
   try {
     converted(failing, {"a", "fail", "b"});
@@ -105,7 +105,7 @@ TEST(Pieces, AProcessThatFailsIsReported) {
   expect_error([&] { converted(killed, {"a", "die", "b", "c"}); }, "was killed by signal 9");
 }
 
-TEST(Pieces, ProcessesThatAreStoppedEnd) {
+TEST(Chunks, ProcessesThatAreStoppedEnd) {
   auto const began = std::chrono::steady_clock::now();
   {
     ForkedWorkers idle(2, slow);

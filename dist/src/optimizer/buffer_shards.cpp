@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
-#include <heddle/dist/optimizer/buffer_parts.hpp>
+#include <heddle/dist/optimizer/buffer_shards.hpp>
 
 namespace heddle {
 
@@ -40,7 +40,7 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
 
 }  // namespace
 
-BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks) : ranks_(ranks) {
+BufferShards::BufferShards(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks) : ranks_(ranks) {
   if (bucket_elements < 1) {
     throw Error(fmt::format("a gradient bucket of {} elements; at least 1 is needed", bucket_elements));
   }
@@ -62,7 +62,7 @@ BufferParts::BufferParts(ParameterSet const& parameters, std::int64_t bucket_ele
   }
 }
 
-IndexRange BufferParts::part(Bucket const& bucket, int rank) const {
+IndexRange BufferShards::part(Bucket const& bucket, int rank) const {
   IndexRange const& range = bucket.range;
   if (bucket.owner >= 0) {
     return bucket.owner == rank ? range : IndexRange{range.begin, range.begin};
@@ -71,7 +71,7 @@ IndexRange BufferParts::part(Bucket const& bucket, int rank) const {
   return {range.begin + rank * count, range.begin + (rank + 1) * count};
 }
 
-std::vector<IndexRange> BufferParts::parts_of(int rank) const {
+std::vector<IndexRange> BufferShards::parts_of(int rank) const {
   std::vector<IndexRange> parts;
   for (Bucket const& bucket : buckets_) {
     parts.push_back(part(bucket, rank));

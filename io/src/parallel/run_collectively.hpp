@@ -12,7 +12,7 @@ namespace heddle {
 
 /// Runs `action` on every rank. If it throws on any rank, throws the same error on all of them, with the name of the
 /// first rank that failed. `action` may not be collective. Collective over `group`.
-void together(Communicator const& group, std::function<void()> const& action);
+void run_collectively(Communicator const& group, std::function<void()> const& action);
 
 /// Runs `action` on rank 0; otherwise as `together`.
 void on_rank_0(Communicator const& group, std::function<void()> const& action);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <heddle/core/attention/attention_positions.hpp>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/model/model_part.hpp>
+#include <heddle/core/model/model_chunk.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 
 namespace heddle {
@@ -157,8 +157,8 @@ struct Activations {
 
 }  // namespace
 
-ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
-                     VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
+ModelChunk::ModelChunk(LayerSpec const& spec, LayerRegistry const& registry, ModelDescription const& description,
+                       VocabularySizes const& vocabulary, PipelinePlan const& plan, IndexRange const& layers)
     : layers_(layers), dtype_(spec.dtype), tensor_ops_(spec.kernels.select<TensorOps>({spec.dtype})) {
   SharedParameters const shared(spec, description, vocabulary, plan);
   // Tables are declared before everything else.
@@ -199,15 +199,15 @@ ModelPart::ModelPart(LayerSpec const& spec, LayerRegistry const& registry, Model
   }
 }
 
-void ModelPart::observe(WorkObserver* observer) {
+void ModelChunk::observe(WorkObserver* observer) {
   observer_ = observer;
   for (Stack& stack : stacks_) {
     stack.layers.observe(observer);
   }
 }
 
-HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
-                                OutputLoss::Training const& training) const {
+HiddenStates ModelChunk::forward(LayerContext& context, HiddenStates const& input, Saved& saved,
+                                 OutputLoss::Training const& training) const {
   LayerContext of_layers = context;
   of_layers.loss_sums = training.sums;
   of_layers.loss_scale = training.scale;
@@ -243,11 +243,11 @@ HiddenStates ModelPart::forward(LayerContext& context, HiddenStates const& input
   return output_ ? HiddenStates{stream.hidden, Tensor()} : stream;
 }
 
-std::int64_t ModelPart::output_rows(Pack const& pack) const {
+std::int64_t ModelChunk::output_rows(Pack const& pack) const {
   return output_tokens(pack, extents_.back().side).id.dim(0);
 }
 
-HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
+HiddenStates ModelChunk::backward(LayerContext& context, HiddenStates const& grad_output, Saved const& saved) const {
   auto const& activations = saved.get<Activations>();
   LayerContext of_layers = context;
   of_layers.loss_scale = activations.loss_scale;
@@ -275,12 +275,12 @@ HiddenStates ModelPart::backward(LayerContext& context, HiddenStates const& grad
   return grad;
 }
 
-Tensor ModelPart::allocate_stream(LayerContext& context, Extent const& stack) const {
+Tensor ModelChunk::allocate_stream(LayerContext& context, Extent const& stack) const {
   std::int64_t const rows = TensorRegion::stream_rows(context, context.pack.rows(stack.side).tokens);
   return context.arena.allocate(dtype_, {rows, stack.d_model});
 }
 
-HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t layer) const {
+HiddenStates ModelChunk::allocate_boundary(LayerContext& context, std::int64_t layer) const {
   HiddenStates stream;
   for (std::size_t index = 0; index < extents_.size(); ++index) {
     Extent const& stack = extents_[index];
@@ -296,12 +296,12 @@ HiddenStates ModelPart::allocate_boundary(LayerContext& context, std::int64_t la
   return stream;
 }
 
-ModelPart::Stack const* ModelPart::stack(std::size_t index) const {
+ModelChunk::Stack const* ModelChunk::stack(std::size_t index) const {
   auto const found = std::ranges::find(stacks_, index, &Stack::index);
   return found == stacks_.end() ? nullptr : &*found;
 }
 
-Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const {
+Tensor ModelChunk::encode(LayerContext& context, Stack const& stack, Tensor const& hidden) const {
   Tensor input = hidden;
   if (stack.begins) {
     Saved of_input;
@@ -310,8 +310,8 @@ Tensor ModelPart::encode(LayerContext& context, Stack const& stack, Tensor const
   return stack.layers.encode(context, {input, {}}).hidden;
 }
 
-Tensor ModelPart::decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
-                         std::vector<DecodeCache>& caches) const {
+Tensor ModelChunk::decode(LayerContext& context, Stack const& stack, DecodeInput const& input, DecodeStep const& step,
+                          std::vector<DecodeCache>& caches) const {
   HiddenStates states = input.previous;
   if (stack.begins) {
     states.hidden = stack.input->decode(context, input.tokens, input.rows);

@@ -1,4 +1,4 @@
-#include "inference/piece_generator.hpp"
+#include "inference/chunk_generator.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 namespace heddle {
 
-PieceGenerator::PieceGenerator(TrainedModel& model, GenerationOptions const& options, Encode encode)
+ChunkGenerator::ChunkGenerator(TrainedModel& model, GenerationOptions const& options, Encode encode)
     : model_(model), options_(options), encode_(std::move(encode)) {
   generations_[""] = model_.generation(options_);
   for (std::string const& name : model_.adapters()) {
@@ -15,7 +15,7 @@ PieceGenerator::PieceGenerator(TrainedModel& model, GenerationOptions const& opt
   }
 }
 
-std::vector<GeneratedLine> PieceGenerator::generate(std::vector<SourceLine> lines, std::function<void()> const& pause) {
+std::vector<GeneratedLine> ChunkGenerator::generate(std::vector<SourceLine> lines, std::function<void()> const& pause) {
   std::vector<GeneratedLine> results;
   std::map<std::string, std::vector<GeneratedLine*>> waiting;
   for (SourceLine& line : lines) {

@@ -1,10 +1,10 @@
 #include <chrono>
-#include <heddle/core/parallel/resting.hpp>
+#include <heddle/core/parallel/backoff.hpp>
 #include <thread>
 
 namespace heddle {
 
-void wait_resting(Transfer& transfer) {
+void wait_with_backoff(Transfer& transfer) {
   while (!transfer.progress()) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
-#include <heddle/io/text/text_parts.hpp>
+#include <heddle/io/text/text_files.hpp>
 
 namespace heddle {
 
 namespace {
 
 /// Leaves the part's column in `line`. Throws DataError for a line without it.
-void take_column(std::string& line, TextPart const& part, std::int64_t number) {
+void take_column(std::string& line, TextFile const& part, std::int64_t number) {
   if (part.column == 0) {
     return;
   }
@@ -29,12 +29,12 @@ void take_column(std::string& line, TextPart const& part, std::int64_t number) {
 
 }  // namespace
 
-PartsReader::PartsReader(std::vector<TextPart> parts, InvalidUtf8 invalid_utf8)
+TextFilesReader::TextFilesReader(std::vector<TextFile> parts, InvalidUtf8 invalid_utf8)
     : parts_(std::move(parts)), invalid_utf8_(invalid_utf8) {}
 
-bool PartsReader::next(std::string& line) {
+bool TextFilesReader::next(std::string& line) {
   while (part_ < parts_.size()) {
-    TextPart const& part = parts_[part_];
+    TextFile const& part = parts_[part_];
     if (!reader_) {
       reader_.emplace(part.copy.empty() ? part.path : part.copy, invalid_utf8_, part.path);
     }

@@ -1,4 +1,4 @@
-#include "corpus/pieces.hpp"
+#include "corpus/chunks.hpp"
 
 #include <cstring>
 #include <heddle/core/base/error.hpp>
@@ -94,23 +94,23 @@ class Reader {
 
 }  // namespace
 
-std::string to_bytes(Piece const& piece) {
+std::string to_bytes(Chunk const& chunk) {
   Writer writer;
-  writer.add(piece.number);
-  writer.add(piece.lines);
+  writer.add(chunk.number);
+  writer.add(chunk.lines);
   return std::move(writer).bytes();
 }
 
-Piece piece_of(std::string const& bytes) {
-  Piece piece;
+Chunk chunk_of(std::string const& bytes) {
+  Chunk chunk;
   Reader reader(bytes);
-  reader.take(piece.number);
-  reader.take(piece.lines);
+  reader.take(chunk.number);
+  reader.take(chunk.lines);
   reader.finish();
-  return piece;
+  return chunk;
 }
 
-std::string to_bytes(PieceResult const& result) {
+std::string to_bytes(ChunkResult const& result) {
   Writer writer;
   writer.add(result.number);
   writer.add(result.text);
@@ -121,8 +121,8 @@ std::string to_bytes(PieceResult const& result) {
   return std::move(writer).bytes();
 }
 
-PieceResult result_of(std::string const& bytes) {
-  PieceResult result;
+ChunkResult result_of(std::string const& bytes) {
+  ChunkResult result;
   Reader reader(bytes);
   reader.take(result.number);
   reader.take(result.text);
@@ -134,32 +134,32 @@ PieceResult result_of(std::string const& bytes) {
   return result;
 }
 
-PieceResult OwnWorker::take(std::function<void()> const&) {
-  PieceResult result = compute_(*piece_, [] {});
-  piece_.reset();
+ChunkResult OwnWorker::take(std::function<void()> const&) {
+  ChunkResult result = compute_(*chunk_, [] {});
+  chunk_.reset();
   return result;
 }
 
-void process_pieces(std::function<std::optional<Piece>()> const& next, PieceWorkers& workers,
-                    std::function<void(PieceResult)> const& finish) {
-  constexpr std::int64_t max_unfinished = 4096;  // pieces in memory while an earlier one is computed
-  std::map<std::int64_t, PieceResult> waiting;
+void process_chunks(std::function<std::optional<Chunk>()> const& next, ChunkWorkers& workers,
+                    std::function<void(ChunkResult)> const& finish) {
+  constexpr std::int64_t max_unfinished = 4096;  // chunks in memory while an earlier one is computed
+  std::map<std::int64_t, ChunkResult> waiting;
   std::int64_t given = 0;
   std::int64_t taken = 0;
   std::int64_t finished = 0;
   bool more = true;
   auto const refill = [&] {
-    while (more && workers.wants_piece() && given - finished < max_unfinished) {
-      std::optional<Piece> piece = next();
-      more = piece.has_value();
-      if (piece) {
-        piece->number = given++;
-        workers.give(std::move(*piece));
+    while (more && workers.wants_chunk() && given - finished < max_unfinished) {
+      std::optional<Chunk> chunk = next();
+      more = chunk.has_value();
+      if (chunk) {
+        chunk->number = given++;
+        workers.give(std::move(*chunk));
       }
     }
   };
   for (refill(); taken < given; refill()) {
-    PieceResult result = workers.take(refill);
+    ChunkResult result = workers.take(refill);
     ++taken;
     waiting.emplace(result.number, std::move(result));
     for (auto first = waiting.begin(); first != waiting.end() && first->first == finished; first = waiting.begin()) {

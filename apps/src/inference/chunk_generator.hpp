@@ -39,12 +39,12 @@ struct GeneratedLine {
 };
 
 /// Generates for lines that belong together. A line's result depends, by rounding, only on the others of its call.
-class PieceGenerator {
+class ChunkGenerator {
  public:
   using Encode = std::function<EncodedLine(TrainedModel const&, SourceLine const&)>;
 
   /// Keeps a reference to the model. Throws as Generation does.
-  PieceGenerator(TrainedModel& model, GenerationOptions const& options, Encode encode);
+  ChunkGenerator(TrainedModel& model, GenerationOptions const& options, Encode encode);
 
   /// The results, in the order of the lines. Calls `pause` between steps. Throws DataError for a line that names
   /// adapters which the model does not have.

@@ -11,8 +11,8 @@
 namespace heddle {
 
 /// A file of a text: all of it, or a column of a file whose lines have tabs between columns.
-struct TextPart {
-  TextPart(std::filesystem::path file, std::int64_t of_line = 0, std::int64_t of_columns = 0)
+struct TextFile {
+  TextFile(std::filesystem::path file, std::int64_t of_line = 0, std::int64_t of_columns = 0)
       : path(std::move(file)), column(of_line), columns(of_columns) {}
 
   std::filesystem::path path;
@@ -22,9 +22,9 @@ struct TextPart {
 };
 
 /// Reads the lines of files one after another as one text.
-class PartsReader {
+class TextFilesReader {
  public:
-  explicit PartsReader(std::vector<TextPart> parts, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail);
+  explicit TextFilesReader(std::vector<TextFile> parts, InvalidUtf8 invalid_utf8 = InvalidUtf8::fail);
 
   /// Reads a line as LineReader::next does. Throws DataError also for a line without the part's columns, and for a file
   /// without lines.
@@ -38,7 +38,7 @@ class PartsReader {
   bool repaired() const { return reader_ && reader_->repaired(); }
 
  private:
-  std::vector<TextPart> parts_;
+  std::vector<TextFile> parts_;
   InvalidUtf8 invalid_utf8_;
   std::size_t part_ = 0;  ///< the one that `reader_` reads
   std::optional<LineReader> reader_;
