@@ -99,9 +99,9 @@ Layout layout_of(std::string const& text, int ranks) {
       layout.context_mode = ContextMode::ulysses;
     } else {
       throw UsageError(
-          fmt::format("--layout {}: \"{}\" is not understood; write for example "
-                      "pipeline=2,tensor=2,sequence_parallel",
-                      text, item));
+          "--layout {}: \"{}\" is not understood; write for example "
+          "pipeline=2,tensor=2,sequence_parallel",
+          text, item);
     }
   }
   layout.shape = layout.shape.with(MeshAxis::data, std::max(ranks / layout.ranks(), 1));

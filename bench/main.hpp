@@ -20,7 +20,7 @@ inline bool parse(int argc, char** argv, boost::program_options::options_descrip
     program_options::store(program_options::parse_command_line(argc, argv, description), values);
     program_options::notify(values);
   } catch (program_options::error const& error) {
-    throw UsageError(fmt::format("{}; {} --help shows the options", error.what(), program));
+    throw UsageError("{}; {} --help shows the options", error.what(), program);
   }
   if (values.contains("help") && speaks) {
     std::cout << description;

@@ -60,7 +60,7 @@ std::int64_t take_model(std::string const& name, ModelConfig& model) {
     model.d_model = 1024, model.d_ff = 4096, model.heads = 16;
     return 32000;
   }
-  throw UsageError(fmt::format("--model {}: expected tiny, base or big", name));
+  throw UsageError("--model {}: expected tiny, base or big", name);
 }
 
 Precision precision_of(std::string const& name) {
@@ -69,7 +69,7 @@ Precision precision_of(std::string const& name) {
       return precision;
     }
   }
-  throw UsageError(fmt::format("--precision {}: expected float32 or bfloat16", name));
+  throw UsageError("--precision {}: expected float32 or bfloat16", name);
 }
 
 program_options::options_description described(Options& options) {
@@ -213,7 +213,7 @@ class Measurement {
     vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
     sentences_.emplace(options, vocabulary, world);
     if (options.vocabulary > 0 && sentences_->vocabulary() > options.vocabulary) {
-      throw UsageError(fmt::format("--vocabulary {}: the data has {} pieces", vocabulary, sentences_->vocabulary()));
+      throw UsageError("--vocabulary {}: the data has {} pieces", vocabulary, sentences_->vocabulary());
     }
     vocabulary_ = options.vocabulary == 0 && sentences_->vocabulary() > 0 ? sentences_->vocabulary() : vocabulary;
   }
@@ -358,7 +358,7 @@ int run(Options const& options, Communicator const& world, Execution& execution)
   Breakdown breakdown(measurement.peaks(), measurement.vocabulary());
   DType const dtype = dtype_of(measurement.config().train.precision);
   if (breakdown.peaks().matmul(dtype).operations_per_second <= 0) {
-    throw ConfigError(fmt::format("no GEMM but the reference supports {} here", name_of(dtype)));
+    throw ConfigError("no GEMM but the reference supports {} here", name_of(dtype));
   }
   Result const result = measurement.run(options, breakdown);
   Speeds const speeds = speeds_of(result, breakdown.peaks().matmul(dtype).operations_per_second, world);

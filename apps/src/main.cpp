@@ -111,9 +111,9 @@ Command const& find_command(std::string const& name) {
       names.emplace_back(command.name);
     }
     std::string const meant = nearest_spelling(name, names);
-    throw UsageError(fmt::format("there is no command \"{}\"; {}", name,
-                                 meant.empty() ? fmt::format("expected one of: {}", fmt::join(names, ", "))
-                                               : fmt::format("did you mean \"{}\"?", meant)));
+    throw UsageError("there is no command \"{}\"; {}", name,
+                     meant.empty() ? fmt::format("expected one of: {}", fmt::join(names, ", "))
+                                   : fmt::format("did you mean \"{}\"?", meant));
   }
   return *found;
 }
@@ -139,10 +139,10 @@ ExitCode dispatch(std::vector<std::string> const& arguments) {
   LaunchedRank const launched = launched_rank();
   if (command.processes == Processes::one && launched.ranks > 1 &&
       std::ranges::find(options, "--help") == options.end()) {
-    throw UsageError(fmt::format(
+    throw UsageError(
         "{} does not share its work, and a launcher started {} processes of it: start one. For other work in each "
         "process, hide the launcher from it: env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE -u SLURM_STEP_NUM_TASKS heddle …",
-        command.name, launched.ranks));
+        command.name, launched.ranks);
   }
   try {
     return command.run(options);

@@ -58,9 +58,9 @@ std::unique_ptr<MicroBatchSource> EqualBatches::cut(int batch, MicroBatchCut con
   std::int64_t const each = cut.max_tokens * cut.data.ranks;
   if (cut.max_tokens % sentence_tokens_ != 0 || batch_tokens_ % each != 0) {
     throw ConfigError(
-        fmt::format("a batch of {} tokens is not a whole number of micro-batches of {} tokens for each of {} data "
-                    "ranks, or these no whole sentences of {} tokens",
-                    batch_tokens_, cut.max_tokens, cut.data.ranks, sentence_tokens_));
+        "a batch of {} tokens is not a whole number of micro-batches of {} tokens for each of {} data "
+        "ranks, or these no whole sentences of {} tokens",
+        batch_tokens_, cut.max_tokens, cut.data.ranks, sentence_tokens_);
   }
   BatchTokens const tokens{.target = batch_tokens_, .all = 2 * batch_tokens_};
   return std::make_unique<EqualMicroBatches>(batch_tokens_ / each, tokens,

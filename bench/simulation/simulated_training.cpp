@@ -192,7 +192,7 @@ void write_results(Run const& run, Simulated const& simulated, LayoutPlan const&
   }
   file << "}}}\n";
   if (!file.flush()) {
-    throw Error(fmt::format("{}: cannot be written", run.options.out));
+    throw Error("{}: cannot be written", run.options.out);
   }
 }
 

@@ -90,7 +90,7 @@ std::byte* AddressRange::take(std::size_t bytes) {
     return begin_ + offset;
   }
   if (wanted > bytes_ - used_) {
-    throw Error(fmt::format("the emulated device's {} bytes of addresses are used up", bytes_));
+    throw Error("the emulated device's {} bytes of addresses are used up", bytes_);
   }
   std::size_t const offset = used_;
   used_ += wanted;
@@ -148,8 +148,7 @@ void AddressRange::close() {
 
 void AddressRange::protect(int access) const {
   if (used_ > 0 && mprotect(begin_, rounded(used_, huge_page), access) != 0) {
-    throw Error(
-        fmt::format("mprotect of an emulated device's {} bytes: {}", used_, std::generic_category().message(errno)));
+    throw Error("mprotect of an emulated device's {} bytes: {}", used_, std::generic_category().message(errno));
   }
 }
 

@@ -34,8 +34,7 @@ ForcedDecoding forced_decoding(AlignmentOptions const& options, TrainedModelOpti
     return {};
   }
   if (options.kind == "soft" && (!json || options.words)) {
-    throw UsageError(
-        fmt::format("--align soft writes the weights of pieces in JSON lines: give {}, and not --align-words", option));
+    throw UsageError("--align soft writes the weights of pieces in JSON lines: give {}, and not --align-words", option);
   }
   return {options.attention, model};
 }

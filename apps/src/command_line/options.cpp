@@ -98,8 +98,7 @@ void require_choices(CommandSyntax const& syntax, po::variables_map const& value
     for (std::string const& given : several != nullptr ? *several : std::vector{values[name].as<std::string>()}) {
       if (given.find('|') != std::string::npos ||
           fmt::format("|{}|", choices).find(fmt::format("|{}|", given)) == std::string::npos) {
-        throw UsageError(
-            fmt::format("{}{} is \"{}\"; expected {}", is_argument(name, syntax) ? "" : "--", name, given, choices));
+        throw UsageError("{}{} is \"{}\"; expected {}", is_argument(name, syntax) ? "" : "--", name, given, choices);
       }
     }
   }
@@ -194,8 +193,8 @@ po::variables_map parse_options(CommandSyntax const& syntax, std::vector<std::st
   } catch (po::error const& error) {
     problem = error.what();
   }
-  throw UsageError(fmt::format("{}: {}\n{}\n`heddle {} --help` shows every option.", syntax.name, problem,
-                               wrapped_usage(syntax.name, syntax.usage, help_columns()), syntax.name));
+  throw UsageError("{}: {}\n{}\n`heddle {} --help` shows every option.", syntax.name, problem,
+                   wrapped_usage(syntax.name, syntax.usage, help_columns()), syntax.name);
 }
 
 }  // namespace heddle

@@ -22,8 +22,7 @@ void choose_adapters(TrainedModelOptions& options, std::vector<std::string> cons
     std::size_t const end = run.find_first_of("=/");
     bool const named = end != run.npos && end > 0 && run[end] == '=';
     if (named ? !options.adapters.emplace(run.substr(0, end), run.substr(end + 1)).second : runs.size() > 1) {
-      throw UsageError(
-          fmt::format("--adapter {}: expected NAME=RUN with another name for each of several runs of adapters", run));
+      throw UsageError("--adapter {}: expected NAME=RUN with another name for each of several runs of adapters", run);
     }
     if (!named) {
       options.adapter = run;
@@ -168,7 +167,7 @@ void add_shortlist(OptionsDescription& description, TokenChoices& choices) {
 void add_text_options(OptionsDescription& description, TextOptions& options, std::string const& done) {
   auto const choose = [&options](std::int64_t lines) {
     if (lines < 1) {
-      throw UsageError(fmt::format("--window is {}; expected at least 1", lines));
+      throw UsageError("--window is {}; expected at least 1", lines);
     }
     options.window = lines;
   };
@@ -212,7 +211,7 @@ void add_threads(OptionsDescription& description, int& threads, bool ranks) {
 ExitCode convert_text(TextCommandOptions const& options, TextConversion conversion, ModelRequirement const& require,
                       TextFormat const& format) {
   if (options.model.checkpoint.empty()) {
-    throw UsageError(fmt::format("{0}: --checkpoint is missing: the model to {0} with", conversion.command));
+    throw UsageError("{0}: --checkpoint is missing: the model to {0} with", conversion.command);
   }
   require_valid(options.generation);
   require_valid(options.text);

@@ -28,23 +28,22 @@ void add_train_options(CommandSyntax& syntax, TrainOptions& options) {
 
 void require_valid(TrainOptions const& options, std::string_view command) {
   if (options.resume_from && (*options.resume_from < 0 || options.fresh)) {
-    throw UsageError(
-        fmt::format("{}: --resume-from takes the step of a checkpoint, at least 0, and excludes --fresh", command));
+    throw UsageError("{}: --resume-from takes the step of a checkpoint, at least 0, and excludes --fresh", command);
   }
   if (options.trace < 0) {
-    throw UsageError(fmt::format("{}: --trace {}: expected a number of steps, at least 0", command, options.trace));
+    throw UsageError("{}: --trace {}: expected a number of steps, at least 0", command, options.trace);
   }
   if (options.ranks && !options.dry_run) {
     throw UsageError(
-        fmt::format("{0}: --ranks is an option of --dry-run; to train on {1} ranks: mpirun -np {1} heddle "
-                    "train …",
-                    command, *options.ranks));
+        "{0}: --ranks is an option of --dry-run; to train on {1} ranks: mpirun -np {1} heddle "
+        "train …",
+        command, *options.ranks);
   }
   if (options.ranks && *options.ranks < 1) {
-    throw UsageError(fmt::format("{}: --ranks {}: expected at least 1", command, *options.ranks));
+    throw UsageError("{}: --ranks {}: expected at least 1", command, *options.ranks);
   }
   if (options.dry_run && options.trace > 0) {
-    throw UsageError(fmt::format("{}: a dry run makes no step that --trace could record", command));
+    throw UsageError("{}: a dry run makes no step that --trace could record", command);
   }
 }
 

@@ -34,7 +34,7 @@ struct AverageOptions {
 
 std::vector<Checkpoint> open_all(AverageOptions const& options) {
   if (options.last < 1) {
-    throw UsageError(fmt::format("average: --last is {}; expected at least 1", options.last));
+    throw UsageError("average: --last is {}; expected at least 1", options.last);
   }
   if (options.last > 1 && options.which == "best") {
     throw UsageError("average: --last takes the newest checkpoints of a run, and --which best one of them");
@@ -68,13 +68,13 @@ std::vector<double> parse_weights(std::string const& text, std::size_t checkpoin
     std::istringstream number(word);
     double weight = 0;
     if (!(number >> weight) || !(number >> std::ws).eof() || !std::isfinite(weight) || weight <= 0) {
-      throw UsageError(fmt::format("average: --weights has \"{}\"; expected a number above 0", word));
+      throw UsageError("average: --weights has \"{}\"; expected a number above 0", word);
     }
     weights.push_back(weight);
   }
   if (weights.size() != checkpoints) {
-    throw UsageError(fmt::format("average: --weights has {} numbers for {} checkpoints; expected one for each",
-                                 weights.size(), checkpoints));
+    throw UsageError("average: --weights has {} numbers for {} checkpoints; expected one for each", weights.size(),
+                     checkpoints);
   }
   return weights;
 }

@@ -105,8 +105,8 @@ read in blocks. It exits with code 0 if there is no difference, else with 1.)";
 void require_possible(CheckpointOptions const& options, boost::program_options::variables_map const& values) {
   bool const prune = options.action == "prune";
   if (options.places.size() != (options.action == "diff" ? 2U : 1U)) {
-    throw UsageError(fmt::format("checkpoint {}: expected {}", options.action,
-                                 options.action == "diff" ? "two checkpoints or runs" : "one directory"));
+    throw UsageError("checkpoint {}: expected {}", options.action,
+                     options.action == "diff" ? "two checkpoints or runs" : "one directory");
   }
   if (prune != (values.count("keep") > 0) || (!prune && (values.count("keep-every") > 0 || options.dry_run))) {
     throw UsageError(prune ? "checkpoint prune: --keep is missing: how many of the newest checkpoints remain"

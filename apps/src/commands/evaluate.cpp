@@ -135,10 +135,10 @@ void check_text_options(EvaluateOptions const& options) {
         std::pair("test", !options.tests.empty()), std::pair("hypotheses", !options.hypotheses.empty()),
         std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
     if (is_given) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "evaluate: --{} belongs to translations, and --text to models that were trained on text: give only "
           "one of the two",
-          name));
+          name);
     }
   }
 }
@@ -151,7 +151,7 @@ TestSet parse_test(std::string const& text) {
   boost::split(files, text.substr(equals == std::string::npos ? text.size() : equals + 1),
                [](char c) { return c == ','; });
   if (test.name.empty() || files.size() < 2 || std::ranges::any_of(files, &std::string::empty)) {
-    throw UsageError(fmt::format("evaluate: --test {}: expected NAME=SOURCE,REFERENCE", text));
+    throw UsageError("evaluate: --test {}: expected NAME=SOURCE,REFERENCE", text);
   }
   test.source = files.front();
   test.references.assign(files.begin() + 1, files.end());
@@ -167,9 +167,9 @@ void check_tests(EvaluateOptions const& options) {
         std::pair("baseline", !options.scores.baseline.empty()), std::pair("output", !options.output.empty())}) {
     if (is_given) {
       throw UsageError(
-          fmt::format("evaluate: --{} belongs to one source, and --test may name several: give only one "
-                      "of the two",
-                      name));
+          "evaluate: --{} belongs to one source, and --test may name several: give only one "
+          "of the two",
+          name);
     }
   }
 }
@@ -380,7 +380,7 @@ ExitCode evaluate_model(EvaluateOptions const& options, MpiSession const* sessio
   }
   require_different_pipes(texts);
   if (is_read_once(options.scores.baseline)) {
-    throw UsageError(fmt::format("--baseline {} is not a file: it is read more than once", options.scores.baseline));
+    throw UsageError("--baseline {} is not a file: it is read more than once", options.scores.baseline);
   }
   for (TestSet const& test : tests) {
     if (session == nullptr || session->world().rank() == 0) {

@@ -24,7 +24,7 @@ std::int64_t bytes_of(std::string const& size) {
   std::string_view const unit(rest, static_cast<std::size_t>(end - rest));
   std::int64_t const factor = unit == "KB" ? 1'000 : unit == "MB" ? 1'000'000 : unit == "GB" ? 1'000'000'000 : 0;
   if (error != std::errc() || factor == 0 || count < 1 || count > 1'000'000) {
-    throw UsageError(fmt::format("--max-shard-size {}: expected a number of KB, MB or GB, such as 500MB", size));
+    throw UsageError("--max-shard-size {}: expected a number of KB, MB or GB, such as 500MB", size);
   }
   return count * factor;
 }

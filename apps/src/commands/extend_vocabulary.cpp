@@ -101,7 +101,7 @@ it, and train.initialize_from starts a run with it.)";
     throw UsageError("there is no new piece; name some by --piece, or a file by --pieces, or a --language");
   }
   if (side != "source" && side != "target" && side != "both") {
-    throw UsageError(fmt::format("--side {}: possible are source, target and both", side));
+    throw UsageError("--side {}: possible are source, target and both", side);
   }
   growth.source = side != "target";
   growth.target = side != "source";

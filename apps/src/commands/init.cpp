@@ -85,7 +85,7 @@ void ask(Value& value, std::string const& question, Possible const& possible) {
     std::string line;
     if (!std::getline(std::cin, line)) {
       std::cout << '\n';
-      throw UsageError(fmt::format("the input ended at the question: {}", question));
+      throw UsageError("the input ended at the question: {}", question);
     }
     Value answer = value;
     if (line.empty() || (boost::conversion::try_lexical_convert(line, answer) && possible(answer))) {
@@ -223,7 +223,7 @@ std::optional<JobScript> job_script(RunAnswers const& answers, fs::path const& o
 
 void require_absent(fs::path const& path) {
   if (fs::exists(path)) {
-    throw UsageError(fmt::format("{} exists: move it away, or choose another --out", path.string()));
+    throw UsageError("{} exists: move it away, or choose another --out", path.string());
   }
 }
 
@@ -231,9 +231,9 @@ void require_absent(fs::path const& path) {
 void require_possible(RunAnswers const& answers, std::string const& out) {
   if ((answers.where == "pbs" || answers.where == "lsf") && out.find_first_of(" \t'\"") != std::string::npos) {
     throw UsageError(
-        fmt::format("--out {}: the job scripts of PBS and LSF split their arguments at spaces; choose a "
-                    "directory without spaces and quotes in its name",
-                    out));
+        "--out {}: the job scripts of PBS and LSF split their arguments at spaces; choose a "
+        "directory without spaces and quotes in its name",
+        out);
   }
   if (answers.nodes < 1 || answers.ranks_per_node < 1) {
     throw UsageError("--nodes and --ranks-per-node must be at least 1");

@@ -114,8 +114,7 @@ void inspect_run(InspectOptions const& options) {
     }
   }
   if (!run.checkpoint) {
-    throw DataError(
-        fmt::format("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.page.path));
+    throw DataError("{}: the run has no checkpoint yet; with --html PAGE its curves are drawn", options.page.path);
   }
   auto const entries = list_checkpoints(options.page.path, CheckpointStore::Check::sizes);
   if (entries.size() > 1) {
@@ -174,7 +173,7 @@ void require_place(std::string const& page) {
   fs::path const directory = fs::path(page).parent_path();
   std::error_code problem;
   if (!directory.empty() && !fs::is_directory(directory, problem)) {
-    throw Error(fmt::format("{}: cannot be written: there is no directory {}", page, directory.string()));
+    throw Error("{}: cannot be written: there is no directory {}", page, directory.string());
   }
   require_replaceable(page);
 }
@@ -182,13 +181,13 @@ void require_place(std::string const& page) {
 void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) {
   require_place(options.html);
   if (auto const given = model_options(options); !given.empty() && !datasets.empty()) {
-    throw UsageError(fmt::format("inspect: {} {} for a run or a checkpoint, but {} has datasets",
-                                 fmt::join(given, ", "), given.size() == 1 ? "is" : "are", options.page.path));
+    throw UsageError("inspect: {} {} for a run or a checkpoint, but {} has datasets", fmt::join(given, ", "),
+                     given.size() == 1 ? "is" : "are", options.page.path);
   }
   options.page.sentences = sentences_of(options);
   options.page.compare.insert(options.page.compare.begin(), options.paths.begin() + 1, options.paths.end());
   if (options.page.beam_size < 1) {
-    throw UsageError(fmt::format("inspect: --beam is {}; expected at least 1", options.page.beam_size));
+    throw UsageError("inspect: --beam is {}; expected at least 1", options.page.beam_size);
   }
   options.page.datasets = datasets;
   std::string const page = html_report(options.page);
@@ -198,8 +197,8 @@ void write_page(InspectOptions& options, std::vector<fs::path> const& datasets) 
 
 void require_html(InspectOptions const& options) {
   if (options.html.empty() && !model_options(options).empty()) {
-    throw UsageError(fmt::format("inspect: {} {} for a page; add --html PAGE", fmt::join(model_options(options), ", "),
-                                 model_options(options).size() == 1 ? "is" : "are"));
+    throw UsageError("inspect: {} {} for a page; add --html PAGE", fmt::join(model_options(options), ", "),
+                     model_options(options).size() == 1 ? "is" : "are");
   }
 }
 
@@ -210,7 +209,7 @@ ExitCode run_inspect(Arguments const& arguments) {
   parse_options(inspect_syntax(options), arguments);
   options.page.path = options.paths.front();
   if (options.page.examples < 0) {
-    throw UsageError(fmt::format("inspect: --samples is {}; expected at least 0", options.page.examples));
+    throw UsageError("inspect: --samples is {}; expected at least 0", options.page.examples);
   }
   require_html(options);
   std::error_code problem;

@@ -197,8 +197,8 @@ ExitCode run_kernels(Arguments const& arguments) {
   KernelsOptions options;
   parse_options(kernels_syntax(options), arguments);
   if (options.vocabulary < 4 || options.vocabulary > std::numeric_limits<std::int32_t>::max()) {
-    throw UsageError(fmt::format("--vocabulary is {}; expected 4 to {}", options.vocabulary,
-                                 std::numeric_limits<std::int32_t>::max()));
+    throw UsageError("--vocabulary is {}; expected 4 to {}", options.vocabulary,
+                     std::numeric_limits<std::int32_t>::max());
   }
   if (options.check && options.benchmark) {
     throw UsageError("--check and --benchmark exclude each other");

@@ -37,8 +37,8 @@ chooses only from these pieces.)";
   constexpr std::int64_t max_best = 1'000'000;
   constexpr std::int64_t max_pairs = std::numeric_limits<std::int32_t>::max();
   if (training.best < 1 || training.best > max_best || training.max_pairs < 1 || training.max_pairs > max_pairs) {
-    throw UsageError(fmt::format("lexicon: --best {} and --max-pairs {}: expected 1 to {} and 1 to {}", training.best,
-                                 training.max_pairs, max_best, max_pairs));
+    throw UsageError("lexicon: --best {} and --max-pairs {}: expected 1 to {} and 1 to {}", training.best,
+                     training.max_pairs, max_best, max_pairs);
   }
   for (std::string& dataset : datasets) {
     dataset = dataset_in(dataset, "train.h5");

@@ -53,7 +53,7 @@ std::string example_name(std::string const& kind) {
       return std::string(rest.substr(0, rest.find(' ')));
     }
   }
-  throw Error(fmt::format("the example of kind {} names no plug-in", kind));
+  throw Error("the example of kind {} names no plug-in", kind);
 }
 
 /// Names of small letters, digits and underscores that a plug-in cannot have, each between spaces: C++'s keywords,
@@ -117,21 +117,21 @@ void require_usable(std::string const& name, Registries const& built_in) {
                      });
   if (!valid) {
     throw UsageError(
-        fmt::format("the directory's name '{}' becomes the plug-in's: expected small letters, digits and "
-                    "underscores, a letter first; for example my_kernel",
-                    name));
+        "the directory's name '{}' becomes the plug-in's: expected small letters, digits and "
+        "underscores, a letter first; for example my_kernel",
+        name);
   }
   if (reserved.find(" " + name + " ") != std::string_view::npos) {
-    throw UsageError(fmt::format(
+    throw UsageError(
         "the directory's name '{0}' becomes the plug-in's, but has a meaning in C++ or in a plug-in's code; "
         "expected another name, for example my_{0}",
-        name));
+        name);
   }
   if (std::string const owner = owner_of(name, built_in); !owner.empty()) {
     throw UsageError(
-        fmt::format("the directory's name '{0}' becomes the plug-in's, but Heddle has {1} of that name; expected "
-                    "another name, for example my_{0}",
-                    name, owner));
+        "the directory's name '{0}' becomes the plug-in's, but Heddle has {1} of that name; expected "
+        "another name, for example my_{0}",
+        name, owner);
   }
 }
 

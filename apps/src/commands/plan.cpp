@@ -83,7 +83,7 @@ says how a plan is made and what it leaves out.)";
 
 void require_at_least(std::string_view option, double value, double min) {
   if (!(value >= min)) {
-    throw UsageError(fmt::format("plan: {} {}: expected at least {}", option, value, min));
+    throw UsageError("plan: {} {}: expected at least {}", option, value, min);
   }
 }
 
@@ -95,14 +95,14 @@ void check(PlanOptions const& options) {
   require_at_least("--memory", options.memory, 0);
   constexpr double max_memory = 1e9;
   if (options.memory > max_memory) {
-    throw UsageError(fmt::format("plan: --memory {}: expected GiB of one node", options.memory));
+    throw UsageError("plan: --memory {}: expected GiB of one node", options.memory);
   }
   require_at_least("--measure-seconds", options.measure_seconds.value_or(0), 0);
   require_at_least("--vocabulary", static_cast<double>(options.settings.vocabulary), 4);
   constexpr int max = 1 << 20;
   if (machines.ranks_per_node > max / machines.nodes) {
-    throw UsageError(fmt::format("plan: {} nodes of {} ranks: expected at most {} ranks", machines.nodes,
-                                 machines.ranks_per_node, readable_count(max)));
+    throw UsageError("plan: {} nodes of {} ranks: expected at most {} ranks", machines.nodes, machines.ranks_per_node,
+                     readable_count(max));
   }
   if (options.config.empty() && !(options.measure && options.overrides.empty())) {
     throw UsageError("plan: RUN.toml is missing");

@@ -36,7 +36,7 @@ void add_texts(CommandSyntax& syntax, PrepareOptions& prepared) {
     int end = 0;
     if (std::sscanf(given.c_str(), "%" SCNd64 ",%" SCNd64 "%n", &columns[0], &columns[1], &end) != 2 ||
         end != static_cast<int>(given.size())) {
-      throw UsageError(fmt::format("--columns is \"{}\"; expected two numbers, such as 3,4", given));
+      throw UsageError("--columns is \"{}\"; expected two numbers, such as 3,4", given);
     }
   };
   syntax.options.add_options()                                                                  //
@@ -127,9 +127,9 @@ void check_options(po::variables_map const& values) {
   for (char const* const name : {"vocab-size", "vocab-type", "sentinels", "tag", "user-defined-symbols",
                                  "byte-fallback", "character-coverage", "normalization"}) {
     if (values.count("vocab-model") > 0 && values.count(name) > 0 && !values[name].defaulted()) {
-      throw UsageError(fmt::format(
+      throw UsageError(
           "--{} controls vocabulary training, but --vocab-model names an existing vocabulary; use one of the two",
-          name));
+          name);
     }
   }
   bool const only_vocabulary = values["only-vocab"].as<bool>();

@@ -25,7 +25,7 @@ struct RunOptions {
 auto* seconds(std::chrono::milliseconds& value, std::string const& name) {
   auto const take = [&value, name](double given) {
     if (!(given > 0 && given < 1e6)) {
-      throw UsageError(fmt::format("--{} takes a positive number of seconds", name));
+      throw UsageError("--{} takes a positive number of seconds", name);
     }
     value = std::chrono::milliseconds(static_cast<std::int64_t>(1000 * given));
   };
@@ -73,8 +73,8 @@ void require_slots(Supervision& supervision) {
   int const slots = slots_of(supervision.hosts);
   int const min = std::ranges::min(supervision.ranks);
   if (min > slots) {
-    throw UsageError(fmt::format("run: --hosts {} has {} slots together, and --ranks {} needs at least {}",
-                                 to_string(supervision.hosts), slots, fmt::join(supervision.ranks, ","), min));
+    throw UsageError("run: --hosts {} has {} slots together, and --ranks {} needs at least {}",
+                     to_string(supervision.hosts), slots, fmt::join(supervision.ranks, ","), min);
   }
   std::erase_if(supervision.ranks, [&](int ranks) { return ranks > slots; });
 }

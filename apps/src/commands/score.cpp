@@ -115,14 +115,14 @@ class ScoredLines {
     if (first == line.npos || error != std::errc() || end != number.data() + number.size() ||
         index < source_.number - 1) {
       throw DataError(
-          fmt::format("{}: line {}: expected INDEX ||| TRANSLATION, with an index from 0 on that is not less "
-                      "than the one before",
-                      list_->path().string(), list_->line_number()));
+          "{}: line {}: expected INDEX ||| TRANSLATION, with an index from 0 on that is not less "
+          "than the one before",
+          list_->path().string(), list_->line_number());
     }
     while (source_.number <= index) {
       if (!text_.next(source_)) {
-        throw DataError(fmt::format("{}: line {}: there is no line {} of {}", list_->path().string(),
-                                    list_->line_number(), index + 1, text_.path()));
+        throw DataError("{}: line {}: there is no line {} of {}", list_->path().string(), list_->line_number(),
+                        index + 1, text_.path());
       }
     }
     SourceLine pair = source_;
@@ -185,7 +185,7 @@ std::vector<std::int32_t> target_tokens(SourceLine const& line, Tokenizer const&
   try {
     return parse_pieces(line.references.front(), ids);
   } catch (DataError const& error) {
-    throw DataError(fmt::format("--target, line {}: {}", line.number, error.what()));
+    throw DataError("--target, line {}: {}", line.number, error.what());
   }
 }
 
@@ -222,7 +222,7 @@ void check_options(ScoringOptions const& options) {
     throw UsageError("score: --pieces gives pieces, of which --align-words does not know the words: leave one out");
   }
   if (!std::isfinite(options.length_penalty)) {
-    throw UsageError(fmt::format("score: --length-penalty {}: expected a finite number", options.length_penalty));
+    throw UsageError("score: --length-penalty {}: expected a finite number", options.length_penalty);
   }
 }
 

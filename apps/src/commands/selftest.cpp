@@ -115,10 +115,10 @@ fs::path temporary_directory() {
   std::string name = (place / "heddle-selftest-XXXXXX").string();
   if (failure) {
     char const* const given = std::getenv("TMPDIR");
-    throw Error(fmt::format("TMPDIR={}: {}; set it to a directory", given == nullptr ? "" : given, failure.message()));
+    throw Error("TMPDIR={}: {}; set it to a directory", given == nullptr ? "" : given, failure.message());
   }
   if (::mkdtemp(name.data()) == nullptr) {
-    throw Error(fmt::format("{} cannot be made: {}; set TMPDIR to another place", name, std::strerror(errno)));
+    throw Error("{} cannot be made: {}; set TMPDIR to another place", name, std::strerror(errno));
   }
   return name;
 }

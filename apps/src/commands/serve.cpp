@@ -69,7 +69,7 @@ SIGINT and SIGHUP let requests that run finish.)";
 
 Milliseconds time_of(char const* option, double value, double unit) {
   if (!(value >= 0 && value * unit <= 1e9)) {
-    throw UsageError(fmt::format("{} {}: expected a time of at least 0", option, value));
+    throw UsageError("{} {}: expected a time of at least 0", option, value);
   }
   return Milliseconds(static_cast<std::int64_t>(value * unit));
 }
@@ -83,7 +83,7 @@ void require_positive(ServerOptions const& options) {
         std::pair("--max-text", limits.text_bytes), std::pair("--max-beam", limits.beam_size),
         std::pair("--batch-tokens", options.worker.batch_tokens)}) {
     if (value < 1) {
-      throw UsageError(fmt::format("{} {}: expected at least 1", name, value));
+      throw UsageError("{} {}: expected at least 1", name, value);
     }
   }
 }
@@ -93,8 +93,8 @@ void choose_models(ServerOptions& options, std::vector<std::string> const& model
   for (std::string const& model : models) {
     std::size_t const end = model.find('=');
     if (end == model.npos || end == 0 || end + 1 == model.size() || !names.insert(model.substr(0, end)).second) {
-      throw UsageError(fmt::format("--model {}: expected NAME=DIRECTORY with another name for each, and none \"{}\"",
-                                   model, ServedModels::first_name));
+      throw UsageError("--model {}: expected NAME=DIRECTORY with another name for each, and none \"{}\"", model,
+                       ServedModels::first_name);
     }
     options.models.others.emplace_back(model.substr(0, end), model.substr(end + 1));
   }
@@ -116,7 +116,7 @@ ExitCode run_serve(Arguments const& arguments) {
   require_positive(options);
   choose_models(options, values.models);
   if (values.port < 0 || values.port > 65535) {
-    throw UsageError(fmt::format("--port {}: expected 0 to 65535", values.port));
+    throw UsageError("--port {}: expected 0 to 65535", values.port);
   }
   options.port = static_cast<std::uint16_t>(values.port);
   options.limits.all_body_bytes = std::max(options.limits.all_body_bytes, 2 * options.limits.body_bytes);

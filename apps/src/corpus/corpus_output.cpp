@@ -101,12 +101,11 @@ CorpusOutput::CorpusOutput(fs::path path, std::string const& identity, std::vect
     return;
   }
   if (fs::path const parent = fs::absolute(path_).parent_path(); !fs::is_directory(parent)) {
-    throw Error(fmt::format("--output {}: there is no directory {}", path_.string(), parent.string()));
+    throw Error("--output {}: there is no directory {}", path_.string(), parent.string());
   }
   lock_.emplace(path_.string() + ".lock");
   if (lock_->try_take(FileLock::Kind::exclusive) == FileLock::Result::busy) {
-    throw UsageError(
-        fmt::format("another process is writing {}; wait for its end, or give another --output", partial().string()));
+    throw UsageError("another process is writing {}; wait for its end, or give another --output", partial().string());
   }
   open_output(partial(), OutputMode::append);  // which refuses what must not be read or written
   if (auto const earlier = read_regular(journal())) {
@@ -126,9 +125,9 @@ std::string CorpusOutput::restore(std::string const& identity, std::string const
   std::string line;
   if (std::getline(stream, line) && line != identity) {
     throw UsageError(
-        fmt::format("{} was made by a command with another model or other options; give the same ones to continue, or "
-                    "delete it to start over:\n  there: {}\n  here:  {}",
-                    journal().string(), line, identity));
+        "{} was made by a command with another model or other options; give the same ones to continue, or "
+        "delete it to start over:\n  there: {}\n  here:  {}",
+        journal().string(), line, identity);
   }
   PartialFile written(partial());
   std::string valid = identity + '\n';
@@ -158,7 +157,7 @@ ChunkResult CorpusOutput::result_there() const {
   std::string bytes(static_cast<std::size_t>(done.end - begin), '\0');
   auto const file = open_input(partial());
   if (!file->seekg(begin) || !file->read(bytes.data(), std::ssize(bytes))) {
-    throw Error(fmt::format("{}: cannot read: {}", partial().string(), std::strerror(errno)));
+    throw Error("{}: cannot read: {}", partial().string(), std::strerror(errno));
   }
   return {.text = compressed_ ? gunzip(bytes) : std::move(bytes), .sums = done.sums};
 }
@@ -171,10 +170,10 @@ std::optional<Chunk> CorpusOutput::next(std::function<std::optional<Chunk>()> co
       return chunk;
     }
     if (done_[read_++].lines != digest) {
-      throw DataError(fmt::format(
+      throw DataError(
           "{}: lines {} to {} of the text are others than those of which the output was made; give the same "
           "text to continue, or delete the file to start over",
-          journal().string(), chunk->lines.front().number, chunk->lines.back().number));
+          journal().string(), chunk->lines.front().number, chunk->lines.back().number);
     }
     if (restored) {
       restored(*chunk, result_there());
@@ -182,9 +181,9 @@ std::optional<Chunk> CorpusOutput::next(std::function<std::optional<Chunk>()> co
   }
   if (read_ < restored_) {
     throw DataError(
-        fmt::format("{}: the text ends before the last chunk of which the output was made; give the same text "
-                    "to continue, or delete the file to start over",
-                    journal().string()));
+        "{}: the text ends before the last chunk of which the output was made; give the same text "
+        "to continue, or delete the file to start over",
+        journal().string());
   }
   return std::nullopt;
 }
@@ -195,7 +194,7 @@ void CorpusOutput::write(ChunkResult const& result) {
   if (path_.empty()) {
     std::cout << result.text << std::flush;
     if (!std::cout) {
-      throw Error(fmt::format("the standard output: cannot write: {}", std::strerror(errno)));
+      throw Error("the standard output: cannot write: {}", std::strerror(errno));
     }
     return;
   }
@@ -228,7 +227,7 @@ void CorpusOutput::finish() {
   std::error_code error;
   fs::rename(partial(), path_, error);
   if (error) {
-    throw Error(fmt::format("cannot rename {} to {}: {}", partial().string(), path_.string(), error.message()));
+    throw Error("cannot rename {} to {}: {}", partial().string(), path_.string(), error.message());
   }
   fs::remove(journal(), error);
   fs::remove(path_.string() + ".lock", error);
@@ -236,7 +235,7 @@ void CorpusOutput::finish() {
 
 void require_written(std::ostream const& stream, fs::path const& path) {
   if (!stream) {
-    throw Error(fmt::format("{}: cannot write: {}", path.string(), std::strerror(errno)));
+    throw Error("{}: cannot write: {}", path.string(), std::strerror(errno));
   }
 }
 
@@ -244,8 +243,7 @@ void require_other_file(fs::path const& path, std::vector<std::string> const& in
   for (std::string const& input : inputs) {
     std::error_code ignored;  // a file that does not exist is equivalent to nothing
     if (fs::is_regular_file(path, ignored) && fs::equivalent(path, input, ignored)) {
-      throw UsageError(
-          fmt::format("--output {} is the text that is read ({}); expected another file", path.string(), input));
+      throw UsageError("--output {} is the text that is read ({}); expected another file", path.string(), input);
     }
   }
 }

@@ -32,7 +32,7 @@ std::string message(std::string const& bytes, ExitCode code = ExitCode::done) {
 }
 
 [[noreturn]] void fail(char const* what) {
-  throw Error(fmt::format("cannot {}: {}", what, std::generic_category().message(errno)));
+  throw Error("cannot {}: {}", what, std::generic_category().message(errno));
 }
 
 /// Reads all bytes, and returns true; false at the end of the stream.

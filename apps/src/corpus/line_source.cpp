@@ -58,7 +58,7 @@ bool LineSource::next(SourceLine& line) {
     }
   }
   if (references > 0 && line.number == 0) {
-    throw DataError(fmt::format("{} is empty: expected at least one line", path()));
+    throw DataError("{} is empty: expected at least one line", path());
   }
   if (found) {
     take_columns(line);
@@ -70,7 +70,7 @@ void LineSource::take_columns(SourceLine& line) const {
   auto const tab_of = [&](std::string_view expected) {
     std::size_t const tab = line.text.find('\t');
     if (tab == std::string::npos) {
-      throw DataError(fmt::format("{}: line {} has no tab; expected {}", path(), line.number, expected));
+      throw DataError("{}: line {} has no tab; expected {}", path(), line.number, expected);
     }
     return tab;
   };
@@ -113,9 +113,9 @@ void LineSource::throw_unequal(LineReader& other) {
     for (std::string rest; reader->next(rest);) {
     }
   }
-  throw DataError(fmt::format("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
-                              readable_count(readers_.front().line_number()), other.path().string(),
-                              readable_count(other.line_number())));
+  throw DataError("{} has {} lines, {} has {}: line n of one must belong to line n of the other", path(),
+                  readable_count(readers_.front().line_number()), other.path().string(),
+                  readable_count(other.line_number()));
 }
 
 void LineSource::warn_of_invalid() const {

@@ -17,7 +17,7 @@ std::unique_ptr<TranslationMetric> metric_named(std::string const& name, std::st
   auto const& names = value_names<BleuTokenization>;
   auto const found = std::ranges::find(names, tokenize);
   if (found == names.end()) {
-    throw UsageError(fmt::format("--tokenize {}: expected one of {}", tokenize, fmt::join(names, ", ")));
+    throw UsageError("--tokenize {}: expected one of {}", tokenize, fmt::join(names, ", "));
   }
   return name == "bleu" ? bleu_metric(static_cast<BleuTokenization>(found - names.begin())) : translation_metric(name);
 }
@@ -41,7 +41,7 @@ Scores::Scores(ScoreOptions const& options, std::size_t references, MetricRegist
   for (std::string const& name : options.metrics) {
     if (MetricRegistry::Entry const& entry = metric_of_option(registry, name); entry.origin != "built-in") {
       if (references > 1) {
-        throw UsageError(fmt::format("--metric {}: a plug-in's metric takes one reference for each line", name));
+        throw UsageError("--metric {}: a plug-in's metric takes one reference for each line", name);
       }
       of_plugins_.push_back(entry);
       continue;
@@ -59,8 +59,8 @@ Scores::Scores(ScoreOptions const& options, std::size_t references, MetricRegist
 void Scores::add(std::string const& hypothesis, std::span<std::string const> references, std::string const& source) {
   std::string other;
   if (compared_ && !baseline_->next(other)) {
-    throw DataError(fmt::format("{} has {} lines; there are more translations to compare it with",
-                                baseline_->path().string(), readable_count(baseline_->line_number())));
+    throw DataError("{} has {} lines; there are more translations to compare it with", baseline_->path().string(),
+                    readable_count(baseline_->line_number()));
   }
   for (std::size_t index = 0; index < systems_.size(); ++index) {
     systems_[index].add(hypothesis, references);
@@ -80,8 +80,7 @@ void Scores::add(std::string const& hypothesis, std::span<std::string const> ref
 
 std::vector<ScoreResult> Scores::results() {
   if (std::string rest; compared_ && baseline_->next(rest)) {
-    throw DataError(
-        fmt::format("{} has more lines than there are translations to compare it with", baseline_->path().string()));
+    throw DataError("{} has more lines than there are translations to compare it with", baseline_->path().string());
   }
   std::vector<ScoreResult> results;
   auto const add_baseline = [&](ScoreResult result) {

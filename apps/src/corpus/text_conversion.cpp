@@ -165,9 +165,9 @@ RankGroups make_rank_groups(Communicator const& world, std::vector<std::string> 
     }
   }
   if (tensor < 1 || world.size() % tensor != 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "parallel.tensor = {}: {} rank{} {} not divided into groups of that size; start a multiple of it with mpirun",
-        tensor, world.size(), world.size() == 1 ? "" : "s", world.size() == 1 ? "is" : "are"));
+        tensor, world.size(), world.size() == 1 ? "" : "s", world.size() == 1 ? "is" : "are");
   }
   return {world, tensor == 1 ? Communicator::self() : world.split(world.rank() / tensor, world.rank(), "tensor")};
 }

@@ -55,8 +55,8 @@ std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts
   auto lines = std::make_unique<MemoryLines>(std::move(texts.front()));
   if (texts.size() > 1) {
     if (model.task().pairs(use.prefixes) != PairForm::joined) {
-      throw ConfigError(fmt::format("heddle evaluate --pair measures an encoder on two texts, but {} {}",
-                                    place_of_task(config), model.task().meaning()));
+      throw ConfigError("heddle evaluate --pair measures an encoder on two texts, but {} {}", place_of_task(config),
+                        model.task().meaning());
     }
     return joined_samples(std::move(lines), std::make_unique<MemoryLines>(std::move(texts.back())),
                           text_rule(config, model.task(), tokenizer, use, name));
@@ -64,9 +64,9 @@ std::unique_ptr<SampleSource> samples_of(TrainedModel const& model, EncodedTexts
   auto samples = text_samples(config, model.task(), std::move(lines), tokenizer, use, name);
   if (!samples) {
     throw ConfigError(
-        fmt::format("heddle evaluate --text is for models trained on monolingual text, but {} is trained on pairs; "
-                    "use --source and --reference",
-                    place_of_task(config)));
+        "heddle evaluate --text is for models trained on monolingual text, but {} is trained on pairs; "
+        "use --source and --reference",
+        place_of_task(config));
   }
   return samples;
 }
@@ -111,8 +111,8 @@ void measure_text(TrainedModel& model, MeasuredText const& measured) {
     }
   }
   if (loss.tokens == 0) {
-    throw DataError(fmt::format("{}: none of its {} lines has a token, or fits the model", text,
-                                readable_count(readers.front().line_number())));
+    throw DataError("{}: none of its {} lines has a token, or fits the model", text,
+                    readable_count(readers.front().line_number()));
   }
   std::ranges::for_each(readers, warn_of_invalid_lines);
   bool const masked = model.task().measures_accuracy();

@@ -110,9 +110,9 @@ std::string module_of(ExchangedModel const& model, std::string const& projection
   if (!module || change.transposed || change.parts > 1 || change.scale != nullptr || change.added != 0 ||
       change.skipped_rows > 0 || change.added_rows > 0) {
     throw ConfigError(
-        fmt::format("{}: the family {} has this weight in another form, {}: its adapter cannot be "
-                    "exchanged; --merge folds adapters into the weights",
-                    projection, model.family.model_type, name));
+        "{}: the family {} has this weight in another form, {}: its adapter cannot be "
+        "exchanged; --merge folds adapters into the weights",
+        projection, model.family.model_type, name);
   }
   return *module;
 }
@@ -159,9 +159,9 @@ SafetensorsFiles open_adapter(fs::path const& directory) {
   if (fs::path const pickle = directory / "adapter_model.bin";
       fs::exists(pickle) && !fs::exists(directory / tensors_name)) {
     throw DataError(
-        fmt::format("{}: is a pickle, which can run any code and is not read; convert the adapter with pip's peft: "
-                    "`PeftModel.from_pretrained(model, DIR)` and `save_pretrained(OUT, safe_serialization=True)`",
-                    pickle.string()));
+        "{}: is a pickle, which can run any code and is not read; convert the adapter with pip's peft: "
+        "`PeftModel.from_pretrained(model, DIR)` and `save_pretrained(OUT, safe_serialization=True)`",
+        pickle.string());
   }
   return SafetensorsFiles::open(directory / tensors_name);
 }
@@ -194,9 +194,8 @@ void require_plain(json::object const& config) {
         std::ranges::find(plain_values, std::string_view(key), &std::pair<std::string_view, std::string_view>::first);
     json::array const possible = known == plain_values.end() ? json::array() : json::parse(known->second).as_array();
     if (std::ranges::find(possible, value) == possible.end()) {
-      throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", config_name, std::string(key),
-                                    json::serialize(value),
-                                    possible.empty() ? "null or false" : json::serialize(possible)));
+      throw ConfigError("{}: {} = {} cannot be imported; possible is {}", config_name, std::string(key),
+                        json::serialize(value), possible.empty() ? "null or false" : json::serialize(possible));
     }
   }
 }
@@ -217,7 +216,7 @@ std::vector<std::string> adapter_settings(json::object const& config) {
             fmt::format("adapter.alpha={}", by_root ? alpha * std::sqrt(static_cast<double>(rank)) : alpha),
             fmt::format("adapter.dropout={}", dropout == nullptr ? 0 : dropout->to_number<double>())};
   } catch (std::exception const&) {
-    throw DataError(fmt::format("{}: expected the numbers r (at least 1), lora_alpha and lora_dropout", config_name));
+    throw DataError("{}: expected the numbers r (at least 1), lora_alpha and lora_dropout", config_name);
   }
 }
 
@@ -227,8 +226,8 @@ void require_rank(SafetensorsFiles const& files, json::object const& config) {
   for (auto const& [name, tensor] : files.tensors()) {
     std::size_t const axis = name.ends_with(peft_suffixes.front()) ? 0 : 1;
     if (tensor.shape.size() == 2 && tensor.shape[axis] != rank) {
-      throw DataError(fmt::format("{}: {} has the shape [{}]; {} gives it the rank r = {}", tensors_name, name,
-                                  fmt::join(tensor.shape, ", "), config_name, rank));
+      throw DataError("{}: {} has the shape [{}]; {} gives it the rank r = {}", tensors_name, name,
+                      fmt::join(tensor.shape, ", "), config_name, rank);
     }
   }
 }
@@ -286,8 +285,8 @@ PeftNames names_of(SafetensorsFiles const& files, Checkpoint const& base, Exchan
       }
     }
     if (!ours) {
-      throw DataError(fmt::format("{}: the tensor {} is not an adapter of a projection of {}", tensors_name, theirs,
-                                  base.directory().string()));
+      throw DataError("{}: the tensor {} is not an adapter of a projection of {}", tensors_name, theirs,
+                      base.directory().string());
     }
     names.theirs[*ours] = theirs;
   }
@@ -314,9 +313,9 @@ class AdaptedTensors final : public OneRankTensors {
     }
     if (adapters != names.theirs.size()) {
       throw DataError(
-          fmt::format("{} has {} tensors; the model has {} parameters for them: not all of them are of "
-                      "projections",
-                      tensors_name, names.theirs.size(), adapters));
+          "{} has {} tensors; the model has {} parameters for them: not all of them are of "
+          "projections",
+          tensors_name, names.theirs.size(), adapters);
     }
   }
 
@@ -334,11 +333,11 @@ class AdaptedTensors final : public OneRankTensors {
   void require(StreamedTensor const& tensor) const {
     auto const found = names_.theirs.find(tensor.name);
     if (found == names_.theirs.end()) {
-      throw DataError(fmt::format("{} has no tensor for {}", tensors_name, tensor.name));
+      throw DataError("{} has no tensor for {}", tensors_name, tensor.name);
     }
     if (auto const& shape = files_.tensors().at(found->second).shape; shape != tensor.shape) {
-      throw DataError(fmt::format("{}: {} has the shape [{}]; the base and {} give it [{}]", tensors_name,
-                                  found->second, fmt::join(shape, ", "), config_name, fmt::join(tensor.shape, ", ")));
+      throw DataError("{}: {} has the shape [{}]; the base and {} give it [{}]", tensors_name, found->second,
+                      fmt::join(shape, ", "), config_name, fmt::join(tensor.shape, ", "));
     }
   }
 

@@ -277,9 +277,9 @@ double compare_logits(Execution& execution, ExportOptions const& options, Refere
   double const rounding = options.dtype == "float32" ? 1e-5 : options.dtype == "float16" ? 1e-2 : 1e-1;
   if (!(difference <= rounding * std::max(largest, 1.0))) {
     throw Error(
-        fmt::format("verification failed: the exported model, read back, gives different logits (difference {:.3g}, "
-                    "largest logit {:.3g})",
-                    difference, largest));
+        "verification failed: the exported model, read back, gives different logits (difference {:.3g}, "
+        "largest logit {:.3g})",
+        difference, largest);
   }
   if (!reference.keys.empty()) {
     std::string const keys = boost::replace_all_copy(fmt::format("{}", fmt::join(reference.keys, ", ")), "=", " = ");
@@ -299,11 +299,11 @@ void check_format(ExportOptions const& options) {
     return std::ranges::find(some, options.format) != some.end();
   };
   if (std::ranges::find(formats, options.format) == formats.end()) {
-    throw UsageError(fmt::format("--format {}: possible are {}", options.format, fmt::join(formats, ", ")));
+    throw UsageError("--format {}: possible are {}", options.format, fmt::join(formats, ", "));
   }
   if (!options.family.empty() && !is_one_of({"huggingface", "peft"})) {
-    throw UsageError(fmt::format("--family is for the formats huggingface and peft; {} has one form for all models",
-                                 options.format));
+    throw UsageError("--family is for the formats huggingface and peft; {} has one form for all models",
+                     options.format);
   }
   if (!options.base.empty() && options.format != "peft") {
     throw UsageError("--base is for --format peft");
@@ -321,10 +321,9 @@ void check_adapters(ExportOptions const& options, Checkpoint const& checkpoint, 
     throw UsageError("--merge folds adapters into the weights, --format peft writes them alone: give one of the two");
   }
   if (adapters != (alone || options.merge)) {
-    throw ConfigError(
-        fmt::format("{}: {}", checkpoint.directory().string(),
-                    adapters ? "has adapters: --merge folds them into the weights, --format peft writes them alone"
-                             : "has no adapters, which --merge and --format peft are for"));
+    throw ConfigError("{}: {}", checkpoint.directory().string(),
+                      adapters ? "has adapters: --merge folds them into the weights, --format peft writes them alone"
+                               : "has no adapters, which --merge and --format peft are for");
   }
 }
 
@@ -396,10 +395,9 @@ FamilyForm choose_family(std::string wanted, Checkpoint const& checkpoint, Confi
   }
   auto const [family, obstacles] = nearest_family(config, checkpoint.contents().vocabulary());
   if (family == nullptr || !obstacles.empty()) {
-    throw ConfigError(
-        fmt::format("{}: no family of transformers has this model; --format safetensors writes any.{}",
-                    checkpoint.directory().string(),
-                    family == nullptr ? "" : fmt::format(" The nearest family:\n  {}", fmt::join(obstacles, "\n  "))));
+    throw ConfigError("{}: no family of transformers has this model; --format safetensors writes any.{}",
+                      checkpoint.directory().string(),
+                      family == nullptr ? "" : fmt::format(" The nearest family:\n  {}", fmt::join(obstacles, "\n  ")));
   }
   Config form = in_form_of(*family, config);
   json::object made = config_json(*family, form);
@@ -409,9 +407,9 @@ FamilyForm choose_family(std::string wanted, Checkpoint const& checkpoint, Confi
 void require_same_form(FamilyForm const& chosen, Config const& config) {
   if (chosen.config.model != config.model) {
     throw ConfigError(
-        fmt::format("a model of the family {} has its columns or positions in another form, in which adapters are not "
-                    "exchanged alone: export --merge writes the model with them",
-                    chosen.family.model_type));
+        "a model of the family {} has its columns or positions in another form, in which adapters are not "
+        "exchanged alone: export --merge writes the model with them",
+        chosen.family.model_type);
   }
 }
 

@@ -58,7 +58,7 @@ auto of_files(fs::path const& from, Read const& read) {
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: this model cannot be read: {}", from.string(), error.what()));
+    throw DataError("{}: this model cannot be read: {}", from.string(), error.what());
   }
 }
 
@@ -87,8 +87,8 @@ auto of_settings(std::vector<std::string> const& settings, std::string_view sour
 void require_layers(Config const& config, ForeignModel const& foreign) {
   std::int64_t const layers = config.model.encoder.layers + config.model.decoder.layers;
   if (layers > std::ssize(foreign.tensors->tensors())) {
-    throw DataError(fmt::format("{} gives the model {} layers; its files have {} tensors", foreign.family.source,
-                                layers, foreign.tensors->tensors().size()));
+    throw DataError("{} gives the model {} layers; its files have {} tensors", foreign.family.source, layers,
+                    foreign.tensors->tensors().size());
   }
 }
 
@@ -150,10 +150,10 @@ bool is_ctranslate2(fs::path const& directory) {
 json::object read_config_json(fs::path const& directory) {
   fs::path const path = directory / "config.json";
   if (is_ctranslate2(directory)) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{}: is a model of CTranslate2 (model.bin), which `heddle export --format ctranslate2` writes and nothing "
         "reads back; import the model that it was converted from",
-        directory.string()));
+        directory.string());
   }
   if (std::error_code ignored; !fs::exists(directory, ignored)) {
     throw DataError(missing_file(directory) +
@@ -172,9 +172,9 @@ json::object read_config_json(fs::path const& directory) {
   auto const text = read_regular(path, max_origin_bytes);  // of a longer one the end, which is not JSON
   if (!text) {
     throw DataError(
-        fmt::format("{} does not exist; expected a directory with a model as transformers' "
-                    "save_pretrained writes it: config.json, *.safetensors and the tokenizer's files",
-                    path.string()));
+        "{} does not exist; expected a directory with a model as transformers' "
+        "save_pretrained writes it: config.json, *.safetensors and the tokenizer's files",
+        path.string());
   }
   return json_object_of(*text, path.string());
 }

@@ -39,10 +39,10 @@ void move_embeddings(Checkpoint const& checkpoint, Config const& config, ModelFo
   }
   if (config.model.embedding_norm || !config.model.biases) {
     throw ConfigError(
-        fmt::format("the embedding of {}, from which the decoder starts, is not 0: Marian's decoder starts from a "
-                    "vector of zeros, which only models with model.biases = true and without model.embedding_norm can "
-                    "express",
-                    checkpoint.contents().vocabulary().target.piece(start)));
+        "the embedding of {}, from which the decoder starts, is not 0: Marian's decoder starts from a "
+        "vector of zeros, which only models with model.biases = true and without model.embedding_norm can "
+        "express",
+        checkpoint.contents().vocabulary().target.piece(start));
   }
   std::vector<float> shift;
   for (float const value : vector) {

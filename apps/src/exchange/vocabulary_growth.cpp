@@ -115,8 +115,7 @@ std::vector<std::string> tables_of(Config const& config, Registries const& regis
     }
     grown.front() += 1;
     if (!(shape == Shape(grown))) {
-      throw ConfigError(
-          fmt::format("parameter {} does not have its vocabulary in rows, so that it cannot get more", name));
+      throw ConfigError("parameter {} does not have its vocabulary in rows, so that it cannot get more", name);
     }
     tables.push_back(name);
   }

@@ -20,8 +20,8 @@ std::vector<GeneratedLine> ChunkGenerator::generate(std::vector<SourceLine> line
   std::map<std::string, std::vector<GeneratedLine*>> waiting;
   for (SourceLine& line : lines) {
     if (!generations_.contains(line.adapter)) {
-      throw DataError(fmt::format("line {}: there are no adapters \"{}\"; --adapter names {}", line.number,
-                                  line.adapter, fmt::join(model_.adapters(), ", ")));
+      throw DataError("line {}: there are no adapters \"{}\"; --adapter names {}", line.number, line.adapter,
+                      fmt::join(model_.adapters(), ", "));
     }
     EncodedLine encoded = encode_(model_.with_adapter(line.adapter), line);
     results.push_back({std::move(line), std::move(encoded)});

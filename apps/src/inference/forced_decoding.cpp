@@ -137,8 +137,8 @@ Place place_of(AlignedAttention const& wanted, TrainedModel const& model) {
   std::int64_t const usual = guided > 0 ? guided : std::max<std::int64_t>(std::ssize(cross) - 1, 1);
   std::int64_t const chosen = wanted.layer.value_or(usual);
   if (chosen < 1 || chosen > std::ssize(cross)) {
-    throw UsageError(fmt::format("alignments of layer {}: expected one of the {} layers with cross-attention, from 1",
-                                 chosen, cross.size()));
+    throw UsageError("alignments of layer {}: expected one of the {} layers with cross-attention, from 1", chosen,
+                     cross.size());
   }
   bool const first_head = !wanted.head && sublayers[cross[static_cast<std::size_t>(chosen - 1)]].guided;
   return {sublayers.size(), cross[static_cast<std::size_t>(chosen - 1)], first_head ? 1 : wanted.head};
@@ -174,7 +174,7 @@ ReadHeads heads_of(std::optional<std::int64_t> head, ObservedAttention const& ca
     return {0, call.heads, static_cast<double>(heads)};
   }
   if (*head < 1 || *head > heads) {
-    throw UsageError(fmt::format("alignments of head {}: expected one of the {} heads, from 1", *head, heads));
+    throw UsageError("alignments of head {}: expected one of the {} heads, from 1", *head, heads);
   }
   std::int64_t const own = *head - 1 - group.rank() * call.heads;
   bool const here = own >= 0 && own < call.heads;
@@ -202,7 +202,7 @@ ForcedDecoding::ForcedDecoding(AlignedAttention const& read, TrainedModelOptions
 std::vector<double> score(TrainedModel& model, std::span<std::string const> sources,
                           std::span<std::string const> targets, Languages const& languages) {
   if (sources.size() != targets.size()) {
-    throw UsageError(fmt::format("{} sources and {} targets: expected pairs", sources.size(), targets.size()));
+    throw UsageError("{} sources and {} targets: expected pairs", sources.size(), targets.size());
   }
   model.choose_languages(languages);
   std::vector<GivenTarget> given;
@@ -233,8 +233,8 @@ std::vector<ForcedTarget> ForcedDecoding::decode(TrainedModel& model, std::span<
     recording_->begin(place.read);
     packed = [&, place](std::span<std::size_t const> indices) {
       if (recording_->calls() != place.sublayers) {
-        throw ConfigError(fmt::format("alignments: the model's {} attention sublayers made {} calls of the operation",
-                                      place.sublayers, recording_->calls()));
+        throw ConfigError("alignments: the model's {} attention sublayers made {} calls of the operation",
+                          place.sublayers, recording_->calls());
       }
       ObservedAttention const call = recording_->end();
       auto const [first, end, divisor] = heads_of(place.head, call, model.tensor());

@@ -36,9 +36,9 @@ Shortlist read_shortlist(std::string const& option, Vocabulary const& vocabulary
     auto const before = take_number(path);
     if (!before || *before < 0 || *last < 1) {
       throw UsageError(
-          fmt::format("--shortlist {}: expected FILE or FILE:FIRST:BEST, with a FIRST of at least 0 and a "
-                      "BEST of at least 1",
-                      option));
+          "--shortlist {}: expected FILE or FILE:FIRST:BEST, with a FIRST of at least 0 and a "
+          "BEST of at least 1",
+          option);
     }
     first = *before;
     best = *last;

@@ -24,9 +24,9 @@ void require_model_of(Checkpoint const& checkpoint, Config const& config) {
     bool const of_model = difference.key.starts_with("model.") || difference.key.starts_with("adapter.");
     if (of_model && difference.key != "model.max_length") {
       throw ConfigError(
-          fmt::format("{} = {}: {} was trained with {}; a key that changes what the model computes cannot "
-                      "be overridden",
-                      difference.key, difference.after, checkpoint.directory().string(), difference.before));
+          "{} = {}: {} was trained with {}; a key that changes what the model computes cannot "
+          "be overridden",
+          difference.key, difference.after, checkpoint.directory().string(), difference.before);
     }
   }
 }
@@ -64,7 +64,7 @@ bool names_plugins(std::string const& override_text) {
 
 std::unique_ptr<TrainedModel> TrainedModel::open(TrainedModelOptions const& options, ModelRequirement const& require) {
   if (!options.quantize.empty() && options.quantize != "int8") {
-    throw UsageError(fmt::format("--quantize {}: expected int8", options.quantize));
+    throw UsageError("--quantize {}: expected int8", options.quantize);
   }
   if (!options.adapters.empty() && (!options.ensemble.empty() || !options.adapter.empty())) {
     throw UsageError("--adapter NAME=RUN beside another model or adapters without a name: expected one base");
@@ -119,9 +119,9 @@ void TrainedModel::open_adapters(TrainedModelOptions const& options, ModelRequir
     std::unique_ptr<TrainedModel> adapted = open(of_adapter, require, this);
     if (adapted->digest_ != digest_ || adapted->vocabulary_.digest() != vocabulary_.digest()) {
       throw DataError(
-          fmt::format("{}: its adapters were trained with another checkpoint in {} than the one that is "
-                      "opened; name that one with --checkpoint",
-                      run, options.checkpoint));
+          "{}: its adapters were trained with another checkpoint in {} than the one that is "
+          "opened; name that one with --checkpoint",
+          run, options.checkpoint);
     }
     skipped_.insert(skipped_.end(), adapted->skipped_.begin(), adapted->skipped_.end());
     adapted_[name] = std::move(adapted);
@@ -131,8 +131,7 @@ void TrainedModel::open_adapters(TrainedModelOptions const& options, ModelRequir
 TrainedModel& TrainedModel::with_adapter(std::string const& name) {
   auto const found = adapted_.find(name);
   if (found == adapted_.end() && !name.empty()) {
-    throw UsageError(
-        fmt::format("there are no adapters \"{}\"; expected one of: {}", name, fmt::join(adapters(), ", ")));
+    throw UsageError("there are no adapters \"{}\"; expected one of: {}", name, fmt::join(adapters(), ", "));
   }
   return name.empty() ? *this : *found->second;
 }
@@ -156,8 +155,7 @@ void TrainedModel::open_others(TrainedModelOptions const& options, ModelRequirem
   double const sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (weights.size() != options.ensemble.size() + 1 || !std::isfinite(sum) ||
       !std::ranges::all_of(weights, [](double weight) { return weight > 0; })) {
-    throw UsageError(
-        fmt::format("--weight {}: expected a number above 0 for each --checkpoint, or none", fmt::join(weights, " ")));
+    throw UsageError("--weight {}: expected a number above 0 for each --checkpoint, or none", fmt::join(weights, " "));
   }
   weight_ = weights.front() / sum;
   TrainedModelOptions of_other = options;
@@ -168,8 +166,8 @@ void TrainedModel::open_others(TrainedModelOptions const& options, ModelRequirem
     of_other.checkpoint = options.ensemble[index];
     auto other = open(of_other, require, nullptr);
     if (other->vocabulary_.digest() != vocabulary_.digest()) {
-      throw DataError(fmt::format("{} and {} have different vocabularies; an ensemble needs one", options.checkpoint,
-                                  of_other.checkpoint));
+      throw DataError("{} and {} have different vocabularies; an ensemble needs one", options.checkpoint,
+                      of_other.checkpoint);
     }
     other->weight_ = weights[index + 1] / sum;
     skipped_.insert(skipped_.end(), other->skipped_.begin(), other->skipped_.end());

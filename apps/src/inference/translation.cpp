@@ -173,8 +173,7 @@ std::vector<std::int32_t> parse_pieces(std::string_view text,
     text.remove_prefix(std::min(text.size(), piece.size() + 1));
     auto const id = ids.find(piece);
     if (id == ids.end()) {
-      throw DataError(
-          fmt::format("the vocabulary has no piece \"{}\"; expected pieces with one space between them", piece));
+      throw DataError("the vocabulary has no piece \"{}\"; expected pieces with one space between them", piece);
     }
     tokens.push_back(id->second);
   }

@@ -80,9 +80,9 @@ std::string edited_config(std::string_view text, std::string const& source_name,
   } catch (ConfigError const&) {
     // A key or section is there in another form, and now twice.
   }
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{} was not changed because it does not have one key a line below [section]; set these keys yourself: {}",
-      source_name, fmt::join(to_set, ", ")));
+      source_name, fmt::join(to_set, ", "));
 }
 
 }  // namespace heddle

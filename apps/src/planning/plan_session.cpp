@@ -27,10 +27,10 @@ NetworkModel parse_network(std::string const& text) {
   auto const possible = [](double value) { return value >= 0 && value <= max; };
   if (!(words >> latency >> comma >> seconds_per_byte) || comma != ',' || !words.eof() || !possible(latency) ||
       !possible(seconds_per_byte)) {
-    throw UsageError(fmt::format(
+    throw UsageError(
         "plan: --network {} is not understood; expected measured, or ALPHA,BETA: the seconds of an empty message and "
         "of each byte, for example 2e-6,1e-10",
-        text));
+        text);
   }
   return NetworkModel::uniform(latency, seconds_per_byte, "by --network");
 }
@@ -109,8 +109,8 @@ void PlanSession::take_network(NetworkTimes const& measured) {
   } else if (auto const found = network_of(measured)) {
     network_ = *found;
   } else if (settings_.network == "measured") {
-    throw ConfigError(fmt::format("--network measured: {} has no network; `mpirun … heddle plan --measure` measures it",
-                                  cache_.empty() ? "kernels.cache = \"\"" : cache_.string()));
+    throw ConfigError("--network measured: {} has no network; `mpirun … heddle plan --measure` measures it",
+                      cache_.empty() ? "kernels.cache = \"\"" : cache_.string());
   }
 }
 

@@ -61,9 +61,9 @@ void PlannedData::take_random_pairs(Config const& config, Task const& task, bool
   std::int64_t const longest = std::min<std::int64_t>(50, config.model.max_length);
   constexpr std::int64_t max_tokens = std::int64_t{1} << 25;  // a GiB of samples
   if (config.train.batch_tokens > max_tokens) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} = {}: a plan without data makes random batches of at most {} tokens; set data.train for larger ones",
-        config.train.places.of("batch_tokens"), config.train.batch_tokens, readable_count(max_tokens)));
+        config.train.places.of("batch_tokens"), config.train.batch_tokens, readable_count(max_tokens));
   }
   SyntheticBatch const pairs({.vocabulary = vocabulary,
                               .tokens = (random_batches + 1) * config.train.batch_tokens + longest,

@@ -93,8 +93,8 @@ class Server {
       acceptor_.bind(place);
       acceptor_.listen();
     } catch (boost::system::system_error const& error) {
-      throw UsageError(fmt::format("cannot listen on {} port {}: {}; --port chooses another one",
-                                   access_.address().to_string(), options_.port, error.code().message()));
+      throw UsageError("cannot listen on {} port {}: {}; --port chooses another one", access_.address().to_string(),
+                       options_.port, error.code().message());
     }
   }
 

@@ -54,7 +54,7 @@ std::optional<Checkpoint> CheckpointKeeper::newest_on_disk(CheckpointStore::Repo
     try {
       return disk_.newest_verified(report, setup_.world);
     } catch (DataError const& none) {
-      throw DataError(fmt::format("{}\n  To start over in a directory beside this one: --fresh", none.what()));
+      throw DataError("{}\n  To start over in a directory beside this one: --fresh", none.what());
     }
   }();
   committed_step_ = found ? found->state().step : -1;

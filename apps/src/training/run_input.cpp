@@ -22,9 +22,9 @@ TrainingData open_data(Config const& config, Task const& task, bool prefixes) {
   for (ValidationSet const& set : data.valid) {
     if (all_samples(*set.samples, config.model.max_length).samples.empty()) {
       throw DataError(
-          fmt::format("{}: every sample is longer than model.max_length = {}: there is nothing to validate "
-                      "on; set train.validate_every = 0 or another {}",
-                      set.dataset.name(), config.model.max_length, set.key()));
+          "{}: every sample is longer than model.max_length = {}: there is nothing to validate "
+          "on; set train.validate_every = 0 or another {}",
+          set.dataset.name(), config.model.max_length, set.key());
     }
   }
   return data;

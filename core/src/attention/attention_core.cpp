@@ -22,8 +22,8 @@ std::shared_ptr<AttentionScore const> select_function(LayerSpec const& spec, std
   if (AnyKernelRegistry const* const scores = spec.kernels.registries.registry(AttentionScore::operation)) {
     std::ranges::copy(scores->names(), std::back_inserter(names));
   }
-  throw ConfigError(fmt::format("{}: there is no score \"{}\", built in or of a plug-in; {}",
-                                spec.options.place("score"), name, nearest_or_all(name, names)));
+  throw ConfigError("{}: there is no score \"{}\", built in or of a plug-in; {}", spec.options.place("score"), name,
+                    nearest_or_all(name, names));
 }
 
 /// The part of a call that is the same in all calls of a layer.
@@ -47,7 +47,7 @@ std::shared_ptr<Attention> select(LayerSpec const& spec, AttentionProblem const&
   try {
     return spec.kernels.select<Attention>(problem);
   } catch (ConfigError const& error) {
-    throw ConfigError(fmt::format("{}: {}", spec.name, error.what()));
+    throw ConfigError("{}: {}", spec.name, error.what());
   }
 }
 
@@ -66,8 +66,8 @@ std::shared_ptr<AttentionPositions> positions_of(LayerSpec const& spec, Side key
     return positions;
   }
   if (spec.positions == nullptr) {
-    throw Error(fmt::format("{}: model.positions = \"{}\", but its stack has none to give", spec.name,
-                            name_of(spec.model.positions)));
+    throw Error("{}: model.positions = \"{}\", but its stack has none to give", spec.name,
+                name_of(spec.model.positions));
   }
   spec.positions->add_layer(spec, sizes.heads, sizes.head_dim);
   return spec.positions;
@@ -168,7 +168,7 @@ AttentionCall AttentionCore::pack_call(LayerContext& context, Tensor const& q, T
   result.dropout.first_column = static_cast<std::int32_t>(first_head_);
   if (base_.mask.is(MaskKind::prefix)) {
     if (keys.prefix_length.empty()) {
-      throw Error(fmt::format("{}: mask = \"prefix\", but the pack's sequences have no prefixes", name_));
+      throw Error("{}: mask = \"prefix\", but the pack's sequences have no prefixes", name_);
     }
     result.prefix_length = keys.prefix_length;
   }

@@ -103,9 +103,9 @@ class SelfAttention final : public Layer {
 Side encoder_side(LayerSpec const& spec) {
   if (!spec.has_encoder_output()) {
     throw ConfigError(
-        fmt::format("{} names cross_attention, but this stack has nothing to attend to besides itself; use it in a "
-                    "decoder that follows an encoder",
-                    spec.model.place("sublayers")));
+        "{} names cross_attention, but this stack has nothing to attend to besides itself; use it in a "
+        "decoder that follows an encoder",
+        spec.model.place("sublayers"));
   }
   return *spec.encoder_side;
 }

@@ -110,7 +110,7 @@ std::string uneven_heads(ModelConfig const& keys) {
 /// Throws ConfigError for an option of a window where there is none.
 void require_window(LayerOptions const& options, std::string const& option) {
   if (options.has(option) && !options.has("window")) {
-    throw ConfigError(fmt::format("{} requires `window`; set it, too", options.place(option)));
+    throw ConfigError("{} requires `window`; set it, too", options.place(option));
   }
 }
 
@@ -136,9 +136,8 @@ void check_linear(ModelConfig const& keys, LayerOptions const& options) {
 void check_guided(ModelConfig const& keys, LayerOptions const& options) {
   AttentionScores const scores = attention_scores(keys, options, 1);
   if (guided_alignment_weight(options) > 0 && (scores.kind != ScoreKind::dot_product || scores.soft_cap > 0)) {
-    throw ConfigError(
-        fmt::format("{} needs scores that are products of queries and keys; leave out `score` and `soft_cap`",
-                    options.place("guided_alignment_weight")));
+    throw ConfigError("{} needs scores that are products of queries and keys; leave out `score` and `soft_cap`",
+                      options.place("guided_alignment_weight"));
   }
 }
 
@@ -169,14 +168,14 @@ std::optional<std::string> unsupported_mask(LayerOptions const& options, LayerUs
 AttentionSizes attention_sizes(ModelConfig const& keys, LayerOptions const& options) {
   std::int64_t const heads = keys.heads;
   if (!options.has("head_dim") && keys.d_model % heads != 0) {
-    throw ConfigError(fmt::format("{}; heads may be {}, or any number where the layer's attention has a head_dim",
-                                  uneven_heads(keys), list_divisors(keys.d_model)));
+    throw ConfigError("{}; heads may be {}, or any number where the layer's attention has a head_dim",
+                      uneven_heads(keys), list_divisors(keys.d_model));
   }
   AttentionSizes const sizes{heads, options.integer("kv_heads", heads),
                              options.integer("head_dim", keys.d_model / heads)};
   if (heads % sizes.kv_heads != 0) {
-    throw ConfigError(fmt::format("{} = {} does not divide the {} heads of the queries; it may be {}",
-                                  options.place("kv_heads"), sizes.kv_heads, heads, list_divisors(heads)));
+    throw ConfigError("{} = {} does not divide the {} heads of the queries; it may be {}", options.place("kv_heads"),
+                      sizes.kv_heads, heads, list_divisors(heads));
   }
   return sizes;
 }
@@ -212,8 +211,7 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
   require_window(options, "global_tokens");
   if (options.has("window")) {
     if (mask == "prefix") {
-      throw ConfigError(
-          fmt::format("{} cannot be combined with mask = \"prefix\"; leave out one of them", options.place("window")));
+      throw ConfigError("{} cannot be combined with mask = \"prefix\"; leave out one of them", options.place("window"));
     }
     std::int64_t const window = options.integer("window", 0);
     AttentionMask local = AttentionMask::window(window, mask == "causal" ? 0 : window);

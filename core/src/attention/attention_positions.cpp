@@ -20,10 +20,10 @@ namespace {
 void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int64_t of_stack) {
   if (heads != of_stack) {
     throw ConfigError(
-        fmt::format("{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, so {} "
-                    "must have as "
-                    "many heads as the stack's first layer with positions: {}",
-                    layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack));
+        "{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, so {} "
+        "must have as "
+        "many heads as the stack's first layer with positions: {}",
+        layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack);
   }
 }
 
@@ -87,18 +87,18 @@ class RotaryPositions final : public AttentionPositions {
     ModelConfig const& model = spec.stack.model;
     bool const by_turns = model.rotary_scaling == RotaryScaling::llama3 || model.rotary_scaling == RotaryScaling::yarn;
     if (by_turns && model.rotary_high_turns <= model.rotary_low_turns) {
-      throw ConfigError(fmt::format("{} = {}: expected more than model.rotary_low_turns = {}",
-                                    model.place("rotary_high_turns"), model.rotary_high_turns, model.rotary_low_turns));
+      throw ConfigError("{} = {}: expected more than model.rotary_low_turns = {}", model.place("rotary_high_turns"),
+                        model.rotary_high_turns, model.rotary_low_turns);
     }
   }
 
   void add_layer(LayerSpec const& spec, std::int64_t /*heads*/, std::int64_t head_dim) override {
     if (head_dim % 2 != 0) {
       throw ConfigError(
-          fmt::format("{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; expected an "
-                      "even head_dim",
-                      spec.options.has("head_dim") ? spec.options.place("head_dim") : spec.model.place("heads"),
-                      spec.name, head_dim));
+          "{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; expected an "
+          "even head_dim",
+          spec.options.has("head_dim") ? spec.options.place("head_dim") : spec.model.place("heads"), spec.name,
+          head_dim);
     }
     Tensor& table = tables_[head_dim];
     if (table.empty()) {
@@ -188,10 +188,10 @@ class BucketPositions final : public LearnedBias {
     bool const causal = spec.stack.side == Side::target;
     std::int64_t const single = model.position_buckets / (causal ? 2 : 4);
     if (model.max_distance <= single) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} = {}: with model.position_buckets = {} the distances up to {} have a bucket each in the {}, and larger "
           "ones share the others; expected more than {}, or fewer model.position_buckets",
-          model.place("max_distance"), model.max_distance, model.position_buckets, single, spec.stack.name, single));
+          model.place("max_distance"), model.max_distance, model.position_buckets, single, spec.stack.name, single);
     }
     std::vector<std::int32_t> buckets;
     for (std::int64_t distance = -model.max_distance; distance <= model.max_distance; ++distance) {

@@ -11,13 +11,12 @@ namespace {
 void require_split(ContextRows const& rows, Communicator const& group, std::int64_t local_rows, char const* what) {
   auto const shards = static_cast<int>(rows.shards.size());
   if (shards != group.size()) {
-    throw Error(fmt::format("context attention: the {} are split over {} ranks, but the group has {}", what, shards,
-                            group.size()));
+    throw Error("context attention: the {} are split over {} ranks, but the group has {}", what, shards, group.size());
   }
   std::int64_t const expected = rows.shards[static_cast<std::size_t>(group.rank())].tokens;
   if (local_rows != expected) {
-    throw Error(fmt::format("context attention: {} rows of {}, where rank {} of the group holds {}", local_rows, what,
-                            group.rank(), expected));
+    throw Error("context attention: {} rows of {}, where rank {} of the group holds {}", local_rows, what, group.rank(),
+                expected);
   }
 }
 

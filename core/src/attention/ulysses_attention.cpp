@@ -90,10 +90,10 @@ ContextAttention::Activations ContextAttention::ulysses_forward(Task const& task
                                                                 Tensor const& output) const {
   std::int64_t const ranks = group_.size();
   if (call.heads % ranks != 0 || call.kv_heads % ranks != 0) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "parallel.context_mode = \"ulysses\" splits a rank's heads, {} ({} of keys), over "
         "parallel.context = {} ranks, which must divide them; parallel.context_mode = \"ring\" splits no heads",
-        call.heads, call.kv_heads > 0 ? call.kv_heads : call.heads, ranks));
+        call.heads, call.kv_heads > 0 ? call.kv_heads : call.heads, ranks);
   }
   std::int64_t const width = call.q.dim(1) / ranks;
   std::int64_t const key_width = call.k.dim(1) / ranks;

@@ -34,7 +34,7 @@ CpuLevel parse_cpu_level(std::string_view name, std::string_view origin) {
       return cpu_levels[i];
     }
   }
-  throw ConfigError(fmt::format("{} is \"{}\"; expected one of: {}", origin, name, fmt::join(names, ", ")));
+  throw ConfigError("{} is \"{}\"; expected one of: {}", origin, name, fmt::join(names, ", "));
 }
 
 CpuLevel detected_cpu_level() {
@@ -57,7 +57,7 @@ CpuLevel usable_cpu_level() {
   }
   CpuLevel const level = parse_cpu_level(wanted, "HEDDLE_CPU_LEVEL");
   if (level > detected) {
-    throw ConfigError(fmt::format("HEDDLE_CPU_LEVEL is {}, but this processor has only {}", wanted, name_of(detected)));
+    throw ConfigError("HEDDLE_CPU_LEVEL is {}, but this processor has only {}", wanted, name_of(detected));
   }
   return level;
 }

@@ -22,8 +22,7 @@ void* function_beside_core(std::string const& file, char const* name) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   void* const function = library == nullptr ? nullptr : dlsym(library, name);
   if (function == nullptr) {
-    throw ConfigError(
-        fmt::format("{} cannot be loaded; it belongs in the directory of libheddle_core.so ({})", file, dlerror()));
+    throw ConfigError("{} cannot be loaded; it belongs in the directory of libheddle_core.so ({})", file, dlerror());
   }
   return function;
 }

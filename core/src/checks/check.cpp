@@ -79,8 +79,8 @@ std::vector<CheckResult> check_named(Registries const& registries, std::string c
     for (Checked const& each : everything(registries)) {
       names.push_back(each.operation.empty() ? each.name : fmt::format("{}.{}", each.operation, each.name));
     }
-    throw ConfigError(fmt::format("there is no implementation or layer '{}' to check; {}", name,
-                                  nearest_or_all(name, names, "an operation")));
+    throw ConfigError("there is no implementation or layer '{}' to check; {}", name,
+                      nearest_or_all(name, names, "an operation"));
   }
   return results;
 }

@@ -22,7 +22,7 @@ AnyTrial make_trial(NamedTrial const& named, TrialTensors& tensors, DType dtype)
   try {
     return named.make(tensors, dtype);
   } catch (std::exception const& error) {
-    throw Error(fmt::format("the trial cannot be made: {}", error.what()));
+    throw Error("the trial cannot be made: {}", error.what());
   }
 }
 
@@ -30,7 +30,7 @@ bool supports(Kernel const& kernel, AnyTrial const& trial) {
   try {
     return trial.supported_by(kernel);
   } catch (std::exception const& error) {
-    throw Error(fmt::format("supports() throws, but must return true or false: {}", error.what()));
+    throw Error("supports() throws, but must return true or false: {}", error.what());
   }
 }
 
@@ -225,7 +225,7 @@ std::vector<CheckResult> check_kernel(KernelRegistries const& registries, std::s
     }
   }
   if (!nothing) {
-    throw ConfigError(fmt::format("there is no implementation '{}' of operation '{}'", implementation, operation));
+    throw ConfigError("there is no implementation '{}' of operation '{}'", implementation, operation);
   }
   if (results.empty()) {
     results.push_back(*std::move(nothing));

@@ -41,7 +41,7 @@ class ConfigReader {
                                          : table.other             ? table.other(name)
                                                                    : std::nullopt;
     if (!key) {
-      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_key(table, name, entry)));
+      throw ConfigError("{}: {}", entry.origin, unknown_key(table, name, entry));
     }
     set(*key, entry);
     if (table.places != nullptr) {
@@ -51,7 +51,7 @@ class ConfigReader {
 
  private:
   [[noreturn]] static void fail_table(ConfigDocument::Entry const& entry, std::string const& path) {
-    throw ConfigError(fmt::format("{} is {}; expected a section: [{}]", entry.place(), describe(*entry.node), path));
+    throw ConfigError("{} is {}; expected a section: [{}]", entry.place(), describe(*entry.node), path);
   }
 
   /// The innermost table that can have the path.
@@ -68,7 +68,7 @@ class ConfigReader {
       }
     }
     if (best == nullptr) {
-      throw ConfigError(fmt::format("{}: {}", entry.origin, unknown_section(path)));
+      throw ConfigError("{}: {}", entry.origin, unknown_section(path));
     }
     return *best;
   }
@@ -77,8 +77,8 @@ class ConfigReader {
     auto const value = value_of(*entry.node);
     auto const converted = value ? key.description.converted(*value) : std::nullopt;
     if (!converted) {
-      throw ConfigError(fmt::format("{} is {}; expected {}", entry.place(), wrong(*entry.node, key.description),
-                                    key.description.expected(value)));
+      throw ConfigError("{} is {}; expected {}", entry.place(), wrong(*entry.node, key.description),
+                        key.description.expected(value));
     }
     key.set({*converted, entry.origin, entry.name});
   }
@@ -186,30 +186,29 @@ void check_together(Config const& config, ConfigDocument const& document) {
   ModelConfig const& model = config.model;
   TrainConfig const& train = config.train;
   if (train.micro_batch_tokens > train.batch_tokens) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: train.micro_batch_tokens = {} is more than train.batch_tokens = {}, of which it is a part; set "
         "train.micro_batch_tokens to {} or less",
         blamed("train.batch_tokens", "train.micro_batch_tokens"), train.micro_batch_tokens, train.batch_tokens,
-        train.batch_tokens));
+        train.batch_tokens);
   }
   if (model.max_length > train.micro_batch_tokens) {
     bool const whole = !train.places.given("micro_batch_tokens") && train.batch_tokens == train.micro_batch_tokens;
     std::string const key = whole ? "train.batch_tokens" : "train.micro_batch_tokens";
     bool const both = model.max_length > (whole ? TrainConfig().micro_batch_tokens : train.batch_tokens);
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{}: a sentence of model.max_length = {} tokens does not fit into {} = {}; raise this{} or set max_length to "
         "{} or less",
         blamed(key, "model.max_length"), model.max_length, key, train.micro_batch_tokens,
         both ? fmt::format(" and {}", whole ? "train.micro_batch_tokens" : "train.batch_tokens") : "",
-        train.micro_batch_tokens));
+        train.micro_batch_tokens);
   }
 }
 
 void require_each_once(std::vector<std::string> const& sublayers, std::string const& place) {
   for (auto sublayer = sublayers.begin(); sublayer != sublayers.end(); ++sublayer) {
     if (std::find(sublayers.begin(), sublayer, *sublayer) != sublayer) {
-      throw ConfigError(
-          fmt::format("{} names \"{}\" twice; each sublayer may occur once in a layer", place, *sublayer));
+      throw ConfigError("{} names \"{}\" twice; each sublayer may occur once in a layer", place, *sublayer);
     }
   }
 }
@@ -225,8 +224,7 @@ IndexRange parse_range(std::string const& name, std::string const& place) {
     rest = std::from_chars(first.ptr + 1, end, range.end);
   }
   if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin) {
-    throw ConfigError(
-        fmt::format("{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place));
+    throw ConfigError("{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place);
   }
   return {range.begin - 1, range.end};
 }
@@ -242,8 +240,7 @@ void resolve_ranges(StackConfig& stack, std::string const& stack_name, ConfigDoc
   for (LayerOverride& entry : stack.overrides) {
     entry.layers = parse_range(entry.name, place(entry));
     if (entry.layers.end > stack.layers) {
-      throw ConfigError(
-          fmt::format("{} names layers that the {} does not have: it has {}", place(entry), stack_name, stack.layers));
+      throw ConfigError("{} names layers that the {} does not have: it has {}", place(entry), stack_name, stack.layers);
     }
     auto const sublayers = entry.settings.find("sublayers");
     if (sublayers != entry.settings.end()) {
@@ -259,8 +256,8 @@ void resolve_ranges(StackConfig& stack, std::string const& stack_name, ConfigDoc
       if (document.origin(path(*other)).starts_with("--set")) {
         std::swap(wrong, other);
       }
-      throw ConfigError(fmt::format("{} overlaps {} ({}); a layer may be in one range", place(*wrong), path(*other),
-                                    document.origin(path(*other))));
+      throw ConfigError("{} overlaps {} ({}); a layer may be in one range", place(*wrong), path(*other),
+                        document.origin(path(*other)));
     }
   }
 }
@@ -281,11 +278,11 @@ void check_stacks(ModelConfig& model, ConfigDocument const& document) {
     }
   }
   if (model.stacks != in_order || in_order.empty()) {
-    throw ConfigError(fmt::format("{} is {}; expected {} or a part of it, in this order", model.place("stacks"),
-                                  to_toml(OptionValue(model.stacks)), to_toml(OptionValue(all))));
+    throw ConfigError("{} is {}; expected {} or a part of it, in this order", model.place("stacks"),
+                      to_toml(OptionValue(model.stacks)), to_toml(OptionValue(all)));
   }
   if (layers == 0) {
-    throw ConfigError(fmt::format("{} = 0: the model has no layer", model.place(model.stacks.back() + "_layers")));
+    throw ConfigError("{} = 0: the model has no layer", model.place(model.stacks.back() + "_layers"));
   }
   // The first stack has nothing to attend to but itself.
   std::string const& first = model.stacks.front();
@@ -297,15 +294,15 @@ void check_stacks(ModelConfig& model, ConfigDocument const& document) {
 void check_groups(OptimizerConfig& optimizer, ConfigDocument const& document) {
   for (ParameterGroup& group : optimizer.groups) {
     if (group.rule.frozen && group.rule.frozen_until > 0) {
-      throw ConfigError(fmt::format("{} beside {} = true, which freezes the group in all steps; set one of the two",
-                                    group.places.of("unfreeze_at"), group.places.of("frozen")));
+      throw ConfigError("{} beside {} = true, which freezes the group in all steps; set one of the two",
+                        group.places.of("unfreeze_at"), group.places.of("frozen"));
     }
     if (!group.places.given("weight_decay")) {
       group.rule.weight_decay = optimizer.weight_decay;
     }
     if (group.parameters.empty()) {
-      throw ConfigError(fmt::format("{}: {} names no parameters; for example parameters = [\"encoder.*\"]",
-                                    document.origin(group.places.section), group.places.section));
+      throw ConfigError("{}: {} names no parameters; for example parameters = [\"encoder.*\"]",
+                        document.origin(group.places.section), group.places.section);
     }
   }
 }
@@ -314,21 +311,21 @@ void check_corpora(DataConfig const& data, ConfigDocument const& document) {
   for (CorpusConfig const& corpus : data.corpora) {
     std::string const where = document.origin(corpus.places.section);
     if (corpus.train.empty()) {
-      throw ConfigError(fmt::format("{}: {} names no dataset; for example train = \"data/news/train.h5\"", where,
-                                    corpus.places.section));
+      throw ConfigError("{}: {} names no dataset; for example train = \"data/news/train.h5\"", where,
+                        corpus.places.section);
     }
     if (!data.train.empty()) {
-      throw ConfigError(fmt::format("{}: {} beside data.train; training takes one dataset, or corpora that are mixed",
-                                    where, corpus.places.section));
+      throw ConfigError("{}: {} beside data.train; training takes one dataset, or corpora that are mixed", where,
+                        corpus.places.section);
     }
   }
   for (auto const& [set, tag] : data.valid_tags) {
     if (!data.valid_sets.contains(set)) {
       std::string const key = "data.valid_tags." + set;
       throw ConfigError(
-          fmt::format("{}: {} is the tag of a validation set that data.valid_sets does not have; the tag "
-                      "of data.valid is data.valid_tag",
-                      document.origin(key), key));
+          "{}: {} is the tag of a validation set that data.valid_sets does not have; the tag "
+          "of data.valid is data.valid_tag",
+          document.origin(key), key);
     }
   }
 }
@@ -342,15 +339,15 @@ void complete_adapter(Config& config) {
     }
   } else if (!adapter.places.by_key.empty() && !adapter.places.given("rank")) {
     throw ConfigError(
-        fmt::format("{} is given and adapter.rank is not, without which there are no adapters; for "
-                    "example rank = 8",
-                    adapter.places.by_key.begin()->second));
+        "{} is given and adapter.rank is not, without which there are no adapters; for "
+        "example rank = 8",
+        adapter.places.by_key.begin()->second);
   }
   if (adapter.rank > 0 && !adapter.save_base && config.train.initialize_from.empty()) {
     throw ConfigError(
-        fmt::format("{} = false, but train.initialize_from is not set: a checkpoint would lack the frozen parameters, "
-                    "and could name no other that has them",
-                    adapter.places.of("save_base")));
+        "{} = false, but train.initialize_from is not set: a checkpoint would lack the frozen parameters, "
+        "and could name no other that has them",
+        adapter.places.of("save_base"));
   }
 }
 
@@ -376,14 +373,14 @@ void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document)
   std::string const where = document.origin("plugins.sha256");
   if (!plugins.sha256.empty() && plugins.sha256.size() != plugins.paths.size()) {
     throw ConfigError(
-        fmt::format("{}: plugins.sha256 has {} digests for {} plugins.paths; expected one for each, \"\" for any file",
-                    where, plugins.sha256.size(), plugins.paths.size()));
+        "{}: plugins.sha256 has {} digests for {} plugins.paths; expected one for each, \"\" for any file", where,
+        plugins.sha256.size(), plugins.paths.size());
   }
   auto const wrong = std::ranges::find_if_not(plugins.sha256, is_digest);
   if (wrong != plugins.sha256.end()) {
     throw ConfigError(
-        fmt::format("{}: plugins.sha256 has \"{}\"; expected 64 hexadecimal digits in lower case, as sha256sum prints",
-                    where, *wrong));
+        "{}: plugins.sha256 has \"{}\"; expected 64 hexadecimal digits in lower case, as sha256sum prints", where,
+        *wrong);
   }
 }
 
@@ -409,7 +406,7 @@ void complete_and_check(Config& config, ConfigDocument const& document) {
 
 void require_given(std::string_view key, bool given, std::string_view example) {
   if (!given) {
-    throw ConfigError(fmt::format("{} is not set, and training needs it; for example {} = \"{}\"", key, key, example));
+    throw ConfigError("{} is not set, and training needs it; for example {} = \"{}\"", key, key, example);
   }
 }
 
@@ -447,14 +444,14 @@ void require_supported(Config const& config) {
     require_given("data.valid", !config.data.valid.empty(), "data/demo/valid.h5");
   } else if (TrainConfig const& train = config.train; train.early_stopping > 0) {
     throw ConfigError(
-        fmt::format("{} = {} beside train.validate_every = 0: without validations nothing stops the run early; set "
-                    "train.validate_every, or train.early_stopping = 0",
-                    train.places.of("early_stopping"), train.early_stopping));
+        "{} = {} beside train.validate_every = 0: without validations nothing stops the run early; set "
+        "train.validate_every, or train.early_stopping = 0",
+        train.places.of("early_stopping"), train.early_stopping);
   } else if (train.validate_at_start) {
     throw ConfigError(
-        fmt::format("{} = true beside train.validate_every = 0, with which nothing is validated; set "
-                    "train.validate_every",
-                    train.places.of("validate_at_start")));
+        "{} = true beside train.validate_every = 0, with which nothing is validated; set "
+        "train.validate_every",
+        train.places.of("validate_at_start"));
   }
 }
 

@@ -22,7 +22,7 @@ toml::table parse_override_value(std::string const& value, std::string const& wh
   try {
     return toml::parse("value = " + to_toml(OptionValue(value)));
   } catch (toml::parse_error const& error) {
-    throw ConfigError(fmt::format("{}: {}", where, error.description()));
+    throw ConfigError("{}: {}", where, error.description());
   }
 }
 
@@ -56,7 +56,7 @@ ConfigDocument::ConfigDocument(std::string_view text, std::string_view source_na
   try {
     parsed_.push_back(toml::parse(text));
   } catch (toml::parse_error const& error) {
-    throw ConfigError(fmt::format("{}: not valid TOML: {}", at(error.source().begin), error.description()));
+    throw ConfigError("{}: not valid TOML: {}", at(error.source().begin), error.description());
   }
   insert_all("", parsed_.front(), "");
 }
@@ -79,7 +79,7 @@ void ConfigDocument::apply(std::string const& override_text) {
     std::string const parent = name.substr(0, end);
     Entry const& entry = entries_.try_emplace(parent, Entry{parent, where, &empty}).first->second;
     if (!entry.node->is_table()) {
-      throw ConfigError(fmt::format("{}: {} is not a table", where, parent));
+      throw ConfigError("{}: {} is not a table", where, parent);
     }
   }
   std::erase_if(entries_, [&](auto const& entry) { return entry.second.name.starts_with(name + "."); });
@@ -92,8 +92,7 @@ void ConfigDocument::insert(std::string const& name, toml::node const& node, std
   auto const [found, added] = entries_.try_emplace(path_of(name), entry);
   if (!added && !overrides) {
     Entry const& other = found->second;
-    throw ConfigError(
-        fmt::format("{} is also given as {} ({}); leave out one of the two", entry.place(), other.name, other.origin));
+    throw ConfigError("{} is also given as {} ({}); leave out one of the two", entry.place(), other.name, other.origin);
   }
   found->second = entry;
   if (node.is_table()) {
@@ -106,8 +105,8 @@ void ConfigDocument::insert_all(std::string const& name, toml::table const& tabl
     std::string const part(key.str());
     std::string const origin = override_origin.empty() ? at(key.source().begin) : override_origin;
     if (part.empty() || part.find('.') != std::string::npos) {
-      throw ConfigError(fmt::format("{}: {} is not a valid name here; a name has letters and no dot", origin,
-                                    to_toml(OptionValue(name + part))));
+      throw ConfigError("{}: {} is not a valid name here; a name has letters and no dot", origin,
+                        to_toml(OptionValue(name + part)));
     }
     insert(name + part, node, origin, !override_origin.empty());
   }

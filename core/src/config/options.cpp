@@ -215,12 +215,11 @@ void LayerOptions::check(std::vector<OptionDescription> const& known) const {
     if (found == known.end()) {
       std::vector<std::string> names;
       std::ranges::transform(known, std::back_inserter(names), &OptionDescription::name);
-      throw ConfigError(fmt::format("{}: there is no option {}; {}", setting.origin, key_of(name),
-                                    right_name(key_of(name), name, names)));
+      throw ConfigError("{}: there is no option {}; {}", setting.origin, key_of(name),
+                        right_name(key_of(name), name, names));
     }
     if (!found->converted(setting.value)) {
-      throw ConfigError(
-          fmt::format("{} is {}; expected {}", place(name), describe(setting.value), found->expected(setting.value)));
+      throw ConfigError("{} is {}; expected {}", place(name), describe(setting.value), found->expected(setting.value));
     }
   }
 }
@@ -235,7 +234,7 @@ Value LayerOptions::get(std::string const& name, OptionDescription::Type type, V
       .name = name, .type = type, .meaning = "", .min = -std::numeric_limits<double>::infinity(), .may_be_empty = true};
   auto const value = any.converted(found->second.value);
   if (!value) {
-    throw ConfigError(fmt::format("{} is {}, which is of another type", place(name), describe(found->second.value)));
+    throw ConfigError("{} is {}, which is of another type", place(name), describe(found->second.value));
   }
   return std::get<Value>(*value);
 }

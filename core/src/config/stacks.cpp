@@ -44,7 +44,7 @@ std::string place_of(Setting const& setting) {
 StackKind const& stack_kind(std::string_view name) {
   auto const* const found = std::ranges::find(stack_kinds, name, &StackKind::name);
   if (found == stack_kinds.end()) {
-    throw Error(fmt::format("there is no stack \"{}\"; stack_kinds lists all", name));
+    throw Error("there is no stack \"{}\"; stack_kinds lists all", name);
   }
   return *found;
 }
@@ -109,8 +109,8 @@ ModelConfig layer_config(ModelConfig const& model, StackMember stack, std::int64
     }
     auto const value = key->description.converted(setting.value);
     if (!value) {
-      throw ConfigError(fmt::format("{} is {}; expected {}", place_of(setting), describe(setting.value),
-                                    key->description.expected(setting.value)));
+      throw ConfigError("{} is {}; expected {}", place_of(setting), describe(setting.value),
+                        key->description.expected(setting.value));
     }
     key->set({*value, setting.origin});
     result.places.by_key[name] = place_of(setting);

@@ -51,8 +51,8 @@ Constraints::Constraints(GenerationModel const& model, GenerationOptions const& 
   make_set(named);
   std::int64_t const vocabulary = model.model.target_vocabulary();
   if (!named.empty() && (named.front() < 0 || named.back() >= vocabulary)) {
-    throw UsageError(fmt::format("suppressed and end tokens from {} to {}; expected ids from 0 to {}", named.front(),
-                                 named.back(), vocabulary - 1));
+    throw UsageError("suppressed and end tokens from {} to {}; expected ids from 0 to {}", named.front(), named.back(),
+                     vocabulary - 1);
   }
   if (std::ssize(at_first) >= vocabulary) {
     throw UsageError("all tokens are suppressed: no token is left that could be generated");

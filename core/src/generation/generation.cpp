@@ -53,8 +53,7 @@ void require_shortlist_fits(Shortlist const& shortlist, Model const& model) {
   auto const require = [&](std::vector<std::int32_t> const& tokens) {
     for (std::int32_t const token : tokens) {
       if (token < 0 || token >= model.target_vocabulary()) {
-        throw UsageError(
-            fmt::format("token {} of a shortlist; expected ids from 0 to {}", token, model.target_vocabulary() - 1));
+        throw UsageError("token {} of a shortlist; expected ids from 0 to {}", token, model.target_vocabulary() - 1);
       }
     }
   };
@@ -114,9 +113,8 @@ class Generation::Search {
   void add(std::int64_t number, SampleSide source, Tokens start) {
     auto const length = std::ssize(source.tokens);
     if (std::max(length + 1, std::ssize(start)) > model_.max_length) {
-      throw DataError(
-          fmt::format("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", number,
-                      readable_count(length), readable_count(model_.max_length - 1), model_.max_length));
+      throw DataError("source sentence {} has {} tokens; the model takes at most {} (model.max_length = {})", number,
+                      readable_count(length), readable_count(model_.max_length - 1), model_.max_length);
     }
     Sentence sentence;
     sentence.number = number;

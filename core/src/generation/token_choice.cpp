@@ -151,14 +151,13 @@ void require_valid(Sampling const& sampling) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0 || sampling.top_k < 0 || sampling.top_p > 1 ||
       !(sampling.top_p > 0) || !(sampling.min_p >= 0 && sampling.min_p <= 1)) {
     throw UsageError(
-        fmt::format("temperature {}, top-k {}, top-p {}, min-p {}: expected a temperature of at least 0, a top-k of at "
-                    "least 1 (or 0 for all tokens), a top-p above 0 and at most 1 and a min-p from 0 to 1",
-                    sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p));
+        "temperature {}, top-k {}, top-p {}, min-p {}: expected a temperature of at least 0, a top-k of at "
+        "least 1 (or 0 for all tokens), a top-p above 0 and at most 1 and a min-p from 0 to 1",
+        sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p);
   }
   if (sampling.temperature == 0 && (sampling.top_k > 0 || sampling.top_p < 1 || sampling.min_p > 0)) {
-    throw UsageError(
-        fmt::format("top-k {}, top-p {} and min-p {} with temperature 0: nothing is drawn; set a temperature above 0",
-                    sampling.top_k, sampling.top_p, sampling.min_p));
+    throw UsageError("top-k {}, top-p {} and min-p {} with temperature 0: nothing is drawn; set a temperature above 0",
+                     sampling.top_k, sampling.top_p, sampling.min_p);
   }
 }
 

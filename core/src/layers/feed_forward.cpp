@@ -30,9 +30,9 @@ std::shared_ptr<Activation> select_activation(LayerSpec const& spec, ActivationP
       names.insert(names.end(), {std::string(function.name), std::string(function.gated)});
     }
     std::string const meant = nearest_spelling(spec.model.activation, names);
-    throw ConfigError(fmt::format("{}: {}; gated ones are {}{}", spec.model.place("activation"), error.what(),
-                                  names_of_activations(&ActivationFunction::gated),
-                                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+    throw ConfigError("{}: {}; gated ones are {}{}", spec.model.place("activation"), error.what(),
+                      names_of_activations(&ActivationFunction::gated),
+                      meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant));
   }
 }
 

@@ -17,8 +17,8 @@ bool by_outputs(Linear::Split split) {
 void require_divisible(LayerSpec const& spec, std::int64_t extent, Linear::Split split) {
   int const ranks = spec.parallel.tensor.size();
   if (split != Linear::Split::none && extent % ranks != 0) {
-    throw ConfigError(fmt::format("{}: its {} {} cannot be divided among parallel.tensor = {} ranks", spec.name, extent,
-                                  by_outputs(split) ? "outputs" : "inputs", ranks));
+    throw ConfigError("{}: its {} {} cannot be divided among parallel.tensor = {} ranks", spec.name, extent,
+                      by_outputs(split) ? "outputs" : "inputs", ranks);
   }
 }
 

@@ -192,10 +192,10 @@ void require_targets_match(AdapterConfig const& adapter, std::vector<std::string
           return matches_pattern(pattern, projection);
         })) {
       throw ConfigError(
-          fmt::format("{} has the pattern \"{}\", which matches no projection; projections are named as their "
-                      "parameters are, without .weight: \"decoder.layers.0.self_attention.q\" (q, k, v and out of "
-                      "attention; up, down and gate of feed_forward)",
-                      adapter.places.of("targets"), pattern));
+          "{} has the pattern \"{}\", which matches no projection; projections are named as their "
+          "parameters are, without .weight: \"decoder.layers.0.self_attention.q\" (q, k, v and out of "
+          "attention; up, down and gate of feed_forward)",
+          adapter.places.of("targets"), pattern);
     }
   }
 }

@@ -24,9 +24,9 @@ std::shared_ptr<ResidualNorm> select_kernel(LayerSpec const& spec, Norm::Declara
     return spec.kernels.select<ResidualNorm>(problem_of(spec, declaration));
   } catch (ConfigError const& error) {
     std::string const meant = nearest_spelling(spec.model.norm_kind, {"layer", "rms"});
-    throw ConfigError(fmt::format("{} ({}, {} = \"{}\"){}; \"layer\" and \"rms\" are built in, plug-ins add others",
-                                  error.what(), declaration.name, spec.model.place("norm_kind"), spec.model.norm_kind,
-                                  meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant)));
+    throw ConfigError("{} ({}, {} = \"{}\"){}; \"layer\" and \"rms\" are built in, plug-ins add others", error.what(),
+                      declaration.name, spec.model.place("norm_kind"), spec.model.norm_kind,
+                      meant.empty() ? "" : fmt::format("; did you mean \"{}\"?", meant));
   }
 }
 

@@ -17,13 +17,13 @@ constexpr char const* kind = std::is_same_v<Part, Layer> ? "layer" : "input";
 template <class Part, class Traits>
 void ComponentRegistry<Part, Traits>::add(std::string name, Factory factory, Traits traits) {
   if (name.empty() || !factory) {
-    throw ConfigError(fmt::format("{} registers the {} '{}' without a {}", origin_, kind<Part>, name,
-                                  name.empty() ? "name" : "factory: a null pointer"));
+    throw ConfigError("{} registers the {} '{}' without a {}", origin_, kind<Part>, name,
+                      name.empty() ? "name" : "factory: a null pointer");
   }
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
-      throw ConfigError(fmt::format("the {0} name '{1}' is taken by {2}; each {0} needs its own name", kind<Part>, name,
-                                    entry.origin));
+      throw ConfigError("the {0} name '{1}' is taken by {2}; each {0} needs its own name", kind<Part>, name,
+                        entry.origin);
     }
   }
   entries_.push_back({std::move(name), origin_, std::move(factory), std::move(traits)});
@@ -40,8 +40,7 @@ auto ComponentRegistry<Part, Traits>::at(std::string const& name, std::string co
   }
   std::string const others =
       fmt::format("{} of a plug-in in plugins.paths", std::is_same_v<Part, Layer> ? "a layer" : "an input");
-  throw ConfigError(
-      fmt::format("{}: there is no {} \"{}\"; {}", place, kind<Part>, name, nearest_or_all(name, names, others)));
+  throw ConfigError("{}: there is no {} \"{}\"; {}", place, kind<Part>, name, nearest_or_all(name, names, others));
 }
 
 template <class Part, class Traits>
@@ -49,8 +48,8 @@ std::unique_ptr<Part> ComponentRegistry<Part, Traits>::build(std::string const& 
   Entry const& entry = at(name, spec.name);
   std::unique_ptr<Part> part = entry.factory(spec);
   if (part == nullptr) {
-    throw ConfigError(fmt::format("{}: {} '{}' of {} was not made: its function returned a null pointer", spec.name,
-                                  kind<Part>, name, entry.origin));
+    throw ConfigError("{}: {} '{}' of {} was not made: its function returned a null pointer", spec.name, kind<Part>,
+                      name, entry.origin);
   }
   return part;
 }

@@ -13,7 +13,7 @@ namespace {
 
 Parameter& table_of(LayerSpec const& spec) {
   if (spec.table == nullptr) {
-    throw Error(fmt::format("{}: an embedding of tokens needs a table", spec.name));
+    throw Error("{}: an embedding of tokens needs a table", spec.name);
   }
   return *spec.table;
 }

@@ -43,8 +43,8 @@ void require_used(Settings const& settings, std::span<LayerDescription const> la
     std::size_t const dot = key.find('.');
     std::string const sublayer = key.substr(0, dot);
     if (dot != std::string::npos && std::ranges::find(names, sublayer) == names.end()) {
-      throw ConfigError(fmt::format("{}: {} is an option of {}, which {} not have; {}", setting.origin, key, sublayer,
-                                    who, nearest_or_all(sublayer, names)));
+      throw ConfigError("{}: {} is an option of {}, which {} not have; {}", setting.origin, key, sublayer, who,
+                        nearest_or_all(sublayer, names));
     }
   }
 }
@@ -75,9 +75,9 @@ void require_positions_taken(ModelConfig const& model, std::string const& name,
   bool const taken = std::ranges::any_of(layers, &LayerDescription::takes_positions);
   if (act_in_attention(model.positions) && !layers.empty() && !taken) {
     throw ConfigError(
-        fmt::format("{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
-                    "\"sinusoidal\", \"learned\" and \"none\" need no such sublayer",
-                    model.place("positions"), name_of(model.positions), name));
+        "{} = \"{}\" acts in self_attention, but no layer of the {} has a sublayer that takes positions; "
+        "\"sinusoidal\", \"learned\" and \"none\" need no such sublayer",
+        model.place("positions"), name_of(model.positions), name);
   }
 }
 
@@ -218,7 +218,7 @@ LayerDescription const& ModelDescription::layer(std::int64_t index) const {
     }
     index -= stack.count();
   }
-  throw Error(fmt::format("a model of {} layers has none beyond them", layers()));
+  throw Error("a model of {} layers has none beyond them", layers());
 }
 
 std::string ModelDescription::describe() const {
@@ -283,7 +283,7 @@ std::optional<std::string> no_translation_reason(ModelDescription const& model) 
 
 void require_translation(ModelDescription const& model, std::string const& wanted_by, std::string const& fix) {
   if (auto const reason = no_translation_reason(model)) {
-    throw ConfigError(fmt::format("{} needs a model that translates: {}{}", wanted_by, *reason, fix));
+    throw ConfigError("{} needs a model that translates: {}{}", wanted_by, *reason, fix);
   }
 }
 
@@ -307,9 +307,9 @@ void require_table_of_positions(StackDescription const& stack) {
   }
   if (columns > max_numbers / keys.max_length) {
     throw ConfigError(
-        fmt::format("{} = {}: with {} columns the table of model.positions = \"{}\" would have more than "
-                    "{} numbers",
-                    keys.place("max_length"), keys.max_length, columns, name_of(keys.positions), max_numbers));
+        "{} = {}: with {} columns the table of model.positions = \"{}\" would have more than "
+        "{} numbers",
+        keys.place("max_length"), keys.max_length, columns, name_of(keys.positions), max_numbers);
   }
 }
 

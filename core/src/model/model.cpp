@@ -21,7 +21,7 @@ int find_stage(PipelinePlan const& plan, ModelDescription const& description, st
       return stage % plan.stages();
     }
   }
-  throw Error(fmt::format("no pipeline stage has the last layer of the {}", description.stacks[stack].name));
+  throw Error("no pipeline stage has the last layer of the {}", description.stacks[stack].name);
 }
 
 /// Layers never compute in a way that they do not declare, whoever builds the model.
@@ -67,7 +67,7 @@ Model::Model(LayerSpec const& spec, LayerRegistry const& layers, VocabularySizes
           {statistics_dtype(spec.dtype), share(vocabulary.target, tensor_.rank(), tensor_.size()).count()})) {
   require_declared(description, spec.parallel);
   if (plan.stages() != pipeline_.size()) {
-    throw Error(fmt::format("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size()));
+    throw Error("a plan of {} pipeline stages for {} ranks", plan.stages(), pipeline_.size());
   }
   if (stacks_ > 1) {
     encoder_stage_ = find_stage(plan, description, stacks_ - 2);

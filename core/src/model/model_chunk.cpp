@@ -96,9 +96,9 @@ class SharedParameters {
       if (embeds(stack) && shared && own.width != last.keys->d_model) {
         StackDescription const& first = description_.stacks[stack];
         throw ConfigError(
-            fmt::format("{} = {}: the {} cannot share the table {} with the {}, whose d_model is {}; set "
-                        "model.separate_embeddings = true, or equal widths",
-                        first.keys->place("d_model"), own.width, first.name, own.name, last.name, last.keys->d_model));
+            "{} = {}: the {} cannot share the table {} with the {}, whose d_model is {}; set "
+            "model.separate_embeddings = true, or equal widths",
+            first.keys->place("d_model"), own.width, first.name, own.name, last.name, last.keys->d_model);
       }
     }
   }

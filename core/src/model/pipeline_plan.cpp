@@ -100,8 +100,8 @@ void require_enough_layers(ModelDescription const& model, ParallelConfig const& 
 std::vector<IndexRange> cut_as_given(ModelDescription const& model, ParallelConfig const& parallel,
                                      std::vector<IndexRange> const& whole) {
   auto const refuse = [&](std::string const& reason) {
-    throw ConfigError(fmt::format("{} = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
-                                  parallel.places.of("stage_layers"), fmt::join(parallel.stage_layers, ", "), reason));
+    throw ConfigError("{} = [{}] cannot be followed: {}; or leave it empty, for cuts by cost",
+                      parallel.places.of("stage_layers"), fmt::join(parallel.stage_layers, ", "), reason);
   };
   auto const stages = static_cast<std::size_t>(parallel.pipeline);
   if (parallel.stage_layers.size() != whole.size() * stages) {

@@ -172,15 +172,14 @@ std::string describe(AttentionMask const& mask) {
 
 AttentionProblem AttentionCall::problem() const {
   if (heads <= 0 || q.dim(1) % heads != 0) {
-    throw Error(
-        fmt::format("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1)));
+    throw Error("attention with {} heads over {} columns: the heads must divide the columns", heads, q.dim(1));
   }
   std::int64_t const key_heads = kv_heads > 0 ? kv_heads : heads;
   if (heads % key_heads != 0 || k.dim(1) != key_heads * (q.dim(1) / heads)) {
     throw Error(
-        fmt::format("attention with {} heads over {} columns and {} key heads over {} columns: key heads must "
-                    "divide the heads and have columns as wide as theirs",
-                    heads, q.dim(1), key_heads, k.dim(1)));
+        "attention with {} heads over {} columns and {} key heads over {} columns: key heads must "
+        "divide the heads and have columns as wide as theirs",
+        heads, q.dim(1), key_heads, k.dim(1));
   }
   if (mask.is(MaskKind::prefix)) {
     prefix_length.require(DType::int32, {keys.count}, "attention's prefix_length");
@@ -207,7 +206,7 @@ AttentionProblem AttentionCall::problem() const {
                                  .state = !state.empty(),
                                  .dropout_rate = dropout.rate};
   if (!is_defined(problem)) {
-    throw Error(fmt::format("{} is not defined", describe(problem)));
+    throw Error("{} is not defined", describe(problem));
   }
   return problem;
 }

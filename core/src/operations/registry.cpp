@@ -14,9 +14,9 @@ namespace {
 void require_usable_name(std::string_view operation, std::string_view name, std::string_view origin) {
   if (name.empty() || name == "auto") {
     throw ConfigError(
-        fmt::format("{} registers an implementation of operation '{}' as '{}'; a name is not empty, and "
-                    "'auto' stands for the fastest",
-                    origin, operation, name));
+        "{} registers an implementation of operation '{}' as '{}'; a name is not empty, and "
+        "'auto' stands for the fastest",
+        origin, operation, name);
   }
 }
 
@@ -43,8 +43,8 @@ std::vector<Implementation> by_speed(std::vector<Implementation> parts) {
 void require_one_of(std::vector<std::string> const& names, std::string_view operation, std::string_view choice,
                     std::string_view place = "") {
   if (choice != "auto" && std::ranges::find(names, choice) == names.end()) {
-    throw ConfigError(fmt::format("{}{}kernels.{} = '{}': no such implementation; {}", place, place.empty() ? "" : ": ",
-                                  operation, choice, registered_names(names)));
+    throw ConfigError("{}{}kernels.{} = '{}': no such implementation; {}", place, place.empty() ? "" : ": ", operation,
+                      choice, registered_names(names));
   }
 }
 
@@ -58,14 +58,13 @@ AnyKernelRegistry::~AnyKernelRegistry() = default;
 void AnyKernelRegistry::add_entry(std::string name, int speed, std::shared_ptr<Kernel> kernel, bool is_part) {
   require_usable_name(operation_, name, origin_);
   if (kernel == nullptr) {
-    throw ConfigError(fmt::format("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer",
-                                  origin_, name, operation_));
+    throw ConfigError("{} registers implementation '{}' of operation '{}' without a kernel: a null pointer", origin_,
+                      name, operation_);
   }
   auto const taken = std::ranges::find(entries_, name, &Implementation::name);
   if (taken != entries_.end() && !(is_part && taken->origin == origin_)) {
-    throw ConfigError(
-        fmt::format("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
-                    operation_, taken->origin));
+    throw ConfigError("the name '{}' of operation '{}' is taken by {}; each implementation needs its own name", name,
+                      operation_, taken->origin);
   }
   entries_.push_back({std::move(name), speed, origin_, std::move(kernel)});
 }
@@ -97,8 +96,8 @@ std::shared_ptr<Kernel> AnyKernelRegistry::find(std::string_view name) const {
 
 void AnyKernelRegistry::add_named_trial(NamedTrial trial) {
   if (trial.name.empty() || std::ranges::find(trials_, trial.name, &NamedTrial::name) != trials_.end()) {
-    throw ConfigError(fmt::format("{} adds a trial '{}' of operation '{}'; each needs a name of its own", origin_,
-                                  trial.name, operation_));
+    throw ConfigError("{} adds a trial '{}' of operation '{}'; each needs a name of its own", origin_, trial.name,
+                      operation_);
   }
   trials_.push_back(std::move(trial));
 }
@@ -134,14 +133,14 @@ std::vector<Implementation> AnyKernelRegistry::supporting(AnyProblem const& prob
 void AnyKernelRegistry::fail_selection(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
   require_one_of(names(), operation_, choice.implementation, choice.origin);
   if (choice.implementation == "auto") {
-    throw ConfigError(fmt::format("no implementation of operation '{}' supports {}; {}", operation_,
-                                  problem.description, registered_names(names())));
+    throw ConfigError("no implementation of operation '{}' supports {}; {}", operation_, problem.description,
+                      registered_names(names()));
   }
   auto const others = names_of(supporting(problem));
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "{}{}kernels.{} = '{}' does not support {}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation_,
       choice.implementation, problem.description,
-      others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", "))));
+      others.empty() ? "no implementation does" : fmt::format("auto and these do: {}", fmt::join(others, ", ")));
 }
 
 Implementation AnyKernelRegistry::selected(KernelChoices::Choice const& choice, AnyProblem const& problem) const {
@@ -213,9 +212,8 @@ void KernelRegistries::require_known(KernelChoices const& choices) const {
   }
   for (auto const& [operation, choice] : choices.operations()) {
     if (std::ranges::find(operations, operation) == operations.end()) {
-      throw ConfigError(
-          fmt::format("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ", operation,
-                      nearest_or_all(operation, operations, "an operation of a plug-in in plugins.paths")));
+      throw ConfigError("{}{}there is no key kernels.{}; {}", choice.origin, choice.origin.empty() ? "" : ": ",
+                        operation, nearest_or_all(operation, operations, "an operation of a plug-in in plugins.paths"));
     }
     if (AnyKernelRegistry const* const registry = find(operation)) {
       require_one_of(registry->names(), operation, choice.implementation, choice.origin);
@@ -238,11 +236,11 @@ AnyKernelRegistry* KernelRegistries::find(std::string_view operation) const {
 
 void KernelRegistries::throw_missing(std::string_view operation) const {
   if (find(operation) == nullptr) {
-    throw ConfigError(fmt::format(
-        "operation '{}' has no implementation; name the plug-in that brings one in plugins.paths", operation));
+    throw ConfigError("operation '{}' has no implementation; name the plug-in that brings one in plugins.paths",
+                      operation);
   }
-  throw ConfigError(
-      fmt::format("operation '{}' is registered with another interface; each operation needs its own name", operation));
+  throw ConfigError("operation '{}' is registered with another interface; each operation needs its own name",
+                    operation);
 }
 
 void KernelRegistries::insert(std::unique_ptr<AnyKernelRegistry> registry) {

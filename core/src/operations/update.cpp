@@ -50,10 +50,10 @@ void require_storable_state(RuleDefinition const& rule) {
   for (std::string const& key : rule.state) {
     if (key.empty() || key == "value" || key.front() == '.' || key.find('/') != key.npos ||
         std::ranges::count(rule.state, key) > 1) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "the update rule {} keeps a tensor under the key \"{}\"; expected a key of its own for each, such "
           "as \"{}.momentum\"",
-          rule.name, key, rule.name));
+          rule.name, key, rule.name);
     }
   }
 }
@@ -79,7 +79,7 @@ std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const
 }
 
 void Update::direct(Execution& /*execution*/, UpdateCall const& call) {
-  throw Error(fmt::format("the update rule {} is not one over matrices", call.rule));
+  throw Error("the update rule {} is not one over matrices", call.rule);
 }
 
 std::shared_ptr<Update> Update::observed(ObservedSelection<Update> selection) {
@@ -107,8 +107,8 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
   if (found == rules.end()) {
     std::vector<std::string> names;
     std::ranges::transform(rules, std::back_inserter(names), &RuleDefinition::name);
-    throw ConfigError(fmt::format("{} = \"{}\": there is no such update rule; {}", place, name,
-                                  nearest_or_all(name, names, "a rule of a plug-in in plugins.paths")));
+    throw ConfigError("{} = \"{}\": there is no such update rule; {}", place, name,
+                      nearest_or_all(name, names, "a rule of a plug-in in plugins.paths"));
   }
   require_storable_state(*found);
   return *found;
@@ -117,8 +117,7 @@ RuleDefinition rule_definition(KernelRegistries const& registries, std::string c
 std::string implementation_prefix(KernelRegistries const& registries, RuleDefinition const& rule) {
   std::vector<RuleDefinition> const rules = update_rules(registries);
   if (rule.name.empty() || std::ranges::find(rules, rule.name, &RuleDefinition::name) != rules.end()) {
-    throw ConfigError(
-        fmt::format("{} registers an update rule '{}'; each needs a name of its own", registries.origin(), rule.name));
+    throw ConfigError("{} registers an update rule '{}'; each needs a name of its own", registries.origin(), rule.name);
   }
   require_storable_state(rule);
   return registries.origin() == "built-in" ? "" : rule.name + ".";
@@ -142,8 +141,8 @@ void check_options(RuleDefinition const& rule, Settings const& given) {
   }
   for (auto const& [name, setting] : given) {
     if (!has_option(rule, name)) {
-      throw ConfigError(fmt::format("{}: there is no key {} for the update rule {}; {}", setting.origin, setting.key,
-                                    rule.name, names.empty() ? "it takes no options" : nearest_or_all(name, names)));
+      throw ConfigError("{}: there is no key {} for the update rule {}; {}", setting.origin, setting.key, rule.name,
+                        names.empty() ? "it takes no options" : nearest_or_all(name, names));
     }
   }
   LayerOptions(given, "optimizer").check(known);

@@ -36,7 +36,7 @@ Tensor const no_tensor;
 
 void require_contiguous(Tensor const& tensor, char const* collective) {
   if (tensor.empty() || !tensor.contiguous()) {
-    throw Error(fmt::format("{}: a contiguous tensor is needed", collective));
+    throw Error("{}: a contiguous tensor is needed", collective);
   }
 }
 
@@ -44,14 +44,14 @@ void require_parts(Tensor const& whole, Tensor const& part, int parts, char cons
   require_contiguous(whole, collective);
   require_contiguous(part, collective);
   if (whole.dtype() != part.dtype() || whole.size() != part.size() * parts) {
-    throw Error(fmt::format("{}: {} {} is not {} parts of {} {}", collective, name_of(whole.dtype()),
-                            whole.shape().to_string(), parts, name_of(part.dtype()), part.shape().to_string()));
+    throw Error("{}: {} {} is not {} parts of {} {}", collective, name_of(whole.dtype()), whole.shape().to_string(),
+                parts, name_of(part.dtype()), part.shape().to_string());
   }
 }
 
 void require_rank(int rank, int size, char const* collective) {
   if (rank < 0 || rank >= size) {
-    throw Error(fmt::format("{}: there is no rank {} among {}", collective, rank, size));
+    throw Error("{}: there is no rank {} among {}", collective, rank, size);
   }
 }
 
@@ -69,8 +69,8 @@ void require_same_rows(Tensor const& left, Tensor const& right, char const* coll
   require_contiguous(right, collective);
   if (left.shape().rank() == 0 || right.shape().rank() == 0 || left.dtype() != right.dtype() ||
       row_width(left) != row_width(right)) {
-    throw Error(fmt::format("{}: rows of {} {} are not rows of {} {}", collective, name_of(left.dtype()),
-                            left.shape().to_string(), name_of(right.dtype()), right.shape().to_string()));
+    throw Error("{}: rows of {} {} are not rows of {} {}", collective, name_of(left.dtype()), left.shape().to_string(),
+                name_of(right.dtype()), right.shape().to_string());
   }
 }
 
@@ -78,8 +78,8 @@ void require_rows(Tensor const& tensor, Communicator::Rows rows, int ranks, char
   bool const valid =
       static_cast<int>(rows.size()) == ranks && std::ranges::all_of(rows, [](auto count) { return count >= 0; });
   if (!valid || tensor.dim(0) != std::accumulate(rows.begin(), rows.end(), std::int64_t{0})) {
-    throw Error(fmt::format("{}: the {} rows of {} are not the rows [{}] of {} ranks", collective, tensor.dim(0),
-                            tensor.shape().to_string(), fmt::join(rows, ", "), ranks));
+    throw Error("{}: the {} rows of {} are not the rows [{}] of {} ranks", collective, tensor.dim(0),
+                tensor.shape().to_string(), fmt::join(rows, ", "), ranks);
   }
 }
 
@@ -89,8 +89,8 @@ void require_rows(Tensor const& whole, Tensor const& part, Communicator::Rows ro
   require_same_rows(whole, part, collective);
   require_rows(whole, rows, ranks, collective);
   if (part.dim(0) != rows[static_cast<std::size_t>(rank)]) {
-    throw Error(fmt::format("{}: rank {} holds {} rows, but its part is {}", collective, rank,
-                            rows[static_cast<std::size_t>(rank)], part.shape().to_string()));
+    throw Error("{}: rank {} holds {} rows, but its part is {}", collective, rank, rows[static_cast<std::size_t>(rank)],
+                part.shape().to_string());
   }
 }
 
@@ -293,8 +293,8 @@ void Communicator::all_to_all_rows(Tensor const& input, Rows send_rows, Tensor c
   require_rows(output, receive_rows, size(), "all_to_all_rows");
   auto const here = static_cast<std::size_t>(rank());
   if (send_rows[here] != receive_rows[here]) {
-    throw Error(fmt::format("all_to_all_rows: rank {} sends itself {} rows and receives {}", here, send_rows[here],
-                            receive_rows[here]));
+    throw Error("all_to_all_rows: rank {} sends itself {} rows and receives {}", here, send_rows[here],
+                receive_rows[here]);
   }
   run({.collective = CollectiveOp::all_to_all,
        .input = input,
@@ -339,7 +339,7 @@ Transfer Communicator::message(CollectiveCall const& call) const {
   require_contiguous(call.payload(), call.name());
   require_rank(call.peer, size(), call.name());
   if (!backend_) {
-    throw Error(fmt::format("{}: a communicator of one rank has no other rank", call.name()));
+    throw Error("{}: a communicator of one rank has no other rank", call.name());
   }
   return run(call);
 }

@@ -96,7 +96,7 @@ MeshShape MeshShape::with(MeshAxis axis, int size) const {
   MeshShape changed = *this;
   auto const found = std::ranges::find(changed.axes_, axis, &Axis::axis);
   if (found == changed.axes_.end()) {
-    throw Error(fmt::format("the mesh {} has no axis {}", to_string(), axis.name()));
+    throw Error("the mesh {} has no axis {}", to_string(), axis.name());
   }
   found->size = size;
   return changed;
@@ -149,12 +149,12 @@ std::string MeshShape::to_string() const {
 Mesh::Mesh(MeshShape shape, int rank, int ranks) : shape_(std::move(shape)), rank_(rank) {
   for (auto const& [axis, size] : shape_.axes()) {
     if (size < 1) {
-      throw ConfigError(fmt::format("parallel.{} = {} must be at least 1", axis.name(), size));
+      throw ConfigError("parallel.{} = {} must be at least 1", axis.name(), size);
     }
   }
   if (int const product = shape_.ranks(); product != ranks) {
-    throw ConfigError(fmt::format("the layout {} needs {}{} ranks, but {} run", to_string(),
-                                  product == uncountable ? "at least " : "", product, ranks));
+    throw ConfigError("the layout {} needs {}{} ranks, but {} run", to_string(),
+                      product == uncountable ? "at least " : "", product, ranks);
   }
 }
 

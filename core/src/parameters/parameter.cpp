@@ -108,14 +108,13 @@ Parameter& ParameterSet::declare(ParameterSpec spec) {
 
 Parameter& ParameterSet::reserve(ParameterSpec spec) {
   if (!values_.empty()) {
-    throw Error(fmt::format("parameter {}: the set is allocated already", spec.name));
+    throw Error("parameter {}: the set is allocated already", spec.name);
   }
   if (find(spec.name) != nullptr) {
-    throw Error(fmt::format("parameter {}: the name is taken", spec.name));
+    throw Error("parameter {}: the name is taken", spec.name);
   }
   if (spec.matrix && spec.placement.global_shape.rank() != 2) {
-    throw Error(fmt::format("parameter {} {}: a matrix has two dimensions", spec.name,
-                            spec.placement.global_shape.to_string()));
+    throw Error("parameter {} {}: a matrix has two dimensions", spec.name, spec.placement.global_shape.to_string());
   }
   Parameter parameter{.spec = std::move(spec)};
   parameter.slice = parameter.placement().slice(mesh_.shape(), mesh_.rank());
@@ -125,9 +124,9 @@ Parameter& ParameterSet::reserve(ParameterSpec spec) {
     int const shards = parameter.placement().shards_along(axis, mesh_.shape());
     if (std::int64_t const extent = parameter.global_shape()[axis]; extent < shards) {
       MeshAxes const& over = parameter.placement().shards[extents.size()];
-      throw ConfigError(fmt::format("parameter {} {}: axis {} is too short for parallel.{} = {}; expected at most {}",
-                                    parameter.spec.name, parameter.global_shape().to_string(), axis,
-                                    mesh_.group(over).name, shards, extent));
+      throw ConfigError("parameter {} {}: axis {} is too short for parallel.{} = {}; expected at most {}",
+                        parameter.spec.name, parameter.global_shape().to_string(), axis, mesh_.group(over).name, shards,
+                        extent);
     }
     extents.push_back(range.count());
   }
@@ -145,9 +144,8 @@ ParameterBlock& ParameterSet::declare_block(std::vector<ParameterSpec> specs) {
       uneven |= spec.placement.global_shape[axis] % spec.placement.shards_along(axis, mesh_.shape()) != 0;
     }
     if (specs.size() > 1 && (uneven || !spec.placement.stages.empty() || spec.rounded != rounded)) {
-      throw Error(fmt::format(
-          "parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",
-          spec.name));
+      throw Error("parameter {}: a member of a block has the same size on every rank, one stage, and the others' dtype",
+                  spec.name);
     }
     Parameter& parameter = declare(std::move(spec));
     parameter.follows = !block.members.empty();

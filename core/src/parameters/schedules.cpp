@@ -12,12 +12,10 @@ namespace heddle {
 
 void ScheduleRegistry::add(std::string name, Schedule schedule) {
   if (name.empty() || !schedule) {
-    throw ConfigError(
-        fmt::format("{} registers the schedule '{}' without a {}", origin_, name, name.empty() ? "name" : "function"));
+    throw ConfigError("{} registers the schedule '{}' without a {}", origin_, name, name.empty() ? "name" : "function");
   }
   if (Entry const* const entry = find(name)) {
-    throw ConfigError(
-        fmt::format("the schedule name '{}' is taken by {}; each schedule needs its own name", name, entry->origin));
+    throw ConfigError("the schedule name '{}' is taken by {}; each schedule needs its own name", name, entry->origin);
   }
   entries_.push_back({std::move(name), origin_, std::move(schedule)});
 }
@@ -33,9 +31,8 @@ Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
   }
   std::vector<std::string> names;
   std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
-  throw ConfigError(fmt::format("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"),
-                                optimizer.schedule,
-                                nearest_or_all(optimizer.schedule, names, "a schedule of a plug-in")));
+  throw ConfigError("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"), optimizer.schedule,
+                    nearest_or_all(optimizer.schedule, names, "a schedule of a plug-in"));
 }
 
 double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,
@@ -51,9 +48,9 @@ double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::in
   double const factor = of(optimizer)({update, warmup, progress});
   if (!(factor >= 0 && std::isfinite(factor))) {
     throw Error(
-        fmt::format("the schedule '{}' gives update {} the factor {} of the learning rate; expected a number "
-                    "of at least 0",
-                    optimizer.schedule, step + 1, factor));
+        "the schedule '{}' gives update {} the factor {} of the learning rate; expected a number "
+        "of at least 0",
+        optimizer.schedule, step + 1, factor);
   }
   return peak * factor;
 }

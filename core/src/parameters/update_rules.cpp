@@ -55,8 +55,8 @@ std::string rest_of(OptimizerConfig const& config, KernelRegistries const& regis
   };
   if (!config.rest.empty()) {
     if (!over_elements(config.rest, config.places.of("rest"))) {
-      throw ConfigError(fmt::format("{} = \"{}\": expected a rule that updates any elements, such as {}",
-                                    config.places.of("rest"), config.rest, rule.matrices.rest));
+      throw ConfigError("{} = \"{}\": expected a rule that updates any elements, such as {}", config.places.of("rest"),
+                        config.rest, rule.matrices.rest);
     }
     return config.rest;
   }
@@ -103,9 +103,9 @@ UpdateRule update_rule(OptimizerConfig const& config, std::string const& name) {
       continue;
     }
     if (found != nullptr) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} has the parameter {}, which optimizer.group.{} has, too ({}); a parameter may be in one group",
-          group.places.of("parameters"), name, found->name, found->places.of("parameters")));
+          group.places.of("parameters"), name, found->name, found->places.of("parameters"));
     }
     found = &group;
   }
@@ -197,7 +197,7 @@ void assign_rules(OptimizerConfig const& config, KernelRegistries const& registr
   for (Parameter& parameter : parameters.all()) {
     parameter.rule = assigned_rule(config, registries, parameter.spec.name, parameter.spec.matrix);
     if (parameter.spec.rounded && !parameter.rule.frozen) {
-      throw Error(fmt::format("parameter {}: a value in bfloat16 cannot be trained", parameter.spec.name));
+      throw Error("parameter {}: a value in bfloat16 cannot be trained", parameter.spec.name);
     }
     std::string const& name = parameter.rule.name;
     if (!rules.contains(name)) {
@@ -232,9 +232,9 @@ void require_patterns_match(OptimizerConfig const& config, std::vector<std::stri
     for (std::string const& pattern : group.parameters) {
       if (std::ranges::none_of(names, [&](auto const& name) { return matches_pattern(pattern, name); })) {
         throw ConfigError(
-            fmt::format("{} has the pattern \"{}\", which no parameter's name matches; names are {} (`heddle inspect` "
-                        "of a checkpoint lists them)",
-                        group.places.of("parameters"), pattern, first_names(names)));
+            "{} has the pattern \"{}\", which no parameter's name matches; names are {} (`heddle inspect` "
+            "of a checkpoint lists them)",
+            group.places.of("parameters"), pattern, first_names(names));
       }
     }
   }
@@ -252,9 +252,9 @@ void require_some_trained(OptimizerConfig const& config, std::vector<std::string
       }
     }
     throw ConfigError(
-        fmt::format("{}: every parameter of the model is frozen, so nothing would be trained; leave some out of the "
-                    "patterns in `parameters`",
-                    fmt::join(groups, " and ")));
+        "{}: every parameter of the model is frozen, so nothing would be trained; leave some out of the "
+        "patterns in `parameters`",
+        fmt::join(groups, " and "));
   }
 }
 

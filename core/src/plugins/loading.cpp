@@ -17,7 +17,7 @@ namespace {
 
 boost::dll::shared_library open_library(std::string const& path) {
   if (std::string const problem = file_problem(path); !problem.empty()) {
-    throw ConfigError(fmt::format("plug-in {}; expected a shared library", problem));
+    throw ConfigError("plug-in {}; expected a shared library", problem);
   }
   function_beside_core("libheddle_checks.so", "heddle_check");  // which plug-ins that add trials are linked with
   // Registered kernels and layers outlive the handle.
@@ -27,9 +27,9 @@ boost::dll::shared_library open_library(std::string const& path) {
                                       boost::dll::load_mode::rtld_now | never_unload);
   } catch (std::exception const& reason) {
     throw ConfigError(
-        fmt::format("plug-in {}: cannot be loaded; expected a shared library whose symbols can all be "
-                    "found ({})",
-                    path, reason.what()));
+        "plug-in {}: cannot be loaded; expected a shared library whose symbols can all be "
+        "found ({})",
+        path, reason.what());
   }
 }
 
@@ -37,9 +37,9 @@ template <class Function>
 auto& entry_point(boost::dll::shared_library const& library, std::string const& path, char const* name) {
   if (!library.has(name)) {
     throw ConfigError(
-        fmt::format("plug-in {}: it has no entry point {}; a plug-in's source ends with HEDDLE_PLUGIN(its register "
-                    "function), from <heddle/core/plugins/entry.hpp>",
-                    path, name));
+        "plug-in {}: it has no entry point {}; a plug-in's source ends with HEDDLE_PLUGIN(its register "
+        "function), from <heddle/core/plugins/entry.hpp>",
+        path, name);
   }
   return library.get<Function>(name);
 }
@@ -51,9 +51,9 @@ void load_plugin(std::string const& path, Registries& registries) {
   std::string const tag = entry_point<char const*()>(library, path, "heddle_plugin_abi_tag")();
   if (tag != abi_tag()) {
     throw ConfigError(
-        fmt::format("plug-in {}: it was built for\n  {}\nbut this is\n  {}\nBuild it against this "
-                    "installation (docs/guide/plugins.md)",
-                    path, tag, abi_tag()));
+        "plug-in {}: it was built for\n  {}\nbut this is\n  {}\nBuild it against this "
+        "installation (docs/guide/plugins.md)",
+        path, tag, abi_tag());
   }
   auto& register_all = entry_point<void(Registries&)>(library, path, "heddle_plugin_register");
   // Registration fills a copy, so that an error leaves the registries unchanged.
@@ -72,10 +72,9 @@ void load_plugin(std::string const& path, Registries& registries) {
   try {
     register_all(filled);
   } catch (std::exception const& reason) {
-    throw ConfigError(fmt::format("plug-in {}: {}", path, reason.what()));
+    throw ConfigError("plug-in {}: {}", path, reason.what());
   } catch (...) {
-    throw ConfigError(
-        fmt::format("plug-in {}: its register function throws an object that is not a std::exception", path));
+    throw ConfigError("plug-in {}: its register function throws an object that is not a std::exception", path);
   }
   set_origin("built-in");
   registries = std::move(filled);
@@ -85,9 +84,9 @@ void require_checked(std::string const& path, Registries const& registries, Exec
   for (CheckResult const& result : check_origin(registries, path, execution)) {
     if (!result.passed()) {
       throw ConfigError(
-          fmt::format("plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it "
-                      "unchecked",
-                      path, describe(result), path));
+          "plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it "
+          "unchecked",
+          path, describe(result), path);
     }
   }
 }

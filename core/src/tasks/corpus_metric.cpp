@@ -22,14 +22,13 @@ bool is_usable(std::string const& name) {
 
 void MetricRegistry::add(std::string name, CorpusMetric metric) {
   if (!is_usable(name) || !metric.score) {
-    throw ConfigError(fmt::format("{} registers the metric '{}' without a {}", origin_, name,
-                                  is_usable(name) ? "function"
-                                                  : "usable name: expected letters, digits, \"_\" and \"+\", and "
-                                                    "not loss, perplexity, accuracy, dataset or samples"));
+    throw ConfigError("{} registers the metric '{}' without a {}", origin_, name,
+                      is_usable(name) ? "function"
+                                      : "usable name: expected letters, digits, \"_\" and \"+\", and "
+                                        "not loss, perplexity, accuracy, dataset or samples");
   }
   if (Entry const* const entry = find(name)) {
-    throw ConfigError(
-        fmt::format("the metric name '{}' is taken by {}; each metric needs its own name", name, entry->origin));
+    throw ConfigError("the metric name '{}' is taken by {}; each metric needs its own name", name, entry->origin);
   }
   entries_.push_back({std::move(name), origin_, std::move(metric)});
 }
@@ -45,8 +44,8 @@ MetricRegistry::Entry const& MetricRegistry::of(std::string const& name, std::st
   }
   std::vector<std::string> names;
   std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
-  throw ConfigError(fmt::format("{}: there is no metric \"{}\"; {}", place, name,
-                                nearest_or_all(name, names, "a metric of a plug-in")));
+  throw ConfigError("{}: there is no metric \"{}\"; {}", place, name,
+                    nearest_or_all(name, names, "a metric of a plug-in"));
 }
 
 }  // namespace heddle

@@ -248,10 +248,10 @@ class DenoisingTask final : public Task {
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override {
     bool const spans = spec.train.noise == Noise::spans;
     if (spans ? spec.sentinels.empty() : spec.ids.mask == SpecialIds::absent) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} masks spans of text, but the vocabulary of {} has no piece {}; `heddle prepare --text …{}` without "
           "--vocab-model learns one that has",
-          spec.where, spec.dataset, spans ? "<extra_id_0>" : "<mask>", spans ? " --sentinels 100" : ""));
+          spec.where, spec.dataset, spans ? "<extra_id_0>" : "<mask>", spans ? " --sentinels 100" : "");
     }
     if (spans) {
       return std::make_unique<SpanCorruption>(spec);

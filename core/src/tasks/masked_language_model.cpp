@@ -104,10 +104,10 @@ class MaskedLanguageModel final : public Task {
   std::optional<PairForm> pairs(bool /*prefixes*/) const override { return PairForm::joined; }
   std::unique_ptr<TextTask> text(TextTaskSpec const& spec) const override {
     if (spec.ids.mask == SpecialIds::absent) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} predicts masked tokens, but the vocabulary of {} has no piece <mask>; `heddle prepare --text …` without "
           "--vocab-model learns one that has",
-          spec.where, spec.dataset));
+          spec.where, spec.dataset);
     }
     return std::make_unique<MaskedTokens>(spec);
   }

@@ -31,13 +31,11 @@ std::uint64_t TextTaskSpec::random_key(std::string_view use) const {
 
 void TaskRegistry::add(std::string name, std::shared_ptr<Task const> task) {
   if (name.empty() || !task) {
-    throw ConfigError(
-        fmt::format("{} registers the task '{}' without a {}", origin_, name, name.empty() ? "name" : "task"));
+    throw ConfigError("{} registers the task '{}' without a {}", origin_, name, name.empty() ? "name" : "task");
   }
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
-      throw ConfigError(
-          fmt::format("the task name '{}' is taken by {}; each task needs its own name", name, entry.origin));
+      throw ConfigError("the task name '{}' is taken by {}; each task needs its own name", name, entry.origin);
     }
   }
   entries_.push_back({std::move(name), origin_, std::move(task)});
@@ -49,15 +47,15 @@ Task const& TaskRegistry::of(Config const& config) const {
   for (Entry const& entry : entries_) {
     if (entry.name == name) {
       if (std::string const reason = entry.task->unsupported_reason(config.model); !reason.empty()) {
-        throw ConfigError(fmt::format("{} {}; {} = {}", place_of_task(config), reason, config.model.place("stacks"),
-                                      to_toml(OptionValue(config.model.stacks))));
+        throw ConfigError("{} {}; {} = {}", place_of_task(config), reason, config.model.place("stacks"),
+                          to_toml(OptionValue(config.model.stacks)));
       }
       return *entry.task;
     }
     names.push_back(entry.name);
   }
-  throw ConfigError(fmt::format("{} is not a task; {}", place_of_task(config),
-                                nearest_or_all(name, names, "a task of a plug-in in plugins.paths")));
+  throw ConfigError("{} is not a task; {}", place_of_task(config),
+                    nearest_or_all(name, names, "a task of a plug-in in plugins.paths"));
 }
 
 std::string place_of_task(Config const& config) {

@@ -37,7 +37,7 @@ void Arena::plan(std::size_t bytes) {
     return;
   }
   if (block_ != nullptr && capacity_ < bytes) {
-    throw Error(fmt::format("an arena of {} bytes is in use: it cannot be planned to have {}", capacity_, bytes));
+    throw Error("an arena of {} bytes is in use: it cannot be planned to have {}", capacity_, bytes);
   }
   wanted_ = bytes;
   planned_ = true;
@@ -81,7 +81,7 @@ Tensor Arena::allocate(DType dtype, Shape const& shape) {
 void Arena::reserve(std::size_t bytes) {
   require_block();
   if (bytes > capacity_) {
-    throw Error(fmt::format("an arena of {} bytes cannot reserve {}", capacity_, bytes));
+    throw Error("an arena of {} bytes cannot reserve {}", capacity_, bytes);
   }
   take_pages({block_, capacity_}, bytes);
 }

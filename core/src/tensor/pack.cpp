@@ -57,7 +57,7 @@ struct HostRows {
 
 std::int32_t present(std::int32_t id, char const* name) {
   if (id == SpecialIds::absent) {
-    throw Error(fmt::format("the vocabulary has no {} token, which a pack of sentences needs", name));
+    throw Error("the vocabulary has no {} token, which a pack of sentences needs", name);
   }
   return id;
 }
@@ -329,9 +329,8 @@ void add_weights(SideFields& side, std::size_t rows, std::vector<float> const& g
     return;
   }
   if (given.size() > 1 && given.size() != rows) {
-    throw Error(
-        fmt::format("a target with {} weights for the {} tokens to predict: expected one for each, or one for all",
-                    given.size(), rows));
+    throw Error("a target with {} weights for the {} tokens to predict: expected one for each, or one for all",
+                given.size(), rows);
   }
   side.weight.resize(side.id.size() - rows, 1);
   if (given.size() > 1) {
@@ -400,12 +399,11 @@ void fill_tokens(PackFields& tokens, std::span<TokenSequence const> sequences, S
   bool const prefixed = std::ranges::any_of(sequences, [](TokenSequence const& each) { return each.prefix > 0; });
   for (TokenSequence const& sequence : sequences) {
     if (sequence.input.size() != sequence.output.size()) {
-      throw Error(fmt::format("a sequence of {} tokens with {} to predict: there must be one for each",
-                              sequence.input.size(), sequence.output.size()));
+      throw Error("a sequence of {} tokens with {} to predict: there must be one for each", sequence.input.size(),
+                  sequence.output.size());
     }
     if (sequence.prefix < 0 || sequence.prefix > std::ssize(sequence.input)) {
-      throw Error(
-          fmt::format("a sequence of {} tokens cannot have a prefix of {}", sequence.input.size(), sequence.prefix));
+      throw Error("a sequence of {} tokens cannot have a prefix of {}", sequence.input.size(), sequence.prefix);
     }
     used.begin_sequence(sequence.sample);
     used.add(sequence.input);

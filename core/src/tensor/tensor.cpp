@@ -24,11 +24,11 @@ std::shared_ptr<void> granted(std::size_t bytes, Take const& take) {
     return take(bytes);
   } catch (std::exception const&) {
     throw ConfigError(
-        fmt::format("the system refuses {} of memory for one tensor; a smaller model (model.d_model, model.d_ff) or "
-                    "smaller micro-batches (train.micro_batch_tokens) need less, parallel.tensor and "
-                    "parallel.pipeline divide a model over more ranks, and `ulimit -v` or the job's memory limit "
-                    "may allow more",
-                    readable_size(static_cast<std::int64_t>(bytes))));
+        "the system refuses {} of memory for one tensor; a smaller model (model.d_model, model.d_ff) or "
+        "smaller micro-batches (train.micro_batch_tokens) need less, parallel.tensor and "
+        "parallel.pipeline divide a model over more ranks, and `ulimit -v` or the job's memory limit "
+        "may allow more",
+        readable_size(static_cast<std::int64_t>(bytes)));
   }
 }
 
@@ -36,11 +36,11 @@ std::shared_ptr<void> granted(std::size_t bytes, Take const& take) {
 
 Shape::Shape(std::span<std::int64_t const> extents) : rank_(static_cast<int>(extents.size())) {
   if (extents.size() > max_rank) {
-    throw Error(fmt::format("a tensor has at most {} axes, not {}", max_rank, extents.size()));
+    throw Error("a tensor has at most {} axes, not {}", max_rank, extents.size());
   }
   for (std::size_t axis = 0; axis < extents.size(); ++axis) {
     if (extents[axis] < 0) {
-      throw Error(fmt::format("axis {} of a tensor has the negative extent {}", axis, extents[axis]));
+      throw Error("axis {} of a tensor has the negative extent {}", axis, extents[axis]);
     }
     extents_[axis] = extents[axis];
   }
@@ -87,8 +87,8 @@ Tensor Tensor::borrow(void* data, DType dtype, Shape const& shape, MemorySpace s
 
 Tensor Tensor::reshaped(Shape const& shape) const {
   if (!contiguous() || shape.size() != shape_.size()) {
-    throw Error(fmt::format("a tensor of shape {}{} cannot take the shape {}", shape_.to_string(),
-                            contiguous() ? "" : " with strided rows", shape.to_string()));
+    throw Error("a tensor of shape {}{} cannot take the shape {}", shape_.to_string(),
+                contiguous() ? "" : " with strided rows", shape.to_string());
   }
   Tensor result = borrow(data_, dtype_, shape, space_);
   result.owner_ = owner_;
@@ -97,7 +97,7 @@ Tensor Tensor::reshaped(Shape const& shape) const {
 
 Tensor Tensor::with_dtype(DType dtype) const {
   if (size_of(dtype) != size_of(dtype_)) {
-    throw Error(fmt::format("elements of {} cannot be read as {}", name_of(dtype_), name_of(dtype)));
+    throw Error("elements of {} cannot be read as {}", name_of(dtype_), name_of(dtype));
   }
   Tensor result = reshaped(shape_);
   result.dtype_ = dtype;
@@ -106,7 +106,7 @@ Tensor Tensor::with_dtype(DType dtype) const {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
   if (shape_.rank() == 0 || begin < 0 || count < 0 || begin + count > shape_[0]) {
-    throw Error(fmt::format("rows [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));
+    throw Error("rows [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string());
   }
   std::array<std::int64_t, Shape::max_rank> extents{count};
   for (int axis = 1; axis < shape_.rank(); ++axis) {
@@ -120,7 +120,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t count) const {
 
 Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
   if (shape_.rank() != 2 || begin < 0 || count < 0 || begin + count > shape_[1]) {
-    throw Error(fmt::format("columns [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string()));
+    throw Error("columns [{}, {}) of a tensor of shape {}", begin, begin + count, shape_.to_string());
   }
   Tensor result = *this;
   result.shape_ = Shape{shape_[0], count};
@@ -130,14 +130,14 @@ Tensor Tensor::columns(std::int64_t begin, std::int64_t count) const {
 
 void Tensor::require(DType dtype, Shape const& shape, char const* what) const {
   if (empty() || dtype != dtype_ || !(shape == shape_)) {
-    throw Error(fmt::format("{} must be {} {}, but is {} {}", what, name_of(dtype), shape.to_string(),
-                            empty() ? "empty" : name_of(dtype_), shape_.to_string()));
+    throw Error("{} must be {} {}, but is {} {}", what, name_of(dtype), shape.to_string(),
+                empty() ? "empty" : name_of(dtype_), shape_.to_string());
   }
 }
 
 void Tensor::require_dtype(DType dtype) const {
   if (dtype != dtype_) {
-    throw Error(fmt::format("a tensor of {} was read as {}", name_of(dtype_), name_of(dtype)));
+    throw Error("a tensor of {} was read as {}", name_of(dtype_), name_of(dtype));
   }
 }
 

@@ -23,8 +23,7 @@ Optimizer::Optimizer(OptimizerConfig const& config, KernelSource const& kernels,
   for (Parameter const& parameter : parameters.all()) {
     bool const has_place = !parameters.gradients().empty() && parameter.place.end <= parameters.gradient_size();
     if (!parameter.rule.frozen && !has_place) {
-      throw Error(
-          fmt::format("parameter {} has no gradient: it was frozen when the set was allocated", parameter.spec.name));
+      throw Error("parameter {} has no gradient: it was frozen when the set was allocated", parameter.spec.name);
     }
   }
   ranges_ = rule_ranges(parameters);
@@ -95,8 +94,8 @@ void Optimizer::add_pieces() {
       if (first->updated_whole()) {
         piece = {first->place.begin, first->place.begin + first->local_shape.size()};
         if (piece.begin < part.begin || piece.end > part.end) {
-          throw Error(fmt::format("the matrix {} has one owner, but [{}, {}) has only a part of it", first->spec.name,
-                                  part.begin, part.end));
+          throw Error("the matrix {} has one owner, but [{}, {}) has only a part of it", first->spec.name, part.begin,
+                      part.end);
         }
       }
       pieces_.push_back({piece, rule, {}, {}});
@@ -282,7 +281,7 @@ Tensor Optimizer::state_in(std::string const& key, IndexRange const& range) cons
       return state.rows(range.begin - piece->range.begin, range.count());
     }
   }
-  throw Error(fmt::format("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end));
+  throw Error("{} of [{}, {}) is not kept in one piece here", key, range.begin, range.end);
 }
 
 std::int64_t Optimizer::state_bytes() const {

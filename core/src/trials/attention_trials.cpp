@@ -295,7 +295,7 @@ void add_attention_trials(KernelRegistries& registries) {
 void add_attention_score(KernelRegistries& registries, std::shared_ptr<AttentionScore> const& score) {
   std::string const& name = score->name();
   if (std::ranges::find(built_in_scores, name) != built_in_scores.end()) {
-    throw ConfigError(fmt::format("the score '{}' is built in; a plug-in's needs another name", name));
+    throw ConfigError("the score '{}' is built in; a plug-in's needs another name", name);
   }
   auto& scores = registries.of<AttentionScore>();
   scores.add(name, 0, score);

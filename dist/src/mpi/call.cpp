@@ -17,8 +17,8 @@ void check_mpi(int code, char const* collective) {
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) {
     length = 0;
   }
-  throw Error(fmt::format("{}: MPI error {}: {}", collective, code,
-                          std::string_view(text.data(), static_cast<std::size_t>(length))));
+  throw Error("{}: MPI error {}: {}", collective, code,
+              std::string_view(text.data(), static_cast<std::size_t>(length)));
 }
 
 bool mpi_is_running() noexcept {

@@ -86,7 +86,7 @@ void const* gather_source(CollectiveCall const& call, std::int64_t own_begin) {
 std::shared_ptr<MpiCommunicator> MpiCommunicator::duplicate(MPI_Comm parent, std::int64_t elements_per_call,
                                                             std::int64_t elements_while_computing) {
   if (elements_per_call < 1 || elements_per_call > std::numeric_limits<int>::max() || elements_while_computing < 1) {
-    throw Error(fmt::format("one MPI call cannot move {} elements", elements_per_call));
+    throw Error("one MPI call cannot move {} elements", elements_per_call);
   }
   MPI_Comm handle = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(parent, &handle), "duplicate");
@@ -265,7 +265,7 @@ void MpiCommunicator::all_to_all(CollectiveCall const& call) const {
 
 MpiCommunicator::Pending MpiCommunicator::message(CollectiveCall const& call) const {
   if (call.tag >= reserved_tag) {
-    throw Error(fmt::format("{}: tag {} is not below {}", call.name(), call.tag, reserved_tag));
+    throw Error("{}: tag {} is not below {}", call.name(), call.tag, reserved_tag);
   }
   MessagePeer const peer{handle_, call.peer, call.tag};
   auto message = transfer(call);

@@ -46,9 +46,9 @@ void require_announced_ranks(int ranks) {
   int const announced = announced_ranks();
   if (announced > 1 && ranks == 1) {
     throw ConfigError(
-        fmt::format("the launcher started {} ranks, but MPI sees one: this MPI does not know the launcher; use the "
-                    "mpirun of the MPI that Heddle was built with, or srun with its --mpi type (srun --mpi=list)",
-                    announced));
+        "the launcher started {} ranks, but MPI sees one: this MPI does not know the launcher; use the "
+        "mpirun of the MPI that Heddle was built with, or srun with its --mpi type (srun --mpi=list)",
+        announced);
   }
 }
 

@@ -122,7 +122,7 @@ void PeerMemory::exchange_addresses(RankOrderReduction::Call const& call) {
   check_mpi(MPI_Allgather(&own, sizeof own, MPI_BYTE, all.data(), sizeof own, MPI_BYTE, group_), call.collective);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].digest != all[0].digest) {
-      throw Error(fmt::format("{}: rank {} has other numbers or types of elements than rank 0", call.collective, rank));
+      throw Error("{}: rank {} has other numbers or types of elements than rank 0", call.collective, rank);
     }
     peers_[rank].tensor = all[rank].tensor;
   }
@@ -145,7 +145,7 @@ void PeerMemory::require(bool copied, RankOrderReduction::Call const& call, int 
   if (!copied) {
     std::string const reason = std::strerror(errno);
     check_mpi(MPI_Barrier(group_), call.collective);
-    throw Error(fmt::format("{}: the memory of rank {} cannot be accessed: {}", call.collective, rank, reason));
+    throw Error("{}: the memory of rank {} cannot be accessed: {}", call.collective, rank, reason);
   }
 }
 

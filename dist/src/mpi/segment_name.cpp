@@ -73,12 +73,12 @@ SegmentName::SegmentName(std::string const& directory, Rank const& rank, Wait wa
     return;
   }
   ::close(file_);
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "another job on this host has the same name for its memory in {0}, {1}: each has its own PID namespace (a "
       "container), and MPI names segments by process numbers. Give each job a {0} of its own (docker run "
       "--ipc=private), or a directory of its own by the variable OMPI_MCA_btl_vader_backing_directory, and its own "
       "TMPDIR",
-      directory, rank.job));
+      directory, rank.job);
 }
 
 SegmentName::~SegmentName() {

@@ -120,7 +120,7 @@ bool MpiTransfer::progress() {
 
 void MpiTransfer::wait() {
   if (!mpi_is_running()) {
-    throw Error(fmt::format("{}: MPI has ended before the transfer", state_->collective));
+    throw Error("{}: MPI has ended before the transfer", state_->collective);
   }
   advance(true);
 }
@@ -155,8 +155,8 @@ void MpiTransfer::check_completed(MPI_Status const& status) const {
   int count = 0;
   check_mpi(MPI_Get_count(&status, request.type, &count), state_->collective);
   if (count != request.count) {
-    throw Error(fmt::format("{}: rank {} sent {} elements where {} were expected", state_->collective,
-                            status.MPI_SOURCE, count, request.count));
+    throw Error("{}: rank {} sent {} elements where {} were expected", state_->collective, status.MPI_SOURCE, count,
+                request.count);
   }
 }
 

@@ -69,9 +69,9 @@ void BucketReduction::use_done(Parameter const& parameter) {
   auto const found = members_.find(&parameter);
   if (found == members_.end() || found->second.uses_left == 0) {
     throw Error(
-        fmt::format("parameter {}: more layers add to its gradient than were built with it; a layer that shares "
-                    "a parameter calls ParameterSet::add_use when it is built",
-                    parameter.spec.name));
+        "parameter {}: more layers add to its gradient than were built with it; a layer that shares "
+        "a parameter calls ParameterSet::add_use when it is built",
+        parameter.spec.name);
   }
   --found->second.uses_left;
   for (Bucket* const bucket : found->second.buckets) {

@@ -42,7 +42,7 @@ std::vector<Segment> segments_of(ParameterSet const& parameters) {
 
 BufferShards::BufferShards(ParameterSet const& parameters, std::int64_t bucket_elements, int ranks) : ranks_(ranks) {
   if (bucket_elements < 1) {
-    throw Error(fmt::format("a gradient bucket of {} elements; at least 1 is needed", bucket_elements));
+    throw Error("a gradient bucket of {} elements; at least 1 is needed", bucket_elements);
   }
   std::int64_t const divisible = line_elements * ranks;  // parts start on cache lines, as parameters do
   std::int64_t const step = rounded_up(bucket_elements, divisible);

@@ -203,8 +203,8 @@ std::vector<IndexRange> DistributedOptimizer::kept_state(Parameter const& parame
 void DistributedOptimizer::set_state(Parameter const& parameter, std::string const& key, IndexRange const& elements,
                                      std::span<float const> values) {
   if (values.size() != static_cast<std::size_t>(elements.count())) {
-    throw Error(fmt::format("{} of {} elements for {} elements of parameter {}", key, values.size(), elements.count(),
-                            parameter.spec.name));
+    throw Error("{} of {} elements for {} elements of parameter {}", key, values.size(), elements.count(),
+                parameter.spec.name);
   }
   if (owned_) {
     owned_->forget();

@@ -19,12 +19,12 @@ void require_supported(Parameter const& parameter, Mesh const& mesh) {
   Placement const& placement = parameter.placement();
   if (placement.is_partial_over(MeshAxis::pipeline)) {
     throw ConfigError(
-        fmt::format("parameter {}: its gradient cannot be partial over pipeline; name the stages that hold it instead",
-                    parameter.spec.name));
+        "parameter {}: its gradient cannot be partial over pipeline; name the stages that hold it instead",
+        parameter.spec.name);
   }
   for (MeshAxis const axis : {MeshAxis::pipeline, MeshAxis::data, MeshAxis::context}) {
     if (placement.is_split_over(axis)) {
-      throw ConfigError(fmt::format("parameter {}: {} cannot split a parameter", parameter.spec.name, axis.name()));
+      throw ConfigError("parameter {}: {} cannot split a parameter", parameter.spec.name, axis.name());
     }
   }
   std::vector<int> const& stages = placement.stages;
@@ -33,9 +33,9 @@ void require_supported(Parameter const& parameter, Mesh const& mesh) {
   if (!stages.empty() && (!ascends || stages.front() < 0 || stages.back() >= mesh.size(MeshAxis::pipeline) ||
                           !std::binary_search(stages.begin(), stages.end(), here))) {
     throw Error(
-        fmt::format("parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and "
-                    "name this one",
-                    parameter.spec.name, here, fmt::join(stages, ", "), mesh.size(MeshAxis::pipeline)));
+        "parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and "
+        "name this one",
+        parameter.spec.name, here, fmt::join(stages, ", "), mesh.size(MeshAxis::pipeline));
   }
 }
 

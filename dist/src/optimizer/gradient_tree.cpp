@@ -22,7 +22,7 @@ GradientTree::GradientTree(Communicator const& data, std::shared_ptr<TensorOps> 
 
 IndexRange GradientTree::begin(std::int64_t micro_batches, Sums const& sums) {
   if (micro_batches < 1) {
-    throw Error(fmt::format("a step of {} micro-batches; at least 1 is needed", micro_batches));
+    throw Error("a step of {} micro-batches; at least 1 is needed", micro_batches);
   }
   if (!spare_.empty() && !(spare_.front().losses.shape() == sums.losses.shape())) {
     spare_.clear();

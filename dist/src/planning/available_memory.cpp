@@ -76,7 +76,7 @@ struct Sharers {
 
 [[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
   auto const& [ranks, use, packs, scratch, margin] = sharers.needed;
-  throw ConfigError(fmt::format(
+  throw ConfigError(
       "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, optimizer "
       "state {}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
       "available. "
@@ -88,7 +88,7 @@ struct Sharers {
       place, counted(ranks, "rank"), ranks == 1 ? "s" : "", readable_size(sharers.needed.total()),
       readable_size(use.parameters), readable_size(use.gradients), readable_size(use.state), readable_size(use.kernels),
       readable_size(use.activations), readable_size(packs), readable_size(scratch), readable_size(margin),
-      readable_size(sharers.available)));
+      readable_size(sharers.available));
 }
 
 }  // namespace

@@ -110,10 +110,10 @@ DryRunRank::DryRunRank(Config const& config, Mesh const& mesh, VocabularySizes c
                     values->allocate(parameter_dtype(dtype), {parameters.gradient_size()}),
                     rounded > 0 ? values->allocate(DType::bfloat16, {rounded}) : Tensor());
   } catch (Error const& error) {  // training would take twice as much, and touch it
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "rank {}: parameters and gradients of {} together are more than the system grants ({}); smaller layers "
         "(model.d_model, model.d_ff), or parallel.tensor and parallel.pipeline, which divide them, need less",
-        mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what()));
+        mesh.rank(), readable_size(2 * static_cast<std::int64_t>(bytes)), error.what());
   }
 }
 

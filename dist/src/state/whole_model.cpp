@@ -114,9 +114,8 @@ void WholeModel::check() const {
       Placement const& first = holders.first->placement;
       Placement const& here = description.placement;
       if (!(here.global_shape == first.global_shape) || here.shards != first.shards) {
-        throw Error(fmt::format("parameter {}: {} on stage {}, and {} on stage {}", description.name,
-                                first.global_shape.to_string(), holders.stages.front(), here.global_shape.to_string(),
-                                stage));
+        throw Error("parameter {}: {} on stage {}, and {} on stage {}", description.name,
+                    first.global_shape.to_string(), holders.stages.front(), here.global_shape.to_string(), stage);
       }
     }
   }
@@ -124,8 +123,8 @@ void WholeModel::check() const {
     for (ParameterDescription const& description : stages_[stage]) {
       auto const& holders = by_name.at(description.name).stages;
       if (auto const& said = description.placement.stages; said != holders) {
-        throw Error(fmt::format("parameter {}: held by the stages {{{}}}, while stage {} says {{{}}}", description.name,
-                                fmt::join(holders, ", "), stage, fmt::join(said, ", ")));
+        throw Error("parameter {}: held by the stages {{{}}}, while stage {} says {{{}}}", description.name,
+                    fmt::join(holders, ", "), stage, fmt::join(said, ", "));
       }
     }
   }

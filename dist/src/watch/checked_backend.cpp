@@ -105,8 +105,7 @@ void CheckedBackend::before(CollectiveCall const& call) {
     calls.push_back(fmt::format("{} {} {} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "),
                                 ranks.size() == 1 ? "calls" : "call", describe(header)));
   }
-  throw Error(
-      fmt::format("the ranks of a {} group do not call the same collective: {}", group().name, fmt::join(calls, "; ")));
+  throw Error("the ranks of a {} group do not call the same collective: {}", group().name, fmt::join(calls, "; "));
 }
 
 void CheckedBackend::compare_exchange(CollectiveCall const& call) const {
@@ -127,8 +126,8 @@ void CheckedBackend::compare_exchange(CollectiveCall const& call) const {
     }
   }
   if (!mismatches.empty()) {
-    throw Error(fmt::format("the ranks of a {} group do not agree on all_to_all_rows as its collective {}: {}",
-                            group().name, calls_, fmt::join(mismatches, "; ")));
+    throw Error("the ranks of a {} group do not agree on all_to_all_rows as its collective {}: {}", group().name,
+                calls_, fmt::join(mismatches, "; "));
   }
 }
 

@@ -38,7 +38,7 @@ Endpoint own_endpoint(int socket) {
   sockaddr_in bound{};
   socklen_t size = sizeof bound;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    throw Error(fmt::format("the watch's socket has no address: {}", std::strerror(errno)));
+    throw Error("the watch's socket has no address: {}", std::strerror(errno));
   }
   endpoint.port = bound.sin_port;
   ifaddrs* interfaces = nullptr;
@@ -74,8 +74,8 @@ SideChannel::SideChannel(Communicator const& world) : rank_(world.rank()) {
       socket_ >= 0 && wakes_ >= 0 && ::bind(socket_, reinterpret_cast<sockaddr const*>(&any), sizeof any) == 0;
   std::string const problem = open ? "" : std::strerror(errno);
   if (any_of(world, !open)) {
-    throw Error(fmt::format("the watch cannot open a UDP socket{}: set train.hang_seconds = 0 to train without watch",
-                            open ? " on another rank" : ": " + problem));
+    throw Error("the watch cannot open a UDP socket{}: set train.hang_seconds = 0 to train without watch",
+                open ? " on another rank" : ": " + problem);
   }
   std::random_device random;
   job_ = broadcast_value(world, (std::uint64_t{random()} << 32U) ^ random());

@@ -115,18 +115,18 @@ void MemoryStore::require_room(std::vector<StreamedTensor> const& tensors, std::
     struct statvfs status {};
     if (!fs::is_directory(root_) || ::statvfs(root_.c_str(), &status) != 0) {
       throw ConfigError(
-          fmt::format("checkpoint.memory_directory = \"{}\" is not a directory on {}; expected a file "
-                      "system in memory, as /dev/shm",
-                      root_.string(), host_name()));
+          "checkpoint.memory_directory = \"{}\" is not a directory on {}; expected a file "
+          "system in memory, as /dev/shm",
+          root_.string(), host_name());
     }
     auto const free = static_cast<std::int64_t>(std::uint64_t{status.f_bavail} * status.f_frsize);
     if (free + bytes_below(directory_) < needed) {
       constexpr std::int64_t mebibyte = 1 << 20;
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "checkpoint.memory_directory = \"{}\" has {} MiB free on {}, and {} checkpoints in memory need {} MiB there: "
           "make it larger (mount -o remount,size=…), use more hosts, or set checkpoint.memory_every_steps = 0 and "
           "checkpoint.async = false",
-          root_.string(), free / mebibyte, host_name(), checkpoints, needed / mebibyte));
+          root_.string(), free / mebibyte, host_name(), checkpoints, needed / mebibyte);
     }
   });
 }

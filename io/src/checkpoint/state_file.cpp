@@ -77,24 +77,22 @@ void check_training(TrainingState const& state, std::string const& where) {
   }
   if (state.step > max_steps || state.epoch > state.step + max_new_data || state.best_step > state.step) {
     throw DataError(
-        fmt::format("{}: step {}, epoch {} or best_step {} is impossible; steps go up to {}, best_step up to the step, "
-                    "and epochs up to the step + {}",
-                    where, state.step, state.epoch, state.best_step, max_steps, max_new_data));
+        "{}: step {}, epoch {} or best_step {} is impossible; steps go up to {}, best_step up to the step, "
+        "and epochs up to the step + {}",
+        where, state.step, state.epoch, state.best_step, max_steps, max_new_data);
   }
   if (state.validations_without_improvement > state.step) {
-    throw DataError(fmt::format("{}: validations_without_improvement {} is impossible in {} steps", where,
-                                state.validations_without_improvement, state.step));
+    throw DataError("{}: validations_without_improvement {} is impossible in {} steps", where,
+                    state.validations_without_improvement, state.step);
   }
   if (state.tokens / max_tokens_in_step > state.step) {
-    throw DataError(fmt::format("{}: {} tokens in {} steps are impossible", where, state.tokens, state.step));
+    throw DataError("{}: {} tokens in {} steps are impossible", where, state.tokens, state.step);
   }
   if (!std::isfinite(state.seconds) || state.seconds < 0) {
-    throw DataError(
-        fmt::format("{}: seconds = {} is impossible; expected a finite number from 0 on", where, state.seconds));
+    throw DataError("{}: seconds = {} is impossible; expected a finite number from 0 on", where, state.seconds);
   }
   if (!std::isfinite(state.best_value)) {
-    throw DataError(
-        fmt::format("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_value));
+    throw DataError("{}: best_valid_loss = {} is impossible; expected a finite number", where, state.best_value);
   }
 }
 
@@ -106,7 +104,7 @@ void parse_or_refuse(std::string const& path, char const* what, Parse const& par
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: its {} cannot be used: {}", path, what, error.what()));
+    throw DataError("{}: its {} cannot be used: {}", path, what, error.what());
   }
 }
 
@@ -148,8 +146,7 @@ void read_losses(Reading const& from, CheckpointIndex& index) {
   hdf5::Array const recent = group.array("recent");
   recent.expect(hdf5::ElementType::float64, {hdf5::any_extent});
   if (recent.size() > static_cast<std::int64_t>(LossHistory::max_recent)) {
-    throw DataError(fmt::format("{}: holds {} losses, expected at most {}", recent.where(), recent.size(),
-                                LossHistory::max_recent));
+    throw DataError("{}: holds {} losses, expected at most {}", recent.where(), recent.size(), LossHistory::max_recent);
   }
   losses.recent = recent.read<double>();
   auto const read = reader_of(group);
@@ -203,8 +200,8 @@ void read_state_begins(Reading const& from, CheckpointIndex& index) {
   std::vector<std::int64_t> const steps = array.read<std::int64_t>();
   for (std::size_t tensor = 0; tensor < steps.size(); ++tensor) {
     if (steps[tensor] < 0 || steps[tensor] > index.contents.state.step) {
-      throw DataError(fmt::format("{}: the state of {} began after step {}, which is impossible at step {}",
-                                  array.where(), index.tensors[tensor].name, steps[tensor], index.contents.state.step));
+      throw DataError("{}: the state of {} began after step {}, which is impossible at step {}", array.where(),
+                      index.tensors[tensor].name, steps[tensor], index.contents.state.step);
     }
     if (steps[tensor] > 0) {
       index.contents.state_begins[index.tensors[tensor].name] = steps[tensor];
@@ -314,8 +311,8 @@ Field state_field(std::string const& name, Member TrainingState::*member) {
   auto const read = [=](Reading const& from, CheckpointIndex& index) {
     auto const number = from.file.attribute<std::int64_t>(name);
     if (number < 0 || number > (std::is_same_v<Member, bool> ? 1 : index.contents.state.step)) {
-      throw DataError(fmt::format("{}: {} = {} is impossible at step {}", from.file.path(), name, number,
-                                  index.contents.state.step));
+      throw DataError("{}: {} = {} is impossible at step {}", from.file.path(), name, number,
+                      index.contents.state.step);
     }
     index.contents.state.*member = static_cast<Member>(number);
   };
@@ -370,9 +367,9 @@ std::map<std::string, std::int64_t> versions_of_fields(hdf5::File const& file) {
     }
     if (!listed.contains("optional") || !listed.at("optional").as_bool()) {
       throw Error(
-          fmt::format("it has the field \"{}\" of version {}, which this Heddle does not know and must not "
-                      "leave out; use the Heddle that wrote the checkpoint, or a newer one",
-                      name, version));
+          "it has the field \"{}\" of version {}, which this Heddle does not know and must not "
+          "leave out; use the Heddle that wrote the checkpoint, or a newer one",
+          name, version);
     }
   };
   parse_or_refuse(file.path(), "fields", [&] {
@@ -414,7 +411,7 @@ CheckpointIndex read_state_file(std::span<std::uint8_t const> bytes, std::string
     if (found != versions.end()) {
       field.read({file, found->second, file_bytes}, index);
     } else if (!field.may_be_absent) {
-      throw DataError(fmt::format("{}: the field \"{}\" is missing", path, field.name));
+      throw DataError("{}: the field \"{}\" is missing", path, field.name);
     }
   }
   return index;

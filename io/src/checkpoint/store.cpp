@@ -214,7 +214,7 @@ bool CheckpointStore::prepare(Communicator const& world, Writing& writing, std::
   on_rank_0(world, [&] {
     remove_leftovers(*writing.lock, writing.result);
     if (std::int64_t const free = free_at(directory_); free < bytes) {
-      throw Error(fmt::format("{}: {} bytes are needed, {} are free", directory_.string(), bytes, free));
+      throw Error("{}: {} bytes are needed, {} are free", directory_.string(), bytes, free);
     }
     writing.unfinished.emplace(directory_ / temporary_name(checkpoint_directory_name(writing.step)));
     reached("temporary_created");
@@ -442,10 +442,9 @@ Checkpoint CheckpointStore::of_step(std::int64_t step, Communicator const& world
       return;
     }
     auto const steps = find_steps(directory_);
-    throw DataError(fmt::format("{} has no checkpoint of step {}; {}", directory_.string(), step,
-                                steps.empty()
-                                    ? "it has none at all"
-                                    : fmt::format("it has the steps {}", fmt::join(std::views::keys(steps), ", "))));
+    throw DataError("{} has no checkpoint of step {}; {}", directory_.string(), step,
+                    steps.empty() ? "it has none at all"
+                                  : fmt::format("it has the steps {}", fmt::join(std::views::keys(steps), ", ")));
   });
   return Checkpoint::open(path_of(step), world);
 }

@@ -34,7 +34,7 @@ std::int64_t checked_size(std::string const& name, std::vector<std::int64_t> con
   std::int64_t elements = 1;
   for (std::int64_t const extent : shape) {
     if (extent < 0 || (extent > 0 && elements > max / extent)) {
-      throw Error(fmt::format("{} has the impossible shape {}", name, hdf5::to_string(shape)));
+      throw Error("{} has the impossible shape {}", name, hdf5::to_string(shape));
     }
     elements *= extent;
   }
@@ -52,7 +52,7 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
     ++tensor.file;
   }
   if (tensor.file == file_bytes.size()) {
-    throw Error(fmt::format("{} is in the file {}, which the manifest does not name", tensor.name, file));
+    throw Error("{} is in the file {}, which the manifest does not name", tensor.name, file);
   }
   std::int64_t const size = file_bytes[tensor.file];
   if (version > 2 && entry.contains("shapes")) {
@@ -60,8 +60,8 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
   }
   if (version > 3 && entry.contains("dtype")) {
     if (entry.at("dtype").as_string() != name_of(DType::bfloat16)) {
-      throw Error(fmt::format("{} is of the dtype {}; expected bfloat16 or none, which is float32", tensor.name,
-                              json::serialize(entry.at("dtype"))));
+      throw Error("{} is of the dtype {}; expected bfloat16 or none, which is float32", tensor.name,
+                  json::serialize(entry.at("dtype")));
     }
     tensor.dtype = DType::bfloat16;
   }
@@ -69,7 +69,7 @@ TensorInfo read_tensor(json::object const& entry, std::int64_t version, std::vec
     std::int64_t const elements = checked_size(tensor.name, tensor.shape_of(key), size);
     std::int64_t const offset = value.as_int64();
     if (offset < 0 || elements * tensor.element_bytes() > size - offset) {
-      throw Error(fmt::format("{}'s {} would extend past the end of its file", tensor.name, std::string(key)));
+      throw Error("{}'s {} would extend past the end of its file", tensor.name, std::string(key));
     }
     tensor.keys.emplace_back(key);
     tensor.offsets.push_back(offset);
@@ -88,13 +88,12 @@ void check_sizes(std::vector<TensorInfo> const& tensors, std::vector<std::int64_
     used[tensor.file] += tensor.bytes();
     unused[tensor.file] += (1 + std::ssize(tensor.keys)) * unused_beside_array;
     if (used[tensor.file] > file_bytes[tensor.file]) {
-      throw Error(fmt::format("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file)));
+      throw Error("the tensors of {} have more bytes than the file", tensor_file_name(tensor.file));
     }
   }
   for (std::size_t file = 0; file < file_bytes.size(); ++file) {
     if (file_bytes[file] - used[file] > unused[file]) {
-      throw Error(
-          fmt::format("{} has {} bytes, its tensors have {}", tensor_file_name(file), file_bytes[file], used[file]));
+      throw Error("{} has {} bytes, its tensors have {}", tensor_file_name(file), file_bytes[file], used[file]);
     }
   }
 }

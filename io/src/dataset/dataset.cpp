@@ -90,7 +90,7 @@ SampleSums sum_of(LengthCounts const& counts, std::string const& where) {
     std::int64_t tokens = 0;
     if (__builtin_mul_overflow(samples, length, &tokens) || __builtin_add_overflow(sum.tokens, tokens, &sum.tokens) ||
         __builtin_add_overflow(sum.samples, samples, &sum.samples)) {
-      throw DataError(fmt::format("{}: counts more than 2^63 samples or tokens", where));
+      throw DataError("{}: counts more than 2^63 samples or tokens", where);
     }
   }
   return sum;
@@ -106,7 +106,7 @@ std::filesystem::path const& require_hdf5(std::filesystem::path const& path) {
     file.open(path, std::ios::binary);
   }
   if (file.is_open() && file.read(begin.data(), std::ssize(begin)) && begin != signature) {
-    throw DataError(fmt::format("{}: is not a dataset; `heddle prepare` makes one of text", path.string()));
+    throw DataError("{}: is not a dataset; `heddle prepare` makes one of text", path.string());
   }
   return path;
 }
@@ -131,15 +131,14 @@ void DatasetFile::check_format() {
   std::string const format = file_.has_attribute("format") ? file_.attribute<std::string>("format") : "";
   if (format != dataset_format::name) {
     throw DataError(
-        fmt::format("{}: not a dataset of Heddle's (its format is \"{}\", expected \"{}\"); make one with "
-                    "`heddle prepare`",
-                    file_.where(), format, dataset_format::name));
+        "{}: not a dataset of Heddle's (its format is \"{}\", expected \"{}\"); make one with "
+        "`heddle prepare`",
+        file_.where(), format, dataset_format::name);
   }
   std::int64_t const found = file_.attribute<std::int64_t>("format_version");
   if (found != version && found != version_without_fields) {
-    throw DataError(
-        fmt::format("{}: dataset version {}; this Heddle reads versions {} and {}: run `heddle prepare` again",
-                    file_.where(), found, version_without_fields, version));
+    throw DataError("{}: dataset version {}; this Heddle reads versions {} and {}: run `heddle prepare` again",
+                    file_.where(), found, version_without_fields, version);
   }
   lines_ = file_.contains("text");
 }
@@ -152,15 +151,15 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
   std::string const recorded = file_.attribute<std::string>("vocabulary_digest");
   vocabulary_digest_ = sha256(sha256(models.front()) + sha256(models.back()));
   if (recorded != vocabulary_digest_) {
-    throw DataError(fmt::format("{}: its vocabulary (digest {}) is not the one it was made with (digest {})",
-                                file_.where(), vocabulary_digest_, recorded));
+    throw DataError("{}: its vocabulary (digest {}) is not the one it was made with (digest {})", file_.where(),
+                    vocabulary_digest_, recorded);
   }
   if (known) {
     if (known->digest() != vocabulary_digest_) {
       throw DataError(
-          fmt::format("{}: its vocabulary is not the one of the files before it; prepare it again with theirs: heddle "
-                      "prepare --vocab-model and the first of them",
-                      file_.where()));
+          "{}: its vocabulary is not the one of the files before it; prepare it again with theirs: heddle "
+          "prepare --vocab-model and the first of them",
+          file_.where());
     }
     vocabulary_ = known;
     return;
@@ -169,7 +168,7 @@ void DatasetFile::read_vocabulary(std::optional<Vocabulary> const& known) {
     Tokenizer const source = Tokenizer::from_model(models.front());
     vocabulary_ = {source, models.size() == 1 ? source : Tokenizer::from_model(models.back())};
   } catch (Error const& error) {
-    throw DataError(fmt::format("{}{}: {}", file_.where(), side_names(lines_).front(), error.what()));
+    throw DataError("{}{}: {}", file_.where(), side_names(lines_).front(), error.what());
   }
 }
 
@@ -185,8 +184,8 @@ void DatasetFile::open_sides() {
   }
   std::int64_t const targets = sides_.back().offsets->sentences();
   if (targets != size()) {
-    throw DataError(fmt::format("{}: {} source sentences but {} target sentences", file_.where(),
-                                readable_count(size()), readable_count(targets)));
+    throw DataError("{}: {} source sentences but {} target sentences", file_.where(), readable_count(size()),
+                    readable_count(targets));
   }
 }
 
@@ -205,8 +204,8 @@ void DatasetFile::open_fields() {
       }
       field.offsets = std::make_unique<StoredOffsets>(group, field.values().size(), StoredOffsets::Empty::allowed);
       if (field.offsets->sentences() != size()) {
-        throw DataError(fmt::format("{}: has {} samples, but there are {}", field.offsets->where(),
-                                    field.offsets->sentences(), size()));
+        throw DataError("{}: has {} samples, but there are {}", field.offsets->where(), field.offsets->sentences(),
+                        size());
       }
     }
   }
@@ -226,16 +225,15 @@ void DatasetFile::verify() const {
 LengthCounts DatasetFile::read_lengths(hdf5::Array const& array) {
   array.expect(hdf5::ElementType::int64, {hdf5::any_extent, 2});
   if (array.shape()[0] > max_lengths) {
-    throw DataError(
-        fmt::format("{}: counts {} lengths, expected at most {}", array.where(), array.shape()[0], max_lengths));
+    throw DataError("{}: counts {} lengths, expected at most {}", array.where(), array.shape()[0], max_lengths);
   }
   std::vector<std::int64_t> const flat = array.read<std::int64_t>();
   length_digests_.push_back(sha256(bytes_of(flat)));
   LengthCounts counts;
   for (std::size_t at = 0; at < flat.size(); at += 2) {
     if (flat[at] <= (counts.empty() ? 0 : counts.rbegin()->first) || flat[at + 1] < 1) {
-      throw DataError(fmt::format("{}: has the length {} and the count {}; expected rising lengths and counts above 0",
-                                  array.where(), flat[at], flat[at + 1]));
+      throw DataError("{}: has the length {} and the count {}; expected rising lengths and counts above 0",
+                      array.where(), flat[at], flat[at + 1]);
     }
     counts.emplace_hint(counts.end(), flat[at], flat[at + 1]);
   }
@@ -254,8 +252,8 @@ void DatasetFile::check_lengths() const {
                                   : of == SampleLength::longer ? std::min(tokens, both)
                                                                : first;
     if (samples != size() || tokens != expected) {
-      throw DataError(fmt::format("{}: counts {} samples of {} tokens, but there are {} of {}", where, samples, tokens,
-                                  size(), expected));
+      throw DataError("{}: counts {} samples of {} tokens, but there are {} of {}", where, samples, tokens, size(),
+                      expected);
     }
   }
 }
@@ -275,9 +273,9 @@ void DatasetFile::check_digest() {
   std::string const computed = whole_digest(vocabulary_digest_, tables);
   if (digest_ != computed) {
     throw DataError(
-        fmt::format("{}: its attribute digest is {}, but its tables of digests, lengths and vocabulary have {}: the "
-                    "file is damaged; run `heddle prepare` again",
-                    file_.where(), digest_, computed));
+        "{}: its attribute digest is {}, but its tables of digests, lengths and vocabulary have {}: the "
+        "file is damaged; run `heddle prepare` again",
+        file_.where(), digest_, computed);
   }
 }
 
@@ -319,8 +317,8 @@ Dataset::Dataset(std::span<std::string const> paths, int64_t memory_bytes)
   for (std::string const& path : paths) {
     DatasetFile const& file = *files_.emplace_back(std::make_unique<DatasetFile>(path, vocabulary_));
     if (file.has_lines() != has_lines()) {
-      throw DataError(fmt::format("{} and {}: one has lines of text, the other sentence pairs", files_.front()->where(),
-                                  file.where()));
+      throw DataError("{} and {}: one has lines of text, the other sentence pairs", files_.front()->where(),
+                      file.where());
     }
     vocabulary_ = file.vocabulary();
     digest_ += file.digest();
@@ -355,11 +353,11 @@ bool Dataset::has_lines() const noexcept {
 
 Dataset::Sentence Dataset::find(SampleLength side, int64_t index) const {
   if (side == SampleLength::longer || side == SampleLength::both) {
-    throw Error(fmt::format("{}: asked for the tokens of both sides at once; expected one side", name_));
+    throw Error("{}: asked for the tokens of both sides at once; expected one side", name_);
   }
   if ((side == SampleLength::line) != has_lines()) {
-    throw Error(fmt::format("{}: asked for {}, but it holds {}", name_, has_lines() ? "pairs" : "lines",
-                            has_lines() ? "lines" : "pairs"));
+    throw Error("{}: asked for {}, but it holds {}", name_, has_lines() ? "pairs" : "lines",
+                has_lines() ? "lines" : "pairs");
   }
   auto const [file, place] = find(index);
   DatasetFile::Side const& found = file.side(side == SampleLength::target ? 1 : 0);
@@ -369,7 +367,7 @@ Dataset::Sentence Dataset::find(SampleLength side, int64_t index) const {
 
 Dataset::Place Dataset::find(int64_t index) const {
   if (index < 0 || index >= size()) {
-    throw Error(fmt::format("{}: there is no sample {}; expected 0 to {}", name_, index, size() - 1));
+    throw Error("{}: there is no sample {}; expected 0 to {}", name_, index, size() - 1);
   }
   auto const file = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
   return {*files_[file], index - (file == 0 ? 0 : ends_[file - 1])};
@@ -396,7 +394,7 @@ void Dataset::read_fields(int64_t index, SampleFields const& wanted, Sample& pai
     }
   }
   if (auto const problem = problem_of_fields(pair)) {
-    throw DataError(fmt::format("{}: pair {}: {}", file.where(), place, *problem));
+    throw DataError("{}: pair {}: {}", file.where(), place, *problem);
   }
 }
 
@@ -419,8 +417,8 @@ std::vector<int32_t> Dataset::read(SampleLength side, int64_t index) const {
 std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) const {
   auto const [side, first, end] = find(SampleLength::line, index);
   if (begin < 0 || count < 0 || begin > end - first || count > end - first - begin) {
-    throw Error(fmt::format("{}: line {} has {} tokens; tokens {} to {} are not in it", name_, index, end - first,
-                            begin, begin + count));
+    throw Error("{}: line {} has {} tokens; tokens {} to {} are not in it", name_, index, end - first, begin,
+                begin + count);
   }
   std::vector<int32_t> tokens;
   side.tokens->read(*cache_, first + begin, first + begin + count, tokens);
@@ -430,7 +428,7 @@ std::vector<int32_t> Dataset::line(int64_t index, int64_t begin, int64_t count) 
 LengthCounts const& Dataset::lengths(SampleLength of) const {
   auto const found = lengths_.find(of);
   if (found == lengths_.end()) {
-    throw Error(fmt::format("{}: holds {}, whose lengths are different", name_, kind()));
+    throw Error("{}: holds {}, whose lengths are different", name_, kind());
   }
   return found->second;
 }

@@ -22,11 +22,11 @@ void check_ids(std::span<std::int32_t const> ids, std::int32_t vocabulary, Speci
                std::string const& where) {
   for (std::int32_t const id : ids) {
     if (id < 0 || id >= vocabulary) {
-      throw DataError(fmt::format("{}: token id {} is outside the vocabulary's 0 to {}", where, id, vocabulary - 1));
+      throw DataError("{}: token id {} is outside the vocabulary's 0 to {}", where, id, vocabulary - 1);
     }
     if (id == special.padding || id == special.begin || id == special.end) {
-      throw DataError(fmt::format("{}: token id {} is the vocabulary's {} token, which no sentence has inside", where,
-                                  id, id == special.padding ? "padding" : (id == special.begin ? "start" : "end")));
+      throw DataError("{}: token id {} is the vocabulary's {} token, which no sentence has inside", where, id,
+                      id == special.padding ? "padding" : (id == special.begin ? "start" : "end"));
     }
   }
 }
@@ -225,7 +225,7 @@ struct DatasetWriter::State {
 
   void add(Sample const& pair) {
     if (auto const problem = problem_of_fields(pair)) {
-      throw Error(fmt::format("{}: {}", pending.target().string(), *problem));
+      throw Error("{}: {}", pending.target().string(), *problem);
     }
     add({pair.source.tokens, pair.target.tokens});
     for (auto& [name, field] : fields) {
@@ -273,8 +273,8 @@ struct DatasetWriter::State {
       for (auto const& side : sample) {
         sizes.push_back(side.size());
       }
-      throw Error(fmt::format("{}: cannot add a sample of {} tokens: {}", pending.target().string(),
-                              fmt::join(sizes, " and "), reason));
+      throw Error("{}: cannot add a sample of {} tokens: {}", pending.target().string(), fmt::join(sizes, " and "),
+                  reason);
     }
   }
 

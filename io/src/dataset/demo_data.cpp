@@ -35,7 +35,7 @@ std::string_view word(std::span<std::string_view const> words, int64_t number) {
 
 void check_range(int64_t number) {
   if (number < 0 || number > largest_demo_number) {
-    throw UsageError(fmt::format("{} cannot be put into words: expected 0 to {}", number, largest_demo_number));
+    throw UsageError("{} cannot be put into words: expected 0 to {}", number, largest_demo_number);
   }
 }
 
@@ -127,10 +127,10 @@ void check(DemoDataOptions const& options) {
   int64_t const largest = std::max({options.train, options.valid, options.test});
   if (min < 0 || largest > max || options.train + options.valid + options.test > max) {
     throw UsageError(
-        fmt::format("{} training, {} validation and {} test numbers: expected at least 200, 1 and 1, and at most {} "
-                    "together",
-                    readable_count(options.train), readable_count(options.valid), readable_count(options.test),
-                    readable_count(max)));
+        "{} training, {} validation and {} test numbers: expected at least 200, 1 and 1, and at most {} "
+        "together",
+        readable_count(options.train), readable_count(options.valid), readable_count(options.test),
+        readable_count(max));
   }
 }
 
@@ -183,8 +183,8 @@ void write_demo_data(DemoDataOptions const& options) {
     for (auto const& [extension, describe] : {std::pair{".en", &english_number}, std::pair{".de", &german_number}}) {
       std::string const& file = *files.insert(std::string(name) + extension).first;
       if (!options.overwrite && std::filesystem::exists(options.directory / file)) {
-        throw UsageError(fmt::format("{} exists: choose another --out, or replace it with --overwrite",
-                                     (options.directory / file).string()));
+        throw UsageError("{} exists: choose another --out, or replace it with --overwrite",
+                         (options.directory / file).string());
       }
       write_lines(directory.path() / file, part, describe);
     }

@@ -70,8 +70,7 @@ std::vector<GivenFields::File*> GivenFields::files() {
 void GivenFields::next() {
   for (File* const file : files()) {
     if (!file->reader.next(file->line)) {
-      throw DataError(
-          fmt::format("{} ends after line {}, before the text does", file->name, file->reader.line_number()));
+      throw DataError("{} ends after line {}, before the text does", file->name, file->reader.line_number());
     }
   }
 }
@@ -79,8 +78,7 @@ void GivenFields::next() {
 void GivenFields::require_all_read() {
   for (File* const file : files()) {
     if (file->reader.next(file->line)) {
-      throw DataError(
-          fmt::format("{} has lines after {}, where the text ends", file->name, file->reader.line_number() - 1));
+      throw DataError("{} has lines after {}, where the text ends", file->name, file->reader.line_number() - 1);
     }
   }
 }
@@ -101,9 +99,9 @@ void GivenFields::set_alignment(EncodedSide const& source, EncodedSide const& ta
     auto const from = parse<std::size_t>(link.substr(0, dash));
     auto const to = parse<std::size_t>(link.substr(std::min(dash + 1, link.size())));
     if (!from || !to || *from >= sources.size() || *to >= targets.size()) {
-      throw DataError(fmt::format(
+      throw DataError(
           "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the lines' {} and {} words, which are counted from 0",
-          alignments_->name, alignments_->reader.line_number(), link, sources.size(), targets.size()));
+          alignments_->name, alignments_->reader.line_number(), link, sources.size(), targets.size());
     }
     for (std::int32_t const source_token : sources[*from]) {
       for (std::int32_t const target_token : targets[*to]) {
@@ -121,14 +119,14 @@ void GivenFields::set_weights(EncodedSide const& target, Sample& pair) const {
     for (std::string_view const word : split_words(file.line)) {
       auto const weight = parse<float>(word);
       if (!weight || !(*weight >= 0) || !std::isfinite(*weight)) {
-        throw DataError(fmt::format("{}, line {}: \"{}\" is not a weight, a number of at least 0", file.name,
-                                    file.reader.line_number(), word));
+        throw DataError("{}, line {}: \"{}\" is not a weight, a number of at least 0", file.name,
+                        file.reader.line_number(), word);
       }
       weights.push_back(*weight);
     }
     if (weights.size() != count) {
-      throw DataError(fmt::format("{}, line {}: {} weights; expected {}, one for {}", file.name,
-                                  file.reader.line_number(), weights.size(), count, what));
+      throw DataError("{}, line {}: {} weights; expected {}, one for {}", file.name, file.reader.line_number(),
+                      weights.size(), count, what);
     }
     return weights;
   };

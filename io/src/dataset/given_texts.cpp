@@ -64,7 +64,7 @@ void copy_text(Path const& from, FileDescriptor const& to, Path const& directory
       return;
     }
     if (count < 0 && errno != EINTR) {
-      throw DataError(fmt::format("{}: cannot be read: {}", from.string(), std::strerror(errno)));
+      throw DataError("{}: cannot be read: {}", from.string(), std::strerror(errno));
     }
     if (count > 0) {
       write_at(to, directory / "the copy of a pipe", offset, std::span(block).first(static_cast<std::size_t>(count)));

@@ -259,8 +259,7 @@ Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabu
     auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), probability);
     if (error != std::errc() || end != number.data() + number.size() || !(probability >= 0 && probability <= 1) ||
         !take_word(rest).empty()) {
-      throw DataError(
-          fmt::format("{}, line {}: expected \"TARGET SOURCE PROBABILITY\"", path.string(), reader.line_number()));
+      throw DataError("{}, line {}: expected \"TARGET SOURCE PROBABILITY\"", path.string(), reader.line_number());
     }
     ours = ours || (target == no_piece && source == no_piece);
     auto const target_id = targets.find(target);

@@ -104,9 +104,8 @@ void survey(GivenTexts& texts, InvalidUtf8 invalid_utf8, std::ostream& out) {
     }
     TextFile const& second = texts.sides[1][file];
     if (int64_t const others = survey(second, invalid_utf8, out); others != lines) {
-      throw DataError(fmt::format("{} has {} lines but {} has {}: line n of one must translate line n of the other",
-                                  first[file].path.string(), readable_count(lines), second.path.string(),
-                                  readable_count(others)));
+      throw DataError("{} has {} lines but {} has {}: line n of one must translate line n of the other",
+                      first[file].path.string(), readable_count(lines), second.path.string(), readable_count(others));
     }
   }
 }
@@ -125,7 +124,7 @@ Tokenizer load_model(Path const& path, std::ostream& out) {
     }
     return tokenizer;
   } catch (DataError const& error) {
-    throw DataError(fmt::format("{}: {}", path.string(), error.what()));
+    throw DataError("{}: {}", path.string(), error.what());
   }
 }
 
@@ -266,7 +265,7 @@ class EncodedTexts {
   void require_all_read() {
     if (std::any_of(sides_.begin(), sides_.end(),
                     [&](Side const& side) { return side.reader.line_number() != texts_.lines; })) {
-      throw DataError(fmt::format("{} changed while being read", texts_.describe()));
+      throw DataError("{} changed while being read", texts_.describe());
     }
     fields_.require_all_read();
   }
@@ -418,12 +417,11 @@ void check_earlier_files(PrepareOptions const& options) {
   std::erase_if(earlier, [&](Path const& file) { return !replaces(options, file.filename().string()); });
   auto const dataset = std::ranges::find_if(earlier, [](Path const& file) { return file.extension() == ".h5"; });
   if (options.only_vocabulary && dataset != earlier.end()) {
-    throw UsageError(fmt::format("{} exists and has a vocabulary of its own: choose another --out for --only-vocab",
-                                 dataset->string()));
+    throw UsageError("{} exists and has a vocabulary of its own: choose another --out for --only-vocab",
+                     dataset->string());
   }
   if (!options.overwrite && !earlier.empty()) {
-    throw UsageError(
-        fmt::format("{} exists: choose another --out, or replace it with --overwrite", earlier.begin()->string()));
+    throw UsageError("{} exists: choose another --out, or replace it with --overwrite", earlier.begin()->string());
   }
   std::ranges::for_each(earlier, require_replaceable);
 }
@@ -439,8 +437,8 @@ void write_models(Path const& directory, PrepareOptions const& options, Vocabula
     for (Path const& file : earlier_files(options.directory)) {
       auto const model = models.find(file.filename().string());
       if (file.extension() == ".model" && (model == models.end() || read_regular(file) != model->second)) {
-        throw UsageError(fmt::format("{} has another vocabulary: choose another --out, or give --vocab-model {}",
-                                     file.string(), options.directory.string()));
+        throw UsageError("{} has another vocabulary: choose another --out, or give --vocab-model {}", file.string(),
+                         options.directory.string());
       }
       models.erase(file.filename().string());
     }

@@ -26,12 +26,12 @@ void check_texts(PrepareOptions const& options) {
   }
   bool const valid = options.has_validation_text();
   if (!options.has_training_text() && !(valid && options.has_vocabulary())) {
-    throw UsageError(fmt::format("prepare: {}", valid ? "a validation text alone needs the vocabulary of the training "
-                                                        "data: --vocab-model with their directory, or a run"
-                                                      : "--source and --target, --tsv or --text are missing"));
+    throw UsageError("prepare: {}", valid ? "a validation text alone needs the vocabulary of the training "
+                                            "data: --vocab-model with their directory, or a run"
+                                          : "--source and --target, --tsv or --text are missing");
   }
   if (sides && (options.source.empty() || options.target.empty())) {
-    throw UsageError(fmt::format("prepare: --{} is missing", options.source.empty() ? "source" : "target"));
+    throw UsageError("prepare: --{} is missing", options.source.empty() ? "source" : "target");
   }
   if (options.valid_source.empty() != options.valid_target.empty()) {
     throw UsageError("a validation text needs both sides: --valid-source and --valid-target");
@@ -52,7 +52,7 @@ void check_forms(PrepareOptions const& options) {
   if (options.columns) {
     auto const [source, target] = *options.columns;
     if (source < 1 || target < 1 || source == target) {
-      throw UsageError(fmt::format("--columns {},{}: expected two different columns, counted from 1", source, target));
+      throw UsageError("--columns {},{}: expected two different columns, counted from 1", source, target);
     }
     if (options.tsv.empty() && options.valid_tsv.empty()) {
       throw UsageError("--columns is for --tsv and --valid-tsv");
@@ -113,21 +113,20 @@ void check_vocabulary(PrepareOptions const& options) {
   }
   for (std::string const& symbol : options.symbols) {
     if (std::string const problem = problem_of_symbol(symbol, options); !problem.empty()) {
-      throw UsageError(fmt::format("--tag or --user-defined-symbols has \"{}\"{}", symbol, problem));
+      throw UsageError("--tag or --user-defined-symbols has \"{}\"{}", symbol, problem);
     }
   }
   constexpr std::array<std::string_view, 5> rules{"nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"};
   if (std::ranges::find(rules, options.normalization) == rules.end()) {
-    throw UsageError(
-        fmt::format("--normalization is {}; expected one of {}", options.normalization, fmt::join(rules, ", ")));
+    throw UsageError("--normalization is {}; expected one of {}", options.normalization, fmt::join(rules, ", "));
   }
   if (options.sentinels < 0 || options.sentinels > options.vocabulary_size) {
-    throw UsageError(fmt::format("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are",
-                                 options.sentinels, options.vocabulary_size));
+    throw UsageError("--sentinels is {}; expected 0 to --vocab-size ({}), whose pieces they are", options.sentinels,
+                     options.vocabulary_size);
   }
   // SentencePiece takes no other coverage.
   if (!(options.character_coverage >= 0.98 && options.character_coverage <= 1)) {
-    throw UsageError(fmt::format("--character-coverage is {}; expected 0.98 to 1", options.character_coverage));
+    throw UsageError("--character-coverage is {}; expected 0.98 to 1", options.character_coverage);
   }
 }
 
@@ -138,11 +137,11 @@ void check_options(PrepareOptions const& options) {
   check_forms(options);
   check_vocabulary(options);
   if (options.samples_per_file < 0) {
-    throw UsageError(fmt::format("--samples-per-file is {}; expected at least 1", options.samples_per_file));
+    throw UsageError("--samples-per-file is {}; expected at least 1", options.samples_per_file);
   }
   if (options.max_length < 1 || options.vocabulary_size < 1) {
-    throw UsageError(fmt::format("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
-                                 options.vocabulary_size));
+    throw UsageError("--max-length ({}) and --vocab-size ({}) must be at least 1", options.max_length,
+                     options.vocabulary_size);
   }
 }
 

@@ -54,11 +54,11 @@ void ProtectedArray::read_block(std::int64_t index, std::vector<std::uint8_t>& b
   values_.read_bytes(begin, count, bytes);
   auto const recorded = std::span(digests_).subspan(static_cast<std::size_t>(index * digest_bytes), digest_bytes);
   if (!std::ranges::equal(sha256_bytes(bytes), recorded)) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{}: elements {} to {} do not have the digest that the file had for them when it was opened: it is damaged, or "
         "another dataset was written over it since then; run `heddle prepare` again, into another file while one is "
         "trained on",
-        where(), begin, begin + count - 1));
+        where(), begin, begin + count - 1);
   }
   check(bytes, begin);
 }
@@ -95,7 +95,7 @@ void StoredValues<Value>::check(std::span<std::uint8_t const> block, std::int64_
   for (std::int64_t index = 0; index < std::ssize(block) / static_cast<std::int64_t>(sizeof(Value)); ++index) {
     auto const value = element<Value>(block, index);
     if (!(value >= 0 && value <= std::numeric_limits<Value>::max())) {
-      throw DataError(fmt::format("{}: element {} is {}; expected 0 or more", where(), first + index, value));
+      throw DataError("{}: element {} is {}; expected 0 or more", where(), first + index, value);
     }
   }
 }
@@ -133,7 +133,7 @@ StoredOffsets::StoredOffsets(hdf5::Group const& group, std::int64_t elements, Em
       elements_(elements),
       min_count_(empty == Empty::allowed ? 0 : 1) {
   if (size() < 2) {
-    throw DataError(fmt::format("{}: holds no sentence", where()));
+    throw DataError("{}: holds no sentence", where());
   }
 }
 
@@ -143,12 +143,12 @@ std::int64_t StoredOffsets::at(BlockCache& cache, std::int64_t index) const {
 
 std::pair<std::int64_t, std::int64_t> StoredOffsets::range(BlockCache& cache, std::int64_t sentence) const {
   if (sentence < 0 || sentence >= sentences()) {
-    throw Error(fmt::format("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1));
+    throw Error("{}: there is no sentence {}; expected 0 to {}", where(), sentence, sentences() - 1);
   }
   std::pair<std::int64_t, std::int64_t> const range{at(cache, sentence), at(cache, sentence + 1)};
   if (range.second - range.first < min_count_) {  // inside a block this has been checked
-    throw DataError(fmt::format("{}: sentence {} has no tokens ({} is followed by {})", where(), sentence, range.first,
-                                range.second));
+    throw DataError("{}: sentence {} has no tokens ({} is followed by {})", where(), sentence, range.first,
+                    range.second);
   }
   return range;
 }
@@ -164,9 +164,8 @@ void StoredOffsets::check(std::span<std::uint8_t const> block, std::int64_t firs
     bool const at_ends =
         agree(first + index == 0, offset == 0) && agree(first + index == sentences(), offset == elements_);
     if (offset < before + min_count_ || offset > elements_ || !at_ends) {
-      throw DataError(
-          fmt::format("{}: element {} is {} after {}; expected places that rise from 0 to the number of tokens, {}",
-                      where(), first + index, offset, before, elements_));
+      throw DataError("{}: element {} is {} after {}; expected places that rise from 0 to the number of tokens, {}",
+                      where(), first + index, offset, before, elements_);
     }
     before = offset;
   }

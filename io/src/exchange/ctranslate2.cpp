@@ -252,9 +252,9 @@ void Ctranslate2File::begin(std::string const& name, VariableType type, std::vec
   std::int64_t const bytes = ForeignTensor{shape, ""}.elements() * bytes_of_types.at(static_cast<std::size_t>(type));
   if (bytes > std::numeric_limits<std::uint32_t>::max()) {
     throw DataError(
-        fmt::format("the tensor {} has {} bytes; CTranslate2's format has less than 4 GiB in one: "
-                    "--quantization makes it smaller",
-                    name, bytes));
+        "the tensor {} has {} bytes; CTranslate2's format has less than 4 GiB in one: "
+        "--quantization makes it smaller",
+        name, bytes);
   }
   write_text(name);
   write_integer<std::uint8_t>(shape.size());
@@ -297,9 +297,9 @@ std::int64_t write_ctranslate2(Checkpoint const& checkpoint, Config const& confi
                                fs::path const& directory) {
   if (std::ranges::find(names_of_types, dtype) == names_of_types.end() || dtype == "int32") {
     throw UsageError(
-        fmt::format("CTranslate2 has no models of {}; possible are float32, bfloat16, float16, int8 and "
-                    "int16",
-                    dtype));
+        "CTranslate2 has no models of {}; possible are float32, bfloat16, float16, int8 and "
+        "int16",
+        dtype);
   }
   require_ctranslate2(config);
   Vocabulary const vocabulary = checkpoint.contents().vocabulary();

@@ -241,7 +241,7 @@ void require_ctranslate2(Config const& config) {
     }
   }
   if (!obstacles.empty()) {
-    throw ConfigError(fmt::format("{}", fmt::join(obstacles, "\n  ")));
+    throw ConfigError("{}", fmt::join(obstacles, "\n  "));
   }
 }
 

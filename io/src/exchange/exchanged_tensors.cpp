@@ -60,9 +60,9 @@ void leave_out(std::vector<float>& values, std::int64_t& left, std::string const
   left -= end - values.begin();
   if (change.added_value == 0 && std::any_of(end, values.end(), [](float value) { return value != 0; })) {
     throw DataError(
-        fmt::format("the last row of {} is not zero: the target format does not store this row and assumes zero, so "
-                    "that the model cannot be exported",
-                    parameter));
+        "the last row of {} is not zero: the target format does not store this row and assumes zero, so "
+        "that the model cannot be exported",
+        parameter);
   }
   values.erase(end, values.end());
 }
@@ -139,8 +139,8 @@ void ImportedTensors::require_fit() const {
   if (!problems.empty()) {
     std::size_t const left = problems.size() - std::min(problems.size(), max_shown);
     problems.resize(problems.size() - left);
-    throw DataError(fmt::format("{}{}", fmt::join(problems, "\n  "),
-                                left > 0 ? fmt::format("\n  and {} more of this kind", left) : ""));
+    throw DataError("{}{}", fmt::join(problems, "\n  "),
+                    left > 0 ? fmt::format("\n  and {} more of this kind", left) : "");
   }
 }
 
@@ -228,8 +228,8 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
     if (name.empty()) {
       for (TensorSlice const& slab : slabs_of(tensor)) {
         if (std::ranges::any_of(checkpoint.read(slab), [](float value) { return value != 0; })) {
-          throw DataError(fmt::format("the parameter {} is not 0, and models of the family {} do not have it",
-                                      tensor.name, model.family.model_type));
+          throw DataError("the parameter {} is not 0, and models of the family {} do not have it", tensor.name,
+                          model.family.model_type);
         }
       }
       continue;
@@ -248,7 +248,7 @@ std::vector<ExportedTensor> exported_tensors(Checkpoint const& checkpoint, Excha
   for (ExportedTensor& tensor : exported) {
     std::ranges::sort(tensor.parts, {}, [](ExportedTensor::Part const& part) { return part.change.part; });
     if (std::ssize(tensor.parts) != tensor.parts.front().change.parts) {
-      throw DataError(fmt::format("parameters for a part of the tensor {} are missing", tensor.name));
+      throw DataError("parameters for a part of the tensor {} are missing", tensor.name);
     }
   }
   return exported;

@@ -48,7 +48,7 @@ std::vector<std::string> names_in(fs::path const& directory, std::string_view ex
 std::string required_file(fs::path const& path) {
   auto bytes = read_regular(path, max_origin_bytes);
   if (!bytes) {
-    throw DataError(fmt::format("{} does not exist", path.string()));
+    throw DataError("{} does not exist", path.string());
   }
   return std::move(*bytes);
 }
@@ -73,8 +73,7 @@ MarianFiles find_files(fs::path const& from) {
       json::object const decoder = parse_yaml_map(*text, (place.directory / name).string());
       auto const models = file_names(decoder, "models");
       if (place.model.empty() && models.size() > 1) {
-        throw DataError(
-            fmt::format("{} names {} models; name one .npz file", (place.directory / name).string(), models.size()));
+        throw DataError("{} names {} models; name one .npz file", (place.directory / name).string(), models.size());
       }
       place.model = place.model.empty() && !models.empty() ? models.front() : place.model;
       place.vocabularies = file_names(decoder, "vocabs");
@@ -84,7 +83,7 @@ MarianFiles find_files(fs::path const& from) {
   if (place.model.empty()) {
     auto const candidates = names_in(place.directory, ".npz");
     if (candidates.size() != 1) {
-      throw DataError(fmt::format("{} has {} .npz files; name one of them", from.string(), candidates.size()));
+      throw DataError("{} has {} .npz files; name one of them", from.string(), candidates.size());
     }
     place.model = candidates.front();
   }
@@ -97,8 +96,8 @@ MarianFiles find_files(fs::path const& from) {
     place.vocabularies = {only, only};
   }
   if (place.vocabularies.size() != 2) {
-    throw DataError(fmt::format("{}: a model with {} vocabularies; models with one source are read",
-                                place.directory.string(), place.vocabularies.size()));
+    throw DataError("{}: a model with {} vocabularies; models with one source are read", place.directory.string(),
+                    place.vocabularies.size());
   }
   return place;
 }
@@ -150,8 +149,8 @@ std::int64_t rows_of(json::object const& config, std::size_t side) {
       sizes != nullptr && sizes->is_array() && sizes->get_array().size() == 2 && sizes->get_array()[side].is_int64();
   std::int64_t const rows = good ? sizes->get_array()[side].get_int64() : 0;
   if (rows < 1 || rows > max_rows) {
-    throw DataError(fmt::format("special:model.yml: dim-vocabs is {}; expected two sizes of vocabularies",
-                                sizes == nullptr ? "missing" : json::serialize(*sizes)));
+    throw DataError("special:model.yml: dim-vocabs is {}; expected two sizes of vocabularies",
+                    sizes == nullptr ? "missing" : json::serialize(*sizes));
   }
   return rows;
 }
@@ -167,7 +166,7 @@ std::string_view text_in(SentencePiece const& piece) {
 template <class Pieces, class Make>
 std::string complete_pieces(Pieces& pieces, std::int64_t rows, Make const& make) {
   if (std::ssize(pieces) > rows) {
-    throw DataError(fmt::format("a vocabulary of {} pieces for a table of {} rows", pieces.size(), rows));
+    throw DataError("a vocabulary of {} pieces for a table of {} rows", pieces.size(), rows);
   }
   for (std::int64_t number = 0; std::ssize(pieces) < rows; ++number) {
     pieces.push_back(make(fmt::format("<madeupword{}>", number)));
@@ -183,8 +182,7 @@ std::string sentencepiece_vocabulary(std::string_view bytes, std::int64_t rows) 
   SpecialPieces special = model.special();
   std::vector<SentencePiece> pieces = model.pieces;
   if (std::ssize(pieces) != rows) {
-    throw DataError(
-        fmt::format("a SentencePiece model of {} pieces for a table of {} rows (dim-vocabs)", pieces.size(), rows));
+    throw DataError("a SentencePiece model of {} pieces for a table of {} rows (dim-vocabs)", pieces.size(), rows);
   }
   special.begin = complete_pieces(pieces, rows, [](std::string text) {
     return SentencePiece{std::move(text), 0, SentencePiece::Type::control, {}};
@@ -221,8 +219,8 @@ ForeignVocabulary read_marian_vocabulary(MarianFiles const& place, json::object 
     }
     std::string const spm = side == 0 ? "source.spm" : "target.spm";
     if (!fs::exists(place.directory / spm)) {
-      throw DataError(fmt::format("{} lists pieces but does not say how text is segmented; expected {} beside it",
-                                  (place.directory / name).string(), spm));
+      throw DataError("{} lists pieces but does not say how text is segmented; expected {} beside it",
+                      (place.directory / name).string(), spm);
     }
     std::string const text = bytes;
     std::string const model = yaml_vocabulary(read.files[spm] = required_file(place.directory / spm), text,

@@ -104,8 +104,8 @@ void complete_positions(json::object& config, ForeignTensors const& tensors) {
     bool const given = table != tensors.tensors().end();
     learned = learned || (given && !has_sinusoids(tensors, table->first));
     if (!given && width != nullptr && width->is_int64() && width->get_int64() % 2 != 0) {
-      throw ConfigError(fmt::format("config.json: d_model = {} cannot be imported; positions need an even number",
-                                    width->get_int64()));
+      throw ConfigError("config.json: d_model = {} cannot be imported; positions need an even number",
+                        width->get_int64());
     }
   }
   set_own_key(config, positions_key, learned ? "learned" : "sinusoidal");

@@ -109,15 +109,15 @@ Family const& family_of(json::object const& config) {
   if (found == families().end()) {
     auto const* const known =
         std::ranges::find_if(impossible_models, [&](auto const& each) { return name == each[0]; });
-    throw DataError(fmt::format(
+    throw DataError(
         "config.json: models of the type {} cannot be imported{}", json::serialize(*type),
-        known != impossible_models.end() ? fmt::format(": {}", (*known)[1]) : "; possible are: " + list_of_families()));
+        known != impossible_models.end() ? fmt::format(": {}", (*known)[1]) : "; possible are: " + list_of_families());
   }
   if (json::value const* const quantized = find_key(config, "quantization_config")) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "config.json: quantization_config = {}: quantized weights cannot be imported; take the model that they were "
         "made of, or remove the key where the tensors are float32, bfloat16 or float16 themselves",
-        json::serialize(*quantized).substr(0, 200)));
+        json::serialize(*quantized).substr(0, 200));
   }
   return *found;
 }
@@ -125,7 +125,7 @@ Family const& family_of(json::object const& config) {
 Family const& family_named(std::string const& model_type) {
   auto const found = std::ranges::find(families(), model_type, &Family::model_type);
   if (found == families().end()) {
-    throw UsageError(fmt::format("there is no family \"{}\"; expected one of: {}", model_type, list_of_families()));
+    throw UsageError("there is no family \"{}\"; expected one of: {}", model_type, list_of_families());
   }
   return *found;
 }

@@ -87,8 +87,8 @@ std::string translated(KeyRule const& rule, Family const& family, json::value co
     }
     accepted.push_back(known.theirs);
   }
-  throw ConfigError(fmt::format("{}: {} = {} cannot be imported; possible is {}", family.source,
-                                split(rule.theirs, '|').front(), json::serialize(value), fmt::join(accepted, ", ")));
+  throw ConfigError("{}: {} = {} cannot be imported; possible is {}", family.source, split(rule.theirs, '|').front(),
+                    json::serialize(value), fmt::join(accepted, ", "));
 }
 
 /// The settings that rules gave so far, by our key, each with its rule.
@@ -107,9 +107,9 @@ void add_setting(KeyRule const& rule, Family const& family, json::object const& 
   if (is_new) {
     settings.push_back(fmt::format("{}={}", rule.ours, ours));
   } else if (before->second.second != ours) {
-    throw ConfigError(fmt::format("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
-                                  split(before->second.first->theirs, '|').front(), before->second.second,
-                                  split(rule.theirs, '|').front(), ours, rule.ours));
+    throw ConfigError("{}: {} = {} and {} = {} disagree: both map to {}", family.source,
+                      split(before->second.first->theirs, '|').front(), before->second.second,
+                      split(rule.theirs, '|').front(), ours, rule.ours);
   }
 }
 
@@ -142,9 +142,9 @@ void add_windows(WindowRule const& rule, json::object const& config, std::vector
     json::value const& type = types->get_array()[layer];
     bool const local = type == "sliding_attention";
     if ((!local && type != "full_attention") || (local && (window == nullptr || !window->is_int64()))) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "config.json: {} has {}, {} = {}; possible is \"full_attention\", or \"sliding_attention\" with a number",
-          rule.types, json::serialize(type), rule.window, window == nullptr ? "null" : json::serialize(*window)));
+          rule.types, json::serialize(type), rule.window, window == nullptr ? "null" : json::serialize(*window));
     }
     if (local) {
       std::string const attention = fmt::format("model.{}.layer.{}.self_attention.", rule.stack, layer + 1);
@@ -174,9 +174,9 @@ void write_windows(WindowRule const& rule, ModelConfig const& model, json::objec
     auto const window = window_of(model, rule, layer);
     if (window && all && *window != *all) {
       throw ConfigError(
-          fmt::format("model.{}.layer.{}.self_attention.window = {}: an earlier layer has {}, and {} is "
-                      "one number",
-                      rule.stack, layer + 1, *window, *all, rule.window));
+          "model.{}.layer.{}.self_attention.window = {}: an earlier layer has {}, and {} is "
+          "one number",
+          rule.stack, layer + 1, *window, *all, rule.window);
     }
     if (window && !rule.rotary_base.empty()) {
       double const base = attention_options(model, rule, layer).number("rotary_base", model.rotary_base);
@@ -421,7 +421,7 @@ std::vector<std::string> settings_of(Family const& family, json::object const& c
     take([&] { add_windows(rule, config, settings); });
   }
   if (!problems.empty()) {
-    throw ConfigError(fmt::format("{}", fmt::join(problems, "\n  ")));
+    throw ConfigError("{}", fmt::join(problems, "\n  "));
   }
   if (auto const length = given.find("model.max_length"); length != given.end()) {
     add_room(length->second.second, settings);
@@ -452,7 +452,7 @@ json::object config_json(Family const& family, Config const& config) {
   Obstacles obstacles;
   json::object made = express(family, config, obstacles);
   if (!obstacles.empty()) {
-    throw ConfigError(fmt::format("{}", fmt::join(std::views::values(obstacles), "\n  ")));
+    throw ConfigError("{}", fmt::join(std::views::values(obstacles), "\n  "));
   }
   made.erase("heddle");
   return made;
@@ -473,8 +473,7 @@ TensorOrigin origin_of(Family const& family, ModelConfig const& model, std::stri
     }
     return {names.front(), rule.change, {names.begin() + 1, names.end()}, rule.twice};
   }
-  throw DataError(
-      fmt::format("models of the family {} have no tensor for the parameter {}", family.model_type, parameter));
+  throw DataError("models of the family {} have no tensor for the parameter {}", family.model_type, parameter);
 }
 
 bool is_ignored(Family const& family, std::string const& tensor) {

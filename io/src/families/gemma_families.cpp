@@ -34,8 +34,7 @@ double scale_of_queries(json::object const& config, std::string const& stack) {
   auto const number = [&](std::string const& key) {
     json::value const* const found = find_key(config, stack + key);
     if (found != nullptr && (!found->is_number() || found->to_number<double>() <= 0)) {
-      throw ConfigError(
-          fmt::format("config.json: {}{} = {}: expected a number above 0", stack, key, json::serialize(*found)));
+      throw ConfigError("config.json: {}{} = {}: expected a number above 0", stack, key, json::serialize(*found));
     }
     return found == nullptr ? 256 : found->to_number<double>();
   };

@@ -83,10 +83,10 @@ void complete_config(Family const& family, json::object& config, ForeignTensors 
   auto const tying = rule_of("tie_word_embeddings");
   bool const one_name = is_true(config, "tie_word_embeddings", tying != family.keys.end() && tying->absent == "true");
   if (!one_name && present(names.output).empty()) {
-    throw DataError(fmt::format(
+    throw DataError(
         "there is no tensor {}, and config.json's tie_word_embeddings says that it is not the table of the tokens; the "
         "model must have been saved with its head, as {}",
-        names.output, family.architecture));
+        names.output, family.architecture);
   }
   bool const tied = one_name && are_equal(tensors, output, decoder) &&
                     (names.output_is_decoders || shared.empty() || are_equal(tensors, shared, decoder));

@@ -119,8 +119,8 @@ MeasuredTimes parse_measured_times(std::string_view text, std::string const& sou
     }
     return times;
   } catch (std::exception const& problem) {
-    throw DataError(fmt::format("{}: is not a file of measured times of `heddle kernels` and `heddle plan` ({})",
-                                source, problem.what()));
+    throw DataError("{}: is not a file of measured times of `heddle kernels` and `heddle plan` ({})", source,
+                    problem.what());
   }
 }
 
@@ -149,7 +149,7 @@ void add_measured_times(fs::path const& path, MeasuredTimes const& times) {
     try {
       make_directory(path.parent_path());
     } catch (Error const& error) {
-      throw Error(fmt::format("{}: {}", path.string(), error.what()));  // the user chose the file, not its directory
+      throw Error("{}: {}", path.string(), error.what());  // the user chose the file, not its directory
     }
   }
   replace_file(path, to_json(all));

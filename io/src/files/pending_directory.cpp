@@ -44,7 +44,7 @@ constexpr char const* moved_aside = ".replaced-all";
 void require_unused(fs::path const& target) {
   for (std::string const& name : names_in(target)) {
     if (!is_private_name(name, ".")) {
-      throw UsageError(fmt::format("{}: has files, such as {}; name a new directory", target.string(), name));
+      throw UsageError("{}: has files, such as {}; name a new directory", target.string(), name);
     }
   }
 }
@@ -119,7 +119,7 @@ struct PendingDirectory::State {
     parent = is_there ? target : target.has_parent_path() ? target.parent_path() : ".";
     prefix = is_there ? "." : fmt::format(".{}.", target.filename().string());
     if (target.empty() || (!is_there && fs::exists(fs::symlink_status(target, unknown)))) {
-      throw UsageError(fmt::format("\"{}\" is not a directory; name a new one", place.string()));
+      throw UsageError("\"{}\" is not a directory; name a new one", place.string());
     }
   }
   State(State const&) = delete;

@@ -39,8 +39,8 @@ void require_regular_or_absent(std::filesystem::path const& target) {
     case std::filesystem::file_type::regular:
       return;
     case std::filesystem::file_type::symlink:
-      throw DataError(fmt::format("{}: is a symbolic link, which would be replaced; remove it, or name {}",
-                                  target.string(), std::filesystem::read_symlink(target, unknown).string()));
+      throw DataError("{}: is a symbolic link, which would be replaced; remove it, or name {}", target.string(),
+                      std::filesystem::read_symlink(target, unknown).string());
     case std::filesystem::file_type::directory:
       throw DataError(target.string() + ": cannot be written: it is a directory; name a file");
     default:
@@ -101,7 +101,7 @@ void PendingFile::commit() {
   std::error_code failure;
   std::filesystem::rename(temporary_, target_, failure);
   if (failure) {
-    throw Error(fmt::format("{}: cannot be put in its place: {}", target_.string(), failure.message()));
+    throw Error("{}: cannot be put in its place: {}", target_.string(), failure.message());
   }
   committed_ = true;
   std::filesystem::path const parent = target_.parent_path();
@@ -123,8 +123,8 @@ MadeDirectories::MadeDirectories(std::filesystem::path directory)
     std::filesystem::create_directories(directory_, failure);
   }
   if (failure || !std::filesystem::is_directory(directory_)) {
-    throw Error(fmt::format("{}: cannot make this directory: {}", directory_.string(),
-                            failure ? failure.message() : "something else has its name"));
+    throw Error("{}: cannot make this directory: {}", directory_.string(),
+                failure ? failure.message() : "something else has its name");
   }
 }
 
@@ -144,8 +144,7 @@ MadeDirectories::~MadeDirectories() {
 UnfinishedDirectory::UnfinishedDirectory(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code failure;
   if (!std::filesystem::create_directory(path_, failure)) {
-    throw Error(
-        fmt::format("{}: cannot be made: {}", path_.string(), failure ? failure.message() : "it exists already"));
+    throw Error("{}: cannot be made: {}", path_.string(), failure ? failure.message() : "it exists already");
   }
 }
 

@@ -42,8 +42,8 @@ std::span<std::uint8_t const> element_bytes(std::string_view dtype, std::span<fl
     bytes = {reinterpret_cast<std::uint8_t const*>(halves.data()), halves.size() * sizeof halves[0]};
   }
   if (good < elements.size()) {
-    throw DataError(fmt::format("{} has {} at element {}, which {} cannot hold", where, elements[good],
-                                first + static_cast<std::int64_t>(good), dtype));
+    throw DataError("{} has {} at element {}, which {} cannot hold", where, elements[good],
+                    first + static_cast<std::int64_t>(good), dtype);
   }
   return bytes;
 }

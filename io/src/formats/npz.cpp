@@ -95,8 +95,8 @@ void read_member(FileDescriptor const& file, std::string const& where, ZipRecord
     done += std::ssize(part);
   }
   if (!good || bytes != record.bytes || checksum != record.checksum) {
-    throw DataError(fmt::format("{}: its file {} does not have the length and the checksum that its directory states",
-                                where, json_quoted(record.name)));
+    throw DataError("{}: its file {} does not have the length and the checksum that its directory states", where,
+                    json_quoted(record.name));
   }
 }
 
@@ -133,7 +133,7 @@ NpzFile NpzFile::open(fs::path const& path) {
     std::int64_t const begin = record.offset + zip_local_header_bytes(header, record, where);
     places.push_back({record.offset, begin + record.stored_bytes});
     if (places.back().end > place.begin) {
-      throw DataError(fmt::format("{}: its file {} has bytes of the directory", where, json_quoted(record.name)));
+      throw DataError("{}: its file {} has bytes of the directory", where, json_quoted(record.name));
     }
   }
   refuse_overlaps(places, where);  // before anything is inflated: files that share bytes could be many
@@ -147,8 +147,7 @@ void NpzFile::add(ZipRecord const& record, std::int64_t begin) {
   std::string const where = path_.string();
   std::string const name = record.name.substr(0, record.name.size() - std::min(extension.size(), record.name.size()));
   if (!record.name.ends_with(extension) || name.empty() || tensors_.contains(name)) {
-    throw DataError(
-        fmt::format("{}: {} is not a .npy array, or its name occurs twice", where, json_quoted(record.name)));
+    throw DataError("{}: {} is not a .npy array, or its name occurs twice", where, json_quoted(record.name));
   }
   std::string head;
   read_member(*file_, where, record, begin, [&](std::span<std::uint8_t const> bytes) {
@@ -183,19 +182,19 @@ void NpzFile::read(std::string const& name, IndexRange const& elements, std::spa
   auto const found = tensors_.find(name);
   if (found == tensors_.end() || elements.begin < 0 || elements.count() != std::ssize(into) ||
       elements.end > found->second.elements()) {
-    throw Error(fmt::format("elements {} to {} of an array {} in {}, which does not have them", elements.begin,
-                            elements.end, json_quoted(name), path_.string()));
+    throw Error("elements {} to {} of an array {} in {}, which does not have them", elements.begin, elements.end,
+                json_quoted(name), path_.string());
   }
   if (found->second.dtype != "float32") {
-    throw DataError(fmt::format("{}: the array {} is of dtype {}; float32 is read", path_.string(), json_quoted(name),
-                                found->second.dtype));
+    throw DataError("{}: the array {} is of dtype {}; float32 is read", path_.string(), json_quoted(name),
+                    found->second.dtype);
   }
   read_bytes(name, elements.begin * std::int64_t{sizeof(float)},
              {reinterpret_cast<std::uint8_t*>(into.data()), into.size_bytes()});
   auto const bad = std::find_if_not(into.begin(), into.end(), [](float value) { return std::isfinite(value); });
   if (bad != into.end()) {
-    throw DataError(fmt::format("{}: the array {} has {} at element {}", path_.string(), json_quoted(name), *bad,
-                                elements.begin + (bad - into.begin())));
+    throw DataError("{}: the array {} has {} at element {}", path_.string(), json_quoted(name), *bad,
+                    elements.begin + (bad - into.begin()));
   }
 }
 
@@ -203,9 +202,8 @@ std::string NpzFile::bytes(std::string const& name) const {
   auto const found = members_.find(name);
   std::int64_t const count = found == members_.end() ? -1 : found->second->record.bytes - found->second->header_bytes;
   if (count < 0 || count > max_text_bytes) {
-    throw DataError(fmt::format("{}: {} {}", path_.string(),
-                                count < 0 ? "there is no array" : "more than 1 MiB are in the array",
-                                json_quoted(name)));
+    throw DataError("{}: {} {}", path_.string(), count < 0 ? "there is no array" : "more than 1 MiB are in the array",
+                    json_quoted(name));
   }
   std::string text(static_cast<std::size_t>(count), '\0');
   read_bytes(name, 0, {reinterpret_cast<std::uint8_t*>(text.data()), text.size()});
@@ -223,7 +221,7 @@ struct NpzWriter::State {
   /// Writes the checksum of the array that is complete into its local header.
   void complete() {
     if (missing != 0) {
-      throw Error(fmt::format("{}: {} bytes of an array are missing", pending.target().string(), missing));
+      throw Error("{}: {} bytes of an array are missing", pending.target().string(), missing);
     }
     if (!records.empty()) {
       std::string const header = zip_local_header(records.back());
@@ -249,8 +247,8 @@ void NpzWriter::begin(std::string const& name, std::string_view type, std::vecto
   std::int64_t const bytes = std::ssize(header) + elements;
   state_->records.push_back({name + std::string(extension), false, 0, bytes, bytes, state_->offset});
   if (state_->offset + bytes > std::numeric_limits<std::int32_t>::max()) {
-    throw DataError(fmt::format("{}: the file would be longer than 2 GiB, which Marian does not read",
-                                state_->pending.target().string()));
+    throw DataError("{}: the file would be longer than 2 GiB, which Marian does not read",
+                    state_->pending.target().string());
   }
   state_->write(zip_local_header(state_->records.back()));
   state_->missing = bytes;
@@ -263,7 +261,7 @@ void NpzWriter::write(std::span<std::uint8_t const> bytes) {
   }
   state_->missing -= std::ssize(bytes);
   if (state_->missing < 0) {
-    throw Error(fmt::format("{}: more bytes than its array has", state_->pending.target().string()));
+    throw Error("{}: more bytes than its array has", state_->pending.target().string());
   }
   std::uint32_t& checksum = state_->records.back().checksum;
   checksum = static_cast<std::uint32_t>(crc32(checksum, bytes.data(), static_cast<uInt>(bytes.size())));

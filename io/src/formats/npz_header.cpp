@@ -109,10 +109,10 @@ std::vector<ZipRecord> parse_zip_directory(std::string_view text, std::int64_t c
                       record.bytes > 1032 * record.stored_bytes + 64;
     if (encrypted || (method != 0 && method != 8) || (method == 0 && record.stored_bytes != record.bytes) || bomb ||
         (method == 8 && record.bytes > max_inflated_bytes) || std::max(record.bytes, record.offset) == 0xffffffff) {
-      throw DataError(fmt::format(
+      throw DataError(
           "{}: its file {} is not one that NumPy writes of a model: it is encrypted, has another compression "
           "than deflate, or lengths that cannot be; arrays of 1 GiB must be stored (numpy.savez)",
-          where, json_quoted(record.name)));
+          where, json_quoted(record.name));
     }
     text.remove_prefix(all);
   }
@@ -127,8 +127,7 @@ std::int64_t zip_local_header_bytes(std::string_view header, ZipRecord const& re
   if (header.size() < fixed + record.name.size() || !header.starts_with(local_signature) ||
       integer_at(header, 26, 2) != std::ssize(record.name) || header.substr(fixed, record.name.size()) != record.name ||
       integer_at(header, 8, 2) != (record.deflated ? 8 : 0)) {
-    throw DataError(
-        fmt::format("{}: its file {} does not begin where its directory says", where, json_quoted(record.name)));
+    throw DataError("{}: its file {} does not begin where its directory says", where, json_quoted(record.name));
   }
   return zip_local_bytes + std::ssize(record.name) + integer_at(header, 28, 2);
 }
@@ -185,8 +184,8 @@ NpyHeader parse_npy_header(std::string_view text, std::int64_t file_bytes, std::
     elements *= good ? size : 0;
   }
   if (!good || header.bytes + elements != file_bytes) {
-    throw DataError(fmt::format("{} is not an array of numbers in C's order that fills its file: {}", where,
-                                json_quoted(dictionary.substr(0, 200))));
+    throw DataError("{} is not an array of numbers in C's order that fills its file: {}", where,
+                    json_quoted(dictionary.substr(0, 200)));
   }
   header.tensor.dtype = type == "<f4" ? "float32" : type;
   return header;

@@ -78,8 +78,7 @@ std::map<std::string, std::string> read_weight_map(fs::path const& path) {
   open_weights(path);
   std::string const text = read_regular(path, max_safetensors_header_bytes + 1).value_or("");
   if (std::ssize(text) > max_safetensors_header_bytes) {
-    throw DataError(
-        fmt::format("{}: is longer than {} bytes", path.string(), readable_count(max_safetensors_header_bytes)));
+    throw DataError("{}: is longer than {} bytes", path.string(), readable_count(max_safetensors_header_bytes));
   }
   std::map<std::string, std::string> weight_map;
   read_json_items(text, path.string(), [&](JsonItem const& item) {
@@ -91,11 +90,11 @@ std::map<std::string, std::string> read_weight_map(fs::path const& path) {
     bool const plain = item.kind == JsonItem::Kind::text && !item.in_list && item.text.ends_with(".safetensors") &&
                        item.text.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
     if (!plain) {
-      throw DataError(fmt::format("{}: tensor {} must map to a plain file name ending in .safetensors in its directory",
-                                  path.string(), json_quoted(name)));
+      throw DataError("{}: tensor {} must map to a plain file name ending in .safetensors in its directory",
+                      path.string(), json_quoted(name));
     }
     if (!weight_map.emplace(name, item.text).second || weight_map.size() > max_safetensors_names) {
-      throw DataError(fmt::format("{}: has tensor {} twice, or too many", path.string(), json_quoted(name)));
+      throw DataError("{}: has tensor {} twice, or too many", path.string(), json_quoted(name));
     }
   });
   if (weight_map.empty()) {
@@ -120,9 +119,9 @@ std::pair<std::map<std::string, StoredTensor>, std::int64_t> read_header(FileDes
   std::memcpy(&length, bytes.data(), sizeof length);
   if (length > static_cast<std::uint64_t>(std::min(rest, max_safetensors_header_bytes))) {
     throw DataError(
-        fmt::format("{}: is not a safetensors file: it states a header of {} bytes, and the file has {} "
-                    "and the format {} at most",
-                    path.string(), length, rest, readable_count(max_safetensors_header_bytes)));
+        "{}: is not a safetensors file: it states a header of {} bytes, and the file has {} "
+        "and the format {} at most",
+        path.string(), length, rest, readable_count(max_safetensors_header_bytes));
   }
   std::string text(length, '\0');
   text.resize(read_at(file, path, safetensors_length_bytes, text_bytes(text)));
@@ -162,8 +161,8 @@ void SafetensorsFiles::add(fs::path const& path) {
   for (auto& [name, stored] : tensors) {
     auto const [place, added] = places_.try_emplace(name, Place{files_.size(), bytes + stored.begin});
     if (!added) {
-      throw DataError(fmt::format("{}: has tensor {}, as {} has", path.string(), json_quoted(name),
-                                  files_[place->second.file].path.string()));
+      throw DataError("{}: has tensor {}, as {} has", path.string(), json_quoted(name),
+                      files_[place->second.file].path.string());
     }
     tensors_.emplace(name, std::move(stored.tensor));
   }
@@ -183,8 +182,7 @@ void SafetensorsFiles::add_shards(fs::path const& index) {
   for (auto const& [name, shard] : weight_map) {
     auto const place = places_.find(name);
     if (place == places_.end() || files_[place->second.file].path.filename() != shard) {
-      throw DataError(
-          fmt::format("{}: names {} for tensor {}, which is not in it", index.string(), shard, json_quoted(name)));
+      throw DataError("{}: names {} for tensor {}, which is not in it", index.string(), shard, json_quoted(name));
     }
   }
 }
@@ -199,20 +197,20 @@ void SafetensorsFiles::read_bytes(std::string const& name, std::int64_t offset, 
   Place const& place = places_.at(name);
   File const& file = files_[place.file];
   if (read_at(*file.descriptor, file.path, place.offset + offset, bytes) < bytes.size()) {
-    throw DataError(fmt::format("{}: ends within tensor {}: it became shorter since it was opened", file.path.string(),
-                                json_quoted(name)));
+    throw DataError("{}: ends within tensor {}: it became shorter since it was opened", file.path.string(),
+                    json_quoted(name));
   }
 }
 
 void SafetensorsFiles::read(std::string const& name, IndexRange const& elements, std::span<float> into) const {
   auto const found = tensors_.find(name);
   if (found == tensors_.end()) {
-    throw Error(fmt::format("no tensor {} in {}", json_quoted(name), files().front().string()));
+    throw Error("no tensor {} in {}", json_quoted(name), files().front().string());
   }
   ForeignTensor const& tensor = found->second;
   if (elements.begin < 0 || elements.count() != std::ssize(into) || elements.end > tensor.elements()) {
-    throw Error(fmt::format("elements {} to {} of tensor {}, which has {}, into {}", elements.begin, elements.end,
-                            json_quoted(name), tensor.elements(), into.size()));
+    throw Error("elements {} to {} of tensor {}, which has {}, into {}", elements.begin, elements.end,
+                json_quoted(name), tensor.elements(), into.size());
   }
   fs::path const& path = files_[places_.at(name).file].path;
   bool const is_bfloat16 = tensor.dtype == "bfloat16";
@@ -228,13 +226,13 @@ void SafetensorsFiles::read(std::string const& name, IndexRange const& elements,
       (is_bfloat16 ? widen<BFloat16> : widen<Float16>)(halves, into.data() + done);
     }
   } else {
-    throw DataError(fmt::format("{}: tensor {} is of dtype {}; float32, bfloat16 and float16 are read", path.string(),
-                                json_quoted(name), tensor.dtype));
+    throw DataError("{}: tensor {} is of dtype {}; float32, bfloat16 and float16 are read", path.string(),
+                    json_quoted(name), tensor.dtype);
   }
   auto const bad = std::find_if_not(into.begin(), into.end(), [](float value) { return std::isfinite(value); });
   if (bad != into.end()) {
-    throw DataError(fmt::format("{}: tensor {} has {} at element {}", path.string(), json_quoted(name), *bad,
-                                elements.begin + (bad - into.begin())));
+    throw DataError("{}: tensor {} has {} at element {}", path.string(), json_quoted(name), *bad,
+                    elements.begin + (bad - into.begin()));
   }
 }
 

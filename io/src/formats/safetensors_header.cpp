@@ -144,18 +144,18 @@ StoredTensor checked_entry(std::string const& name, HeaderEntry& entry, std::int
   }
   StoredType const* const type = find_type(&StoredType::stored, *entry.dtype);
   if (type == nullptr) {
-    throw DataError(fmt::format("{} is of the unknown dtype {}", tensor, json_quoted(*entry.dtype)));
+    throw DataError("{} is of the unknown dtype {}", tensor, json_quoted(*entry.dtype));
   }
   StoredTensor stored{{std::move(*entry.shape), std::string(type->name)}, entry.offsets->front()};
   std::int64_t const end = entry.offsets->back();
   if (stored.begin < 0 || stored.begin > end || end > data_bytes) {
-    throw DataError(fmt::format("{} has data_offsets {} and {}, which are not ascending or beyond the file's {} bytes",
-                                tensor, stored.begin, end, data_bytes));
+    throw DataError("{} has data_offsets {} and {}, which are not ascending or beyond the file's {} bytes", tensor,
+                    stored.begin, end, data_bytes);
   }
   std::int64_t const bytes = safetensors_bytes(name, stored.tensor, where);
   if (end - stored.begin != bytes) {
-    throw DataError(fmt::format("{} has {} bytes where its shape [{}] and dtype {} need {}", tensor, end - stored.begin,
-                                fmt::join(stored.tensor.shape, ", "), type->stored, bytes));
+    throw DataError("{} has {} bytes where its shape [{}] and dtype {} need {}", tensor, end - stored.begin,
+                    fmt::join(stored.tensor.shape, ", "), type->stored, bytes);
   }
   return stored;
 }
@@ -178,15 +178,14 @@ void check_cover(std::map<std::string, StoredTensor> const& tensors, std::int64_
   std::int64_t covered = 0;
   for (Extent const& extent : extents) {
     if (extent.begin != covered) {
-      throw DataError(fmt::format("{}: tensor {} {} the bytes before it: it begins at {}, they end at {}", where,
-                                  json_quoted(*extent.name), extent.begin < covered ? "overlaps" : "leaves a gap after",
-                                  extent.begin, covered));
+      throw DataError("{}: tensor {} {} the bytes before it: it begins at {}, they end at {}", where,
+                      json_quoted(*extent.name), extent.begin < covered ? "overlaps" : "leaves a gap after",
+                      extent.begin, covered);
     }
     covered = extent.end;
   }
   if (covered != data_bytes) {
-    throw DataError(
-        fmt::format("{}: has {} bytes after its header where the tensors need {}", where, data_bytes, covered));
+    throw DataError("{}: has {} bytes after its header where the tensors need {}", where, data_bytes, covered);
   }
 }
 
@@ -230,7 +229,7 @@ std::string safetensors_header_text(std::vector<std::pair<std::string, StoredTen
 std::int64_t safetensors_bytes(std::string const& name, ForeignTensor const& tensor, std::string const& where) {
   StoredType const* const type = find_type(&StoredType::name, tensor.dtype);
   if (type == nullptr) {
-    throw DataError(fmt::format("{}: tensor {} is of the unknown dtype {}", where, json_quoted(name), tensor.dtype));
+    throw DataError("{}: tensor {} is of the unknown dtype {}", where, json_quoted(name), tensor.dtype);
   }
   std::int64_t bits = type->bits;  // of the shape without its zeros: nobody's partial product overflows either
   bool good = tensor.shape.size() <= max_dimensions;
@@ -239,19 +238,19 @@ std::int64_t safetensors_bytes(std::string const& name, ForeignTensor const& ten
   }
   bits = good ? tensor.elements() * type->bits : 1;
   if (!good || bits % 8 != 0) {
-    throw DataError(fmt::format("{}: tensor {} has the impossible shape [{}] of dtype {}", where, json_quoted(name),
-                                fmt::join(tensor.shape, ", "), tensor.dtype));
+    throw DataError("{}: tensor {} has the impossible shape [{}] of dtype {}", where, json_quoted(name),
+                    fmt::join(tensor.shape, ", "), tensor.dtype);
   }
   return bits / 8;
 }
 
 void check_safetensors_name(std::string const& name, std::string const& where) {
   if (name.size() > max_name_bytes) {
-    throw DataError(fmt::format("{}: has a name of {} bytes; a tensor's has {} at most", where,
-                                readable_count(name.size()), readable_count(max_name_bytes)));
+    throw DataError("{}: has a name of {} bytes; a tensor's has {} at most", where, readable_count(name.size()),
+                    readable_count(max_name_bytes));
   }
   if (name.find('\0') != std::string::npos) {
-    throw DataError(fmt::format("{}: the tensor name {} contains NUL", where, json_quoted(name)));
+    throw DataError("{}: the tensor name {} contains NUL", where, json_quoted(name));
   }
 }
 

@@ -56,12 +56,11 @@ std::vector<WrittenTensor> checked_tensors(SafetensorsWriter::Tensors tensors, s
   for (auto const& [name, tensor] : tensors) {
     check_safetensors_name(name, where);
     if (!names.insert(name).second) {
-      throw DataError(
-          fmt::format("{}: tensor {} comes twice, or has the name of the metadata", where, json_quoted(name)));
+      throw DataError("{}: tensor {} comes twice, or has the name of the metadata", where, json_quoted(name));
     }
     if (tensor.dtype != "float32" && tensor.dtype != "bfloat16" && tensor.dtype != "float16") {
-      throw DataError(fmt::format("{}: tensor {} is of dtype {}; float32, bfloat16 and float16 are written", where,
-                                  json_quoted(name), tensor.dtype));
+      throw DataError("{}: tensor {} is of dtype {}; float32, bfloat16 and float16 are written", where,
+                      json_quoted(name), tensor.dtype);
     }
     std::int64_t const bytes = safetensors_bytes(name, tensor, where);  // outside of braces: gcc.gnu.org/PR66139
     checked.push_back({name, {tensor, 0}, bytes});
@@ -224,8 +223,7 @@ SafetensorsWriter::~SafetensorsWriter() = default;
 void SafetensorsWriter::write(std::span<float const> elements) {
   while (!elements.empty()) {
     if (state_->next == state_->tensors.size()) {
-      throw Error(
-          fmt::format("{}: {} elements more than the tensors have", state_->directory.string(), elements.size()));
+      throw Error("{}: {} elements more than the tensors have", state_->directory.string(), elements.size());
     }
     WrittenTensor const& tensor = state_->tensors[state_->next];
     std::int64_t const room = tensor.stored.tensor.elements() - state_->written;
@@ -241,8 +239,8 @@ void SafetensorsWriter::finish() {
   State& state = *state_;
   if (state.next < state.tensors.size()) {
     WrittenTensor const& tensor = state.tensors[state.next];
-    throw Error(fmt::format("{}: tensor {} has {} of its {} elements", state.directory.string(),
-                            json_quoted(tensor.name), state.written, tensor.stored.tensor.elements()));
+    throw Error("{}: tensor {} has {} of its {} elements", state.directory.string(), json_quoted(tensor.name),
+                state.written, tensor.stored.tensor.elements());
   }
   if (state.tensors.empty()) {
     state.complete(0);

@@ -42,7 +42,7 @@ class YamlReader {
 
   void require(bool good, std::string_view what) const {
     if (!good) {
-      throw DataError(fmt::format("{}: line {}: {}", where_, line_number_, what));
+      throw DataError("{}: line {}: {}", where_, line_number_, what);
     }
   }
 

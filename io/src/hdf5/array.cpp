@@ -139,8 +139,7 @@ void Array::require_type(ElementType type) const {
 
 std::int64_t Array::elements_of(std::int64_t begin, std::int64_t count) const {
   if (begin < 0 || count < 0 || begin > shape_[0] || count > shape_[0] - begin) {
-    throw DataError(
-        fmt::format("{}: {} rows from {} on lie outside its extents {}", where(), count, begin, to_string(shape_)));
+    throw DataError("{}: {} rows from {} on lie outside its extents {}", where(), count, begin, to_string(shape_));
   }
   Extents rows = shape_;
   rows[0] = count;
@@ -176,7 +175,7 @@ void Array::write_rows(std::int64_t begin, std::span<std::uint8_t const> bytes) 
   std::int64_t const count = shape_[0] - begin;
   std::int64_t const expected = elements_of(begin, count) * element_bytes(type_);
   if (expected != std::ssize(bytes)) {
-    throw DataError(fmt::format("{}: {} bytes in memory for {} in the file", where(), bytes.size(), expected));
+    throw DataError("{}: {} bytes in memory for {} in the file", where(), bytes.size(), expected);
   }
   transfer(begin, count, nullptr, bytes.data());
 }
@@ -188,7 +187,7 @@ void Array::append_bytes(std::span<std::uint8_t const> bytes) {
   grown[0] = 1;
   std::int64_t const row = element_count(grown, where()) * element_bytes(type_);
   if (row == 0 || std::ssize(bytes) % row != 0) {
-    throw DataError(fmt::format("{}: {} bytes are not a number of rows of {}", where(), bytes.size(), row));
+    throw DataError("{}: {} bytes are not a number of rows of {}", where(), bytes.size(), row);
   }
   if (!bytes.empty()) {
     grown[0] = begin + std::ssize(bytes) / row;

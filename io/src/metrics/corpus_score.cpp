@@ -29,7 +29,7 @@ constexpr std::array built_in{BuiltIn{"bleu", [] { return bleu_metric(); }, true
 std::unique_ptr<TranslationMetric> translation_metric(std::string const& name) {
   auto const* const found = std::ranges::find(built_in, name, &BuiltIn::name);
   if (found == built_in.end()) {
-    throw Error(fmt::format("there is no metric \"{}\" of translations", name));
+    throw Error("there is no metric \"{}\" of translations", name);
   }
   return found->make();
 }

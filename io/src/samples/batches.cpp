@@ -31,9 +31,9 @@ Samples usable_samples(SampleSource const& samples, std::int64_t epoch, std::int
 }
 
 [[noreturn]] void throw_all_left_out(std::string const& where, Corpus const& corpus, std::int64_t max_length) {
-  throw DataError(fmt::format("{}{}all {} are longer than model.max_length = {}",
-                              corpus.name.empty() ? "" : corpus_key(corpus.name) + ": ", where,
-                              corpus.samples->describe(), max_length));
+  throw DataError("{}{}all {} are longer than model.max_length = {}",
+                  corpus.name.empty() ? "" : corpus_key(corpus.name) + ": ", where, corpus.samples->describe(),
+                  max_length);
 }
 
 std::vector<std::int64_t> longer_sides(std::vector<SampleCost> const& costs) {
@@ -117,9 +117,9 @@ void SampleStream::seek(std::int64_t epoch, std::int64_t position) {
   }
   if (!known || place > std::ssize(order_)) {
     throw DataError(
-        fmt::format("{}: epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started "
-                    "with?",
-                    corpus_key(corpus_.name), epoch, window, place, corpus_.samples->describe()));
+        "{}: epoch {}, window {}, sample {} is not a place in {}; is it the dataset that the run started "
+        "with?",
+        corpus_key(corpus_.name), epoch, window, place, corpus_.samples->describe());
   }
   place_ = place;
 }
@@ -193,7 +193,7 @@ void BatchPlanner::seek(MixtureCursor const& cursor) {
     SampleCursor const place = own == cursor.end() ? SampleCursor() : *own;
     constexpr std::int64_t max_credit = 4 * whole_sample;
     if (std::abs(place.credit) > max_credit) {
-      throw DataError(fmt::format("a corpus's credit of {} is impossible; it is at most {}", place.credit, max_credit));
+      throw DataError("a corpus's credit of {} is impossible; it is at most {}", place.credit, max_credit);
     }
     share.stream.seek(place.epoch, place.position);
     share.credit = place.credit;

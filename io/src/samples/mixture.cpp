@@ -96,8 +96,8 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
   try {
     json::object const cursor = json::parse(contents.cursor).as_object();
     if (cursor.at("version").as_int64() != cursor_version) {
-      throw DataError(fmt::format("{}: a data cursor of version {}; this program reads version {}", where,
-                                  cursor.at("version").as_int64(), cursor_version));
+      throw DataError("{}: a data cursor of version {}; this program reads version {}", where,
+                      cursor.at("version").as_int64(), cursor_version);
     }
     MixtureCursor result;
     for (json::value const& entry : cursor.at("corpora").as_array()) {
@@ -115,7 +115,7 @@ MixtureCursor data_cursor(CheckpointContents const& contents, std::string const&
   } catch (DataError const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: not a data cursor: {}", where, error.what()));
+    throw DataError("{}: not a data cursor: {}", where, error.what());
   }
 }
 

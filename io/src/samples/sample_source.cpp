@@ -65,9 +65,8 @@ std::vector<std::int32_t> tag_of(CorpusConfig const& corpus, Dataset const& data
     return {};
   }
   if (!sources) {
-    throw ConfigError(
-        fmt::format("{} = {}: a tag is prepended to source sentences, but the model reads no source from {}",
-                    corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name()));
+    throw ConfigError("{} = {}: a tag is prepended to source sentences, but the model reads no source from {}",
+                      corpus.places.of("tag"), to_toml(OptionValue(corpus.tag)), dataset.name());
   }
   return dataset.source_tokenizer().encode(corpus.tag);
 }
@@ -244,23 +243,23 @@ std::unique_ptr<SampleSource> samples_for(Config const& config, Task const& task
     auto samples = text_samples(config, task, std::make_unique<DatasetLines>(dataset), dataset.source_tokenizer(), use,
                                 dataset.name());
     if (!samples) {
-      throw ConfigError(fmt::format(
+      throw ConfigError(
           "{} is trained on sentence pairs, but {}; make pairs with `heddle prepare --source … --target …`, "
           "set train.task = \"denoising\", or choose one stack, [\"decoder\"] or [\"encoder\"]",
-          where, data));
+          where, data);
     }
     return samples;
   }
   if (!form) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} is trained on lines of text, but {}; make lines with `heddle prepare --text …`, or choose another task",
-        where, data));
+        where, data);
   }
   if ((*form == PairForm::prefixed || *form == PairForm::joined) && !dataset.joint()) {
     throw ConfigError(
-        fmt::format("{}{} reads sources and targets as one text, but those of {} have "
-                    "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
-                    where, *form == PairForm::prefixed ? " with mask = \"prefix\"" : "", dataset.name()));
+        "{}{} reads sources and targets as one text, but those of {} have "
+        "vocabularies of their own; `heddle prepare` without --separate-vocab makes a joint one",
+        where, *form == PairForm::prefixed ? " with mask = \"prefix\"" : "", dataset.name());
   }
   if (*form == PairForm::joined) {
     return joined_samples(std::make_unique<DatasetSide>(dataset, SampleLength::source, std::move(tag)),

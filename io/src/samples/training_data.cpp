@@ -22,9 +22,9 @@ Dataset open_files(std::vector<std::string> files) {
 void require_same_vocabulary(Dataset const& data, Dataset const& other) {
   if (other.vocabulary_digest() != data.vocabulary_digest()) {
     throw DataError(
-        fmt::format("{} and {} were prepared with different vocabularies; prepare one of them again with that of the "
-                    "other, or of the run that they are for: heddle prepare --vocab-model DATASET or RUN",
-                    data.name(), other.name()));
+        "{} and {} were prepared with different vocabularies; prepare one of them again with that of the "
+        "other, or of the run that they are for: heddle prepare --vocab-model DATASET or RUN",
+        data.name(), other.name());
   }
 }
 
@@ -73,9 +73,9 @@ TrainingData open_training_data(Config const& config) {
     require_same_vocabulary(first, added);
     if (added.has_lines() != first.has_lines()) {
       throw DataError(
-          fmt::format("{} has {}, and {} has {}: corpora that are mixed are all of sentence pairs, or all "
-                      "of lines",
-                      first.name(), first.kind(), added.name(), added.kind()));
+          "{} has {}, and {} has {}: corpora that are mixed are all of sentence pairs, or all "
+          "of lines",
+          first.name(), first.kind(), added.name(), added.kind());
     }
   }
   if (config.train.validate_every > 0 && !config.data.valid.empty()) {
@@ -95,9 +95,9 @@ Mixture training_mixture(Config const& config, Task const& task, TrainingData co
         return each.fields().contains(SampleField::alignment);
       })) {
     throw ConfigError(
-        fmt::format("guided_alignment_weight is set for a layer, but {} has no word alignments; `heddle prepare "
-                    "--alignments FILE` takes them",
-                    data.name()));
+        "guided_alignment_weight is set for a layer, but {} has no word alignments; `heddle prepare "
+        "--alignments FILE` takes them",
+        data.name());
   }
   use.fields.merge(task.fields());
   std::vector<Corpus> corpora;

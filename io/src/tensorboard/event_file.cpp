@@ -207,7 +207,7 @@ void EventFile::image(std::int64_t step, std::string_view tag, GreyImage const& 
 void EventFile::flush() {
   *file_ << std::flush;
   if (!*file_) {
-    throw Error(fmt::format("{} cannot be written (is the disk full?)", path_.string()));
+    throw Error("{} cannot be written (is the disk full?)", path_.string());
   }
 }
 

@@ -41,9 +41,8 @@ std::string to_png(GreyImage const& image) {
   constexpr std::int64_t max = std::numeric_limits<std::int32_t>::max();
   bool const possible = image.width > 0 && image.height > 0 && image.width <= max && image.height <= max;
   if (!possible || static_cast<std::int64_t>(image.pixels.size()) != image.width * image.height) {
-    throw Error(
-        fmt::format("an image of {} x {} has {} pixels; expected at least one row and column, and their product",
-                    image.width, image.height, image.pixels.size()));
+    throw Error("an image of {} x {} has {} pixels; expected at least one row and column, and their product",
+                image.width, image.height, image.pixels.size());
   }
   std::string header;
   append_big_endian(header, static_cast<std::uint32_t>(image.width));

@@ -54,8 +54,7 @@ void BlockExchange::copy(std::vector<BlockCopy> const& blocks) {
 void BlockExchange::write(BlockCopy const& copy, std::span<std::uint8_t const> received) const {
   FileDigest const& file = manifest_.files[copy.file];
   if (sha256(received) != file.blocks[static_cast<std::size_t>(copy.block)]) {
-    throw DataError(
-        fmt::format("{}: {} came damaged from rank {}", file.name, describe_block(file, copy.block), copy.sender));
+    throw DataError("{}: {} came damaged from rank {}", file.name, describe_block(file, copy.block), copy.sender);
   }
   std::filesystem::path const path = directory_ / file.name;
   FileDescriptor const to(path, O_WRONLY);

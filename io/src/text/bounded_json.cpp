@@ -110,7 +110,7 @@ class JsonItemHandler {
 
 void require_utf8(std::string_view text, std::string_view where) {
   if (std::size_t const invalid = find_invalid_utf8(text); invalid != std::string_view::npos) {
-    throw DataError(fmt::format("{}: is not UTF-8 at byte {}", where, invalid));
+    throw DataError("{}: is not UTF-8 at byte {}", where, invalid);
   }
 }
 
@@ -118,10 +118,10 @@ void require_utf8(std::string_view text, std::string_view where) {
 void require_whole(std::string_view text, std::size_t used, boost::json::error_code const& problem,
                    std::string_view where) {
   if (problem) {
-    throw DataError(fmt::format("{}: is not JSON at byte {}: {}", where, used, problem.message()));
+    throw DataError("{}: is not JSON at byte {}: {}", where, used, problem.message());
   }
   if (text.find_first_not_of(" \t\r\n", used) != std::string_view::npos) {
-    throw DataError(fmt::format("{}: trailing data after the JSON value, at byte {}", where, used));
+    throw DataError("{}: trailing data after the JSON value, at byte {}", where, used);
   }
 }
 
@@ -138,14 +138,14 @@ boost::json::value parse_bounded_json(std::string_view text, std::string_view wh
     require_whole(text, used, problem, where);
     return parser.release();
   } catch (MemoryEnds const&) {
-    throw DataError(fmt::format("{}: it needs more than {} MiB of memory", where, BoundedMemory::limit >> 20U));
+    throw DataError("{}: it needs more than {} MiB of memory", where, BoundedMemory::limit >> 20U);
   }
 }
 
 boost::json::object json_object_of(std::string_view text, std::string_view where) {
   boost::json::value const value = parse_bounded_json(text, where);
   if (!value.is_object()) {
-    throw DataError(fmt::format("{} is not a JSON object", where));
+    throw DataError("{} is not a JSON object", where);
   }
   return value.get_object();
 }

@@ -138,7 +138,7 @@ std::size_t TextBytes::read_file(std::span<unsigned char> into) {
       pollfd ready{file_.get(), POLLIN, 0};
       ::poll(&ready, 1, -1);
     } else if (errno != EINTR) {
-      throw DataError(fmt::format("cannot read: {}", std::strerror(errno)));
+      throw DataError("cannot read: {}", std::strerror(errno));
     }
   }
   return 0;
@@ -178,9 +178,9 @@ bool TextBytes::next_member() {
     if (available() > 0) {
       if (!starts_gzip()) {
         throw DataError(
-            fmt::format("byte {} of the gzip file (0x{:02X}) is neither the start of another member nor zero padding; "
-                        "the file is damaged, or something else was appended",
-                        used() + 1, input_[begin_]));
+            "byte {} of the gzip file (0x{:02X}) is neither the start of another member nor zero padding; "
+            "the file is damaged, or something else was appended",
+            used() + 1, input_[begin_]);
       }
       start_gzip();
       return true;
@@ -232,7 +232,7 @@ std::size_t TextBytes::inflate_into(std::span<char> into) {
       return 0;
     }
     if (!more_inside_ && available() == 0 && !fill()) {
-      throw DataError(fmt::format("damaged or cut-off gzip data (unexpected end of file after byte {})", position_));
+      throw DataError("damaged or cut-off gzip data (unexpected end of file after byte {})", position_);
     }
     stream_->next_in = input_.data() + begin_;
     stream_->avail_in = static_cast<uInt>(available());
@@ -276,8 +276,8 @@ void require_different_pipes(std::vector<std::filesystem::path> const& texts) {
     if (is_read_once(text) && ::stat(text_path(text).c_str(), &status) == 0 &&
         !pipes.emplace(std::pair(status.st_dev, status.st_ino), text).second) {
       throw UsageError(
-          fmt::format("{} is given for two texts, but it is not a file: what one of them reads, the other does not get",
-                      text.string()));
+          "{} is given for two texts, but it is not a file: what one of them reads, the other does not get",
+          text.string());
     }
   }
 }
@@ -293,7 +293,7 @@ LineReader::LineReader(LineReader&&) noexcept = default;
 LineReader& LineReader::operator=(LineReader&&) noexcept = default;
 
 void LineReader::fail(std::string const& what) const {
-  throw DataError(fmt::format("{}: line {}: {}", path_.string(), lines_ + 1, what));
+  throw DataError("{}: line {}: {}", path_.string(), lines_ + 1, what);
 }
 
 /// Reads the next block; false at the end of the file.
@@ -394,7 +394,7 @@ std::u32string decode_utf8(std::string_view text) {
   while (!text.empty()) {
     auto const [value, length, well_formed] = first_code_point(text);
     if (!well_formed) {
-      throw DataError(fmt::format("byte 0x{:02X} is not valid UTF-8", static_cast<unsigned char>(text.front())));
+      throw DataError("byte 0x{:02X} is not valid UTF-8", static_cast<unsigned char>(text.front()));
     }
     result.push_back(value);
     text.remove_prefix(length);

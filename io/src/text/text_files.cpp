@@ -18,8 +18,8 @@ void take_column(std::string& line, TextFile const& part, std::int64_t number) {
   if (part.columns != 0 ? columns != part.columns : columns < part.column) {
     std::string const expected = part.columns == 2 ? "SOURCE<TAB>TARGET; --columns names the columns of lines with more"
                                                    : fmt::format("at least {} columns", part.column);
-    throw DataError(fmt::format("{}: line {} has {} tabs; expected {}", part.path.string(), readable_count(number),
-                                columns - 1, expected));
+    throw DataError("{}: line {} has {} tabs; expected {}", part.path.string(), readable_count(number), columns - 1,
+                    expected);
   }
   for (std::int64_t before = 1; before < part.column; ++before) {
     line.erase(0, line.find('\t') + 1);
@@ -44,7 +44,7 @@ bool TextFilesReader::next(std::string& line) {
       return true;
     }
     if (reader_->line_number() == 0) {
-      throw DataError(fmt::format("{}: the file is empty; expected one sentence a line", part.path.string()));
+      throw DataError("{}: the file is empty; expected one sentence a line", part.path.string());
     }
     bytes_ += reader_->file_position();
     reader_.reset();

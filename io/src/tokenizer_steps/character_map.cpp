@@ -40,7 +40,7 @@ std::pair<std::string_view, std::string_view> parts_of_map(std::string_view map)
   constexpr std::size_t head = 4;  // bytes, the length of the units
   std::size_t const bytes = map.size() < head ? 0 : word_at(map, 0);
   if (map.size() < head || bytes > map.size() - head) {
-    throw DataError(fmt::format("a character map of {} bytes ends before its units do", map.size()));
+    throw DataError("a character map of {} bytes ends before its units do", map.size());
   }
   map.remove_prefix(head);
   return {map.substr(0, bytes), map.substr(bytes)};
@@ -59,7 +59,7 @@ class GraphemeBreaks {
     utext_openUTF8(&text_, text.data(), static_cast<std::int64_t>(text.size()), &code);
     ubrk_setUText(breaks_.get(), &text_, &code);
     if (U_FAILURE(code)) {
-      throw DataError(fmt::format("a text cannot be split into characters: {}", u_errorName(code)));
+      throw DataError("a text cannot be split into characters: {}", u_errorName(code));
     }
   }
   ~GraphemeBreaks() { utext_close(&text_); }
@@ -85,8 +85,8 @@ void CharacterMap::require_sound(std::string_view map) {
   for (std::size_t begin = 0; begin < texts.size();) {
     std::size_t const end = std::min(texts.find('\0', begin), texts.size());
     if (end - begin > max_replacement_bytes) {
-      throw DataError(fmt::format("a character map has {} bytes in place of a character; {} at most are read",
-                                  end - begin, max_replacement_bytes));
+      throw DataError("a character map has {} bytes in place of a character; {} at most are read", end - begin,
+                      max_replacement_bytes);
     }
     begin = end + 1;
   }
@@ -99,7 +99,7 @@ void CharacterMap::require_sound(std::string_view map) {
     std::size_t const next = children_of(index, unit);
     bool const good = (next | 0xffU) < units;  // a character is added to it
     if (!good || (has_value(unit) && (word_at(trie, next) & value_bits) >= texts.size())) {
-      throw DataError(fmt::format("a character map points outside itself at unit {}", index));
+      throw DataError("a character map points outside itself at unit {}", index);
     }
   }
 }

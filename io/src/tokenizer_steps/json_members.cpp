@@ -24,7 +24,7 @@ std::string json_string(json::value const& value) {
 }
 
 void refuse_option(std::string const& key, json::value const& value) {
-  throw DataError(fmt::format("{} = {} is not supported", key, json::serialize(value).substr(0, 200)));
+  throw DataError("{} = {} is not supported", key, json::serialize(value).substr(0, 200));
 }
 
 }  // namespace heddle

@@ -25,13 +25,13 @@ constexpr std::int32_t regex_bytes = 64 << 20;
 
 void check(UErrorCode code, char const* what) {
   if (U_FAILURE(code)) {
-    throw DataError(fmt::format("{}: {}", what, u_errorName(code)));
+    throw DataError("{}: {}", what, u_errorName(code));
   }
 }
 
 std::int32_t length_of(std::size_t size) {
   if (size > std::numeric_limits<std::int32_t>::max() / 4) {
-    throw DataError(fmt::format("a text of {} bytes is too long to be split into words", size));
+    throw DataError("a text of {} bytes is too long to be split into words", size);
   }
   return static_cast<std::int32_t>(size);
 }
@@ -66,8 +66,8 @@ void require_known_escapes(std::string const& pattern) {
     bool const alphanumeric =
         (escaped >= '0' && escaped <= '9') || (escaped >= 'A' && escaped <= 'Z') || (escaped >= 'a' && escaped <= 'z');
     if (alphanumeric && same.find(escaped) == std::string_view::npos) {
-      throw DataError(fmt::format("the regular expression {} has the escape \\{}, which is not supported",
-                                  pattern.substr(0, 200), at + 1 < pattern.size() ? std::string(1, escaped) : ""));
+      throw DataError("the regular expression {} has the escape \\{}, which is not supported", pattern.substr(0, 200),
+                      at + 1 < pattern.size() ? std::string(1, escaped) : "");
     }
   }
 }
@@ -82,8 +82,8 @@ Regex compile(TextSplitter::Pattern const& pattern) {
   Regex regex(uregex_open(wide.data(), length_of(wide.size()), pattern.literal ? UREGEX_LITERAL : 0, &place, &code),
               uregex_close);
   if (U_FAILURE(code)) {
-    throw DataError(fmt::format("the regular expression {} cannot be used: {} at its character {}",
-                                pattern.text.substr(0, 200), u_errorName(code), place.offset));
+    throw DataError("the regular expression {} cannot be used: {} at its character {}", pattern.text.substr(0, 200),
+                    u_errorName(code), place.offset);
   }
   return regex;
 }
@@ -99,7 +99,7 @@ UNormalizer2 const* normalizer(std::string const& form) {
   }
   auto const found = forms.find(form);
   if (found == forms.end()) {
-    throw DataError(fmt::format("the normalizer {} is not supported", form));
+    throw DataError("the normalizer {} is not supported", form);
   }
   UErrorCode code = U_ZERO_ERROR;
   UNormalizer2 const* const instance = found->second(&code);
@@ -181,8 +181,7 @@ TextSplitter::TextSplitter(std::vector<Pattern> const& patterns, std::string con
   require_patterns(patterns.size());
   for (Pattern const& pattern : patterns) {
     if (pattern.text.size() > max_pattern_bytes) {
-      throw DataError(
-          fmt::format("a regular expression of {} bytes; {} at most are read", pattern.text.size(), max_pattern_bytes));
+      throw DataError("a regular expression of {} bytes; {} at most are read", pattern.text.size(), max_pattern_bytes);
     }
     state->patterns.push_back(compile(pattern));
   }

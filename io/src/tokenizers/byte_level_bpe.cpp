@@ -159,11 +159,11 @@ class ByteLevelBpe final : public JsonVocabulary {
       auto const left_bytes = from_byte_alphabet(left);
       auto const right_bytes = from_byte_alphabet(right);
       if (!left_bytes || !right_bytes) {
-        throw DataError(fmt::format("a merge of \"{}\" and \"{}\", which are not bytes", left, right));
+        throw DataError("a merge of \"{}\" and \"{}\", which are not bytes", left, right);
       }
       pairs_->add_merge(*left_bytes, *right_bytes);
       if (pieces_[static_cast<std::size_t>(*pairs_->find(*left_bytes + *right_bytes))].special) {
-        throw DataError(fmt::format("\"{}\" and \"{}\" are merged to a special piece", left, right));
+        throw DataError("\"{}\" and \"{}\" are merged to a special piece", left, right);
       }
     }
   }

@@ -73,7 +73,7 @@ std::optional<std::int32_t> BytePairs::find(std::string const& bytes) const {
 std::int32_t BytePairs::require(std::string const& bytes) const {
   auto const id = find(bytes);
   if (!id) {
-    throw DataError(fmt::format("the vocabulary has no piece \"{}\"", in_byte_alphabet(bytes)));
+    throw DataError("the vocabulary has no piece \"{}\"", in_byte_alphabet(bytes));
   }
   return *id;
 }

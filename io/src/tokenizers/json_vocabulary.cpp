@@ -46,7 +46,7 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
   std::vector<std::pair<std::string, std::int32_t>> texts;
   for (Token const& token : tokens_) {
     if (token.text.size() > max_bytes) {
-      throw DataError(fmt::format("an added token has {} bytes", token.text.size()));
+      throw DataError("an added token has {} bytes", token.text.size());
     }
     texts.emplace_back(token.text, static_cast<std::int32_t>(texts.size()));
   }
@@ -98,13 +98,12 @@ AddedTokens::Token const* AddedTokens::longest_at(std::string_view text) const {
 JsonVocabulary::Piece& JsonVocabulary::set_piece(json::value const& number, std::string const& text) {
   auto const id = number.as_int64();
   if (text.empty() || id < 0 || id >= max_foreign_ids) {
-    throw DataError(
-        fmt::format("the piece \"{}\" is empty or has the id {}; expected 0 to {}", text, id, max_foreign_ids - 1));
+    throw DataError("the piece \"{}\" is empty or has the id {}; expected 0 to {}", text, id, max_foreign_ids - 1);
   }
   auto const index = static_cast<std::size_t>(id);
   pieces_.resize(std::max(pieces_.size(), index + 1));
   if (!pieces_[index].bytes.empty() && piece(static_cast<std::int32_t>(id)) != text) {
-    throw DataError(fmt::format("two pieces have the id {}: \"{}\" is one of them", id, text));
+    throw DataError("two pieces have the id {}: \"{}\" is one of them", id, text);
   }
   return pieces_[index] = piece_of_(text);
 }
@@ -143,7 +142,7 @@ void JsonVocabulary::read_special(json::object const& special) {
   json::value const* const rows = json_member(special, "rows");
   std::int64_t const count = rows == nullptr ? std::ssize(pieces_) : rows->as_int64();
   if (count < std::ssize(pieces_) || count > max_foreign_ids) {
-    throw DataError(fmt::format("a table of {} rows for a vocabulary of {} pieces", count, pieces_.size()));
+    throw DataError("a table of {} rows for a vocabulary of {} pieces", count, pieces_.size());
   }
   pieces_.resize(static_cast<std::size_t>(count));
   size = static_cast<std::int32_t>(count);
@@ -162,7 +161,7 @@ void JsonVocabulary::read_special(json::object const& special) {
       *id = static_cast<std::int32_t>(value->as_int64());
       pieces_[static_cast<std::size_t>(*id)].special = true;
     } else if (value != nullptr || id == &ids.begin || id == &ids.end) {
-      throw DataError(fmt::format("the id of its special piece \"{}\" is missing or not 0 to {}", key, count - 1));
+      throw DataError("the id of its special piece \"{}\" is missing or not 0 to {}", key, count - 1);
     }
   }
   std::unordered_map<std::string_view, std::int32_t> texts;
@@ -246,7 +245,7 @@ std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes) {
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {  // Boost.JSON's, for a value of another kind or a missing member, too
-    throw DataError(fmt::format("{}: {}", what, plain_message(error)));
+    throw DataError("{}: {}", what, plain_message(error));
   }
 }
 

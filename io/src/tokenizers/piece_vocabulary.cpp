@@ -126,7 +126,7 @@ class PieceVocabulary final : public JsonVocabulary {
       auto const id = std::ssize(pieces);
       auto const score = piece.at(1).to_number<double>();
       if (!std::isfinite(score)) {
-        throw DataError(fmt::format("the piece {} has a score that is not a number", id));
+        throw DataError("the piece {} has a score that is not a number", id);
       }
       pieces.push_back({json_string(piece.at(0)), score, is_special(id) ? -1 : as_id(id)});
     }
@@ -147,14 +147,14 @@ class PieceVocabulary final : public JsonVocabulary {
     if (json::value const* const unknown = json_member(model, "unk_token")) {
       auto const found = ids.find(json_string(*unknown));
       if (found == ids.end()) {
-        throw DataError(fmt::format("its unknown piece \"{}\" is missing", json_string(*unknown)));
+        throw DataError("its unknown piece \"{}\" is missing", json_string(*unknown));
       }
       unknown_ = found->second;
     }
     auto const require = [&](std::string const& text) {
       auto const found = ids.find(text);
       if (found == ids.end()) {
-        throw DataError(fmt::format("a merge has \"{}\", which the vocabulary lacks", text));
+        throw DataError("a merge has \"{}\", which the vocabulary lacks", text);
       }
       return found->second;
     };

@@ -14,7 +14,7 @@ PrefixTree::PrefixTree(std::vector<std::pair<std::string, std::int32_t>> texts) 
     bytes += text.size();
   }
   if (bytes > max_bytes) {
-    throw DataError(fmt::format("the pieces have {} bytes together; {} MiB at most are read", bytes, max_bytes >> 20U));
+    throw DataError("the pieces have {} bytes together; {} MiB at most are read", bytes, max_bytes >> 20U);
   }
   std::ranges::stable_sort(texts, {}, &std::pair<std::string, std::int32_t>::first);
   struct Range {

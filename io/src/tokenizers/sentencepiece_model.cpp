@@ -225,7 +225,7 @@ std::unordered_map<std::string_view, std::size_t> indices(std::vector<SentencePi
   for (std::size_t id = 0; id < pieces.size(); ++id) {
     if (ordinary(pieces[id]) == of_ordinary) {
       if (auto const [place, added] = found.emplace(pieces[id].text, id); !added) {
-        throw DataError(fmt::format("the piece \"{}\" has two ids: {} and {}", pieces[id].text, place->second, id));
+        throw DataError("the piece \"{}\" has two ids: {} and {}", pieces[id].text, place->second, id);
       }
     }
   }
@@ -245,13 +245,12 @@ void require_same_segmentation(std::vector<SentencePiece> const& old, std::vecto
     };
     for (auto const& [text, index] : before) {
       if (segments(old[index], bpe) && !same(old[index], now, pieces)) {
-        throw DataError(
-            fmt::format("the SentencePiece model's piece \"{}\" has no id, another type or another score", text));
+        throw DataError("the SentencePiece model's piece \"{}\" has no id, another type or another score", text);
       }
     }
     for (auto const& [text, id] : now) {
       if (segments(pieces[id], bpe) && !same(pieces[id], before, old)) {
-        throw DataError(fmt::format("id {}: the SentencePiece model has no piece \"{}\" of this type", id, text));
+        throw DataError("id {}: the SentencePiece model has no piece \"{}\" of this type", id, text);
       }
     }
   }
@@ -364,7 +363,7 @@ std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePie
     auto const place = others.find(text);
     bool const found = place != others.end() && pieces[place->second].type == type;
     if (!found && !(text.empty() && id_field == padding_id)) {
-      throw DataError(fmt::format("the vocabulary has no special piece \"{}\"", text));
+      throw DataError("the vocabulary has no special piece \"{}\"", text);
     }
     // SentencePiece writes -1 for none, which takes 64 bits.
     put_number(fields[id_field], id_field, found ? place->second : ~std::uint64_t{0});
@@ -375,7 +374,7 @@ std::string serialize_with_ids(SentencePieceModel model, std::vector<SentencePie
   set(special.end, Type::control, end_id, end_piece);
   set(special.padding, Type::control, padding_id, padding_piece);
   if (std::ranges::count(pieces, Type::unknown, &SentencePiece::type) != 1) {
-    throw DataError(fmt::format("the vocabulary has more than one unknown piece, not only \"{}\"", special.unknown));
+    throw DataError("the vocabulary has more than one unknown piece, not only \"{}\"", special.unknown);
   }
   model.trainer_ = with_fields(model.trainer_, fields);
   model.pieces = std::move(pieces);

@@ -37,7 +37,7 @@ struct FormReader {
   std::int32_t id(json::value const& value) const {
     auto const id = value.as_int64();
     if (id < 0 || id >= size) {
-      throw DataError(fmt::format("the id {} is outside the vocabulary's 0 to {}", id, size - 1));
+      throw DataError("the id {} is outside the vocabulary's 0 to {}", id, size - 1);
     }
     return static_cast<std::int32_t>(id);
   }
@@ -81,16 +81,15 @@ void put_language(Ids& tokens, Tokenizer const& tokenizer, std::string const& na
     return name.empty() ? id == absent : piece == name || bare(piece) == name;
   });
   if (found == languages.end()) {
-    throw UsageError(fmt::format("{} is {}; the vocabulary's languages are: {}", option,
-                                 name.empty() ? "missing" : fmt::format("\"{}\"", name), names_of(tokenizer)));
+    throw UsageError("{} is {}; the vocabulary's languages are: {}", option,
+                     name.empty() ? "missing" : fmt::format("\"{}\"", name), names_of(tokenizer));
   }
   tokens.insert(tokens.begin(), *found);
 }
 
 void require_none(std::string const& name, char const* option) {
   if (!name.empty()) {
-    throw UsageError(
-        fmt::format("{} is \"{}\", but the vocabulary has no tokens for the languages of this side", option, name));
+    throw UsageError("{} is \"{}\", but the vocabulary has no tokens for the languages of this side", option, name);
   }
 }
 
@@ -151,13 +150,13 @@ TextForm parse_text_form(std::string_view text, std::int32_t size) {
       form.start = reader.id(*start);
     }
     if (form.suppressed.size() + form.suppressed_first.size() > max_suppressed) {
-      throw DataError(fmt::format("it suppresses more than {} sequences of tokens", max_suppressed));
+      throw DataError("it suppresses more than {} sequences of tokens", max_suppressed);
     }
     return form;
   } catch (std::bad_alloc const&) {
     throw;
   } catch (std::exception const& error) {
-    throw DataError(fmt::format("{}: {}", what, error.what()));
+    throw DataError("{}: {}", what, error.what());
   }
 }
 

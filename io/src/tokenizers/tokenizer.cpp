@@ -125,18 +125,18 @@ std::string digits_after(std::string_view mark, std::string const& message) {
 /// Translates SentencePiece's message about the vocabulary size into Heddle's terms.
 [[noreturn]] void report_training_failure(TokenizerTraining const& training, std::string const& message) {
   if (std::string const largest = digits_after("<= ", message); !largest.empty()) {
-    throw UsageError(fmt::format("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
-                                 readable_count(training.vocabulary_size), in_groups(largest)));
+    throw UsageError("a vocabulary of {} pieces is too large for this text: the largest possible is {}",
+                     readable_count(training.vocabulary_size), in_groups(largest));
   }
   if (std::string const needed = digits_after(" vs ", message);
       message.find("smaller than required_chars") != std::string::npos && !needed.empty()) {
     throw UsageError(
-        fmt::format("a vocabulary of {} pieces is too small: this text's characters and the special pieces "
-                    "alone need {}",
-                    readable_count(training.vocabulary_size), in_groups(needed)));
+        "a vocabulary of {} pieces is too small: this text's characters and the special pieces "
+        "alone need {}",
+        readable_count(training.vocabulary_size), in_groups(needed));
   }
-  throw ConfigError(fmt::format("SentencePiece cannot train a vocabulary of {} {} pieces: {}",
-                                readable_count(training.vocabulary_size), training.type, message));
+  throw ConfigError("SentencePiece cannot train a vocabulary of {} {} pieces: {}",
+                    readable_count(training.vocabulary_size), training.type, message);
 }
 
 class SentencePieceTokenizer final : public TokenizerModel {
@@ -162,7 +162,7 @@ class SentencePieceTokenizer final : public TokenizerModel {
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
   require_sound_normalizers(model_bytes);
   if (auto const status = processor_.LoadFromSerializedProto(model_bytes); !status.ok()) {
-    throw DataError(fmt::format("this vocabulary is not a SentencePiece model: {}", status.ToString()));
+    throw DataError("this vocabulary is not a SentencePiece model: {}", status.ToString());
   }
   bytes = std::move(model_bytes);
   int32_t const end_of_ids = processor_.PieceToId(end_of_ids_piece);
@@ -170,8 +170,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
   size = by_text_ ? end_of_ids : processor_.GetPieceSize();
   auto const require = [&](int32_t id, char const* meaning, char const* option) {
     if (id < 0 || id >= size) {
-      throw DataError(fmt::format("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}",
-                                  meaning, option, size - 1));
+      throw DataError("the SentencePiece model has no {} piece; train it with --{}_id=N, N from 0 to {}", meaning,
+                      option, size - 1);
     }
     return id;
   };
@@ -197,7 +197,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model_bytes) {
 std::vector<std::int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
   auto const encode = [&](auto& result) {
     if (auto const status = processor_.Encode(text, &result); !status.ok()) {
-      throw Error(fmt::format("SentencePiece cannot encode a text: {}", status.ToString()));
+      throw Error("SentencePiece cannot encode a text: {}", status.ToString());
     }
   };
   std::vector<int> found;
@@ -234,7 +234,7 @@ std::string SentencePieceTokenizer::decode(std::span<std::int32_t const> tokens)
   }
   std::string text;
   if (auto const status = processor_.Decode(pieces, &text); !status.ok()) {
-    throw Error(fmt::format("SentencePiece cannot decode {} ids: {}", tokens.size(), status.ToString()));
+    throw Error("SentencePiece cannot decode {} ids: {}", tokens.size(), status.ToString());
   }
   return text;
 }
@@ -249,7 +249,7 @@ Tokenizer Tokenizer::from_model(std::string model_bytes) {
 
 Tokenizer Tokenizer::train(TokenizerTraining const& training) {
   if (training.type != "bpe" && training.type != "unigram") {
-    throw ConfigError(fmt::format("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type));
+    throw ConfigError("unknown vocabulary type \"{}\": expected \"bpe\" or \"unigram\"", training.type);
   }
   LineSample sample(training.sample_bytes);
   TextFilesReader reader(training.texts, training.invalid_utf8);
@@ -307,14 +307,14 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text) const {
 std::string Tokenizer::decode(std::span<int32_t const> ids) const {
   auto const wrong = std::find_if(ids.begin(), ids.end(), [&](int32_t id) { return id < 0 || id >= size(); });
   if (wrong != ids.end()) {
-    throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", *wrong, size() - 1));
+    throw Error("token id {} is outside the vocabulary's 0 to {}", *wrong, size() - 1);
   }
   return model_->decode(ids);
 }
 
 std::string Tokenizer::piece(int32_t id) const {
   if (id < 0 || id >= size()) {
-    throw Error(fmt::format("token id {} is outside the vocabulary's 0 to {}", id, size() - 1));
+    throw Error("token id {} is outside the vocabulary's 0 to {}", id, size() - 1);
   }
   return model_->piece(id);
 }

@@ -17,7 +17,7 @@ Unigram::Unigram(std::vector<Piece> const& pieces) {
   std::vector<std::pair<std::string, std::int32_t>> texts;
   for (Piece const& piece : pieces) {
     if (piece.text.size() > max_bytes) {
-      throw DataError(fmt::format("a piece has {} bytes", piece.text.size()));
+      throw DataError("a piece has {} bytes", piece.text.size());
     }
     lowest = std::min(lowest, piece.score);
     if (piece.id >= 0) {

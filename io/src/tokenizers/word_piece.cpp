@@ -219,7 +219,7 @@ class WordPiece final : public JsonVocabulary {
       longest_ = std::max(longest_, text.size());
     }
     if (!found) {
-      throw DataError(fmt::format("its unknown piece \"{}\" is missing", unknown));
+      throw DataError("its unknown piece \"{}\" is missing", unknown);
     }
     unknown_ = *found;
   }

@@ -131,10 +131,10 @@ Tokenizer with_pieces(Tokenizer const& vocabulary, std::vector<std::string> cons
     auto const id = vocabulary.size() + static_cast<std::int32_t>(index);
     auto const found = grown.encode(boost::replace_all_copy(pieces[index], space_symbol, " "));
     if (std::ranges::find(found, id) == found.end()) {
-      throw DataError(fmt::format(
+      throw DataError(
           "the new piece \"{}\" can never be produced: the vocabulary tokenizes it as \"{}\" (it normalizes "
           "text, or a shorter new piece is part of it)",
-          pieces[index], grown.decode(found)));
+          pieces[index], grown.decode(found));
     }
   }
   return grown;
@@ -158,9 +158,9 @@ Tokenizer with_languages(Tokenizer const& vocabulary, std::vector<std::string> c
     bool const alike = is_language(language) && language.starts_with("__") == example.starts_with("__") &&
                        language.starts_with(">>") == example.starts_with(">>");
     if (!alike || !known.insert(language).second) {
-      throw DataError(fmt::format("the new language \"{}\" {}", language,
-                                  alike ? "is a token of the vocabulary already, or given twice"
-                                        : fmt::format("is not named as the vocabulary's languages are: {}", example)));
+      throw DataError("the new language \"{}\" {}", language,
+                      alike ? "is a token of the vocabulary already, or given twice"
+                            : fmt::format("is not named as the vocabulary's languages are: {}", example));
     }
     form.languages.push_back(vocabulary.size() + static_cast<std::int32_t>(form.languages.size()) - known_languages);
   }

@@ -22,7 +22,7 @@ using Type = SentencePiece::Type;
 std::vector<std::string> fillers(std::int64_t size, std::int64_t rows) {
   constexpr std::int64_t max_fillers = std::int64_t{1} << 16;
   if (rows != 0 && (rows < size || rows > size + max_fillers)) {
-    throw DataError(fmt::format("the embedding table has {} rows, but the vocabulary has {} pieces", rows, size));
+    throw DataError("the embedding table has {} rows, but the vocabulary has {} pieces", rows, size);
   }
   std::vector<std::string> texts;
   for (std::int64_t number = 0; size + number < rows; ++number) {
@@ -72,8 +72,8 @@ std::string complete_start_and_end(std::string& model) {
       return std::ranges::find(parsed.pieces, name, &SentencePiece::text) == parsed.pieces.end();
     });
     if (free == names.end()) {
-      throw DataError(fmt::format("it has no piece for the start or end of a text, and pieces of another kind named {}",
-                                  fmt::join(names, " and ")));
+      throw DataError("it has no piece for the start or end of a text, and pieces of another kind named {}",
+                      fmt::join(names, " and "));
     }
     return added.emplace_back(*free);
   };
@@ -101,7 +101,7 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
                           std::optional<std::int64_t> padding) {
   auto model = SentencePieceModel::parse(bytes);
   if (extra_ids < 0 || extra_ids > max_foreign_ids) {
-    throw DataError(fmt::format("a T5 vocabulary with {} extra ids", extra_ids));
+    throw DataError("a T5 vocabulary with {} extra ids", extra_ids);
   }
   std::vector<std::string> sentinels;
   while (extra_ids > 0) {
@@ -118,7 +118,7 @@ std::string t5_vocabulary(std::string_view bytes, std::int64_t extra_ids, std::i
 std::string pegasus_vocabulary(std::string_view bytes, std::int64_t offset, std::int64_t rows) {
   auto model = SentencePieceModel::parse(bytes);
   if (offset < 2 || offset > max_foreign_ids) {
-    throw DataError(fmt::format("a Pegasus vocabulary with the offset {}", offset));
+    throw DataError("a Pegasus vocabulary with the offset {}", offset);
   }
   auto special = model.special();
   special.begin = special.padding;
@@ -158,8 +158,8 @@ std::vector<std::string> pieces_of_vocab_json(std::string_view json) {
     boost::system::error_code problem;
     auto const id = number.to_number<std::size_t>(problem);
     if (problem || id >= texts.size() || seen[id]) {
-      throw DataError(fmt::format("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}",
-                                  std::string_view(text), boost::json::serialize(number), texts.size() - 1));
+      throw DataError("vocab.json: the piece \"{}\" has the id {}; the ids must be 0 to {}", std::string_view(text),
+                      boost::json::serialize(number), texts.size() - 1);
     }
     seen[id] = true;
     texts[id] = text;
@@ -181,7 +181,7 @@ std::string vocabulary_by_text(std::string_view bytes, std::vector<std::string> 
   for (std::string const& text : texts) {
     auto const place = known.find(text);
     if (text.empty()) {
-      throw DataError(fmt::format("id {}: a piece is empty", pieces.size()));
+      throw DataError("id {}: a piece is empty", pieces.size());
     }
     if (place != known.end()) {
       pieces.push_back(*place->second);
@@ -206,8 +206,8 @@ void require_same_pieces(std::vector<std::string> const& texts, std::string_view
   std::unordered_set<std::string> known;
   auto const require_half = [](std::int64_t count, std::int64_t all, char const* of, char const* in) {
     if (2 * count < all) {
-      throw DataError(fmt::format("only {} of the {} pieces of {} are in {}: they are files of different tokenizers",
-                                  count, all, of, in));
+      throw DataError("only {} of the {} pieces of {} are in {}: they are files of different tokenizers", count, all,
+                      of, in);
     }
   };
   for (auto const& [bytes, name] : {std::pair(source, "source.spm"), {target, "target.spm"}}) {

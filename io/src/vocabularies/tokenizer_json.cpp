@@ -186,9 +186,9 @@ json::object tokenizer_of_merges(Files const& files, SpecialTokens const& tokens
   if (!qwen && std::ranges::none_of(std::array{"GPT2", "gpt2", "Bart", "bart", "Roberta", "roberta"},
                                     [&](char const* known) { return type.starts_with(known); })) {
     throw DataError(
-        fmt::format("vocab.json and merges.txt of {}: only those of GPT-2, BART, RoBERTa and Qwen are read without a "
-                    "tokenizer.json",
-                    type));
+        "vocab.json and merges.txt of {}: only those of GPT-2, BART, RoBERTa and Qwen are read without a "
+        "tokenizer.json",
+        type);
   }
   json::object vocabulary = json_object_in(files, "vocab.json");
   json::value const* const space = find_key(tokens.config(), "add_prefix_space");

@@ -83,8 +83,8 @@ void add_files(fs::path const& directory, std::span<char const* const> names,
     if (auto bytes = read_regular(directory / name, left + 1)) {
       left -= std::ssize(*bytes);
       if (left < 0) {
-        throw DataError(fmt::format("{}: the files of the tokenizer have more than {} MiB", directory.string(),
-                                    max_origin_bytes >> 20));
+        throw DataError("{}: the files of the tokenizer have more than {} MiB", directory.string(),
+                        max_origin_bytes >> 20);
       }
       files[name] = std::move(*bytes);
     }
@@ -94,7 +94,7 @@ void add_files(fs::path const& directory, std::span<char const* const> names,
 std::string const& file(std::map<std::string, std::string> const& files, char const* name, fs::path const& directory) {
   auto const found = files.find(name);
   if (found == files.end()) {
-    throw DataError(fmt::format("{} does not exist: the vocabulary is read from it", (directory / name).string()));
+    throw DataError("{} does not exist: the vocabulary is read from it", (directory / name).string());
   }
   return found->second;
 }
@@ -107,9 +107,9 @@ std::string const& sentencepiece_file(std::map<std::string, std::string> const& 
     static_cast<void>(SentencePieceModel::parse(bytes));
   } catch (DataError const& error) {
     throw DataError(
-        fmt::format("{}: {}; copy the file again from where the model came from (`git lfs pull`, if it is "
-                    "a pointer of Git LFS)",
-                    (directory / name).string(), error.what()));
+        "{}: {}; copy the file again from where the model came from (`git lfs pull`, if it is "
+        "a pointer of Git LFS)",
+        (directory / name).string(), error.what());
   }
   return bytes;
 }
@@ -187,8 +187,8 @@ std::int64_t sentinels_of_t5(std::map<std::string, std::string> const& files) {
 std::int64_t integer(json::object const& config, char const* key) {
   json::value const* const found = find_key(config, key);
   if (found == nullptr || !found->is_int64() || found->get_int64() < 1 || found->get_int64() > 100'000'000) {
-    throw DataError(fmt::format("config.json: {} is {}; expected a positive integer", key,
-                                found == nullptr ? "missing" : json::serialize(*found)));
+    throw DataError("config.json: {} is {}; expected a positive integer", key,
+                    found == nullptr ? "missing" : json::serialize(*found));
   }
   return found->get_int64();
 }
@@ -213,10 +213,10 @@ std::string fairseq_model(std::map<std::string, std::string> const& files, json:
   } else if (std::ranges::all_of(tokens.languages, [](std::string const& text) {
                return text == "<mask>" || text.starts_with(unused_piece);
              })) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{}: no file names the languages of the vocabulary: tokenizer_config.json has them as added_tokens_decoder or "
         "additional_special_tokens; load the tokenizer with transformers, and save it there by save_pretrained",
-        directory.string()));
+        directory.string());
   }
   return files.contains("vocab.json") ? m2m100_vocabulary(bytes, files.at("vocab.json"), tokens.languages, rows)
                                       : fairseq_vocabulary(bytes, tokens, rows);
@@ -227,11 +227,11 @@ std::string json_model(std::map<std::string, std::string>& files, json::object c
                        fs::path const& directory) {
   if (!is_of_bytes(files) && !files.contains("tokenizer.json") &&
       !(files.contains("vocab.json") && files.contains("merges.txt")) && !files.contains("vocab.txt")) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{}: {}; save the tokenizer there by save_pretrained of transformers", directory.string(),
         files.contains("vocab.json")
             ? "vocab.json is there without merges.txt, and tokenizer.json is not"
-            : "there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt"));
+            : "there is none of tokenizer.model, tokenizer.json, vocab.json with merges.txt, and vocab.txt");
   }
   return read_json_vocabulary(files, config);
 }
@@ -277,8 +277,8 @@ std::string with_start_token(std::string const& bytes, json::object const& confi
   SentencePieceModel model = SentencePieceModel::parse(bytes);
   std::int64_t const id = config.at("decoder_start_token_id").to_number<std::int64_t>();
   if (id < 0 || id >= std::ssize(model.pieces)) {
-    throw DataError(fmt::format("config.json: decoder_start_token_id = {} is outside the vocabulary's 0 to {}", id,
-                                std::ssize(model.pieces) - 1));
+    throw DataError("config.json: decoder_start_token_id = {} is outside the vocabulary's 0 to {}", id,
+                    std::ssize(model.pieces) - 1);
   }
   SpecialPieces special = model.special();
   SentencePiece const& start = model.pieces[static_cast<std::size_t>(id)];
@@ -324,8 +324,8 @@ std::string vocab_json(Tokenizer const& tokenizer) {
 std::string sentencepiece_vocabulary(Kind kind, std::map<std::string, std::string> const& files,
                                      json::object const& config, fs::path const& directory) {
   if (!files.contains(sentencepiece_name(kind))) {
-    throw DataError(fmt::format("{}: there is neither {} nor tokenizer.json: the vocabulary is read from one of them",
-                                directory.string(), sentencepiece_name(kind)));
+    throw DataError("{}: there is neither {} nor tokenizer.json: the vocabulary is read from one of them",
+                    directory.string(), sentencepiece_name(kind));
   }
   std::int64_t const rows = integer(config, "vocab_size");
   switch (kind) {
@@ -377,10 +377,10 @@ ForeignVocabulary read_vocabulary(Family const& family, json::object config, fs:
     throw;
   } catch (std::exception const& error) {
     throw DataError(
-        fmt::format("{}: its vocabulary cannot be used: a member of tokenizer.json or of another JSON file of the "
-                    "tokenizer is missing or has another type ({}); save the tokenizer again by save_pretrained of "
-                    "transformers",
-                    directory.string(), plain_message(error)));
+        "{}: its vocabulary cannot be used: a member of tokenizer.json or of another JSON file of the "
+        "tokenizer is missing or has another type ({}); save the tokenizer again by save_pretrained of "
+        "transformers",
+        directory.string(), plain_message(error));
   }
   return read;
 }
@@ -422,9 +422,9 @@ std::map<std::string, std::string> vocabulary_files(Family const& family, Vocabu
   json::value const padding = ids.padding == SpecialIds::absent ? json::value(nullptr) : json::value(ids.padding);
   if (json::value const* const needed = find_key(config, "pad_token_id"); needed != nullptr && *needed != padding) {
     throw ConfigError(
-        fmt::format("models of the family {} count positions from pad_token_id: this model's are those of "
-                    "pad_token_id = {}, and its vocabulary has pad_token_id = {}",
-                    family.model_type, json::serialize(*needed), json::serialize(padding)));
+        "models of the family {} count positions from pad_token_id: this model's are those of "
+        "pad_token_id = {}, and its vocabulary has pad_token_id = {}",
+        family.model_type, json::serialize(*needed), json::serialize(padding));
   }
   config["pad_token_id"] = padding;
   repeat_kept_keys(config);

@@ -195,8 +195,8 @@ class OneDnnGemm final : public Gemm {
       execution.space.fence();
       is_padded(problem) ? multiply_padded(execution, call) : multiply_chunks(execution, call, problem);
     } catch (dnnl::error const& error) {
-      throw Error(fmt::format("oneDNN could not multiply {} by {} ({}): {}", call.a.shape().to_string(),
-                              call.b.shape().to_string(), name_of(problem.dtype), error.what()));
+      throw Error("oneDNN could not multiply {} by {} ({}): {}", call.a.shape().to_string(), call.b.shape().to_string(),
+                  name_of(problem.dtype), error.what());
     }
   }
 
@@ -317,10 +317,10 @@ class OneDnnGemm final : public Gemm {
     dnnl::set_primitive_cache_capacity(shared_primitives);
     code_bytes_ = 0;
     if (!has_address_space()) {
-      throw Error(fmt::format(
+      throw Error(
           "less than {} MiB of address space is left, too little for code that oneDNN generates: allow more "
           "with `ulimit -v` or the job's memory limit, or set kernels.gemm to another implementation",
-          min_address_space >> 20));
+          min_address_space >> 20);
     }
   }
 
@@ -338,7 +338,7 @@ class OneDnnGemm final : public Gemm {
 
   Matmul make_matmul(MatmulKey const& key, dnnl::memory const* packed) const {
     if (onednn::is_unsafe_reduction(key.k)) {
-      throw Error(fmt::format("a reduction over {} elements must not be given to oneDNN: split or pad it", key.k));
+      throw Error("a reduction over {} elements must not be given to oneDNN: split or pad it", key.k);
     }
     auto const b =
         packed != nullptr ? packed->get_desc() : matrix(key.dtype, key.k, key.n, key.b_stride, key.transpose_b);

@@ -59,7 +59,7 @@ std::vector<SentenceText> read_sentences(std::string const& path, std::size_t ma
     }
   }
   if (texts.empty()) {
-    throw DataError(fmt::format("{}: has no sentences; expected lines SOURCE<TAB>TARGET", path));
+    throw DataError("{}: has no sentences; expected lines SOURCE<TAB>TARGET", path);
   }
   return texts;
 }

@@ -47,7 +47,7 @@ std::string assemble_page(std::string_view title, boost::json::value const& data
 boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range) {
   auto const size = static_cast<std::int64_t>(values.size());
   if (columns < 1 || size % columns != 0) {
-    throw Error(fmt::format("a matrix to draw has {} values in rows of {}", size, columns));
+    throw Error("a matrix to draw has {} values in rows of {}", size, columns);
   }
   constexpr double steps = 65535;
   std::vector<unsigned char> bytes;

@@ -43,7 +43,7 @@ std::optional<Config> RunView::config() const {
 RunView open_run(std::string const& path, std::string const& which, WantedKeys const& keys) {
   std::error_code problem;
   if (fs::is_regular_file(path, problem)) {
-    throw DataError(fmt::format("{}: is a file; expected the directory of a run", path));
+    throw DataError("{}: is a file; expected the directory of a run", path);
   }
   if (!fs::is_directory(path, problem)) {
     throw DataError(missing_file(path));
@@ -54,12 +54,12 @@ RunView open_run(std::string const& path, std::string const& which, WantedKeys c
     std::ranges::for_each(skipped, report_on_stderr);
     run.checkpoint = std::move(checkpoints.front());
   } else if (run.directory.empty() && !datasets_at(path).empty()) {
-    throw DataError(fmt::format("{}: has datasets, not a run; runs are compared by their directories", path));
+    throw DataError("{}: has datasets, not a run; runs are compared by their directories", path);
   } else if (run.directory.empty()) {
     throw DataError(
-        fmt::format("{}: holds neither datasets nor checkpoints nor a {}; expected a directory that `heddle prepare` "
-                    "or `heddle train` wrote",
-                    path, metrics_name));
+        "{}: holds neither datasets nor checkpoints nor a {}; expected a directory that `heddle prepare` "
+        "or `heddle train` wrote",
+        path, metrics_name);
   }
   return run;
 }

@@ -19,10 +19,10 @@ void require_parameters(Checkpoint const& one, Checkpoint const& other) {
   for (TensorInfo const& tensor : one.tensors()) {
     bool const there = other.contains(tensor.name);
     if (!there || other.tensor(tensor.name).shape != tensor.shape) {
-      throw DataError(fmt::format(
-          "{}: parameter {} has the shape {}; {} has {}, so that their parameters cannot be averaged",
-          one.directory().string(), tensor.name, Shape(tensor.shape).to_string(), other.directory().string(),
-          there ? Shape(other.tensor(tensor.name).shape).to_string() : "no such parameter"));
+      throw DataError("{}: parameter {} has the shape {}; {} has {}, so that their parameters cannot be averaged",
+                      one.directory().string(), tensor.name, Shape(tensor.shape).to_string(),
+                      other.directory().string(),
+                      there ? Shape(other.tensor(tensor.name).shape).to_string() : "no such parameter");
     }
   }
 }
@@ -31,15 +31,15 @@ void require_parameters(Checkpoint const& one, Checkpoint const& other) {
 void require_same_model(Checkpoint const& first, Checkpoint const& other) {
   for (ConfigDifference const& difference : differences(other, stored_config(first), ResumeRule::identity)) {
     if (difference.key.starts_with("model.") && difference.key != "model.max_length") {
-      throw ConfigError(fmt::format("{}: {} = {}; {} has {}, so that their parameters cannot be averaged",
-                                    other.directory().string(), difference.key, difference.before,
-                                    first.directory().string(), difference.after));
+      throw ConfigError("{}: {} = {}; {} has {}, so that their parameters cannot be averaged",
+                        other.directory().string(), difference.key, difference.before, first.directory().string(),
+                        difference.after);
     }
   }
   if (other.contents().source_model != first.contents().source_model ||
       other.contents().target_model != first.contents().target_model) {
-    throw DataError(fmt::format("{} and {} have different vocabularies; their parameters cannot be averaged",
-                                other.directory().string(), first.directory().string()));
+    throw DataError("{} and {} have different vocabularies; their parameters cannot be averaged",
+                    other.directory().string(), first.directory().string());
   }
   require_parameters(first, other);
   require_parameters(other, first);

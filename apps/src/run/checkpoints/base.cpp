@@ -40,9 +40,9 @@ fs::path find_base(Checkpoint const& checkpoint, std::vector<std::string> const&
       return found;
     }
   }
-  throw DataError(fmt::format(
+  throw DataError(
       "{}: the checkpoint that its adapters were trained with, {} with the manifest's digest {}, is not there\n  {}",
-      checkpoint.directory().string(), base.checkpoint, base.digest, fmt::join(problems, "\n  ")));
+      checkpoint.directory().string(), base.checkpoint, base.digest, fmt::join(problems, "\n  "));
 }
 
 }  // namespace
@@ -63,8 +63,8 @@ void attach_base(Checkpoint& checkpoint, std::string const& elsewhere, Communica
 
 void require_base(Checkpoint const& checkpoint, std::string const& place) {
   if (checkpoint.contents().base.digest.empty()) {
-    throw DataError(fmt::format("{}: names no base; expected a run with adapters that train.initialize_from started",
-                                checkpoint.directory().string()));
+    throw DataError("{}: names no base; expected a run with adapters that train.initialize_from started",
+                    checkpoint.directory().string());
   }
   static_cast<void>(find_base(checkpoint, {place}));
 }

@@ -78,14 +78,13 @@ std::vector<CheckpointEntry> ordered(std::vector<CheckpointEntry> entries, std::
     }
   }
   if (measured.empty()) {
-    throw DataError(fmt::format("{}: {} has no {} of a step whose checkpoint is there", checkpoints.string(),
-                                metrics_name, measure.key()));
+    throw DataError("{}: {} has no {} of a step whose checkpoint is there", checkpoints.string(), metrics_name,
+                    measure.key());
   }
   auto const higher = validations.higher_is_better(measure);
   if (!higher) {
-    throw DataError(
-        fmt::format("{}: whether a higher or a lower {} is better is not known: {} does not name this metric",
-                    checkpoints.string(), measure.metric, report_name));
+    throw DataError("{}: whether a higher or a lower {} is better is not known: {} does not name this metric",
+                    checkpoints.string(), measure.metric, report_name);
   }
   std::ranges::stable_sort(measured, {}, [&](auto const& each) { return *higher ? -each.first : each.first; });
   entries.clear();

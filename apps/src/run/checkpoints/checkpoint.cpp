@@ -17,9 +17,9 @@ namespace {
 void require_shape(Checkpoint const& checkpoint, Parameter const& parameter) {
   std::string const& name = parameter.spec.name;
   if (auto const& shape = checkpoint.tensor(name).shape; shape != parameter.global_shape().to_vector()) {
-    throw DataError(fmt::format("{}: parameter {} has the shape [{}]; the model's configuration gives it {}",
-                                checkpoint.directory().string(), name, fmt::join(shape, ", "),
-                                parameter.global_shape().to_string()));
+    throw DataError("{}: parameter {} has the shape [{}]; the model's configuration gives it {}",
+                    checkpoint.directory().string(), name, fmt::join(shape, ", "),
+                    parameter.global_shape().to_string());
   }
 }
 
@@ -91,9 +91,9 @@ bool has_state(Checkpoint const& checkpoint, std::string const& name, std::vecto
 void require_state_shape(Checkpoint const& checkpoint, Parameter const& parameter, std::string const& key) {
   std::string const& name = parameter.spec.name;
   if (auto const& shape = checkpoint.tensor(name).shape_of(key); shape != parameter.global_shape().to_vector()) {
-    throw DataError(fmt::format("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
-                                checkpoint.directory().string(), key, name, fmt::join(shape, ", "), parameter.rule.name,
-                                parameter.global_shape().to_string()));
+    throw DataError("{}: {} of parameter {} has the shape [{}]; the update rule {} gives it {}",
+                    checkpoint.directory().string(), key, name, fmt::join(shape, ", "), parameter.rule.name,
+                    parameter.global_shape().to_string());
   }
 }
 
@@ -183,8 +183,8 @@ std::vector<std::string> new_state(Checkpoint const& checkpoint, std::vector<Str
 void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, ParameterSet& parameters,
                          DistributedOptimizer& optimizer) {
   if (std::size_t const wanted = model.names().size(); checkpoint.tensors().size() != wanted) {
-    throw DataError(fmt::format("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
-                                readable_count(checkpoint.tensors().size()), readable_count(wanted)));
+    throw DataError("{}: holds {} parameters, the model has {}", checkpoint.directory().string(),
+                    readable_count(checkpoint.tensors().size()), readable_count(wanted));
   }
   for (Parameter const& parameter : parameters.all()) {
     require_shape(checkpoint, parameter);
@@ -211,8 +211,8 @@ void load_training_state(Checkpoint const& checkpoint, WholeModel const& model, 
 Config stored_config(Checkpoint const& checkpoint, std::vector<std::string> const& overrides) {
   std::string const where = checkpoint.directory().string() + ": its config";
   if (auto const seed = parse_config(checkpoint.contents().config, where).train.seed; seed != checkpoint.state().seed) {
-    throw DataError(fmt::format("{}: was trained with the seed {}, but its configuration has train.seed = {}",
-                                checkpoint.directory().string(), checkpoint.state().seed, seed));
+    throw DataError("{}: was trained with the seed {}, but its configuration has train.seed = {}",
+                    checkpoint.directory().string(), checkpoint.state().seed, seed);
   }
   return parse_config(checkpoint.contents().config, where, overrides);
 }
@@ -228,16 +228,14 @@ void check_description(Checkpoint const& checkpoint, ModelDescription const& mod
     std::string const table = checkpoint.contains(own) ? own : "embedding.weight";
     std::int64_t const d_model = stack.keys->d_model;
     if (std::int64_t const width = checkpoint.tensor(table).shape.back(); width != d_model) {
-      throw DataError(
-          fmt::format("{}: parameter {} has rows of {} numbers; in its configuration, d_model of the {} is {}", where,
-                      table, width, stack.name, d_model));
+      throw DataError("{}: parameter {} has rows of {} numbers; in its configuration, d_model of the {} is {}", where,
+                      table, width, stack.name, d_model);
     }
     for (LayerDescription const& layer : stack.layers) {
       for (SublayerDescription const& sublayer : layer.sublayers) {
         auto const first = names.lower_bound(sublayer.path + ".");
         if (first == names.end() || !first->starts_with(sublayer.path + ".")) {
-          throw DataError(
-              fmt::format("{}: holds no parameter of {}, which its configuration describes", where, sublayer.path));
+          throw DataError("{}: holds no parameter of {}, which its configuration describes", where, sublayer.path);
         }
       }
     }
@@ -249,14 +247,13 @@ void check_parameters(Checkpoint const& checkpoint, ParameterSet const& paramete
   for (Parameter const& parameter : parameters.all()) {
     std::string const& name = parameter.spec.name;
     if (!checkpoint.contains(name)) {
-      throw DataError(fmt::format("{}: holds no parameter {}, which the model of its configuration has", where, name));
+      throw DataError("{}: holds no parameter {}, which the model of its configuration has", where, name);
     }
     require_shape(checkpoint, parameter);
   }
   for (TensorInfo const& tensor : checkpoint.tensors()) {
     if (parameters.find(tensor.name) == nullptr) {
-      throw DataError(
-          fmt::format("{}: holds a parameter {}, which its configuration's model does not have", where, tensor.name));
+      throw DataError("{}: holds a parameter {}, which its configuration's model does not have", where, tensor.name);
     }
   }
 }
@@ -268,9 +265,9 @@ bool has_new_data(Checkpoint const& checkpoint, TrainingData const& data) {
 void require_trained_here(Checkpoint const& checkpoint) {
   if (checkpoint.state().step == 0 && checkpoint.contents().dataset.empty()) {
     throw ConfigError(
-        fmt::format("{}: a model that was imported or made; training in its directory would delete it: start a new run "
-                    "with its parameters, --set run.directory=NEW --set train.initialize_from={}",
-                    checkpoint.directory().string(), checkpoint.directory().parent_path().parent_path().string()));
+        "{}: a model that was imported or made; training in its directory would delete it: start a new run "
+        "with its parameters, --set run.directory=NEW --set train.initialize_from={}",
+        checkpoint.directory().string(), checkpoint.directory().parent_path().parent_path().string());
   }
 }
 
@@ -282,17 +279,17 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
     changed.push_back(fmt::format("{} = {} there, {} here", difference.key, difference.before, difference.after));
   }
   if (!changed.empty()) {
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} is of another run: {}; a run that resumes keeps these keys: make them equal, start over with --fresh, or "
         "start a new run with its parameters (train.initialize_from)",
-        where, fmt::join(changed, "; ")));
+        where, fmt::join(changed, "; "));
   }
   if (checkpoint.contents().source_model != data.vocabulary().source.model() ||
       checkpoint.contents().target_model != data.vocabulary().target.model()) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{0} was trained with another vocabulary than {1} has; name the dataset that the run started with, prepare "
         "this one with the run's vocabulary (heddle prepare --vocab-model {0}), or start over with --fresh",
-        where, data.name()));
+        where, data.name());
   }
   if (has_new_data(checkpoint, data) && !new_data) {
     ChangedCorpora const changed_corpora = corpora_since(checkpoint, config);
@@ -307,11 +304,11 @@ void check_same_run(Checkpoint const& checkpoint, Config const& config, Training
       difference.push_back(
           fmt::format("its data have the digest {}, {} {}", checkpoint.contents().dataset, data.name(), data.digest()));
     }
-    throw ConfigError(fmt::format(
+    throw ConfigError(
         "{} was trained on other data: {}: resuming would mix their orders; name the data that the run started with, "
         "resume with these from their start by --new-data, start over with --fresh, or fine-tune in another "
         "run.directory with train.initialize_from",
-        where, fmt::join(difference, "; ")));
+        where, fmt::join(difference, "; "));
   }
 }
 

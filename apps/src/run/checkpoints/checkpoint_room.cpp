@@ -84,9 +84,9 @@ std::optional<CheckpointContents> newest_contents(std::filesystem::path const& r
 void CheckpointRoom::require_one() const {
   if (free_ < bytes_) {
     throw ConfigError(
-        fmt::format("run.directory {}: the disk has no room for a checkpoint: it takes {}, and {} are free; make room "
-                    "(`heddle checkpoint prune`), or set another run.directory",
-                    run_.string(), readable_size(bytes_), readable_size(free_)));
+        "run.directory {}: the disk has no room for a checkpoint: it takes {}, and {} are free; make room "
+        "(`heddle checkpoint prune`), or set another run.directory",
+        run_.string(), readable_size(bytes_), readable_size(free_));
   }
 }
 

@@ -32,10 +32,10 @@ Checkpoint open_source(std::string const& place, Communicator const& world) {
 void require_same_vocabulary(Checkpoint const& checkpoint, Initialization::Setup const& setup) {
   if (checkpoint.contents().source_model != setup.source_model ||
       checkpoint.contents().target_model != setup.target_model) {
-    throw DataError(fmt::format(
+    throw DataError(
         "{0}: was trained with another vocabulary than this run's data have, so its parameters stand for other tokens; "
         "prepare the data with the vocabulary of that run: heddle prepare --vocab-model {0}",
-        checkpoint.directory().string()));
+        checkpoint.directory().string());
   }
 }
 
@@ -44,8 +44,8 @@ void require_matches(std::vector<std::string> const& patterns, std::vector<std::
                      std::string const& place) {
   for (std::string const& pattern : patterns) {
     if (std::ranges::none_of(names, [&](auto const& name) { return matches_pattern(pattern, name); })) {
-      throw ConfigError(fmt::format("{} has the pattern \"{}\", which no parameter's name matches; names are {}", place,
-                                    pattern, shortened(names)));
+      throw ConfigError("{} has the pattern \"{}\", which no parameter's name matches; names are {}", place, pattern,
+                        shortened(names));
     }
   }
 }
@@ -75,9 +75,9 @@ Rename parse_rename(std::string const& rule, std::string const& place) {
   if (at == rule.npos || rename.there.empty() || stars > 1 ||
       (!rename.here.empty() && std::ranges::count(rename.here, '*') != stars)) {
     throw ConfigError(
-        fmt::format("{} has \"{}\"; expected \"NAME THERE -> NAME HERE\" with one * or none on both sides, such as "
-                    "\"decoder.* -> encoder.*\", or \"NAME THERE ->\" for parameters to be left there",
-                    place, rule));
+        "{} has \"{}\"; expected \"NAME THERE -> NAME HERE\" with one * or none on both sides, such as "
+        "\"decoder.* -> encoder.*\", or \"NAME THERE ->\" for parameters to be left there",
+        place, rule);
   }
   return rename;
 }
@@ -165,10 +165,10 @@ void Initialization::find_sources(Setup const& setup) {
   });
   if (!problems.empty()) {
     throw ConfigError(
-        fmt::format("{}: {} has no values for {} of this run's {} parameters: {}; name those that are to start new in "
-                    "train.initialize_missing, or say which are meant in train.initialize_rename",
-                    train.places.of("initialize_from"), checkpoint_.directory().string(),
-                    readable_count(problems.size()), readable_count(setup.model.names().size()), shortened(problems)));
+        "{}: {} has no values for {} of this run's {} parameters: {}; name those that are to start new in "
+        "train.initialize_missing, or say which are meant in train.initialize_rename",
+        train.places.of("initialize_from"), checkpoint_.directory().string(), readable_count(problems.size()),
+        readable_count(setup.model.names().size()), shortened(problems));
   }
   left_ = std::move(names);
 }

@@ -44,9 +44,9 @@ class TensorsOfFiles final : public TensorStream {
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from) {
   if (!from.contents().base.checkpoint.empty()) {
     throw ConfigError(
-        fmt::format("{}: has adapters without their base (adapter.save_base = false); make a model of both first: "
-                    "heddle export {} --merge --format heddle --out DIRECTORY",
-                    from.directory().string(), from.directory().string()));
+        "{}: has adapters without their base (adapter.save_base = false); make a model of both first: "
+        "heddle export {} --merge --format heddle --out DIRECTORY",
+        from.directory().string(), from.directory().string());
   }
   Config const config =
       stored_config(from, {fmt::format("run.directory={}", boost::json::serialize(boost::json::string(run.string()))),

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 void check_options(CheckpointChoice const& options) {
   if (options.average < 1) {
-    throw UsageError(fmt::format("--average is {}; expected at least 1", options.average));
+    throw UsageError("--average is {}; expected at least 1", options.average);
   }
   if ((options.average > 1 && options.which == "best") || (options.average_by != "newest" && options.which != "auto")) {
     throw UsageError("--average and --average-by choose checkpoints of a run, and --which one: give only one of them");
@@ -33,9 +33,9 @@ class Candidates {
     left_ = list_checkpoints(options.checkpoint, CheckpointStore::Check::sizes);
     if (left_.empty()) {
       throw DataError(
-          fmt::format("{}: holds no checkpoints; expected a run's directory, its checkpoints directory or one "
-                      "of the step-… directories in it",
-                      options.checkpoint));
+          "{}: holds no checkpoints; expected a run's directory, its checkpoints directory or one "
+          "of the step-… directories in it",
+          options.checkpoint);
     }
     std::error_code ignored;  // of a place that is a missing link
     fs::path const store = left_.back().directory.parent_path();
@@ -129,10 +129,10 @@ void require_enough(CheckpointChoice const& options, OpenedCheckpoints const& op
   if (options.average == 1 && skipped.size() == 1) {
     throw DataError(skipped.front());
   }
-  throw DataError(fmt::format("{}: {} of the checkpoints there verify{}, {} wanted{}{}", options.checkpoint,
-                              checkpoints.empty() ? "none" : std::to_string(checkpoints.size()),
-                              options.average_by == "newest" ? "" : " and have a validation", options.average,
-                              skipped.empty() ? "" : "\n  ", fmt::join(skipped, "\n  ")));
+  throw DataError("{}: {} of the checkpoints there verify{}, {} wanted{}{}", options.checkpoint,
+                  checkpoints.empty() ? "none" : std::to_string(checkpoints.size()),
+                  options.average_by == "newest" ? "" : " and have a validation", options.average,
+                  skipped.empty() ? "" : "\n  ", fmt::join(skipped, "\n  "));
 }
 
 }  // namespace
@@ -150,8 +150,8 @@ OpenedCheckpoints open_checkpoints(CheckpointChoice const& chosen, WantedKeys co
   std::vector<std::string> notes;
   for (int list = 1; !open_listed(options, keys, world, verification, opened, notes); ++list) {
     if (list == max_lists) {
-      throw DataError(fmt::format("{}: in each of {} attempts to read a checkpoint there, it was removed meanwhile",
-                                  options.checkpoint, max_lists));
+      throw DataError("{}: in each of {} attempts to read a checkpoint there, it was removed meanwhile",
+                      options.checkpoint, max_lists);
     }
     opened = {};
     notes.clear();

@@ -27,7 +27,7 @@ std::string digest_of_file(fs::path const& path) {
     digest.update(text_bytes(std::string_view(block).substr(0, static_cast<std::size_t>(file.gcount()))));
   } while (file);
   if (!file.eof()) {
-    throw DataError(fmt::format("{} cannot be read", path.string()));
+    throw DataError("{} cannot be read", path.string());
   }
   return digest.finish();
 }

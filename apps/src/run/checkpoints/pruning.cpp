@@ -52,7 +52,7 @@ std::set<std::int64_t> steps_to_keep(CheckpointStore const& store, PruningRule c
 PrunedCheckpoints prune_checkpoints(std::filesystem::path const& run, PruningRule const& rule, bool dry_run) {
   std::filesystem::path const directory = run / "checkpoints";
   if (!std::filesystem::is_directory(directory)) {
-    throw DataError(fmt::format("{}: is not the directory of a run with checkpoints", run.string()));
+    throw DataError("{}: is not the directory of a run with checkpoints", run.string());
   }
   std::optional<RunDirectory> const held =
       dry_run ? std::nullopt : std::optional<RunDirectory>(RunDirectory::open(run));
@@ -71,8 +71,7 @@ PrunedCheckpoints prune_checkpoints(std::filesystem::path const& run, PruningRul
     (kept.contains(entry.step) ? result.kept : result.removed).push_back(std::move(entry));
   }
   if (result.kept.empty() && !entries.empty()) {
-    throw DataError(
-        fmt::format("{}: no checkpoint verifies\n  {}", directory.string(), fmt::join(result.notes, "\n  ")));
+    throw DataError("{}: no checkpoint verifies\n  {}", directory.string(), fmt::join(result.notes, "\n  "));
   }
   std::ranges::reverse(result.kept);
   std::ranges::reverse(result.removed);

@@ -57,8 +57,7 @@ ModelDescription describe_trainable(Config const& config, Registries const& regi
     std::string const instead = fmt::format("set train.{} = {}", key, train.validate_bleu ? "false" : "[]");
     require_translation(model, wanted, "; or " + instead);
     if (!task.translates()) {
-      throw ConfigError(
-          fmt::format("{} measures translations, and {} makes none; {}", wanted, place_of_task(config), instead));
+      throw ConfigError("{} measures translations, and {} makes none; {}", wanted, place_of_task(config), instead);
     }
   }
   best_measure(config, registries);  // which throws if it is not measured

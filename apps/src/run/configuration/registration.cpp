@@ -22,7 +22,7 @@ namespace {
 std::string digest_of_file(std::string const& path) {
   FileText const file = read_file_text(path);
   if (!file.problem.empty()) {
-    throw ConfigError(fmt::format("plug-in {}; expected a shared library", file.problem));
+    throw ConfigError("plug-in {}; expected a shared library", file.problem);
   }
   return sha256(file.text);
 }
@@ -95,9 +95,8 @@ std::vector<PluginFile> read_plugins(PluginsConfig const& plugins) {
     std::string const digest = digest_of_file(path);
     std::string const expected = plugins.sha256.empty() ? "" : plugins.sha256[index];
     if (!expected.empty() && expected != digest) {
-      throw ConfigError(
-          fmt::format("plug-in {}: the file's SHA-256 is {}, but plugins.sha256 gives {}; it is not loaded", path,
-                      digest, expected));
+      throw ConfigError("plug-in {}: the file's SHA-256 is {}, but plugins.sha256 gives {}; it is not loaded", path,
+                        digest, expected);
     }
     if (seen.insert(std::filesystem::weakly_canonical(path)).second) {
       files.push_back({path, digest});
@@ -117,9 +116,8 @@ PluginsConfig trusted_plugins(PluginsConfig const& named, PluginTrust trust, std
     } else if (!trust.all) {
       untrusted += "\n  " + describe_file(path);
     } else if (std::error_code ignored; !std::filesystem::exists(path, ignored)) {
-      throw ConfigError(
-          fmt::format("the model was trained with the plug-in {}, which does not exist; name a copy of it: {}", path,
-                      how_to_name(path)));
+      throw ConfigError("the model was trained with the plug-in {}, which does not exist; name a copy of it: {}", path,
+                        how_to_name(path));
     }
   }
   if (!untrusted.empty()) {
@@ -145,8 +143,8 @@ void require_same_plugins(std::vector<PluginFile> const& plugins, Communicator c
     others += all[rank] == all.front() ? "" : fmt::format("\nrank {} on {}", rank, files[rank]);
   }
   if (!others.empty()) {
-    throw ConfigError(fmt::format("the ranks have different plug-ins; give all of them the same files\nrank 0 on {}{}",
-                                  files.front(), others));
+    throw ConfigError("the ranks have different plug-ins; give all of them the same files\nrank 0 on {}{}",
+                      files.front(), others);
   }
 }
 

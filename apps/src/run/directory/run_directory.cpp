@@ -28,7 +28,7 @@ FileLock open_lock(std::filesystem::path const& directory) {
     make_directory(directory);
     return FileLock(directory / lock_name);
   } catch (Error const& problem) {
-    throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.what()));
+    throw ConfigError("run.directory {}: {}", directory.string(), problem.what());
   }
 }
 
@@ -43,9 +43,9 @@ FileLock::Result take(FileLock& lock, std::filesystem::path const& directory) {
     return lock.try_take(FileLock::Kind::exclusive);
   } catch (Error const& problem) {
     throw ConfigError(
-        fmt::format("run.directory {} cannot be locked, and without its lock a second process could train "
-                    "in it: {}",
-                    directory.string(), problem.what()));
+        "run.directory {} cannot be locked, and without its lock a second process could train "
+        "in it: {}",
+        directory.string(), problem.what());
   }
 }
 
@@ -61,8 +61,8 @@ std::string first_line(std::string const& description) {
 }
 
 [[noreturn]] void refuse(std::filesystem::path const& directory, std::string const& holder) {
-  throw ConfigError(fmt::format("another process is training in {}: {}; wait for it, or set another run.directory",
-                                directory.string(), holder));
+  throw ConfigError("another process is training in {}: {}; wait for it, or set another run.directory",
+                    directory.string(), holder);
 }
 
 }  // namespace
@@ -83,7 +83,7 @@ RunDirectory RunDirectory::open(std::filesystem::path const& directory, std::fun
     try {
       lease = FileLease::take(directory / lease_name, own, holder, {}, waiting);
     } catch (Error const& problem) {
-      throw ConfigError(fmt::format("run.directory {}: {}", directory.string(), problem.what()));
+      throw ConfigError("run.directory {}: {}", directory.string(), problem.what());
     }
     if (!lease) {
       refuse(directory, holder);

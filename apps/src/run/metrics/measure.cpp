@@ -89,8 +89,8 @@ Measure best_measure(Config const& config, Registries const& registries) {
       names.push_back(measure.metric);
     }
   }
-  throw ConfigError(fmt::format("{} = \"{}\" is not measured in validation; {}", config.train.places.of("best_metric"),
-                                wanted, nearest_or_all(wanted, names, "add it to train.validate_metrics")));
+  throw ConfigError("{} = \"{}\" is not measured in validation; {}", config.train.places.of("best_metric"), wanted,
+                    nearest_or_all(wanted, names, "add it to train.validate_metrics"));
 }
 
 bool count_validation(TrainingState& state, Measure const& measure, double value) {
@@ -117,9 +117,9 @@ double score_of(MetricRegistry::Entry const& entry, TranslatedCorpus const& corp
   try {
     return entry.metric.score(corpus);
   } catch (std::exception const& problem) {
-    throw Error(fmt::format("{} fails: {}", who, problem.what()));
+    throw Error("{} fails: {}", who, problem.what());
   } catch (...) {
-    throw Error(fmt::format("{} fails: it throws an object that is not a std::exception", who));
+    throw Error("{} fails: it throws an object that is not a std::exception", who);
   }
 }
 

@@ -164,7 +164,7 @@ MetricSeries downsample(MetricSeries const& series, std::size_t buckets) {
 RunMetrics read_metrics(std::filesystem::path const& path) {
   std::error_code problem;
   if (!std::filesystem::is_regular_file(path, problem)) {
-    throw DataError(fmt::format("{}: is not a regular file; expected the metrics.jsonl of a run", path.string()));
+    throw DataError("{}: is not a regular file; expected the metrics.jsonl of a run", path.string());
   }
   std::ifstream file(path);
   RunMetrics metrics;

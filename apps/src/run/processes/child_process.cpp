@@ -92,7 +92,7 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command, Output outpu
   words.push_back(nullptr);
   std::array<int, 2> failure{};
   if (::pipe2(failure.data(), O_CLOEXEC) != 0) {
-    throw Error(fmt::format("{} cannot be started: {}", command.front(), std::strerror(errno)));
+    throw Error("{} cannot be started: {}", command.front(), std::strerror(errno));
   }
   process_ = ::fork();
   if (process_ == 0) {
@@ -105,7 +105,7 @@ ChildProcess::ChildProcess(std::vector<std::string> const& command, Output outpu
   }
   ::close(failure[0]);
   if (problem != 0) {
-    throw Error(fmt::format("{} cannot be started: {}", command.front(), std::strerror(problem)));
+    throw Error("{} cannot be started: {}", command.front(), std::strerror(problem));
   }
 }
 

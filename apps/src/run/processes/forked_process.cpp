@@ -23,7 +23,7 @@ namespace heddle {
 namespace {
 
 [[noreturn]] void throw_errno(char const* what) {
-  throw Error(fmt::format("cannot {}: {}", what, std::generic_category().message(errno)));
+  throw Error("cannot {}: {}", what, std::generic_category().message(errno));
 }
 
 /// The cores that this process may use.
@@ -42,7 +42,7 @@ bool kernels_have_threads() {
 
 int processes_for(int threads) {
   if (threads < 0) {
-    throw UsageError(fmt::format("--threads {}: expected at least 1, or 0 for one for each core", threads));
+    throw UsageError("--threads {}: expected at least 1, or 0 for one for each core", threads);
   }
   return kernels_have_threads() ? 1 : threads > 0 ? threads : usable_cores();
 }

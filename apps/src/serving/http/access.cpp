@@ -31,9 +31,9 @@ std::string read_token(std::string const& path) {
   bool const plain = std::ranges::all_of(token, [](char letter) { return letter > ' ' && letter <= '~'; });
   if (token.size() < min_token || !plain) {
     throw UsageError(
-        fmt::format("--token-file {}: expected one line of at least {} characters of ASCII without spaces; `openssl "
-                    "rand -hex 32` prints one",
-                    path, min_token));
+        "--token-file {}: expected one line of at least {} characters of ASCII without spaces; `openssl "
+        "rand -hex 32` prints one",
+        path, min_token);
   }
   return token;
 }
@@ -44,7 +44,7 @@ Access::Access(Options const& options) : open_(options.open) {
   boost::system::error_code problem;
   address_ = boost::asio::ip::make_address(options.address, problem);
   if (problem) {
-    throw UsageError(fmt::format("--listen {}: expected an address such as 0.0.0.0 or ::1", options.address));
+    throw UsageError("--listen {}: expected an address such as 0.0.0.0 or ::1", options.address);
   }
   if (!options.token_file.empty() && open_) {
     throw UsageError("--token-file and --no-auth exclude each other");
@@ -52,10 +52,10 @@ Access::Access(Options const& options) : open_(options.open) {
   if (!options.token_file.empty()) {
     token_ = sha256_bytes(text_bytes(read_token(options.token_file)));
   } else if (!address_.is_loopback() && !open_) {
-    throw UsageError(fmt::format(
+    throw UsageError(
         "--listen {}: others reach this address; give --token-file FILE with a token that they must know, or --no-auth "
         "if everybody who reaches it may translate",
-        options.address));
+        options.address);
   }
 }
 

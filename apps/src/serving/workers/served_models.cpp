@@ -106,7 +106,7 @@ ServedModel ServedModels::find(std::string const& model, std::string const& adap
   if (found == models_.end()) {
     std::vector<std::string> names;
     std::ranges::transform(models_, std::back_inserter(names), &Named::name);
-    throw UsageError(fmt::format("there is no model \"{}\"; expected one of: {}", model, fmt::join(names, ", ")));
+    throw UsageError("there is no model \"{}\"; expected one of: {}", model, fmt::join(names, ", "));
   }
   return {&found->model->with_adapter(adapter), &found->choices, &found->forcing};
 }

@@ -235,7 +235,7 @@ void WorkerPool::report_end(PooledPointer const& worker) {
   worker->socket.close(ignored);
   workers_[static_cast<std::size_t>(worker->number)] = nullptr;
   if (options_.ready) {
-    throw Error(fmt::format("a worker {} before it was ready", how));
+    throw Error("a worker {} before it was ready", how);
   }
   report_on_stderr(fmt::format("worker {} (process {}) {}; {} texts that it had fail; it is started again",
                                worker->number, worker->process, how, worker->texts.size()));

@@ -29,7 +29,7 @@ std::vector<int> parse_ranks(std::string const& text) {
     ranks.push_back(positive_number(word));
   }
   if (ranks.empty() || std::ranges::min(ranks) < 1 || text.ends_with(',')) {
-    throw UsageError(fmt::format("--ranks \"{}\" is not a list of numbers; expected for example 8,6,4", text));
+    throw UsageError("--ranks \"{}\" is not a list of numbers; expected for example 8,6,4", text);
   }
   return ranks;
 }
@@ -44,7 +44,7 @@ std::vector<Host> parse_hosts(std::string const& text) {
       host.slots = positive_number(std::string_view(word).substr(colon + 1));
     }
     if (host.name.empty() || host.slots < 1) {
-      throw UsageError(fmt::format("--hosts \"{}\" is not a list of hosts; expected for example n1:4,n2:4", text));
+      throw UsageError("--hosts \"{}\" is not a list of hosts; expected for example n1:4,n2:4", text);
     }
     hosts.push_back(std::move(host));
   }

@@ -70,9 +70,9 @@ ArenaBlock map_block(std::size_t wanted) {
   }
   if (block == MAP_FAILED) {
     throw Error(
-        fmt::format("the system refuses even an arena of {} bytes of address space: {}; allow more with `ulimit -v` or "
-                    "the job's memory limit, or set vm.overcommit_memory to 0 or 1",
-                    bytes, std::generic_category().message(errno)));
+        "the system refuses even an arena of {} bytes of address space: {}; allow more with `ulimit -v` or "
+        "the job's memory limit, or set vm.overcommit_memory to 0 or 1",
+        bytes, std::generic_category().message(errno));
   }
   if (bytes < wanted) {
     // Half of what a limit leaves, because the heap and the other arenas also need memory.

@@ -20,8 +20,8 @@ std::atomic<std::uint64_t> waits = 0;
 ArenaBlock map_addresses(std::size_t wanted) {
   void* const begin = mmap(nullptr, wanted, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED) {
-    throw Error(fmt::format("the system refuses {} bytes of address space: {}; lift `ulimit -v`", wanted,
-                            std::generic_category().message(errno)));
+    throw Error("the system refuses {} bytes of address space: {}; lift `ulimit -v`", wanted,
+                std::generic_category().message(errno));
   }
   return {static_cast<std::byte*>(begin), wanted};
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace heddle {
 
@@ -18,11 +21,15 @@ enum class ExitCode : int {
   rank_hung = 86,
 };
 
-/// The base of every error that Heddle throws: the message says what was wrong, where, and what would be right.
+/// The base of every error that Heddle throws: the message says what was wrong, where, and what would be right. A
+/// message is a string, or fmt's format string with its arguments.
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string const& message, ExitCode code = ExitCode::failure)
       : std::runtime_error(message), code_(code) {}
+  template <class First, class... Rest>
+  explicit Error(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest)
+      : Error(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...)) {}
 
   ExitCode code() const noexcept { return code_; }
 
@@ -30,19 +37,28 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
+/// An error whose class says the exit code.
+template <ExitCode exit_code>
+struct ErrorOf : Error {
+  explicit ErrorOf(std::string const& message) : Error(message, exit_code) {}
+  template <class First, class... Rest>
+  explicit ErrorOf(fmt::format_string<First, Rest...> format, First&& first, Rest&&... rest)
+      : Error(fmt::format(format, std::forward<First>(first), std::forward<Rest>(rest)...), exit_code) {}
+};
+
 /// The command line was wrong.
-struct UsageError : Error {
-  explicit UsageError(std::string const& message) : Error(message, ExitCode::usage) {}
+struct UsageError : ErrorOf<ExitCode::usage> {
+  using ErrorOf::ErrorOf;
 };
 
 /// A file's content cannot be used: a dataset, a text, a checkpoint.
-struct DataError : Error {
-  explicit DataError(std::string const& message) : Error(message, ExitCode::bad_data) {}
+struct DataError : ErrorOf<ExitCode::bad_data> {
+  using ErrorOf::ErrorOf;
 };
 
 /// The configuration is impossible, or asks for something that this build or this number of ranks cannot do.
-struct ConfigError : Error {
-  explicit ConfigError(std::string const& message) : Error(message, ExitCode::bad_config) {}
+struct ConfigError : ErrorOf<ExitCode::bad_config> {
+  using ErrorOf::ErrorOf;
 };
 
 }  // namespace heddle
