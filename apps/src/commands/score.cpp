@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
-#include <charconv>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <limits>
 #include <numeric>
 
@@ -109,11 +110,8 @@ class ScoredLines {
     constexpr std::string_view bar = " ||| ";
     std::size_t const first = line.find(bar);
     std::size_t const second = first == line.npos ? line.npos : line.find(bar, first + bar.size());
-    std::int64_t index = -1;
-    std::string const number = line.substr(0, first);
-    auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (first == line.npos || error != std::errc() || end != number.data() + number.size() ||
-        index < source_.number - 1) {
+    std::int64_t const index = parse_number<std::int64_t>(line.substr(0, first)).value_or(-1);
+    if (first == line.npos || index < std::max<std::int64_t>(source_.number - 1, 0)) {
       throw DataError(
           "{}: line {}: expected INDEX ||| TRANSLATION, with an index from 0 on that is not less "
           "than the one before",

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <heddle/io/files/sha256.hpp>
 
@@ -15,16 +15,11 @@ namespace {
 /// Takes a number after the text's last colon off its end; none where there is no such number.
 std::optional<std::int64_t> take_number(std::string& text) {
   std::size_t const colon = text.rfind(':');
-  std::int64_t number = 0;
-  char const* const end = text.data() + text.size();
-  if (colon == text.npos || colon == 0 || text.data() + colon + 1 == end) {
+  if (colon == text.npos || colon == 0) {
     return {};
   }
-  if (auto const [last, error] = std::from_chars(text.data() + colon + 1, end, number);
-      error != std::errc() || last != end) {
-    return {};
-  }
-  text.resize(colon);
+  auto const number = parse_number<std::int64_t>(std::string_view(text).substr(colon + 1));
+  text.resize(number ? colon : text.size());
   return number;
 }
 

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/base/spelling.hpp>
-#include <heddle/core/config/value_form.hpp>
-#include <system_error>
+#include <heddle/core/config/update_rule.hpp>
 
 #include "document.hpp"
 #include "schema.hpp"
@@ -174,7 +173,6 @@ void add_named_tables(ConfigTree const& tree, ConfigDocument const& document) {
   }
 }
 
-/// Checks that involve more than one key.
 void check_together(Config const& config, ConfigDocument const& document) {
   // For two conflicting keys, the key that the message names: an override rather than the file's, a given one rather
   // than a default.
@@ -215,18 +213,13 @@ void require_each_once(std::vector<std::string> const& sublayers, std::string co
 
 /// The layers that a range names, such as "4-6" or "2".
 IndexRange parse_range(std::string const& name, std::string const& place) {
-  IndexRange range;
-  char const* const end = name.data() + name.size();
-  auto const first = std::from_chars(name.data(), end, range.begin);
-  auto rest = first;
-  range.end = range.begin;
-  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '-') {
-    rest = std::from_chars(first.ptr + 1, end, range.end);
-  }
-  if (rest.ec != std::errc() || rest.ptr != end || range.begin < 1 || range.end < range.begin) {
+  std::size_t const dash = name.find('-');
+  auto const begin = parse_number<std::int64_t>(name.substr(0, dash));
+  auto const end = dash == name.npos ? begin : parse_number<std::int64_t>(name.substr(dash + 1));
+  if (!begin || !end || *begin < 1 || *end < *begin) {
     throw ConfigError("{} does not name layers; expected one number or a range such as \"4-6\", counted from 1", place);
   }
-  return {range.begin - 1, range.end};
+  return {*begin - 1, *end};
 }
 
 /// Gives the overrides of a stack's layers their ranges and sorts them.
@@ -262,7 +255,6 @@ void resolve_ranges(StackConfig& stack, std::string const& stack_name, ConfigDoc
   }
 }
 
-/// The model's stacks and their layers.
 void check_stacks(ModelConfig& model, ConfigDocument const& document) {
   std::vector<std::string> all;
   std::vector<std::string> in_order;
@@ -338,10 +330,8 @@ void complete_adapter(Config& config) {
       config.optimizer.trained.push_back("*" + suffix);
     }
   } else if (!adapter.places.by_key.empty() && !adapter.places.given("rank")) {
-    throw ConfigError(
-        "{} is given and adapter.rank is not, without which there are no adapters; for "
-        "example rank = 8",
-        adapter.places.by_key.begin()->second);
+    throw ConfigError("{} is given and adapter.rank is not, without which there are no adapters; for example rank = 8",
+                      adapter.places.by_key.begin()->second);
   }
   if (adapter.rank > 0 && !adapter.save_base && config.train.initialize_from.empty()) {
     throw ConfigError(
@@ -365,7 +355,6 @@ void find_frozen(Config& config) {
   }
 }
 
-/// Digests, one for each path.
 void check_plugins(PluginsConfig const& plugins, ConfigDocument const& document) {
   auto const is_digest = [](std::string const& text) {
     return text.empty() || (text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos);
@@ -449,8 +438,7 @@ void require_supported(Config const& config) {
         train.places.of("early_stopping"), train.early_stopping);
   } else if (train.validate_at_start) {
     throw ConfigError(
-        "{} = true beside train.validate_every = 0, with which nothing is validated; set "
-        "train.validate_every",
+        "{} = true beside train.validate_every = 0, with which nothing is validated; set train.validate_every",
         train.places.of("validate_at_start"));
   }
 }

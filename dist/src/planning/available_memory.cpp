@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/planning/available_memory.hpp>
@@ -24,11 +24,7 @@ std::optional<std::int64_t> number_in(Path const& file, std::string_view name = 
   std::string word;
   while (!name.empty() && stream >> word && word != name) {
   }
-  std::int64_t number = 0;
-  bool const read = static_cast<bool>(stream >> word);
-  auto const [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  bool const whole = error == std::errc() && end == word.data() + word.size();  // version 2 writes "max"
-  return read && whole ? std::optional(number) : std::nullopt;
+  return stream >> word ? parse_number<std::int64_t>(word) : std::nullopt;  // version 2 writes "max"
 }
 
 /// The files of a version of control groups.
@@ -77,14 +73,12 @@ struct Sharers {
 [[noreturn]] void refuse(std::string const& place, Sharers const& sharers) {
   auto const& [ranks, use, packs, scratch, margin] = sharers.needed;
   throw ConfigError(
-      "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, optimizer "
-      "state {}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
-      "available. "
-      "train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, parallel.tensor "
-      "and parallel.pipeline divide parameters, parallel.shard_optimizer the optimizer state; other hosts or fewer "
-      "ranks on "
-      "each help, too. The activations are those of the largest micro-batches that can occur: with "
-      "train.reserve_memory = false the run starts without this check",
+      "this run does not fit into the memory of {}: {} there need{} {} (parameters {}, gradients {}, optimizer state "
+      "{}, kernels {}, activations {}, packs of samples {}, kernels' scratch {}, a margin of {}), and {} are "
+      "available. train.micro_batch_tokens lowers the activations and the scratch, train.batch_tokens the packs, "
+      "parallel.tensor and parallel.pipeline divide parameters, parallel.shard_optimizer the optimizer state; other "
+      "hosts or fewer ranks on each help, too. The activations are those of the largest micro-batches that can occur: "
+      "with train.reserve_memory = false the run starts without this check",
       place, counted(ranks, "rank"), ranks == 1 ? "s" : "", readable_size(sharers.needed.total()),
       readable_size(use.parameters), readable_size(use.gradients), readable_size(use.state), readable_size(use.kernels),
       readable_size(use.activations), readable_size(packs), readable_size(scratch), readable_size(margin),

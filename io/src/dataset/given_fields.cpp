@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/io/tokenizers/token_words.hpp>
 
 #include "given_texts.hpp"
@@ -13,13 +13,6 @@
 namespace heddle {
 
 namespace {
-
-template <class Number>
-std::optional<Number> parse(std::string_view text) {
-  Number number{};
-  auto const [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failure == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
 
 /// The places in a side's tokens of those of each word of its line.
 std::vector<std::vector<std::int32_t>> tokens_of_words(EncodedSide const& side) {
@@ -96,8 +89,8 @@ void GivenFields::set_alignment(EncodedSide const& source, EncodedSide const& ta
   pair.alignment.clear();
   for (std::string_view const link : split_words(alignments_->line)) {
     std::size_t const dash = std::min(link.find('-'), link.size());
-    auto const from = parse<std::size_t>(link.substr(0, dash));
-    auto const to = parse<std::size_t>(link.substr(std::min(dash + 1, link.size())));
+    auto const from = parse_number<std::size_t>(link.substr(0, dash));
+    auto const to = parse_number<std::size_t>(link.substr(std::min(dash + 1, link.size())));
     if (!from || !to || *from >= sources.size() || *to >= targets.size()) {
       throw DataError(
           "{}, line {}: \"{}\" is not a link SOURCE-TARGET of the lines' {} and {} words, which are counted from 0",
@@ -117,7 +110,7 @@ void GivenFields::set_weights(EncodedSide const& target, Sample& pair) const {
   auto const read = [](File const& file, std::size_t count, char const* what) {
     std::vector<float> weights;
     for (std::string_view const word : split_words(file.line)) {
-      auto const weight = parse<float>(word);
+      auto const weight = parse_number<float>(word);
       if (!weight || !(*weight >= 0) || !std::isfinite(*weight)) {
         throw DataError("{}, line {}: \"{}\" is not a weight, a number of at least 0", file.name,
                         file.reader.line_number(), word);

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/io/dataset/lexicon.hpp>
 #include <numeric>
@@ -255,10 +255,8 @@ Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabu
     if (target.empty()) {
       continue;
     }
-    double probability = -1;
-    auto const [end, error] = std::from_chars(number.data(), number.data() + number.size(), probability);
-    if (error != std::errc() || end != number.data() + number.size() || !(probability >= 0 && probability <= 1) ||
-        !take_word(rest).empty()) {
+    double const probability = parse_number<double>(number).value_or(-1);
+    if (!(probability >= 0 && probability <= 1) || !take_word(rest).empty()) {
       throw DataError("{}, line {}: expected \"TARGET SOURCE PROBABILITY\"", path.string(), reader.line_number());
     }
     ours = ours || (target == no_piece && source == no_piece);

@@ -4,8 +4,8 @@
 #include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
 #include <cctype>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/io/families/family.hpp>
 #include <map>
@@ -286,8 +286,7 @@ bool has_any_length(std::vector<std::string> const& settings) {
 
 /// A configuration's micro-batch must have room for the longest sequence, of `length` tokens as TOML text.
 void add_room(std::string const& length, std::vector<std::string>& settings) {
-  std::int64_t tokens = 0;
-  std::from_chars(length.data(), length.data() + length.size(), tokens);
+  std::int64_t tokens = parse_number<std::int64_t>(length).value_or(0);
   if (tokens > longest_imported && has_any_length(settings)) {
     tokens = longest_imported;
     settings.push_back(fmt::format("model.max_length={}", tokens));

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
 
@@ -171,14 +171,11 @@ class YamlReader {
     if (plain == "true" || plain == "false") {
       return plain == "true";
     }
-    std::int64_t integer = 0;
-    double number = 0;
-    char const* const end = plain.data() + plain.size();
-    if (auto const [last, error] = std::from_chars(plain.data(), end, integer); error == std::errc() && last == end) {
-      return integer;
+    if (auto const integer = parse_number<std::int64_t>(plain)) {
+      return *integer;
     }
-    if (auto const [last, error] = std::from_chars(plain.data(), end, number); error == std::errc() && last == end) {
-      return number;
+    if (auto const number = parse_number<double>(plain)) {
+      return *number;
     }
     return json::string(plain);
   }
@@ -211,10 +208,9 @@ class YamlReader {
                                                   '"', '\\', '/', ' ', 0x85, 0xa0, 0x2028, 0x2029};
     std::uint32_t code = 0;
     if (digits > 0) {
-      std::string_view const number = rest_.substr(0, digits);
-      auto const [last, error] = std::from_chars(number.data(), number.data() + number.size(), code, 16);
-      require(number.size() == digits && error == std::errc() && last == number.data() + digits && code <= 0x10ffff,
-              "an escape that is not a code point");
+      auto const number = parse_number<std::uint32_t>(rest_.substr(0, digits), 16);
+      require(rest_.size() >= digits && number && *number <= 0x10ffff, "an escape that is not a code point");
+      code = *number;
       rest_.remove_prefix(digits);
     } else {
       std::size_t const place = names.find(letter);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <boost/algorithm/string/replace.hpp>
 #include <boost/json.hpp>
-#include <charconv>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/io/text/text.hpp>
 #include <numeric>
 #include <utility>
@@ -81,12 +81,8 @@ auto metaspace_decoding(json::object const& options) {
 }  // namespace
 
 int byte_of_piece(std::string_view piece) {
-  int byte = -1;
-  if (piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>')) {
-    auto const [end, problem] = std::from_chars(piece.data() + 3, piece.data() + 5, byte, 16);
-    byte = problem == std::errc() && end == piece.data() + 5 ? byte : -1;
-  }
-  return byte;
+  bool const is_byte = piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
+  return is_byte ? parse_number<int>(piece.substr(3, 2), 16).value_or(-1) : -1;
 }
 
 PieceDecoder::PieceDecoder(json::value const* options) {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
+#include <heddle/core/base/parse_number.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <map>
 
@@ -112,9 +112,8 @@ Answer ask_slurm(std::string const& step, std::chrono::milliseconds timeout) {
   }
   std::string_view line(output.data());
   line = any ? line.substr(0, line.find('\n')) : "";
-  std::int64_t joules = 0;
-  auto const [end, problem] = std::from_chars(line.data(), line.data() + line.size(), joules);
-  if (problem != std::errc() || end != line.data() + line.size() || joules <= 0) {
+  std::int64_t const joules = parse_number<std::int64_t>(line).value_or(0);
+  if (joules <= 0) {
     return {.reason = fmt::format("sacct knows no energy of step {}", step)};
   }
   return {.joules = joules};

@@ -1,7 +1,8 @@
 #include "earlier_starts.hpp"
 
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
+#include <heddle/core/base/parse_number.hpp>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,7 @@ constexpr char const* restarts_name = "HEDDLE_RESTARTS";
 /// The number in a variable of the environment; 0 where there is none.
 std::int64_t number_in(char const* name) {
   char const* const value = std::getenv(name);
-  std::string_view const text = value == nullptr ? "" : value;
-  std::int64_t number = 0;
-  auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number > 0 ? number : 0;
+  return std::max<std::int64_t>(parse_number<std::int64_t>(value == nullptr ? "" : value).value_or(0), 0);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <heddle/core/base/error.hpp>
+#include <heddle/core/base/parse_number.hpp>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -15,9 +15,7 @@ namespace {
 
 /// 0 if the text is not a positive number.
 int positive_number(std::string_view text) {
-  int number = 0;
-  auto const [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return problem == std::errc() && rest == text.data() + text.size() ? std::max(number, 0) : 0;
+  return std::max(parse_number<int>(text).value_or(0), 0);
 }
 
 }  // namespace
