@@ -94,7 +94,7 @@ std::string owner_of(std::string const& name, Registries const& built_in) {
   if (built_in.metrics.find(name) != nullptr) {
     return "a metric";
   }
-  if (built_in.schedules.has(name)) {
+  if (built_in.schedules.find(name) != nullptr) {
     return "a schedule";
   }
   if (std::ranges::count(built_in_scores, name) > 0) {

@@ -16,31 +16,19 @@ constexpr char const* kind = std::is_same_v<Part, Layer> ? "layer" : "input";
 
 template <class Part, class Traits>
 void ComponentRegistry<Part, Traits>::add(std::string name, Factory factory, Traits traits) {
-  if (name.empty() || !factory) {
-    throw ConfigError("{} registers the {} '{}' without a {}", origin_, kind<Part>, name,
-                      name.empty() ? "name" : "factory: a null pointer");
-  }
-  for (Entry const& entry : entries_) {
-    if (entry.name == name) {
-      throw ConfigError("the {0} name '{1}' is taken by {2}; each {0} needs its own name", kind<Part>, name,
-                        entry.origin);
-    }
-  }
-  entries_.push_back({std::move(name), origin_, std::move(factory), std::move(traits)});
+  std::string_view const lack = name.empty() ? "name" : !factory ? "factory: a null pointer" : "";
+  this->insert(kind<Part>, lack, {{std::move(name)}, std::move(factory), std::move(traits)});
 }
 
 template <class Part, class Traits>
 auto ComponentRegistry<Part, Traits>::at(std::string const& name, std::string const& place) const -> Entry const& {
-  std::vector<std::string> names;
-  for (Entry const& entry : entries_) {
-    if (entry.name == name) {
-      return entry;
-    }
-    names.push_back(entry.name);
+  if (Entry const* const entry = this->find(name)) {
+    return *entry;
   }
   std::string const others =
       fmt::format("{} of a plug-in in plugins.paths", std::is_same_v<Part, Layer> ? "a layer" : "an input");
-  throw ConfigError("{}: there is no {} \"{}\"; {}", place, kind<Part>, name, nearest_or_all(name, names, others));
+  throw ConfigError("{}: there is no {} \"{}\"; {}", place, kind<Part>, name,
+                    nearest_or_all(name, this->names(), others));
 }
 
 template <class Part, class Traits>

@@ -1,38 +1,23 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
 #include <heddle/core/parameters/schedules.hpp>
-#include <iterator>
 #include <numbers>
 
 namespace heddle {
 
 void ScheduleRegistry::add(std::string name, Schedule schedule) {
-  if (name.empty() || !schedule) {
-    throw ConfigError("{} registers the schedule '{}' without a {}", origin_, name, name.empty() ? "name" : "function");
-  }
-  if (Entry const* const entry = find(name)) {
-    throw ConfigError("the schedule name '{}' is taken by {}; each schedule needs its own name", name, entry->origin);
-  }
-  entries_.push_back({std::move(name), origin_, std::move(schedule)});
-}
-
-ScheduleRegistry::Entry const* ScheduleRegistry::find(std::string const& name) const {
-  auto const found = std::ranges::find(entries_, name, &Entry::name);
-  return found == entries_.end() ? nullptr : &*found;
+  std::string_view const lack = name.empty() ? "name" : !schedule ? "function" : "";
+  insert("schedule", lack, {{std::move(name)}, std::move(schedule)});
 }
 
 Schedule const& ScheduleRegistry::of(OptimizerConfig const& optimizer) const {
   if (Entry const* const entry = find(optimizer.schedule)) {
     return entry->schedule;
   }
-  std::vector<std::string> names;
-  std::ranges::transform(entries_, std::back_inserter(names), &Entry::name);
   throw ConfigError("{} = \"{}\" is not a schedule; {}", optimizer.places.of("schedule"), optimizer.schedule,
-                    nearest_or_all(optimizer.schedule, names, "a schedule of a plug-in"));
+                    nearest_or_all(optimizer.schedule, names(), "a schedule of a plug-in"));
 }
 
 double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::int64_t step,
@@ -47,10 +32,8 @@ double ScheduleRegistry::learning_rate(OptimizerConfig const& optimizer, std::in
   double const progress = std::min((update - static_cast<double>(optimizer.warmup_steps)) / decay_steps, 1.0);
   double const factor = of(optimizer)({update, warmup, progress});
   if (!(factor >= 0 && std::isfinite(factor))) {
-    throw Error(
-        "the schedule '{}' gives update {} the factor {} of the learning rate; expected a number "
-        "of at least 0",
-        optimizer.schedule, step + 1, factor);
+    throw Error("the schedule '{}' gives update {} the factor {} of the learning rate; expected a number of at least 0",
+                optimizer.schedule, step + 1, factor);
   }
   return peak * factor;
 }

@@ -30,7 +30,6 @@ std::vector<bool> random_subset(std::int64_t size, std::int64_t count, Word cons
   return chosen;
 }
 
-/// Random numbers of one sequence.
 class SequenceRandom {
  public:
   SequenceRandom(std::uint64_t key, TextShape const& shape) : key_(key), shape_(shape) {}
@@ -143,9 +142,8 @@ class SpanCorruption final : public Denoising {
     }
     return fmt::format(
         "{}: the longest samples have {} spans to mask by train.mask_rate and train.span_length, but the vocabulary "
-        "has "
-        "{} sentinels for them: their spans are longer than train.span_length; `heddle prepare --sentinels {}` without "
-        "--vocab-model learns a vocabulary with enough",
+        "has {} sentinels for them: their spans are longer than train.span_length; `heddle prepare --sentinels {}` "
+        "without --vocab-model learns a vocabulary with enough",
         dataset_, spans, sentinels_.size(), spans);
   }
 

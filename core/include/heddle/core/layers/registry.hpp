@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <heddle/core/base/named_registry.hpp>
 #include <heddle/core/layers/layer.hpp>
 #include <heddle/core/layers/stack_input.hpp>
 #include <heddle/core/layers/traits.hpp>
@@ -11,17 +12,19 @@
 
 namespace heddle {
 
-/// Parts of a model by name, each with a factory: layers, or inputs of stacks.
 template <class Part, class Traits>
-class ComponentRegistry {
+struct ComponentEntry : NamedEntry {
+  std::function<std::unique_ptr<Part>(LayerSpec const&)> factory;
+  Traits traits;
+};
+
+/// Parts of a model by name, each with a factory: layers, or inputs of stacks.
+template <class Part, class PartTraits>
+class ComponentRegistry : public NamedRegistry<ComponentEntry<Part, PartTraits>> {
  public:
-  using Factory = std::function<std::unique_ptr<Part>(LayerSpec const&)>;
-  struct Entry {
-    std::string name;
-    std::string origin;  ///< "built-in" or the plug-in's path
-    Factory factory;
-    Traits traits;
-  };
+  using Entry = ComponentEntry<Part, PartTraits>;
+  using Factory = decltype(Entry::factory);
+  using Traits = PartTraits;
 
   /// Throws ConfigError if the name is taken or empty, or if there is no factory.
   void add(std::string name, Factory factory, Traits traits = {});
@@ -35,14 +38,6 @@ class ComponentRegistry {
   std::unique_ptr<Part> build(std::string const& name, LayerSpec const& spec) const;
   /// The entry with that name; if there is none, throws ConfigError with `place` and the nearest spelling or all names.
   Entry const& at(std::string const& name, std::string const& place) const;
-
-  std::vector<Entry> const& entries() const { return entries_; }
-  /// Sets the origin of entries that are added from now on.
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
-
- private:
-  std::vector<Entry> entries_;
-  std::string origin_ = "built-in";
 };
 
 /// All that a stack's input declares before it is built.
@@ -58,9 +53,7 @@ class LayerRegistry : public ComponentRegistry<Layer, LayerTraits> {
   ComponentRegistry<StackInput, InputTraits> inputs;  ///< by name, for model.encoder_input and decoder_input
 };
 
-/// Registers feed_forward.
 void register_feed_forward(LayerRegistry& registry);
-/// Registers the input tokens.
 void register_token_embedding(LayerRegistry& registry);
 
 }  // namespace heddle

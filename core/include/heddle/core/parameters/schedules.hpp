@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <heddle/core/base/named_registry.hpp>
 #include <heddle/core/config/optimizer_config.hpp>
 #include <string>
-#include <vector>
 
 namespace heddle {
 
@@ -18,37 +18,23 @@ struct ScheduledUpdate {
 /// The factor of optimizer.learning_rate: a pure function, so that a resumed run continues unchanged.
 using Schedule = std::function<double(ScheduledUpdate const&)>;
 
-/// Schedules by the names that optimizer.schedule may have.
-class ScheduleRegistry {
- public:
-  struct Entry {
-    std::string name;
-    std::string origin;  ///< "built-in" or the plug-in's path
-    Schedule schedule;
-  };
+struct ScheduleEntry : NamedEntry {
+  Schedule schedule;
+};
 
+/// Schedules by the names that optimizer.schedule may have.
+class ScheduleRegistry : public NamedRegistry<ScheduleEntry> {
+ public:
   /// Throws ConfigError if the name is taken or empty, or if there is no function.
   void add(std::string name, Schedule schedule);
   /// The configuration's schedule. Throws ConfigError with the place if it is not registered.
   Schedule const& of(OptimizerConfig const& optimizer) const;
-  bool has(std::string const& name) const { return find(name) != nullptr; }
   /// The learning rate of update `step` (0 for the first) of `total_steps`. It grows linearly through the warm-up,
   /// whose last update has optimizer.learning_rate, and then follows the schedule. Throws Error where that gives a
   /// factor below 0, or none.
   double learning_rate(OptimizerConfig const& optimizer, std::int64_t step, std::int64_t total_steps) const;
-
-  std::vector<Entry> const& entries() const { return entries_; }
-  /// Sets the origin of entries that are added from now on.
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
-
- private:
-  Entry const* find(std::string const& name) const;
-
-  std::vector<Entry> entries_;
-  std::string origin_ = "built-in";
 };
 
-/// Registers inverse_sqrt, cosine, linear and constant.
 void register_schedules(ScheduleRegistry& registry);
 
 }  // namespace heddle

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <heddle/core/base/named_registry.hpp>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/tensor/pack.hpp>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,10 +54,7 @@ struct TextSequence : TextShape {
 /// Makes samples of sequences of text. Costs and content are pure functions of the sequence, its epoch and its index.
 class TextTask {
  public:
-  TextTask() = default;
   virtual ~TextTask() = default;
-  TextTask(TextTask const&) = delete;
-  TextTask& operator=(TextTask const&) = delete;
 
   /// Tokens by which the longest sequence must be shorter than model.max_length, so that its sample fits.
   virtual std::int64_t reserved_tokens() const { return 0; }
@@ -85,7 +82,6 @@ struct TextTaskSpec {
   std::string where;                  ///< place_of_task, the start of a message
   std::string dataset;                ///< the text's name, for messages
 
-  /// The key of one use of random numbers.
   std::uint64_t random_key(std::string_view use) const;
 };
 
@@ -93,10 +89,7 @@ struct TextTaskSpec {
 /// validation measures besides the loss.
 class Task {
  public:
-  Task() = default;
   virtual ~Task() = default;
-  Task(Task const&) = delete;
-  Task& operator=(Task const&) = delete;
 
   /// One sentence for `heddle kernels`.
   virtual std::string meaning() const = 0;
@@ -116,34 +109,23 @@ class Task {
   virtual bool translates() const { return false; }
 };
 
-/// The tasks by name: those that train.task may name.
-class TaskRegistry {
- public:
-  struct Entry {
-    std::string name;
-    std::string origin;  ///< "built-in" or the plug-in's path
-    std::shared_ptr<Task const> task;
-  };
+struct TaskEntry : NamedEntry {
+  std::shared_ptr<Task const> task;
+};
 
+/// The tasks by name: those that train.task may name.
+class TaskRegistry : public NamedRegistry<TaskEntry> {
+ public:
   /// Throws ConfigError if the name is taken or empty.
   void add(std::string name, std::shared_ptr<Task const> task);
   /// The task of a configuration: train.task or, if that is not set, by the model's stacks. Throws ConfigError with the
   /// place, if it is not registered or if the model cannot learn it.
   Task const& of(Config const& config) const;
-
-  std::vector<Entry> const& entries() const { return entries_; }
-  /// Sets the origin of entries that are added from now on.
-  void set_origin(std::string origin) { origin_ = std::move(origin); }
-
- private:
-  std::vector<Entry> entries_;
-  std::string origin_ = "built-in";
 };
 
 /// "run.toml:3:1: train.task = "denoising"", or model.stacks where the task follows from them: the start of a message.
 std::string place_of_task(Config const& config);
 
-/// Registers translation, language_model, masked_language_model and denoising.
 void register_tasks(TaskRegistry& registry);
 
 }  // namespace heddle
