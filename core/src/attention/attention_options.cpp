@@ -12,6 +12,8 @@ namespace heddle {
 
 namespace {
 
+using Option = OptionDescription;
+
 /// "PLACE = "linear" cannot be combined with WHAT": the start of a message, of the option `score`.
 std::string not_with_score(LayerOptions const& options, std::string const& what) {
   return fmt::format("{} = \"{}\" cannot be combined with {}", options.place("score"), options.text("score", ""), what);
@@ -231,28 +233,22 @@ AttentionMask self_attention_mask(LayerOptions const& options, Side side) {
 
 namespace {
 
-/// The declarations that both attention layers have.
 LayerTraits attention_traits() {
   return {.options =
               {{.name = "kv_heads", .meaning = "heads of keys and values; default: heads", .min = 1, .max = 4096},
                {.name = "head_dim", .meaning = "columns of a head; default: d_model / heads", .min = 1, .max = 65536},
-               {.name = "query_key_norm",
-                .type = OptionDescription::Type::boolean,
-                .meaning = "a norm on each head's queries and one on its keys; default: false"},
-               {.name = "joint_query_key_norm",
-                .type = OptionDescription::Type::boolean,
-                .meaning = "a norm on the queries of all heads and one on all keys; default: false"},
+               Option::boolean("query_key_norm", "a norm on each head's queries and one on its keys; default: false"),
+               Option::boolean("joint_query_key_norm",
+                               "a norm on the queries of all heads and one on all keys; default: false"),
                {.name = "biases",
-                .type = OptionDescription::Type::string,
+                .type = Option::Type::string,
                 .meaning = "projections with a bias; default: all or none, as the key biases says",
                 .choices = {"all", "qkv", "none"}},
                {.name = "score",
-                .type = OptionDescription::Type::string,
+                .type = Option::Type::string,
                 .meaning = fmt::format("how a query and a key give a score: {}, or a plug-in's; default: {}",
                                        fmt::join(built_in_scores, ", "), built_in_scores.front())},
-               {.name = "soft_cap",
-                .type = OptionDescription::Type::number,
-                .meaning = "scores s become soft_cap * tanh(s / soft_cap); default: 0, no cap"}},
+               Option::number("soft_cap", "scores s become soft_cap * tanh(s / soft_cap); default: 0, no cap")},
           .attends = true,
           .unsupported_reason = unsupported_heads,
           .trials = attention_trials()};
@@ -262,10 +258,9 @@ LayerTraits attention_traits() {
 
 LayerTraits cross_attention_traits() {
   LayerTraits traits = attention_traits();
-  traits.options.push_back({.name = "guided_alignment_weight",
-                            .type = OptionDescription::Type::number,
-                            .meaning = "factor of a loss that draws the first head to the data's word alignments; "
-                                       "default: 0, none"});
+  traits.options.push_back(
+      Option::number("guided_alignment_weight",
+                     "factor of a loss that draws the first head to the data's word alignments; default: 0, none"));
   traits.fields = [](LayerOptions const& options) {
     return guided_alignment_weight(options) > 0 ? SampleFields{SampleField::alignment} : SampleFields();
   };
@@ -280,30 +275,25 @@ LayerTraits cross_attention_traits() {
 LayerTraits self_attention_traits() {
   LayerTraits traits = attention_traits();
   traits.takes_positions = true;
-  traits.options.push_back({.name = "mask",
-                            .type = OptionDescription::Type::string,
-                            .meaning = "keys that a token sees; default: causal in the decoder",
-                            .choices = {"causal", "bidirectional", "prefix"}});
-  traits.options.push_back({.name = "window",
-                            .meaning = "tokens on a side that a token sees besides itself; default: all",
-                            .min = 0,
-                            .max = 1048576});
-  traits.options.push_back({.name = "block",
-                            .meaning = "tokens in a block, in which a window then counts; default: 1",
-                            .min = 1,
-                            .max = 65536});
-  traits.options.push_back(
+  std::vector<Option> const more{
+      {.name = "mask",
+       .type = Option::Type::string,
+       .meaning = "keys that a token sees; default: causal in the decoder",
+       .choices = {"causal", "bidirectional", "prefix"}},
+      {.name = "window", .meaning = "tokens on a side that a token sees besides itself; default: all", .max = 1048576},
+      {.name = "block",
+       .meaning = "tokens in a block, in which a window then counts; default: 1",
+       .min = 1,
+       .max = 65536},
       {.name = "global_tokens",
        .meaning = "first tokens that see all and are seen by all, in addition to a window; default: 0",
-       .min = 0,
-       .max = 65536});
-  traits.options.push_back({.name = "own_positions",
-                            .type = OptionDescription::Type::boolean,
-                            .meaning = "the layer's biases of positions are its own; default: its stack's"});
-  traits.options.push_back({.name = "rotary_base",
-                            .type = OptionDescription::Type::number,
-                            .meaning = "base of the layer's own rotations, which no scaling changes",
-                            .above_min = true});
+       .max = 65536},
+      Option::boolean("own_positions", "the layer's biases of positions are its own; default: its stack's"),
+      {.name = "rotary_base",
+       .type = Option::Type::number,
+       .meaning = "base of the layer's own rotations, which no scaling changes",
+       .above_min = true}};
+  traits.options.insert(traits.options.end(), more.begin(), more.end());
   traits.trials.push_back({.name = "a window", .options = {{"window", std::int64_t{1}}}});
   traits.trials.push_back(
       {.name = "blocks and a global token",

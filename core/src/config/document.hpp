@@ -19,7 +19,6 @@ class ConfigDocument {
     std::string origin;  ///< "run.toml:3:1", "--set train.steps=x"
     toml::node const* node;
 
-    /// The start of a message about the entry.
     std::string place() const { return origin + ": " + name; }
   };
 
@@ -37,7 +36,6 @@ class ConfigDocument {
   std::string at(toml::source_position const& position) const;
   void insert(std::string const& name, toml::node const& node, std::string const& origin, bool overrides);
   void insert_all(std::string const& name, toml::table const& table, std::string const& override_origin);
-  /// The path without `aliases`.
   std::string path_of(std::string const& name) const;
 
   std::string source_name_;

@@ -8,48 +8,18 @@
 
 #include "schema.hpp"
 
-// The configuration as a JSON schema. Drafts later than 4 are not used, because editors of TOML read that one.
+// The configuration as a JSON schema. Drafts later than 4 are not used, because editors of TOML read that one. TOML and
+// JSON write the values that keys have in one way: to_toml.
 namespace heddle {
 namespace {
 
 using Type = OptionDescription::Type;
 
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  for (char const letter : text) {
-    if (letter == '"' || letter == '\\') {
-      result += '\\';
-      result += letter;
-    } else if (static_cast<unsigned char>(letter) < 0x20) {
-      result += fmt::format("\\u{:04x}", static_cast<unsigned char>(letter));
-    } else {
-      result += letter;
-    }
-  }
-  return result + '"';
-}
-
-/// A value as JSON. Apart from strings, TOML and JSON write the values that keys have in one way.
-std::string to_json(OptionValue const& value) {
-  struct Printer {
-    std::string operator()(std::string const& held) const { return json_string(held); }
-    std::string operator()(std::vector<std::string> held) const {
-      std::ranges::transform(held, held.begin(), json_string);
-      return fmt::format("[{}]", fmt::join(held, ", "));
-    }
-    std::string operator()(std::vector<std::int64_t> const& held) const { return to_toml(held); }
-    std::string operator()(bool held) const { return to_toml(held); }
-    std::string operator()(std::int64_t held) const { return to_toml(held); }
-    std::string operator()(double held) const { return to_toml(held); }
-  };
-  return std::visit(Printer{}, value);
-}
-
 std::string range_of(OptionDescription const& option) {
-  std::string text = fmt::format(R"(, "minimum": {})", to_json(option.min));
+  std::string text = fmt::format(R"(, "minimum": {})", to_toml(option.min));
   text += option.above_min ? R"(, "exclusiveMinimum": true)" : "";
   if (option.max < std::numeric_limits<double>::infinity()) {
-    text += fmt::format(R"(, "maximum": {})", to_json(option.max));
+    text += fmt::format(R"(, "maximum": {})", to_toml(option.max));
     text += option.below_max ? R"(, "exclusiveMaximum": true)" : "";
   }
   return text;
@@ -70,7 +40,7 @@ std::string accepted_values(OptionDescription const& option) {
     case Type::number:
       return R"("type": "number")" + range_of(option);
     case Type::string:
-      return option.choices.empty() ? string : fmt::format(R"("enum": {})", to_json(option.choices));
+      return option.choices.empty() ? string : fmt::format(R"("enum": {})", to_toml(option.choices));
     case Type::integers:
       return fmt::format(R"("type": "array", "items": {{{}}})", integer);
     case Type::strings:
@@ -85,8 +55,8 @@ std::string schema_of(ConfigKey const& key) {
   OptionDescription const& option = key.description;
   auto const value = key.get();
   return fmt::format(R"({{{}{}{}}})", accepted_values(option),
-                     option.meaning.empty() ? "" : R"(, "description": )" + json_string(option.meaning),
-                     value ? R"(, "default": )" + to_json(*value) : "");
+                     option.meaning.empty() ? "" : R"(, "description": )" + to_toml(option.meaning),
+                     value ? R"(, "default": )" + to_toml(*value) : "");
 }
 
 /// A table of the file: its keys and inner tables with their schemas, and the schema of members with other names.
@@ -101,15 +71,15 @@ struct Object {
     std::string const inner = indent + "  ";
     std::vector<std::string> members;
     for (auto const& [name, schema] : keys) {
-      members.push_back(fmt::format("{}  {}: {}", inner, json_string(name), schema));
+      members.push_back(fmt::format("{}  {}: {}", inner, to_toml(name), schema));
     }
     for (auto const& [name, table] : tables) {
       if (!any_name) {
-        members.push_back(fmt::format("{}  {}: {}", inner, json_string(name), table.text(inner + "  ")));
+        members.push_back(fmt::format("{}  {}: {}", inner, to_toml(name), table.text(inner + "  ")));
       }
     }
     std::string text = "{\"type\": \"object\", ";
-    text += meaning.empty() ? "" : fmt::format("\"description\": {}, ", json_string(meaning));
+    text += meaning.empty() ? "" : fmt::format("\"description\": {}, ", to_toml(meaning));
     if (!members.empty()) {
       text += fmt::format("\"properties\": {{\n{}\n{}}}, ", fmt::join(members, ",\n"), inner);
     }

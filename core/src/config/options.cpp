@@ -11,7 +11,6 @@
 namespace heddle {
 namespace {
 
-/// A TOML basic string.
 std::string toml_string(std::string_view text) {
   std::string result = "\"";
   for (char const letter : text) {

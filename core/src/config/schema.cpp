@@ -436,7 +436,6 @@ void add_checkpoint(ConfigTree& tree, CheckpointConfig& checkpoint) {
   keys.free("memory_directory", checkpoint.memory_directory, non_empty(), "a file system in memory, on each node");
 }
 
-/// The implementation of an operation.
 ConfigKey key_of_operation(KernelChoices& kernels, std::string const& operation) {
   OptionDescription const description{
       .name = operation, .type = Type::string, .meaning = "implementation, or auto (fastest that supports the call)"};

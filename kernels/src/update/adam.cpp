@@ -51,27 +51,16 @@ struct Adam {
 };
 
 RuleDefinition definition(std::string const& name) {
-  auto const number = OptionDescription::Type::number;
   auto const corrections = [](RuleOptions const& options, UpdateStep const& step) {
     auto const at = static_cast<double>(step.step);
     return RuleDefinition::Numbers{1 - std::pow(options[0], at), 1 - std::pow(options[1], at)};
   };
   return {.name = name,
           .state = {"adam.first_moment", "adam.second_moment"},
-          .options = {{{.name = "beta1",
-                        .type = number,
-                        .meaning = "decay rate of the first moment; default: 0.9",
-                        .max = 1,
-                        .below_max = true},
-                       0.9},
-                      {{.name = "beta2",
-                        .type = number,
-                        .meaning = "decay rate of the second moment; default: 0.98",
-                        .max = 1,
-                        .below_max = true},
-                       0.98},
+          .options = {RuleOption::fraction("beta1", 0.9, "decay rate of the first moment; default: 0.9"),
+                      RuleOption::fraction("beta2", 0.98, "decay rate of the second moment; default: 0.98"),
                       {{.name = "epsilon",
-                        .type = number,
+                        .type = OptionDescription::Type::number,
                         .meaning = "added to the denominator; default: 1e-9",
                         .above_min = true},
                        1e-9}},

@@ -42,16 +42,12 @@ struct Lion {
 }  // namespace
 
 void add_lion_rule(KernelRegistries& registries) {
-  auto const beta = [](char const* name, double value, char const* meaning) {
-    return RuleOption{
-        {.name = name, .type = OptionDescription::Type::number, .meaning = meaning, .max = 1, .below_max = true},
-        value};
-  };
   add_elementwise_rule<Lion>(
-      registries, {.name = "lion",
-                   .state = {"lion.momentum"},
-                   .options = {beta("beta1", 0.9, "weight of the momentum in an update's direction; default: 0.9"),
-                               beta("beta2", 0.99, "decay rate of the momentum; default: 0.99")}});
+      registries,
+      {.name = "lion",
+       .state = {"lion.momentum"},
+       .options = {RuleOption::fraction("beta1", 0.9, "weight of the momentum in an update's direction; default: 0.9"),
+                   RuleOption::fraction("beta2", 0.99, "decay rate of the momentum; default: 0.99")}});
 }
 
 }  // namespace heddle

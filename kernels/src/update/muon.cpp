@@ -74,7 +74,6 @@ std::int64_t short_side(MatrixProblem const& problem) {
   return std::min(problem.rows, problem.columns);
 }
 
-/// dtype of the iteration's products.
 DType product_dtype(MatrixProblem const& problem) {
   return problem.options[bfloat16] != 0 ? DType::bfloat16 : problem.dtype;
 }
@@ -203,30 +202,23 @@ class NewtonSchulz final : public MatrixFunction {
 }  // namespace
 
 void add_muon_rule(KernelRegistries& registries) {
-  auto const boolean = [](char const* name, bool value, char const* meaning) {
-    return RuleOption{{.name = name, .type = OptionDescription::Type::boolean, .meaning = meaning},
-                      static_cast<double>(value)};
-  };
   add_matrix_rule<Muon>(
       registries,
       {.name = "muon",
        .state = {"muon.momentum"},
-       .options = {{{.name = "momentum",
-                     .type = OptionDescription::Type::number,
-                     .meaning = "decay rate of the mean gradient; default: 0.95",
-                     .max = 1,
-                     .below_max = true},
-                    0.95},
-                   boolean("nesterov", true, "look one update ahead; default: true"),
+       .options = {RuleOption::fraction("momentum", 0.95, "decay rate of the mean gradient; default: 0.95"),
+                   RuleOption::boolean("nesterov", true, "look one update ahead; default: true"),
                    {{.name = "iterations",
                      .type = OptionDescription::Type::integer,
                      .meaning = "Newton-Schulz iterations; default: 5",
                      .min = 1,
                      .max = 100},
                     5},
-                   boolean("bfloat16", false, "compute the iterations' products in bfloat16; default: false"),
-                   boolean("match_adam", true,
-                           "updates as large as Adam's, for one learning rate (Liu et al. 2025); default: true")},
+                   RuleOption::boolean("bfloat16", false,
+                                       "compute the iterations' products in bfloat16; default: false"),
+                   RuleOption::boolean(
+                       "match_adam", true,
+                       "updates as large as Adam's, for one learning rate (Liu et al. 2025); default: true")},
        .scope = RuleDefinition::Scope::matrices,
        .matrices = {
            .function = [](KernelSource const& kernels,

@@ -41,18 +41,12 @@ struct Sgd {
 }  // namespace
 
 void add_sgd_rule(KernelRegistries& registries) {
-  add_elementwise_rule<Sgd>(registries, {.name = "sgd",
-                                         .state = {"sgd.momentum"},
-                                         .options = {{{.name = "momentum",
-                                                       .type = OptionDescription::Type::number,
-                                                       .meaning = "decay rate of the sum of gradients; default: 0.9",
-                                                       .max = 1,
-                                                       .below_max = true},
-                                                      0.9},
-                                                     {{.name = "nesterov",
-                                                       .type = OptionDescription::Type::boolean,
-                                                       .meaning = "look one update ahead; default: false"},
-                                                      0}}});
+  add_elementwise_rule<Sgd>(
+      registries,
+      {.name = "sgd",
+       .state = {"sgd.momentum"},
+       .options = {RuleOption::fraction("momentum", 0.9, "decay rate of the sum of gradients; default: 0.9"),
+                   RuleOption::boolean("nesterov", false, "look one update ahead; default: false")}});
 }
 
 }  // namespace heddle

@@ -32,7 +32,6 @@ enum class Noise : std::uint8_t { spans, infilling };
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<Noise>{"spans", "infilling"};
 
-/// Precision of activations.
 constexpr DType dtype_of(Precision precision) {
   return precision == Precision::bfloat16 ? DType::bfloat16 : DType::float32;
 }
@@ -166,7 +165,6 @@ enum class ResumeRule : std::uint8_t { identity, trajectory, free };
 template <>
 inline constexpr std::array<std::string_view, 3> value_names<ResumeRule>{"identity", "trajectory", "free"};
 
-/// A key whose value differs.
 struct ConfigDifference {
   std::string key;     ///< "train.steps", "model.decoder.layer.4-6.activation"
   std::string before;  ///< the TOML text of its value, or "(not set)"

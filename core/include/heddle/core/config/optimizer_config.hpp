@@ -1,12 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <heddle/core/config/model_config.hpp>
 #include <heddle/core/config/update_rule.hpp>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace heddle {

@@ -10,7 +10,6 @@
 
 namespace heddle {
 
-/// A value in the configuration.
 using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<std::string>>;
 
@@ -29,7 +28,6 @@ struct Setting {
   bool operator==(Setting const& other) const { return value == other.value; }
 };
 
-/// Settings by key.
 using Settings = std::map<std::string, Setting>;
 
 /// An option that a layer takes, or a key of the configuration: its type, the values it may have and its meaning.
@@ -48,6 +46,13 @@ struct OptionDescription {
   bool may_be_empty = false;    ///< the string, or the list and the strings in it
   bool or_auto = false;         ///< the string "auto" is accepted in place of an integer
   bool one_or_several = false;  ///< one string stands for a list of it, an empty one for an empty list
+
+  static OptionDescription boolean(std::string name, std::string meaning) {
+    return {.name = std::move(name), .type = Type::boolean, .meaning = std::move(meaning)};
+  }
+  static OptionDescription number(std::string name, std::string meaning) {
+    return {.name = std::move(name), .type = Type::number, .meaning = std::move(meaning)};
+  }
 
   /// The accepted values: "an integer, 1 to 4096".
   std::string accepted() const;

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <heddle/core/config/options.hpp>
 #include <heddle/core/operations/kernel.hpp>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -26,6 +26,17 @@ struct UpdateStep {
 struct RuleOption {
   OptionDescription description;
   double value = 0;  ///< if it is not given; of a boolean 0 or 1
+
+  static RuleOption boolean(std::string name, bool value, std::string meaning) {
+    return {OptionDescription::boolean(std::move(name), std::move(meaning)), static_cast<double>(value)};
+  }
+  /// At least 0 and below 1, such as a decay rate.
+  static RuleOption fraction(std::string name, double value, std::string meaning) {
+    RuleOption option{OptionDescription::number(std::move(name), std::move(meaning)), value};
+    option.description.max = 1;
+    option.description.below_max = true;
+    return option;
+  }
 };
 
 /// The values of a rule's options in the order of RuleDefinition::options; a boolean is 0 or 1.
@@ -83,7 +94,6 @@ struct UpdateProblem {
   std::string rule = "adam";
   DType dtype = DType::float32;
 };
-/// Describes the problem, for messages.
 std::string describe(UpdateProblem const& problem);
 /// The cost of an update of `elements` elements by a rule that keeps `state_elements` numbers for them.
 Cost cost(UpdateProblem const& problem, double elements, double state_elements);
@@ -112,7 +122,6 @@ constexpr std::int64_t count = numbers + std::tuple_size_v<RuleDefinition::Numbe
 
 }  // namespace update_scalars
 
-/// A call's scalars for a step.
 std::array<double, update_scalars::count> update_scalars_of(RuleDefinition const& rule, RuleOptions const& options,
                                                             UpdateStep const& step);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <heddle/core/config/value_form.hpp>
+#include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/layers/layer.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/operations/update.hpp>
@@ -13,7 +13,6 @@
 
 namespace heddle {
 
-/// The gradients after an update.
 enum class GradientsAfter : std::uint8_t { kept, zero };
 
 /// Updates the ranges of a parameter set's buffers whose state this rank keeps, each parameter by the rule of its
@@ -47,7 +46,6 @@ class Optimizer {
   };
   /// The matrices that the next step updates, in the order of their places. Valid until `regroup`.
   std::vector<Matrix> matrices() const;
-  /// Fills the directions of all matrices.
   void direct(Execution& execution) const;
   /// Updates the buffers' elements in `range`, which must lie within one of the parts: one call of a kernel for each
   /// rule among them, none for frozen parameters and those that wait. The caller increments the versions, once. With

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <heddle/core/config/value_form.hpp>
+#include <heddle/core/config/update_rule.hpp>
 
 namespace heddle {
 
@@ -8,7 +8,7 @@ std::vector<OptionDescription> value_form_options() {
            .type = OptionDescription::Type::number,
            .meaning = "values are value_scale * w + value_offset of numbers w that are trained",
            .above_min = true},
-          {.name = "value_offset", .type = OptionDescription::Type::number, .meaning = "see value_scale"}};
+          OptionDescription::number("value_offset", "see value_scale")};
 }
 
 ValueForm value_form(UpdateRule const& rule) {
