@@ -259,4 +259,12 @@ std::shared_ptr<Attention> Attention::observed(ObservedSelection<Attention> sele
   return std::make_shared<ObservedAttention>(std::move(selection));
 }
 
+std::string describe(AttentionScoreProblem const& problem) {
+  return fmt::format("the score '{}' in {}", problem.function, name_of(problem.dtype));
+}
+
+std::shared_ptr<AttentionScore> AttentionScore::observed(ObservedSelection<AttentionScore> selection) {
+  return std::move(selection.selected);
+}
+
 }  // namespace heddle

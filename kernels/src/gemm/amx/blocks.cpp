@@ -1,6 +1,6 @@
-#include "blocks.hpp"
-
 #include <algorithm>
+
+#include "tiles.hpp"
 
 namespace heddle::amx {
 

@@ -2,11 +2,11 @@
 #include <memory>
 #include <vector>
 
-#include "blocks.hpp"
 #include "gemm/packed_weights.hpp"
 #include "gemm/parts.hpp"
 #include "support/factories.hpp"
 #include "support/matrix_registers.hpp"
+#include "tiles.hpp"
 
 namespace heddle {
 

@@ -24,7 +24,6 @@ inline Factor part_of(Factor const& factor, std::int64_t begin, std::int64_t ext
   return part;
 }
 
-/// The stored lines of a factor.
 inline Upcoming lines_of(Factor const& part) {
   std::int64_t const size = part.float32 ? 4 : 2;
   std::int64_t const rows = part.k_contiguous ? part.extent : part.k;
