@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
@@ -235,8 +233,8 @@ AttentionCore::Activations AttentionCore::forward(LayerContext& context, Tensor 
   AttentionCall const attention_call = pack_call(context, queries, keys, v);
   if (rotates()) {
     Tensor const& position = context.pack.rows(side_).position;
-    positions_->rotate(context, queries, sizes_.head_dim, position);
-    positions_->rotate(context, keys, sizes_.head_dim, position);
+    positions_->rotate(context, queries, sizes_.head_dim, position, false);
+    positions_->rotate(context, keys, sizes_.head_dim, position, false);
   }
   if (tokens_are_split(context)) {
     activations.kernel = context_attention_.forward(task(context), attention_call, activations.output);
@@ -275,8 +273,8 @@ void AttentionCore::backward(LayerContext& context, Activations const& activatio
   }
   if (rotates()) {
     Tensor const& position = context.pack.rows(side_).position;
-    positions_->rotate_back(context, all.q, sizes_.head_dim, position);
-    positions_->rotate_back(context, all.k, sizes_.head_dim, position);
+    positions_->rotate(context, all.q, sizes_.head_dim, position, true);
+    positions_->rotate(context, all.k, sizes_.head_dim, position, true);
   }
   if (query_norm_) {
     normalize_backward(context, *query_norm_, activations.q_norm, all.q, gradients.q);
@@ -288,7 +286,7 @@ Tensor AttentionCore::keys_to_cache(LayerContext& context, Tensor const& k, Deco
   Norm::Activations activations;
   Tensor const keys = normalize(context, key_norm_, k, activations);
   if (rotates()) {
-    positions_->rotate(context, keys, sizes_.head_dim, step.position);
+    positions_->rotate(context, keys, sizes_.head_dim, step.position, false);
   }
   return keys;
 }
@@ -325,7 +323,7 @@ Tensor AttentionCore::decode(LayerContext& context, Tensor const& q, DecodeKeys 
   Norm::Activations activations;
   Tensor const query = normalize(context, query_norm_, q, activations);
   if (rotates()) {
-    positions_->rotate(context, query, sizes_.head_dim, step.position);
+    positions_->rotate(context, query, sizes_.head_dim, step.position, false);
   }
   Tensor const output = context.arena.allocate(q.dtype(), q.shape());
   Tensor const log_sum_exp = context.arena.allocate(statistics_dtype(q.dtype()), {q.dim(0), base_.heads});

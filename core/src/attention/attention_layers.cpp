@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <heddle/core/attention/attention_core.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/layers/linear.hpp>

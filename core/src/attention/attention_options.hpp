@@ -20,7 +20,6 @@ AttentionScores attention_scores(ModelConfig const& keys, LayerOptions const& op
 /// where options do not go together.
 AttentionMask self_attention_mask(LayerOptions const& options, Side side);
 
-/// The declarations of cross- and of self-attention.
 LayerTraits cross_attention_traits();
 LayerTraits self_attention_traits();
 

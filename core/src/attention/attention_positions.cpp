@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,9 +18,8 @@ namespace {
 void require_heads_of_stack(LayerSpec const& layer, std::int64_t heads, std::int64_t of_stack) {
   if (heads != of_stack) {
     throw ConfigError(
-        "{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, so {} "
-        "must have as "
-        "many heads as the stack's first layer with positions: {}",
+        "{} = {}: model.positions = \"{}\" is a bias for each head that all layers of a stack share, so {} must have "
+        "as many heads as the stack's first layer with positions: {}",
         layer.model.place("heads"), heads, name_of(layer.model.positions), layer.name, of_stack);
   }
 }
@@ -95,8 +92,7 @@ class RotaryPositions final : public AttentionPositions {
   void add_layer(LayerSpec const& spec, std::int64_t /*heads*/, std::int64_t head_dim) override {
     if (head_dim % 2 != 0) {
       throw ConfigError(
-          "{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; expected an "
-          "even head_dim",
+          "{}: model.positions = \"rotary\" turns pairs of columns, and a head of {} has {}; expected an even head_dim",
           spec.options.has("head_dim") ? spec.options.place("head_dim") : spec.model.place("heads"), spec.name,
           head_dim);
     }
@@ -107,13 +103,9 @@ class RotaryPositions final : public AttentionPositions {
   }
 
   bool rotates() const override { return true; }
-  void rotate(LayerContext& context, Tensor const& matrix, std::int64_t head_dim,
-              Tensor const& position) const override {
-    tensor_ops_->rotate(context.execution, matrix, {position, tables_.at(head_dim), layout_, false});
-  }
-  void rotate_back(LayerContext& context, Tensor const& gradient, std::int64_t head_dim,
-                   Tensor const& position) const override {
-    tensor_ops_->rotate(context.execution, gradient, {position, tables_.at(head_dim), layout_, true});
+  void rotate(LayerContext& context, Tensor const& matrix, std::int64_t head_dim, Tensor const& position,
+              bool back) const override {
+    tensor_ops_->rotate(context.execution, matrix, {position, tables_.at(head_dim), layout_, back});
   }
 
  private:

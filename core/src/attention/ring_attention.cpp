@@ -34,7 +34,6 @@ class RingBuffers {
   TokenRows const& rows(int step) const {
     return rows_.shards[static_cast<std::size_t>((group_.rank() + ranks() - step % ranks()) % ranks())];
   }
-  /// The matrix of a step.
   KeysAndValues at(int step) const { return buffers_[static_cast<std::size_t>(step % 2)].first(rows(step).tokens); }
   void start_send(int step, int tag) { send_ = group_.start_send(at(step).both, (group_.rank() + 1) % ranks(), tag); }
   /// Receives the matrix of a step from the previous rank.

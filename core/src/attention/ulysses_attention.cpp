@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <heddle/core/attention/context_attention.hpp>
 #include <heddle/core/base/error.hpp>

@@ -67,8 +67,7 @@ std::shared_ptr<TensorOps> TensorOps::observed(ObservedSelection<TensorOps> sele
 
 void TensorOps::require_same_shape(Tensor const& from, Tensor const& to, char const* method) {
   if (!(from.shape() == to.shape())) {
-    throw Error(std::string(method) + " from " + from.shape().to_string() + " to " + to.shape().to_string() +
-                ": the shapes must be equal");
+    throw Error("{} from {} to {}: the shapes must be equal", method, from.shape().to_string(), to.shape().to_string());
   }
 }
 
@@ -84,8 +83,10 @@ void TensorOps::require_rotation(Tensor const& matrix, Rotation const& rotation)
   Tensor const& table = rotation.table;
   std::int64_t const width = table.dim(1);
   if (table.dtype() != statistics_dtype(matrix.dtype()) || width % 2 != 0 || matrix.dim(1) % width != 0) {
-    throw Error("rotate of " + matrix.shape().to_string() + " by a table " + table.shape().to_string() +
-                ": the table's columns are even, divide the matrix's and are in its dtype of statistics");
+    throw Error(
+        "rotate of {} by a table {}: the table's columns are even, divide the matrix's and are in its dtype of "
+        "statistics",
+        matrix.shape().to_string(), table.shape().to_string());
   }
 }
 
@@ -98,16 +99,16 @@ void TensorOps::require_row_copy(Tensor const& from, Tensor const& index, Tensor
     index.require(DType::int32, count, "copy_rows' index");
   }
   if (from.dtype() != to.dtype() || from.dim(1) != to.dim(1) || (index.empty() && from.dim(0) != count[0])) {
-    throw Error("copy_rows from " + from.shape().to_string() + " to " + to.shape().to_string() +
-                ": the dtypes and the columns must be equal, and without an index the rows");
+    throw Error("copy_rows from {} to {}: the dtypes and the columns must be equal, and without an index the rows",
+                from.shape().to_string(), to.shape().to_string());
   }
 }
 
 void TensorOps::require_column_gather(Tensor const& wide, Tensor const& index, Tensor const& narrow) {
   index.require(DType::int32, Shape{wide.dim(1)}, "the columns' index");
   if (wide.dtype() != narrow.dtype() || wide.dim(0) != narrow.dim(0)) {
-    throw Error("columns gathered between " + narrow.shape().to_string() + " and " + wide.shape().to_string() +
-                ": the dtypes and the rows must be equal");
+    throw Error("columns gathered between {} and {}: the dtypes and the rows must be equal", narrow.shape().to_string(),
+                wide.shape().to_string());
   }
 }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/base/activation_functions.hpp>
 #include <heddle/core/operations/activation.hpp>
 #include <heddle/core/tensor/doubles.hpp>
@@ -51,7 +52,6 @@ constexpr std::array variants{Variant{11, 301, false, 0, 5},
                               Variant{9, 67, false, 0.3, 0, Shared::input, false, 16},
                               Variant{5, 131, false, 0.3, 0, Shared::nothing, true, 16}};
 
-/// The outputs by the definition.
 std::vector<double> expected(std::function<double(double)> const& definition, ActivationCall const& call) {
   std::vector<double> values = to_doubles(call.input);
   std::vector<double> const factors = dropout_factors(call.dropout, call.input.dim(0), call.input.dim(1));
@@ -105,9 +105,8 @@ Trial<Activation> make_trial(std::string const& function, std::function<double(d
 void add_activation_trials(KernelRegistries& registries, std::string const& function,
                            std::function<double(double)> const& definition) {
   for (Variant const& variant : variants) {
-    registries.of<Activation>().add_trial(variant.name(function), [=](TrialTensors& tensors, DType dtype) {
-      return make_trial(function, definition, variant, tensors, dtype);
-    });
+    registries.of<Activation>().add_trial(variant.name(function),
+                                          std::bind_front(make_trial, function, definition, variant));
   }
 }
 

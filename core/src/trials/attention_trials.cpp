@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/attention.hpp>
 #include <heddle/core/tensor/doubles.hpp>
@@ -287,8 +288,7 @@ Trial<AttentionScore> make_score_trial(std::string const& name, TrialTensors& te
 
 void add_attention_trials(KernelRegistries& registries) {
   for (Variant const& variant : variants()) {
-    registries.of<Attention>().add_trial(
-        variant.name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+    registries.of<Attention>().add_trial(variant.name, std::bind_front(make_trial, variant));
   }
 }
 
@@ -299,12 +299,10 @@ void add_attention_score(KernelRegistries& registries, std::shared_ptr<Attention
   }
   auto& scores = registries.of<AttentionScore>();
   scores.add(name, 0, score);
-  scores.add_trial(name, [name](TrialTensors& tensors, DType dtype) { return make_score_trial(name, tensors, dtype); });
+  scores.add_trial(name, std::bind_front(make_score_trial, name));
   for (Variant variant : function_variants()) {
     variant.function = score;
-    registries.of<Attention>().add_trial(
-        fmt::format("{}{}", name, variant.name),
-        [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+    registries.of<Attention>().add_trial(name + variant.name, std::bind_front(make_trial, variant));
   }
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <heddle/core/operations/embedding.hpp>
 #include <heddle/core/trials/trials.hpp>
 #include <numeric>
@@ -90,8 +91,7 @@ void add_embedding_trials(KernelRegistries& registries) {
                                          variant.rounded  ? ", table in bfloat16"
                                          : variant.frozen ? ", frozen table"
                                                           : "");
-    registries.of<Embedding>().add_trial(
-        name, [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+    registries.of<Embedding>().add_trial(name, std::bind_front(make_trial, variant));
   };
   for (std::int64_t const columns : {std::int64_t{1}, std::int64_t{67}, std::int64_t{200}}) {
     for (bool const positions : {false, true}) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/operations/gemm.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -102,8 +103,7 @@ std::vector<Variant> variants() {
 
 void add_gemm_trials(KernelRegistries& registries) {
   for (Variant const& variant : variants()) {
-    registries.of<Gemm>().add_trial(
-        variant.name(), [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+    registries.of<Gemm>().add_trial(variant.name(), std::bind_front(make_trial, variant));
   }
 }
 

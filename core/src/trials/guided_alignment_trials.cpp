@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/operations/guided_alignment.hpp>
 #include <heddle/core/trials/trials.hpp>
 
@@ -38,9 +39,8 @@ Trial<GuidedAlignment> make_trial(std::int64_t columns, TrialTensors& tensors, D
 
 void add_guided_alignment_trials(KernelRegistries& registries) {
   for (std::int64_t const columns : {1, 5, 32}) {
-    registries.of<GuidedAlignment>().add_trial(
-        fmt::format("{} columns", columns),
-        [columns](TrialTensors& tensors, DType dtype) { return make_trial(columns, tensors, dtype); });
+    registries.of<GuidedAlignment>().add_trial(fmt::format("{} columns", columns),
+                                               std::bind_front(make_trial, columns));
   }
 }
 

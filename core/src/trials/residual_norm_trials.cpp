@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/base/norm_kind.hpp>
 #include <heddle/core/operations/residual_norm.hpp>
 #include <heddle/core/tensor/doubles.hpp>
@@ -12,7 +13,6 @@ namespace {
 /// The gradient whose memory the residual's gradient shares (residual_norm.hpp).
 enum class Shared : std::uint8_t { nothing, grad_normalized, grad_sum };
 
-/// The parts of a call that it has.
 struct Variant {
   char const* name;
   std::int64_t rows, columns;
@@ -75,7 +75,6 @@ struct Expected {
   }
 };
 
-/// A call's tensors.
 struct Tensors {
   ResidualNormCall call;
   ResidualNormOutput output;
@@ -167,9 +166,7 @@ void add_norm_trials(KernelRegistries& registries, std::string const& kind, Norm
           fmt::format("{} norm: {}, {} x {}{}{}", kind, variant.name, variant.rows, variant.columns,
                       variant.dropout > 0 ? fmt::format(", dropout {}", variant.dropout) : "",
                       bias || !variant.norm ? "" : ", without bias");
-      Kind const of{kind, bias, definition};
-      registries.of<ResidualNorm>().add_trial(
-          name, [of, variant](TrialTensors& tensors, DType dtype) { return make_trial(of, variant, tensors, dtype); });
+      registries.of<ResidualNorm>().add_trial(name, std::bind_front(make_trial, Kind{kind, bias, definition}, variant));
     }
   }
 }

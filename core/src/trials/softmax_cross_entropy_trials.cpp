@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/operations/softmax_cross_entropy.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -114,7 +115,7 @@ void add_softmax_cross_entropy_trials(KernelRegistries& registries) {
   auto& registry = registries.of<SoftmaxCrossEntropy>();
   for (Variant const& variant : variants) {
     registry.add_trial(fmt::format("{}, {} x {}", variant.name, variant.rows, variant.vocabulary),
-                       [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+                       std::bind_front(make_trial, variant));
   }
   registry.add_trial("a vocabulary in two parts", sharded_trial);
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <functional>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -119,8 +120,7 @@ void add_tensor_ops_trials(KernelRegistries& registries) {
   registry.add_trial("scale", scale_trial);
   registry.add_trial("add", add_trial);
   for (DType const to : {DType::float32, DType::bfloat16}) {
-    registry.add_trial(fmt::format("copy to {}", name_of(to)),
-                       [to](TrialTensors& tensors, DType dtype) { return copy_trial(to, tensors, dtype); });
+    registry.add_trial(fmt::format("copy to {}", name_of(to)), std::bind_front(copy_trial, to));
   }
   registry.add_trial("column sums", column_sums_trial);
   registry.add_trial("sum of squares", squares_trial);
@@ -132,9 +132,8 @@ void add_tensor_ops_trials(KernelRegistries& registries) {
   registry.add_trial("cap backward", cap_backward_trial);
   for (PairLayout const layout : {PairLayout::interleaved, PairLayout::halves}) {
     for (bool const back : {false, true}) {
-      registry.add_trial(
-          fmt::format("rotate {}, {}", back ? "back" : "forth", name_of(layout)),
-          [=](TrialTensors& tensors, DType dtype) { return rotate_trial(layout, back, tensors, dtype); });
+      registry.add_trial(fmt::format("rotate {}, {}", back ? "back" : "forth", name_of(layout)),
+                         std::bind_front(rotate_trial, layout, back));
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <heddle/core/operations/token_ranking.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -102,7 +103,7 @@ void add_token_ranking_trials(KernelRegistries& registries) {
   auto& registry = registries.of<TokenRanking>();
   for (Variant const& variant : variants) {
     registry.add_trial(fmt::format("{}, {} of {} x {}", variant.name, variant.count, variant.rows, variant.columns),
-                       [variant](TrialTensors& tensors, DType dtype) { return make_trial(variant, tensors, dtype); });
+                       std::bind_front(make_trial, variant));
   }
 }
 

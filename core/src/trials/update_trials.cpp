@@ -1,5 +1,4 @@
-#include <fmt/format.h>
-
+#include <functional>
 #include <heddle/core/operations/update.hpp>
 #include <heddle/core/tensor/doubles.hpp>
 #include <heddle/core/trials/trials.hpp>
@@ -47,8 +46,7 @@ Trial<Update> update_trial(RuleDefinition const& rule, Shape const& shape, Trial
 void add_update_trials(KernelRegistries& registries) {
   for (RuleDefinition const& rule : update_rules(registries)) {
     Shape const shape{4099};  // more than one work item, no multiple of a vector
-    registries.of<Update>().add_trial(
-        rule.name, [=](TrialTensors& tensors, DType dtype) { return update_trial(rule, shape, tensors, dtype); });
+    registries.of<Update>().add_trial(rule.name, std::bind_front(update_trial, rule, shape));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstring>
 #include <heddle/core/base/cpu_level.hpp>
+#include <heddle/core/operations/dispatch.hpp>
 
 #include "bfloat16_sums.hpp"
 #include "rank_order_reduction.hpp"
@@ -12,19 +13,9 @@ namespace {
 
 constexpr std::int64_t block = 2048;
 
-/// The type in which elements are added.
-template <class Element>
-struct SumOf {
-  using Type = Element;
-};
-template <>
-struct SumOf<BFloat16> {
-  using Type = float;
-};
-
 template <class Element, class Combine>
 void combine_parts(std::vector<void const*> const& parts, void* result, std::int64_t count, Combine const& combine) {
-  using Sum = typename SumOf<Element>::Type;
+  using Sum = kernels::ArithmeticType<Element>;
   std::array<Sum, block> sums;
   for (std::int64_t begin = 0; begin < count; begin += block) {
     std::int64_t const here = std::min(block, count - begin);
@@ -75,19 +66,11 @@ void combine_parts(DType dtype, ReduceOp op, std::vector<void const*> const& par
     }
     return;
   }
-  switch (dtype) {
-    case DType::float32:
-      return combine_parts<float>(parts, result, count, op);
-    case DType::bfloat16:
-      if (op == ReduceOp::sum && has_v4()) {
-        return add_bfloat16(parts, result, count);
-      }
-      return combine_parts<BFloat16>(parts, result, count, op);
-    case DType::int32:
-      return combine_parts<std::int32_t>(parts, result, count, op);
-    case DType::float64:
-      return combine_parts<double>(parts, result, count, op);
+  if (dtype == DType::bfloat16 && op == ReduceOp::sum && has_v4()) {
+    return add_bfloat16(parts, result, count);
   }
+  kernels::ElementTypes<float, BFloat16, std::int32_t, double>::with(
+      dtype, [&]<class Element>(Element) { combine_parts<Element>(parts, result, count, op); });
 }
 
 }  // namespace heddle

@@ -222,7 +222,6 @@ class StageRehearsal {
   DryRunRank rank_;
 };
 
-/// Adds `count` such passes.
 void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
   for (KernelCalls const& calls : from.kernels) {
     auto const known = std::ranges::find_if(
@@ -236,8 +235,7 @@ void add_pass(PassWork& into, PassWork const& from, std::int64_t count) {
   }
   for (std::size_t group = 0; group < traffic_groups; ++group) {
     for (std::size_t collective = 0; collective < collectives; ++collective) {
-      into.traffic[group][collective].operations += count * from.traffic[group][collective].operations;
-      into.traffic[group][collective].bytes += count * from.traffic[group][collective].bytes;
+      into.traffic[group][collective] += count * from.traffic[group][collective];
     }
   }
 }

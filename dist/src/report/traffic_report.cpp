@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/parallel/host_values.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
@@ -50,26 +53,15 @@ TrafficByGroup traffic_of(ParallelState const& parallel) {
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier) {
   TrafficByGroup difference = later;
   for_each_entry([&](std::size_t group, std::size_t collective) {
-    difference[group][collective].operations -= earlier[group][collective].operations;
-    difference[group][collective].bytes -= earlier[group][collective].bytes;
+    difference[group][collective] += -1 * earlier[group][collective];
   });
   return difference;
 }
 
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own) {
-  std::vector<std::int64_t> numbers;
-  for_each_entry([&](std::size_t group, std::size_t collective) {
-    numbers.push_back(own[group][collective].operations);
-    numbers.push_back(own[group][collective].bytes);
-  });
-  numbers = sums_of(world, numbers);
-  TrafficByGroup all{};
-  auto next = numbers.begin();
-  for_each_entry([&](std::size_t group, std::size_t collective) {
-    all[group][collective].operations = *next++;
-    all[group][collective].bytes = *next++;
-  });
-  return all;
+  auto numbers = std::bit_cast<std::array<std::int64_t, sizeof own / sizeof(std::int64_t)>>(own);
+  std::ranges::copy(sums_of(world, std::vector(numbers.begin(), numbers.end())), numbers.begin());
+  return std::bit_cast<TrafficByGroup>(numbers);
 }
 
 void for_each_traffic(TrafficByGroup const& traffic,

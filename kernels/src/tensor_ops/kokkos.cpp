@@ -24,7 +24,8 @@ KOKKOS_INLINE_FUNCTION Element same(Element element) {
 
 /// Calls `body(row, begin, end)` for pieces of each row's columns.
 template <class Body>
-void for_each_piece(Execution& execution, char const* name, kernels::Extents const& extents, Body const& body) {
+void for_each_piece(Execution& execution, char const* name, Tensor const& tensor, Body const& body) {
+  kernels::Extents const extents(tensor);
   Index const pieces = (extents.columns + block - 1) / block;
   kernels::for_each(
       execution, name, extents.rows * pieces, KOKKOS_LAMBDA(Index item) {
@@ -69,7 +70,7 @@ struct KokkosTensorOps {
     auto const targets = kernels::rows_of<Element>(tensor);
     auto const filling = static_cast<ArithmeticType<Element>>(value);
     for_each_piece(
-        execution, "heddle::fill", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::fill", tensor, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           Element* const target = targets[row];
           // A local copy, which no store can change.
           ArithmeticType<Element> const element = filling;
@@ -85,7 +86,7 @@ struct KokkosTensorOps {
     auto const targets = kernels::rows_of<Element>(tensor);
     auto const factor = static_cast<Real>(value);
     for_each_piece(
-        execution, "heddle::scale", kernels::Extents(tensor), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::scale", tensor, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           Element* const target = targets[row];
           Real const by = factor;
           for (Index j = begin; j < end; ++j) {
@@ -100,7 +101,7 @@ struct KokkosTensorOps {
     auto const sources = kernels::rows_of<Element>(from);
     auto const targets = kernels::rows_of<Element>(into);
     for_each_piece(
-        execution, "heddle::add", kernels::Extents(into), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::add", into, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           Element const* const source = sources[row];
           Element* const target = targets[row];
           for (Index j = begin; j < end; ++j) {
@@ -114,7 +115,7 @@ struct KokkosTensorOps {
     auto const sources = kernels::rows_of<From>(from);
     auto const targets = kernels::rows_of<To>(to);
     for_each_piece(
-        execution, "heddle::copy", kernels::Extents(to), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::copy", to, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           From const* const KOKKOS_RESTRICT source = sources[row];
           To* const KOKKOS_RESTRICT target = targets[row];
           for (Index j = begin; j < end; ++j) {
@@ -265,7 +266,7 @@ struct KokkosTensorOps {
     auto const rows = kernels::rows_of<Element>(values);
     auto const highest = static_cast<Real>(limit);
     for_each_piece(
-        execution, "heddle::cap", kernels::Extents(values), KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::cap", values, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           Element* const KOKKOS_RESTRICT value = rows[row];
           Real const bound = highest;
           Real const inverse = 1 / bound;
@@ -282,8 +283,7 @@ struct KokkosTensorOps {
     auto const rows = kernels::rows_of<Element>(gradient);
     auto const one_by_limit = static_cast<Real>(1 / limit);
     for_each_piece(
-        execution, "heddle::cap_backward", kernels::Extents(gradient),
-        KOKKOS_LAMBDA(Index row, Index begin, Index end) {
+        execution, "heddle::cap_backward", gradient, KOKKOS_LAMBDA(Index row, Index begin, Index end) {
           Element const* const KOKKOS_RESTRICT result = results[row];
           Element* const KOKKOS_RESTRICT values = rows[row];
           Real const inverse = one_by_limit;

@@ -11,20 +11,25 @@ namespace {
 using Index = std::int64_t;
 using kernels::ArithmeticType;
 using kernels::ColumnGroup;
-using kernels::Extents;
 using kernels::group_columns;
 using kernels::GroupValues;
 using kernels::RowLanes;
 using kernels::Sum;
+
+/// Calls `body(row, group)` for the groups of all rows of a tensor.
+template <class Body>
+void for_each_group(Execution& execution, char const* name, Tensor const& tensor, Body const& body) {
+  kernels::Extents const extents(tensor);
+  kernels::for_each_group(execution, name, extents.rows, extents.columns, body);
+}
 
 struct TeamTensorOps {
   template <class Element, class Real = ArithmeticType<Element>>
   static void fill(Execution& execution, Tensor const& tensor, double value) {
     auto const targets = kernels::rows_of<Element>(tensor);
     auto const filling = static_cast<Real>(value);
-    Extents const extents(tensor);
-    kernels::for_each_group(
-        execution, "fill", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "fill", tensor, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           at.store(at.load_or(filling, static_cast<Element const*>(nullptr)), targets[row]);
         });
   }
@@ -33,9 +38,8 @@ struct TeamTensorOps {
   static void scale(Execution& execution, Tensor const& tensor, double value) {
     auto const targets = kernels::rows_of<Element>(tensor);
     auto const factor = static_cast<Real>(value);
-    Extents const extents(tensor);
-    kernels::for_each_group(
-        execution, "scale", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "scale", tensor, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           auto scaled = at.template load<Real>(targets[row]);
           for (int i = 0; i < group_columns; ++i) {
             scaled[i] *= factor;
@@ -48,9 +52,8 @@ struct TeamTensorOps {
   static void add(Execution& execution, Tensor const& into, Tensor const& from) {
     auto const sources = kernels::rows_of<Element>(from);
     auto const targets = kernels::rows_of<Element>(into);
-    Extents const extents(into);
-    kernels::for_each_group(
-        execution, "add", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "add", into, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           auto sum = at.template load<Real>(targets[row]);
           auto const addend = at.template load<Real>(sources[row]);
           for (int i = 0; i < group_columns; ++i) {
@@ -60,15 +63,13 @@ struct TeamTensorOps {
         });
   }
 
-  /// to = from.
   template <class From, class To>
   static void copy(Execution& execution, Tensor const& from, Tensor const& to) {
     using Real = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
     auto const sources = kernels::rows_of<From>(from);
     auto const targets = kernels::rows_of<To>(to);
-    Extents const extents(to);
-    kernels::for_each_group(
-        execution, "copy", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "copy", to, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           at.store(at.template load<Real>(sources[row]), targets[row]);
         });
   }
@@ -201,9 +202,8 @@ struct TeamTensorOps {
   static void cap(Execution& execution, Tensor const& values, double limit) {
     auto const rows = kernels::rows_of<Element>(values);
     auto const highest = static_cast<Real>(limit);
-    Extents const extents(values);
-    kernels::for_each_group(
-        execution, "cap", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "cap", values, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           auto value = at.template load<Real>(rows[row]);
           for (int i = 0; i < group_columns; ++i) {
             value[i] = highest * fast_tanh(value[i] / highest);
@@ -217,9 +217,8 @@ struct TeamTensorOps {
     auto const results = kernels::rows_of<Element>(capped);
     auto const rows = kernels::rows_of<Element>(gradient);
     auto const highest = static_cast<Real>(limit);
-    Extents const extents(gradient);
-    kernels::for_each_group(
-        execution, "cap backward", extents.rows, extents.columns, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
+    for_each_group(
+        execution, "cap backward", gradient, KOKKOS_LAMBDA(Index row, ColumnGroup const& at) {
           auto const result = at.template load<Real>(results[row]);
           auto value = at.template load<Real>(rows[row]);
           for (int i = 0; i < group_columns; ++i) {

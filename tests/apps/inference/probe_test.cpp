@@ -176,7 +176,7 @@ TEST(Positions, RotaryTableIsTheTurnThatLayersMake) {
   Tensor const matrix = tensor_of(units, DType::float64, {rows, columns});
   Pack const pack;
   LayerContext context = bench.context(pack);
-  positions->rotate(context, matrix, columns, int_tensor(at));
+  positions->rotate(context, matrix, columns, int_tensor(at), false);
   auto const turned = values(matrix);
   auto const table = rotary_table(rows, columns, config.rotary_base);
   ASSERT_EQ(table.size(), static_cast<std::size_t>(rows * columns / 2));

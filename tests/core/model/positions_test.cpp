@@ -166,7 +166,7 @@ TEST(Rotary, InHalvesPairsAreHalfAHeadApart) {
   auto const before = values(row);
   Pack const pack;
   LayerContext context = stack.bench().context(pack);
-  stack.positions().rotate(context, row, 6, int_tensor({3}));
+  stack.positions().rotate(context, row, 6, int_tensor({3}), false);
   auto const after = values(row);
   for (std::size_t head = 0; head < 2; ++head) {
     for (std::size_t pair = 0; pair < 3; ++pair) {

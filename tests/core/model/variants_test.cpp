@@ -307,7 +307,7 @@ TEST(Variants, RotationsDependOnTheDistanceAlone) {
   Tensor const key = random_tensor(DType::float64, {1, 6}, 2);
   auto const rotated = [&](Tensor const& row, std::int32_t position) {
     Tensor const copy = tensor_of(values(row), DType::float64, {1, 6});
-    positions->rotate(context, copy, 6, int_tensor({position}));
+    positions->rotate(context, copy, 6, int_tensor({position}), false);
     return copy;
   };
   auto const product = [&](std::int32_t at, std::int32_t other) {

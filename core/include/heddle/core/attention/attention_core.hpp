@@ -110,7 +110,6 @@ class AttentionCore {
   Parameter* score_weight_ = nullptr;  ///< the weight of additive scores; null for other scores
 };
 
-/// Registers self_attention and cross_attention.
 void register_attention_layers(LayerRegistry& registry);
 
 }  // namespace heddle

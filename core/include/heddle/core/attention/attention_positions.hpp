@@ -19,12 +19,10 @@ class AttentionPositions {
   virtual void add_layer(LayerSpec const& spec, std::int64_t heads, std::int64_t head_dim) = 0;
 
   /// Whether queries and keys are rotated. If so, `rotate` turns matrix [rows, n * head_dim] in place, rows being at
-  /// `position` (int32 [rows]); rows may be strided. rotate_back is its backward pass, for the gradient.
+  /// `position` (int32 [rows]); rows may be strided. `back`: the backward pass, of a gradient.
   virtual bool rotates() const { return false; }
   virtual void rotate(LayerContext& /*context*/, Tensor const& /*matrix*/, std::int64_t /*head_dim*/,
-                      Tensor const& /*position*/) const {}
-  virtual void rotate_back(LayerContext& /*context*/, Tensor const& /*gradient*/, std::int64_t /*head_dim*/,
-                           Tensor const& /*position*/) const {}
+                      Tensor const& /*position*/, bool /*back*/) const {}
 
   /// Whether calls have a bias, which not every kernel supports. If so, `bias` gives it: AttentionCall::bias for this
   /// rank's heads. bias_gradient gives the tensor that the backward pass of a call adds to (+=), empty for a bias

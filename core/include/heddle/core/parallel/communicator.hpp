@@ -41,6 +41,14 @@ struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
 
+  Traffic& operator+=(Traffic const& more) {
+    operations += more.operations;
+    bytes += more.bytes;
+    return *this;
+  }
+  friend Traffic operator*(std::int64_t times, Traffic const& one) {
+    return {times * one.operations, times * one.bytes};
+  }
   bool operator==(Traffic const&) const = default;
 };
 
