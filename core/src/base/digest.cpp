@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <heddle/core/base/digest.hpp>
 #include <heddle/core/base/random.hpp>

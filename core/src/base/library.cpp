@@ -1,5 +1,4 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <filesystem>
 #include <heddle/core/base/compiled_abi_tag.hpp>

@@ -46,7 +46,6 @@ std::string describe(std::string const& name, double along, double central_diffe
                      central_difference);
 }
 
-/// -1 or 1 for each element.
 std::vector<double> random_direction(std::size_t size, std::uint64_t seed) {
   std::vector<double> direction(size);
   for (std::size_t i = 0; i < size; ++i) {

@@ -57,7 +57,6 @@ struct Made {
   }
 };
 
-/// The numbers of a trial's results.
 struct Results {
   std::vector<Values> outputs, gradients;
   std::string damage;
@@ -86,7 +85,6 @@ std::string no_oracle(std::string const& result) {
       result);
 }
 
-/// The checks of one implementation.
 class KernelCheck {
  public:
   KernelCheck(AnyKernelRegistry const& registry, Implementation const& implementation, Execution& execution)

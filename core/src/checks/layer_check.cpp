@@ -312,7 +312,6 @@ class DecodeCheck {
   Tensor encoder_output_;
 };
 
-/// The checks of one layer.
 class LayerCheck {
  public:
   LayerCheck(Registries const& registries, LayerRegistry::Entry const& entry, Execution& execution)

@@ -1,7 +1,5 @@
 #include "constraints.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 

@@ -1,12 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/readable.hpp>
 #include <heddle/core/generation/generation.hpp>
-#include <limits>
 #include <list>
 #include <ranges>
 #include <tuple>

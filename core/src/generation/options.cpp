@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/generation/generation.hpp>

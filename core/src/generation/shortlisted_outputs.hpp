@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/tensor/uploaded_tensor.hpp>

@@ -8,7 +8,6 @@
 #include <heddle/core/tensor/uploaded_tensor.hpp>
 #include <list>
 #include <map>
-#include <utility>
 #include <vector>
 
 namespace heddle {
@@ -104,7 +103,6 @@ class StepUpload {
     Model::DecodeTokens tokens;
     DecodeStep step;
   };
-  /// Rows that the caches must have.
   struct Rows {
     std::int64_t tokens = 0;
     std::int64_t sources = 0;

@@ -1,7 +1,5 @@
 #include "token_choice.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>

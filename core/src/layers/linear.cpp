@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>

@@ -45,7 +45,6 @@ GemmCall square(DType dtype, std::int64_t size) {
           .b_weight = {std::numeric_limits<std::uint64_t>::max() - static_cast<std::uint64_t>(size), 1}};
 }
 
-/// Measures tensors of this total size.
 double measure_bandwidth(TensorOps& tensor_ops, Execution& execution, double bytes) {
   auto const count = static_cast<std::int64_t>(bytes / (2 * sizeof(float)));
   Tensor const x = Tensor::allocate(DType::float32, {count});

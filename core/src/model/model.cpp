@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include <array>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/model/model.hpp>
@@ -14,7 +11,6 @@ PipelinePlan one_stage(ModelDescription const& description) {
   return {{{IndexRange{0, description.layers()}}}};
 }
 
-/// The stage that holds a stack's exit.
 int find_stage(PipelinePlan const& plan, ModelDescription const& description, std::size_t stack) {
   for (int stage = 0; stage < plan.virtual_stages(); ++stage) {
     if (description.has_exit(stack, plan.layers(stage))) {

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/spelling.hpp>
-#include <heddle/core/config/value_form.hpp>
+#include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/operations/observation.hpp>
 #include <heddle/core/operations/registry.hpp>
 #include <heddle/core/operations/update.hpp>
 #include <iterator>
-#include <span>
 
 namespace heddle {
 

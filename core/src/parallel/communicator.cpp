@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
-#include <cstring>
 #include <exception>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/parallel/communicator.hpp>
@@ -159,8 +158,6 @@ class CopyBack final : public TransferBackend {
       }
     }
   }
-  CopyBack(CopyBack const&) = delete;
-  CopyBack& operator=(CopyBack const&) = delete;
 
   bool progress() override {
     if (!done_ && transfer_->progress()) {

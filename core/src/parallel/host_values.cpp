@@ -1,4 +1,3 @@
-#include <cstring>
 #include <heddle/core/parallel/host_values.hpp>
 
 namespace heddle {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <heddle/core/config/value_form.hpp>
+#include <heddle/core/config/update_rule.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <map>
 #include <span>

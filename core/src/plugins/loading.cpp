@@ -26,10 +26,8 @@ boost::dll::shared_library open_library(std::string const& path) {
     return boost::dll::shared_library(std::filesystem::absolute(path).string(),
                                       boost::dll::load_mode::rtld_now | never_unload);
   } catch (std::exception const& reason) {
-    throw ConfigError(
-        "plug-in {}: cannot be loaded; expected a shared library whose symbols can all be "
-        "found ({})",
-        path, reason.what());
+    throw ConfigError("plug-in {}: cannot be loaded; expected a shared library whose symbols can all be found ({})",
+                      path, reason.what());
   }
 }
 
@@ -84,8 +82,7 @@ void require_checked(std::string const& path, Registries const& registries, Exec
   for (CheckResult const& result : check_origin(registries, path, execution)) {
     if (!result.passed()) {
       throw ConfigError(
-          "plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it "
-          "unchecked",
+          "plug-in {}: {}. `heddle kernels --plugin {} --check` shows all errors; --trust-plugins loads it unchecked",
           path, describe(result), path);
     }
   }

@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -98,7 +96,6 @@ class PackWriter {
   PackWriter(PackFields const& tokens, PackMemory* memory)
       : tokens_(tokens), kept_(memory != nullptr), buffers_(*(kept_ ? *memory : own_).buffers_) {}
 
-  /// This rank's part.
   Pack write(GroupMember split) {
     take_slab(split);
     Pack pack;
@@ -170,7 +167,6 @@ class PackWriter {
     return buffers_.scratch;
   }
 
-  /// The alignment of the rank's rows.
   AlignedTokens alignment(SideFields const& side) {
     Integers& first = buffers_.order;  // of each token's
     first.assign(1, 0);

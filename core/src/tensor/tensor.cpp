@@ -24,10 +24,9 @@ std::shared_ptr<void> granted(std::size_t bytes, Take const& take) {
     return take(bytes);
   } catch (std::exception const&) {
     throw ConfigError(
-        "the system refuses {} of memory for one tensor; a smaller model (model.d_model, model.d_ff) or "
-        "smaller micro-batches (train.micro_batch_tokens) need less, parallel.tensor and "
-        "parallel.pipeline divide a model over more ranks, and `ulimit -v` or the job's memory limit "
-        "may allow more",
+        "the system refuses {} of memory for one tensor; a smaller model (model.d_model, model.d_ff) or smaller "
+        "micro-batches (train.micro_batch_tokens) need less, parallel.tensor and parallel.pipeline divide a model over "
+        "more ranks, and `ulimit -v` or the job's memory limit may allow more",
         readable_size(static_cast<std::int64_t>(bytes)));
   }
 }

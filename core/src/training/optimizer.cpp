@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/timings.hpp>
 #include <heddle/core/training/optimizer.hpp>

@@ -1,7 +1,5 @@
 #include "call.hpp"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <heddle/core/base/error.hpp>
 #include <string_view>

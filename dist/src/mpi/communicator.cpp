@@ -1,7 +1,5 @@
 #include "communicator.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/container/small_vector.hpp>
 #include <cstring>

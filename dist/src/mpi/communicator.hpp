@@ -22,8 +22,6 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   static std::shared_ptr<MpiCommunicator> duplicate(MPI_Comm parent, std::int64_t elements_per_call,
                                                     std::int64_t elements_while_computing);
   ~MpiCommunicator() override;
-  MpiCommunicator(MpiCommunicator const&) = delete;
-  MpiCommunicator& operator=(MpiCommunicator const&) = delete;
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -31,7 +29,6 @@ class MpiCommunicator final : public CommunicatorBackend, public std::enable_sha
   std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override;
 
  private:
-  /// Takes ownership of `handle`.
   MpiCommunicator(MPI_Comm handle, MessageRules const& rules);
 
   /// Null: the call is done.

@@ -2,7 +2,6 @@
 #include <mpi.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>

@@ -1,6 +1,5 @@
 #include "peer_memory.hpp"
 
-#include <fmt/format.h>
 #include <sys/uio.h>
 #include <unistd.h>
 

@@ -41,7 +41,6 @@ class PeerMemory {
   /// part.
   void reduce_block(RankOrderReduction::Call const& call, std::int64_t offset, std::int64_t own_offset,
                     std::int64_t bytes);
-  /// The buffer for another rank's block.
   std::byte* received(int rank) const {
     return static_cast<std::byte*>(buffer_.raw()) + (rank < rank_ ? rank : rank - 1) * block_;
   }

@@ -50,11 +50,8 @@ class RankOrderReduction final : public TransferBackend {
     bool gathers;  ///< every rank's part of the result goes into `input`
   };
 
-  /// Starts the sends.
   RankOrderReduction(Channel channel, Call call);
   ~RankOrderReduction() override;
-  RankOrderReduction(RankOrderReduction const&) = delete;
-  RankOrderReduction& operator=(RankOrderReduction const&) = delete;
 
   bool progress() override;
   void wait() override;

@@ -10,7 +10,6 @@ namespace heddle {
 
 namespace {
 
-/// The header that is sent before a message.
 struct Header {
   std::int64_t dtype;
   std::int64_t elements;
@@ -23,7 +22,6 @@ struct Request {
   int count = 0;
 };
 
-/// A message that is being received.
 struct Expected {
   Tensor tensor;
   MessagePeer peer;

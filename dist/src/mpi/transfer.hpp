@@ -12,7 +12,6 @@
 
 namespace heddle {
 
-/// The other end of a message.
 struct MessagePeer {
   MPI_Comm handle;
   int rank;
@@ -42,14 +41,11 @@ inline constexpr int first_element_tag = reserved_tag + 1 + 2 * reduction_tags;
 /// added.
 class MpiTransfer final : public TransferBackend {
  public:
-  /// The tensors that hold the bytes.
   using Kept = boost::container::small_vector<Tensor, 3>;
 
   /// A transfer without requests. `group` owns the MPI communicator; `collective` names errors.
   MpiTransfer(std::shared_ptr<void const> group, char const* collective, Kept kept);
   ~MpiTransfer() override;
-  MpiTransfer(MpiTransfer const&) = delete;
-  MpiTransfer& operator=(MpiTransfer const&) = delete;
 
   bool progress() override;
   void wait() override;

@@ -33,8 +33,7 @@ void require_supported(Parameter const& parameter, Mesh const& mesh) {
   if (!stages.empty() && (!ascends || stages.front() < 0 || stages.back() >= mesh.size(MeshAxis::pipeline) ||
                           !std::binary_search(stages.begin(), stages.end(), here))) {
     throw Error(
-        "parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and "
-        "name this one",
+        "parameter {} on stage {}: its stages {{{}}} must ascend within parallel.pipeline = {} and name this one",
         parameter.spec.name, here, fmt::join(stages, ", "), mesh.size(MeshAxis::pipeline));
   }
 }

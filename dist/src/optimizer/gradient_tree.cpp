@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <bit>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/operations/tensor_ops.hpp>

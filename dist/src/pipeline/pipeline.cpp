@@ -31,7 +31,6 @@ void for_each_tensor(HiddenStates const& stream, Visit const& visit) {
 
 }  // namespace
 
-/// One call of train or evaluate.
 class Pipeline::Run {
  public:
   Run(Pipeline& pipeline, MicroBatchSource const& source, PipelineStep const& step, bool training)
@@ -65,7 +64,6 @@ class Pipeline::Run {
  private:
   using Slot = ArenaSlots::Slot;
 
-  /// An action whose input is being received.
   struct Call {
     PipelineAction action;
     Slot* slot = nullptr;  ///< for its input and, except in a training forward, its output

@@ -230,7 +230,6 @@ class Planner::Estimate {
            add(groups, pipeline, CollectiveOp::all_reduce, losses);
   }
 
-  /// The ranks that divide the optimizer's state.
   int owners() const { return layout_.shard_optimizer ? layout_.replicas() : 1; }
 
   /// Adds the functions of rules over matrices, and returns the seconds of their messages.

@@ -82,7 +82,6 @@ std::vector<Round> without_warm_up(std::vector<Round> rounds) {
   return rounds;
 }
 
-/// A kind of call and its cost.
 using CallKey = std::tuple<std::string, double, double>;
 
 /// Times calls where they are made. A step's first micro-batch follows an update.
@@ -165,7 +164,6 @@ class LoneRank {
   std::optional<TrainingEngine> engine_;
 };
 
-/// A call's seconds over the rounds.
 struct RoundSeconds {
   double min = 0;
   double median = 0;

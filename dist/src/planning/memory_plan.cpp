@@ -8,7 +8,6 @@
 #include <heddle/dist/planning/memory_plan.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <set>
-#include <string>
 #include <utility>
 
 namespace heddle {
@@ -114,7 +113,6 @@ class PlanDryRun {
   }
 
  private:
-  /// The number of elements of the rules' state.
   std::int64_t state_elements() const {
     ParameterSet const& parameters = rank_.parameters;
     Communicator const& replicas = rank_.parallel.replicas;
@@ -138,7 +136,6 @@ class PlanDryRun {
     return elements + MatrixUpdates::elements_for(matrices, rank_.parallel.mesh, divided);
   }
 
-  /// Bytes of the largest update of a matrix.
   std::int64_t matrix_scratch() const {
     std::int64_t bytes = 0;
     for (Parameter const& parameter : rank_.parameters.all()) {

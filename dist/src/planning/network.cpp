@@ -31,7 +31,6 @@ GroupTopology place_of(MeshShape const& shape, MeshAxes const& axes, Machines co
   return place;
 }
 
-/// The number of latencies in a collective.
 double collective_steps(int ranks) {
   return static_cast<double>(std::bit_width(static_cast<unsigned>(ranks - 1)));
 }

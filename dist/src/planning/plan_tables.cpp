@@ -48,7 +48,6 @@ std::string memory_table(std::vector<MemoryUse> const& stages) {
   return text;
 }
 
-/// A row of a table of ranks.
 struct RankLine {
   std::string label;
   MemoryReport report;

@@ -50,7 +50,6 @@ std::int64_t max_node_bytes(std::vector<MemoryNeed> const& ranks, Machines const
   return max_bytes;
 }
 
-/// The stage of a rank.
 std::size_t stage_of(int rank, LayoutChoice const& layout) {
   return static_cast<std::size_t>(layout.shape.coordinate(MeshAxis::pipeline, rank));
 }

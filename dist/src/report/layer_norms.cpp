@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <heddle/core/operations/tensor_ops.hpp>
 #include <heddle/core/parallel/host_values.hpp>

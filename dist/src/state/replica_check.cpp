@@ -95,7 +95,6 @@ std::map<std::string, std::string> differences(Communicator const& group, int wo
 /// gradients.
 enum class Surety : std::int32_t { nothing, model_axes, stages, replicas, damage };
 
-/// One rank's finding, as a message.
 struct Finding {
   Surety surety = Surety::nothing;
   std::string text;

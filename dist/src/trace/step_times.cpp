@@ -130,8 +130,6 @@ class MeasuredTransfer final : public TransferBackend {
       inner_.reset();  // waits
     }
   }
-  MeasuredTransfer(MeasuredTransfer const&) = delete;
-  MeasuredTransfer& operator=(MeasuredTransfer const&) = delete;
 
   bool progress() override {
     MeasuredScope const scope(*state_, group_, call_);

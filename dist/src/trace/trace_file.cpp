@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/host_name.hpp>
 #include <heddle/core/config/options.hpp>

@@ -60,10 +60,6 @@ struct RankStatus {
 /// A rank's present collective and phase: one thread writes, the watch's thread reads.
 class Activity {
  public:
-  Activity() = default;
-  Activity(Activity const&) = delete;
-  Activity& operator=(Activity const&) = delete;
-
   // The working thread's part.
   WatchedGroup& add_group(NamedGroup group, std::uint64_t id);
   void enter(WatchedCall const& call) { set(call, true); }
@@ -77,7 +73,6 @@ class Activity {
   // Any thread's part.
   /// A number that grows with each event.
   std::uint64_t events() const { return events_.load(std::memory_order_acquire); }
-  /// A number that grows with each poll.
   std::uint64_t polls() const { return polls_.load(std::memory_order_acquire); }
   /// Everything but idle_seconds; a rank that polls does not wait here.
   RankStatus status() const;

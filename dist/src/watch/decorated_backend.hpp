@@ -13,7 +13,6 @@ struct NamedGroup {
   std::vector<int> members;
 };
 
-/// The group of all ranks.
 NamedGroup world_group(CommunicatorBackend const& world);
 
 /// The elements of a call's payload, the same on every rank of a collective; 0 where they may differ.

@@ -24,7 +24,6 @@ class Inquiry {
   /// Whether the silence of a rank is evidence of a hang; at first true of all.
   void set_reachable(int rank, bool reachable) { reachable_[static_cast<std::size_t>(rank)] = reachable; }
   bool reaches_all() const;
-  /// A rank has answered.
   void answered(int rank, RankStatus const& status, double now);
   /// To be done now, if this rank's own state is `status`. After `report` the caller does not ask again.
   Action next(RankStatus const& status, double now);

@@ -1,7 +1,6 @@
 #include "side_channel.hpp"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <poll.h>

@@ -1,9 +1,7 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <heddle/core/base/error.hpp>
 #include <heddle/dist/watch/watch.hpp>
@@ -68,8 +66,6 @@ struct Watch::State {
       thread.join();
     }
   }
-  State(State const&) = delete;
-  State& operator=(State const&) = delete;
 
   void watch(std::stop_token const& stop);
   /// Handles at most one message, waiting for it at most this long, and measures time.

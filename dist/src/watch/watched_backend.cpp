@@ -13,8 +13,6 @@ class WatchedTransfer final : public TransferBackend {
  public:
   WatchedTransfer(std::unique_ptr<TransferBackend> inner, std::shared_ptr<Activity> activity, WatchedCall const& call)
       : inner_(std::move(inner)), activity_(std::move(activity)), call_(call) {}
-  WatchedTransfer(WatchedTransfer const&) = delete;
-  WatchedTransfer& operator=(WatchedTransfer const&) = delete;
   /// `inner_` waits if it is unfinished.
   ~WatchedTransfer() override {
     activity_->enter(call_);

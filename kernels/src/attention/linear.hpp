@@ -173,7 +173,6 @@ class LinearHeads {
     }
   }
 
-  /// The orientation of a sum.
   enum class Sum : bool { plain, transposed };
   /// Adds the keys from `begin` to `end` to sum_ or sum_transposed_; returns the larger of the two.
   KOKKOS_INLINE_FUNCTION std::int64_t add_keys(Sum sum, std::int64_t begin, std::int64_t end) {

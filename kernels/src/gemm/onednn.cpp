@@ -1,5 +1,4 @@
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>

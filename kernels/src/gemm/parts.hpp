@@ -13,7 +13,6 @@
 /// in any part that has it, so results do not depend on the parts.
 namespace heddle::kernels {
 
-/// The parts into which c is cut.
 struct GemmBlocks {
   std::int64_t of_rows = 1, of_columns = 1;
 

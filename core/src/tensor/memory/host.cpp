@@ -1,5 +1,4 @@
 // Kernels compute in host memory.
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

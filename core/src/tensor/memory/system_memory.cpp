@@ -1,6 +1,5 @@
 #include "system_memory.hpp"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <atomic>

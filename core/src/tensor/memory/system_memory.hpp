@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 
 namespace heddle {
@@ -16,7 +15,6 @@ struct Execution;
 
 /// Called once Kokkos runs, before the first kernel.
 void start_kernel_memory();
-/// Called before Kokkos ends.
 void end_kernel_memory();
 
 /// Zeroed memory that kernels compute in, 64-byte aligned.
@@ -25,7 +23,6 @@ std::shared_ptr<void> take_zeroed(std::size_t bytes);
 /// because to pin it is slow.
 std::shared_ptr<void> take_on_host(std::size_t bytes);
 
-/// The block of an arena.
 struct ArenaBlock {
   std::byte* begin = nullptr;
   std::size_t bytes = 0;
@@ -62,7 +59,6 @@ void copy_within(void* to, void const* from, std::size_t bytes);
 /// Waits for the kernels and copies of `execution`, or for all if it is null.
 void wait_for_kernels(Execution const* execution);
 
-/// Counts a wait for waits_for_kernels().
 void count_wait();
 
 }  // namespace heddle

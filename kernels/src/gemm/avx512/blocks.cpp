@@ -8,7 +8,6 @@ namespace {
 
 constexpr std::int64_t cache_line = 64;
 
-/// A block of k.
 struct Steps {
   std::int64_t begin, count;  ///< in words
   std::int64_t k_begin, k_count;

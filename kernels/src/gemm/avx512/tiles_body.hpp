@@ -195,7 +195,6 @@ inline void prefetch(Tile const& tile) {
   }
 }
 
-/// A packed panel of a.
 struct LeftPanel {
   int const* words;
 

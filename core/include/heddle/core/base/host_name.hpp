@@ -4,7 +4,6 @@
 
 namespace heddle {
 
-/// This machine's name.
 std::string host_name();
 
 }  // namespace heddle

@@ -13,7 +13,6 @@ struct NormKind {
   static constexpr std::string_view rms = "rms";      ///< x / sqrt(mean(x²) + epsilon): Zhang & Sennrich 2019
 };
 
-/// The properties of a built-in kind.
 struct NormTraits {
   std::string_view name;
   bool centred = true;  ///< the row's mean is subtracted

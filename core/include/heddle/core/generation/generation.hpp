@@ -146,8 +146,6 @@ class Generation {
   /// vocabularies or of which only some have an encoder output.
   Generation(Execution& execution, Arena& arena, GenerationModel const& model, GenerationOptions const& options);
   ~Generation();
-  Generation(Generation const&) = delete;
-  Generation& operator=(Generation const&) = delete;
 
   /// Adds a source, which waits until it may enter. The number names its result and its random numbers. `start` is what
   /// its target starts with; empty: the begin token. Throws DataError if the source has more than model max_length - 1

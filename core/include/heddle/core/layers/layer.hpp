@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace heddle {
 
@@ -176,7 +175,6 @@ struct LayerSpec {
   /// The gradient_partial_over of a parameter that is applied to the rows of the stream.
   MeshAxes stream_axes() const { return parallel.sequence_parallel ? MeshAxes{MeshAxis::tensor} : MeshAxes(); }
   LayerSpec named(std::string new_name) const { return with_keys(std::move(new_name), model); }
-  /// A part with its own name and keys.
   LayerSpec with_keys(std::string new_name, ModelConfig const& keys) const {
     return {std::move(new_name), side,    keys,         dtype,     kernels, parallel,
             parameters,          options, encoder_side, positions, table};

@@ -12,7 +12,6 @@ namespace heddle {
 /// processes count, too.
 class EnergyMeter {
  public:
-  /// The directories of the counters.
   struct Directories {
     std::filesystem::path node = "/sys/cray/pm_counters";
     std::filesystem::path powercap = "/sys/class/powercap";

@@ -7,7 +7,6 @@
 
 namespace heddle {
 
-/// A measured call of a kernel.
 struct TimedWork {
   Cost cost;
   double seconds = 0;

@@ -4,7 +4,6 @@
 
 namespace heddle {
 
-/// Registers self_attention, cross_attention and feed_forward.
 void register_built_in_layers(LayerRegistry& registry);
 
 }  // namespace heddle

@@ -68,7 +68,6 @@ struct ModelDescription {
   ModelConfig keys;
   std::vector<StackDescription> stacks;
 
-  /// The number of layers of all stacks.
   std::int64_t layers() const;
   /// The range of a stack's layers in the one list.
   IndexRange range(std::size_t stack) const;

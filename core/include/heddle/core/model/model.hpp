@@ -71,7 +71,6 @@ class Model {
   bool has_encoder_output() const { return stacks_ > 1; }
   /// Whether its samples have prefixes (ModelDescription::needs_prefixes). The prompts are then prefixes.
   bool needs_prefixes() const { return needs_prefixes_; }
-  /// ModelDescription::no_generation_reason.
   std::optional<std::string> const& no_generation_reason() const { return no_generation_reason_; }
 
   /// The number of tokens that the model chooses from when it generates.

@@ -14,11 +14,8 @@ struct ActivationProblem {
   std::string function;
   bool gated = false;
 };
-/// Describes the problem, for messages.
 std::string describe(ActivationProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ActivationProblem const& problem);
-/// The cost of a call of `elements` elements.
 Cost forward_cost(ActivationProblem const& problem, double elements);
 Cost backward_cost(ActivationProblem const& problem, double elements);
 

@@ -114,9 +114,7 @@ struct AttentionProblem {
 /// neither bidirectional nor causal, where other scores have a state, and where a function, which is called on the
 /// host, is combined with a cap or with kernels on a device. No implementation supports that.
 bool is_defined(AttentionProblem const& problem);
-/// Describes the problem, for messages.
 std::string describe(AttentionProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(AttentionProblem const& problem);
 /// The pairs of a query and a key that see each other in a sequence of `length` tokens which attend to each other, and
 /// which has no prefix.

@@ -40,7 +40,6 @@ struct SequenceHead {
     return end < 0 ? 0 : end;
   }
 
-  /// The score of a query and a key.
   KOKKOS_INLINE_FUNCTION Real score(Real const* q, Real const* k) const { return scale * dot(q, k); }
   /// a · b, to += factor * from and to *= factor, over the head's columns. A factor of 0 clears NaN, too.
   KOKKOS_INLINE_FUNCTION Real dot(Real const* a, Real const* b) const {

@@ -18,7 +18,6 @@ struct AttentionScoreProblem {
   DType dtype = DType::float32;
   std::string function;  ///< the name of the score
 };
-/// Describes the problem, for messages.
 std::string describe(AttentionScoreProblem const& problem);
 
 /// A function f of the scores of attention, which a plug-in brings. A query and a key that see each other have the

@@ -17,7 +17,6 @@ struct EmbeddingProblem {
   DType table_dtype = DType::float32;
   std::int64_t d_model = 0;
 };
-/// Describes the problem, for messages.
 std::string describe(EmbeddingProblem const& problem);
 /// The cost of a call of `tokens` tokens. Each counts its row of the table; repeated tokens move less.
 Cost forward_cost(EmbeddingProblem const& problem, double tokens);

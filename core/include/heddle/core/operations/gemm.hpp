@@ -16,9 +16,7 @@ struct GemmProblem {
   bool transpose_a = false, transpose_b = false, accumulate = false, bias = false;
   bool gaps = false;  ///< rows of a or c are apart: parts of wider matrices
 };
-/// Describes the problem, for messages.
 std::string describe(GemmProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(GemmProblem const& problem);
 /// 2 m n k operations. b counts as a packed copy in a's type: a weight is read in that form.
 Cost cost(GemmProblem const& problem);

@@ -12,7 +12,6 @@ struct GuidedAlignmentProblem {
   DType dtype = DType::float32;  ///< dtype of queries and keys
   std::int64_t head_dim = 0;
 };
-/// Describes the problem, for messages.
 std::string describe(GuidedAlignmentProblem const& problem);
 
 /// One head of cross-attention: sequence i of `queries` attends to sequence i of `keys`.

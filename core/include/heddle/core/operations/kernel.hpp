@@ -71,7 +71,6 @@ struct WeightVersion {
   std::uint64_t version = 0;
 };
 
-/// A registered implementation.
 template <class Interface>
 struct KernelEntry {
   std::string name;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <any>
 #include <functional>
 #include <heddle/core/operations/kernel.hpp>
@@ -33,7 +32,6 @@ struct CallDescription {
 /// A layer's call of a kernel, which can be repeated. `make` owns its arguments: it can be kept and called again as
 /// long as the call's tensors have their memory.
 struct KernelCall : CallDescription {
-  /// One way to make the call.
   struct Candidate {
     std::string name;
     int speed = 0;  ///< Implementation::speed
@@ -51,7 +49,6 @@ struct KernelCall : CallDescription {
   std::function<std::vector<Candidate>()> ways;
 };
 
-/// A layer's selection of an implementation.
 struct KernelSelection {
   std::string_view operation;
   std::string problem;  ///< its description
@@ -69,7 +66,6 @@ class KernelObserver {
   virtual void observe(Execution& execution, KernelCall const& call) = 0;
 };
 
-/// A selection whose calls are observed.
 template <class Interface>
 struct ObservedSelection {
   typename Interface::Problem problem;

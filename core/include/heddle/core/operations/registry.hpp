@@ -208,7 +208,6 @@ class KernelRegistries {
   /// Throws ConfigError for a choice whose operation is not known, or of which no implementation has that name; the
   /// message names the place of the choice.
   void require_known(KernelChoices const& choices) const;
-  /// The sum of all implementations' Kernel::kept_bytes.
   std::size_t kept_bytes() const;
 
  private:

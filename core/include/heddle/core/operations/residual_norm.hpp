@@ -17,9 +17,7 @@ struct ResidualNormProblem {
   std::string kind{NormKind::layer};
   bool bias = true;  ///< the norm has one
 };
-/// Describes the problem, for messages.
 std::string describe(ResidualNormProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(ResidualNormProblem const& problem);
 /// The cost of `rows` tokens, with a branch and a norm.
 Cost forward_cost(ResidualNormProblem const& problem, double rows);

@@ -12,9 +12,7 @@ struct SoftmaxCrossEntropyProblem {
   std::int64_t local_vocabulary = 0;   ///< columns of the logits: this rank's part of the vocabulary
   std::int64_t global_vocabulary = 0;  ///< over all ranks of the tensor group
 };
-/// Describes the problem, for messages.
 std::string describe(SoftmaxCrossEntropyProblem const& problem);
-/// The part of a problem that measured times depend on (KernelTimings).
 std::string timing_key(SoftmaxCrossEntropyProblem const& problem);
 /// The cost of the losses and gradient of `tokens` tokens.
 Cost cost(SoftmaxCrossEntropyProblem const& problem, double tokens);

@@ -11,7 +11,6 @@ namespace heddle {
 struct TensorOpsProblem {
   DType dtype = DType::float32;
 };
-/// Describes the problem, for messages.
 std::string describe(TensorOpsProblem const& problem);
 
 /// Angles by which pairs of columns turn (Su et al. 2021).

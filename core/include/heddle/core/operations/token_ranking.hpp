@@ -11,7 +11,6 @@ struct TokenRankingProblem {
   DType dtype = DType::float32;       ///< dtype of the logits
   std::int64_t local_vocabulary = 0;  ///< columns of the logits: this rank's part of the vocabulary
 };
-/// Describes the problem, for messages.
 std::string describe(TokenRankingProblem const& problem);
 
 struct TokenRankingCall {

@@ -44,7 +44,6 @@ class TrialTensors {
     return add(dtype, shape, values, false);
   }
 
-  /// Sequences of these lengths, in order.
   Sequences sequences(std::vector<std::int32_t> const& lengths);
   /// Dropout at `rate` for `rows` tokens of several samples; none where the rate is 0.
   Dropout dropout(double rate, std::int64_t rows);
@@ -73,7 +72,6 @@ class TrialTensors {
 /// where it is off.
 std::vector<double> dropout_factors(Dropout const& dropout, std::int64_t rows, std::int64_t columns);
 
-/// A result of the calls of a trial.
 struct TrialOutput {
   std::string name;
   Tensor value;
@@ -85,7 +83,6 @@ struct TrialOutput {
   std::vector<double> expected = {};
 };
 
-/// A gradient that backward gives.
 struct TrialGradient {
   std::string name;
   Tensor variable;     ///< the input whose gradient it is

@@ -17,7 +17,6 @@ enum class Direction : std::uint8_t { forward, backward };
 template <>
 inline constexpr std::array<std::string_view, 2> value_names<Direction>{"forward", "backward"};
 
-/// A piece of a step's work.
 struct Work {
   WorkKind kind = WorkKind::layer;
   std::string_view name;  ///< lives until the end of the piece; of waiting: "pipeline.receive", group and collective

@@ -39,7 +39,6 @@ inline constexpr MeshAxis MeshAxis::tensor{"tensor"};
 /// have others, which may split parameters.
 inline constexpr std::array known_axes{MeshAxis::pipeline, MeshAxis::data, MeshAxis::context, MeshAxis::tensor};
 
-/// A set of axes.
 using MeshAxes = std::vector<MeshAxis>;
 
 /// The axes that never split a parameter: their ranks sum gradients, and may divide the state of the optimizer.
@@ -67,7 +66,6 @@ class MeshShape {
   MeshAxes model_axes() const;
   /// 1 for an axis that the shape does not have.
   int size(MeshAxis axis) const;
-  /// The product of the axes' sizes.
   int size(MeshAxes const& axes) const;
   /// The product of all sizes, at most the largest int.
   int ranks() const;
@@ -108,7 +106,6 @@ class Mesh {
   int size(MeshAxis axis) const { return shape_.size(axis); }
   int coordinate(MeshAxis axis) const { return shape_.coordinate(axis, rank_); }
   int rank() const { return rank_; }
-  /// This rank's group along some axes.
   MeshGroup group(MeshAxes const& axes) const;
   std::string to_string() const { return shape_.to_string(); }
 

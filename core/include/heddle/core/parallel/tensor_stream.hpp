@@ -43,9 +43,6 @@ struct TensorChunk {
 /// rank receives at most one chunk, and starts its sends before.
 class TensorStream {
  public:
-  TensorStream() = default;
-  TensorStream(TensorStream const&) = delete;
-  TensorStream& operator=(TensorStream const&) = delete;
   virtual ~TensorStream() = default;
 
   /// Equal on every rank.

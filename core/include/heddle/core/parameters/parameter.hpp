@@ -9,7 +9,6 @@
 #include <heddle/core/parallel/mesh.hpp>
 #include <heddle/core/parameters/placement.hpp>
 #include <heddle/core/tensor/tensor.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -82,7 +81,6 @@ struct ParameterBlock {
   Tensor value;     ///< [elements of all members], in their order
   Tensor gradient;  ///< the gradients, [elements of all members], in the same order; empty if all members are frozen
 
-  /// The number of elements that this rank holds.
   std::int64_t size() const;
   /// The counterpart of Parameter::weight_version for the block: it is larger after any member's value has changed.
   WeightVersion weight_version() const;

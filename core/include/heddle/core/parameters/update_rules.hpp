@@ -33,7 +33,6 @@ bool is_frozen(FrozenParameters const& frozen, std::string_view name);
 /// not, so that the configuration is complete. Throws ConfigError with file, line and key.
 void resolve_rules(OptimizerConfig& config, KernelRegistries const& registries);
 
-/// The problem of a parameter's rule over matrices.
 MatrixProblem matrix_of(Parameter const& parameter, RuleDefinition const& rule, DType dtype);
 
 /// Gives each parameter of the set its rule, and the state that the rule keeps for it, which begins with the run; those

@@ -39,7 +39,6 @@ class Arena {
   void reserve(std::size_t bytes);
 
   std::size_t mark() const { return used_; }
-  /// Frees everything allocated since `mark` was taken.
   void release(std::size_t mark) { used_ = std::min(used_, mark); }
   /// The maximum number of bytes that were in use.
   std::size_t peak() const { return peak_; }

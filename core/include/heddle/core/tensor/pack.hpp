@@ -70,7 +70,6 @@ struct ContextRows {
   Tensor to_whole;                ///< int32 [all tokens]: whole row i is row to_whole[i] of the shards in rank order
   Tensor from_whole;              ///< the inverse
 
-  /// The rows of each shard.
   std::vector<std::int64_t> shard_tokens() const {
     std::vector<std::int64_t> tokens;
     for (TokenRows const& shard : shards) {

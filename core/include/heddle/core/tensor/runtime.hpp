@@ -14,8 +14,6 @@ class Runtime {
  public:
   Runtime();
   ~Runtime();
-  Runtime(Runtime const&) = delete;
-  Runtime& operator=(Runtime const&) = delete;
 
   Execution& execution() { return *execution_; }
   /// The Kokkos execution space's name, for example "Serial".

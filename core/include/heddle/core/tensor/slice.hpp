@@ -18,7 +18,6 @@ class Slice {
 
   /// One range for each axis.
   std::vector<IndexRange> const& ranges() const { return ranges_; }
-  /// The number of its elements.
   std::int64_t size() const;
   /// The number of its elements before element `index` of the tensor, which may be the tensor's end.
   std::int64_t before(std::int64_t index) const;
@@ -35,7 +34,6 @@ class Slice {
   }
 
  private:
-  /// The length of all runs.
   std::int64_t run_length() const;
   /// The number in the tensor of an element of the slice.
   std::int64_t index_of(std::int64_t element) const;

@@ -15,7 +15,6 @@ class UploadedTensor {
         host_(tensor_.space() == MemorySpace::host ? Tensor::borrow(tensor_.raw(), dtype, shape, MemorySpace::host)
                                                    : Tensor::allocate_on_host(dtype, shape)) {}
 
-  /// The elements in kernels' memory.
   Tensor const& tensor() const { return tensor_; }
   /// The elements in host memory: the same memory if kernels compute there. They must not be written between an upload
   /// and the next time that the host waits for kernels.

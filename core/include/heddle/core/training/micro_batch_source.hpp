@@ -18,10 +18,7 @@ struct BatchTokens {
 /// micro-batch is the same each time it is read. Nothing here is collective.
 class MicroBatchSource {
  public:
-  MicroBatchSource() = default;
   virtual ~MicroBatchSource() = default;
-  MicroBatchSource(MicroBatchSource const&) = delete;
-  MicroBatchSource& operator=(MicroBatchSource const&) = delete;
 
   /// The number of micro-batches here: this data rank's or, for deterministic training and for evaluation, those of
   /// the whole batch, the same on every rank.

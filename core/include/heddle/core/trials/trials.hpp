@@ -10,7 +10,6 @@
 
 namespace heddle {
 
-/// Adds the trials of Heddle's own operations.
 void add_built_in_trials(KernelRegistries& registries);
 
 /// Adds trials of an activation function, plain and with a gate, to the operation "activation".

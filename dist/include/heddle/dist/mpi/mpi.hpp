@@ -48,8 +48,6 @@ class MpiSession {
   /// Waits for all ranks and finalises MPI; collective. While an exception passes it does not, since the other ranks
   /// may be waiting in a collective; the rank's exit (better: `abort`) then ends the job.
   ~MpiSession();
-  MpiSession(MpiSession const&) = delete;
-  MpiSession& operator=(MpiSession const&) = delete;
 
   /// All ranks: a duplicate of MPI's own world, made once.
   Communicator const& world() const;

@@ -37,7 +37,6 @@ class DistributedOptimizer {
 
   /// Does nothing where the last update left zeros.
   void zero_gradients();
-  /// The sums of the gradients over the ranks.
   GradientReducer& reducer() { return *reducer_; }
   GradientReducer const& reducer() const { return *reducer_; }
   /// Applies the reduced gradients with this learning rate; `step` is 1 for the first update. Returns the whole

@@ -37,7 +37,6 @@ class MatrixUpdates {
   /// Called after Optimizer::direct. Collective over the holders of slices and, unless `divided`, the replicas.
   void run();
 
-  /// The bytes that the constructor allocated.
   std::int64_t bytes() const { return received_.bytes() + whole_.bytes(); }
   /// The elements that the constructor allocates on this rank for such matrices.
   static std::int64_t elements_for(std::vector<Parameter const*> const& matrices, Mesh const& mesh, bool divided);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <heddle/core/parameters/parameter.hpp>
 #include <heddle/core/training/optimizer.hpp>
@@ -47,7 +46,6 @@ class OwnedState {
     bool damaged = false;
   };
 
-  /// The pieces within a block.
   std::span<Piece> pieces_of(IndexRange const& block);
   std::uint64_t version() const;
 

@@ -51,8 +51,6 @@ class Pipeline {
   Pipeline(Communicator const& pipeline, Model const& model, std::shared_ptr<TensorOps> tensor_ops,
            Execution& execution, Arena::Kind arenas = Arena::Kind::memory);
   ~Pipeline();
-  Pipeline(Pipeline const&) = delete;
-  Pipeline& operator=(Pipeline const&) = delete;
 
   /// Computes forward and backward of every micro-batch; parameter gradients +=, one micro-batch after the other.
   /// Returns the micro-batches' loss sums, in kernels' memory, so that nothing waits for the kernels: [micro-batches,

@@ -34,7 +34,6 @@ struct PipelinePosition {
 /// and equal times, a stage idles (stages - 1) / (parts * micro_batches + stages - 1) of the step.
 std::vector<PipelineAction> training_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
-/// The forward passes only.
 std::vector<PipelineAction> forward_actions(PipelinePosition const& place, std::int64_t micro_batches);
 
 /// The maximum number of passes with a finished forward and an unfinished backward: the sets of activations that a

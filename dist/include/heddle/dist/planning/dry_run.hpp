@@ -117,7 +117,6 @@ struct RankWork {
   std::map<std::string, UpdateWork> updates = {};  ///< by the rule's name; without frozen parameters
   DType parameter_dtype = DType::float32;
 
-  /// The elements that have a gradient.
   std::int64_t trained() const;
   std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(parameter_dtype)); }
   std::int64_t parameter_bytes() const {
@@ -131,7 +130,6 @@ struct RankWork {
 RankWork dry_run_stage(Config const& config, LayoutChoice const& layout, int stage, VocabularySizes const& vocabulary,
                        Registries const& registries, Pack const& pack);
 
-/// Equal layers of a part.
 struct LayerGroup {
   RankWork const* layer = nullptr;  ///< the work of one of them, from a dry run as a stage of its own
   std::int64_t count = 0;

@@ -3,13 +3,10 @@
 #include <cstdint>
 #include <heddle/core/measure/timed_calls.hpp>
 #include <heddle/core/operations/observation.hpp>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace heddle {
 

@@ -15,7 +15,6 @@ namespace heddle {
 
 class TrainingEngine;
 
-/// The bytes of one rank.
 struct MemoryUse {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
@@ -49,7 +48,6 @@ struct MemoryNeed {
   std::int64_t total() const { return use.total() + packs + scratch + margin(); }
 };
 
-/// The memory of several ranks together.
 struct MemorySum {
   int ranks = 0;
   MemoryUse use;
@@ -76,10 +74,7 @@ struct BatchShare {
 /// Global batches that a plan is made for.
 class BatchSamples {
  public:
-  BatchSamples() = default;
   virtual ~BatchSamples() = default;
-  BatchSamples(BatchSamples const&) = delete;
-  BatchSamples& operator=(BatchSamples const&) = delete;
 
   virtual int batches() const = 0;
   /// A rank's micro-batches of batch [0, batches()), as a run would cut them.
@@ -104,7 +99,6 @@ MemoryPlan plan_memory(Config const& config, Mesh const& mesh, VocabularySizes c
 /// Measures the memory that an engine has used so far.
 MemoryUse measure_memory(TrainingEngine& engine);
 
-/// A rank's memory, planned and measured.
 struct MemoryReport {
   MemoryUse predicted;
   MemoryUse measured;

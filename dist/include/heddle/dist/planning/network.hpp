@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <heddle/core/parallel/communicator.hpp>
 #include <heddle/dist/planning/layout_choice.hpp>
 #include <heddle/dist/report/traffic_report.hpp>
@@ -36,7 +35,6 @@ struct NetworkModel {
     all_to_all,
     reduction,  ///< sums of gradients: non-blocking, in buckets; measured as an all-reduce
   };
-  /// The links' names in files and tables.
   static constexpr std::array<std::string_view, 8> link_names{
       "message",    "all_reduce", "reduce_scatter", "bfloat16_all_reduce", "bfloat16_reduce_scatter",
       "all_gather", "all_to_all", "reduction"};

@@ -5,14 +5,12 @@
 
 namespace heddle {
 
-/// Seconds of one stage's passes.
 struct StageTimes {
   std::vector<double> forward;   ///< seconds of a micro-batch through each part
   std::vector<double> backward;  ///< by part
   double message = 0;            ///< seconds of an output on its way to the next virtual stage, in either direction
 };
 
-/// A step's passes, simulated.
 struct SimulatedPipeline {
   double seconds = 0;          ///< from the start of the first pass to the end of the last on any stage
   std::vector<double> ends{};  ///< when each stage's last pass ends

@@ -60,7 +60,6 @@ struct LayoutPlan {
   double error() const;
 };
 
-/// The layouts that fit.
 struct Plan {
   /// At most `count`, the fastest first. Layouts that are as fast as the fastest within the error of its estimate are
   /// sorted by simplicity. Their memory is what the run itself plans.
@@ -69,7 +68,6 @@ struct Plan {
   std::vector<Rejection> rejections{};
 };
 
-/// The best layout of some of the nodes.
 struct NodesPlan {
   int nodes = 1;
   std::optional<LayoutPlan> best{};  ///< none: no layout fits
@@ -118,14 +116,12 @@ class Planner {
     std::int64_t micro_batches = 1;
     double tokens = 0;  ///< tokens of all of them, on both sides
   };
-  /// Seconds of kernels.
   struct KernelSeconds {
     double usual = 0;
     double first_extra = 0;  ///< that the first such pass after an update takes longer
     double assumed = 0;      ///< part of `usual` for kernels that were never measured
     double spread = 0;       ///< seconds: of `usual`, by TimedWork::spread
   };
-  /// The seconds of a stage's passes, by part.
   struct PassSeconds {
     std::vector<KernelSeconds> forward, backward;
   };

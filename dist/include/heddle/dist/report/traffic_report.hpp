@@ -20,9 +20,7 @@ using TrafficByGroup = std::array<Ledger, traffic_groups>;
 /// "tensor": the name of a group, by its index.
 std::string_view traffic_group_name(std::size_t group);
 
-/// This rank's traffic so far.
 TrafficByGroup traffic_of(ParallelState const& parallel);
-/// The traffic between the two.
 TrafficByGroup operator-(TrafficByGroup const& later, TrafficByGroup const& earlier);
 /// The sum over all ranks, on every rank. Collective over `world`; `own` does not include this call's traffic.
 TrafficByGroup sum_over_ranks(Communicator const& world, TrafficByGroup const& own);

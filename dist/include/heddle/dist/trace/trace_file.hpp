@@ -5,7 +5,6 @@
 #include <heddle/core/measure/step_trace.hpp>
 #include <heddle/core/parallel/communicator.hpp>
 #include <iosfwd>
-#include <string>
 
 namespace heddle {
 

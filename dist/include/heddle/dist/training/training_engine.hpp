@@ -8,7 +8,6 @@
 
 namespace heddle {
 
-/// The result of one optimizer step.
 struct StepResult {
   double loss = 0;           ///< smoothed, per target token of the global batch
   double gradient_norm = 0;  ///< before clipping

@@ -28,8 +28,6 @@ class Watch {
   Watch(Communicator const& world, Options options);
   /// Ends the thread; not collective.
   ~Watch();
-  Watch(Watch const&) = delete;
-  Watch& operator=(Watch const&) = delete;
 
   /// The world's backend, watched, as well as groups that are split off it. Called at most once. Not collective.
   std::shared_ptr<CommunicatorBackend> watched(std::shared_ptr<CommunicatorBackend> world);
