@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <unicode/rbnf.h>
 
 #include <algorithm>
 #include <array>
@@ -11,71 +11,49 @@
 #include <random>
 #include <set>
 #include <span>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace heddle {
 namespace {
 
-constexpr std::array<std::string_view, 20> english_small = {
-    "zero", "one",    "two",    "three",    "four",     "five",    "six",     "seven",     "eight",    "nine",
-    "ten",  "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
-constexpr std::array<std::string_view, 10> english_tens = {"",      "",      "twenty",  "thirty", "forty",
-                                                           "fifty", "sixty", "seventy", "eighty", "ninety"};
-constexpr std::array<std::string_view, 20> german_small = {
-    "null", "eins", "zwei",  "drei",     "vier",     "fünf",     "sechs",    "sieben",   "acht",     "neun",
-    "zehn", "elf",  "zwölf", "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn"};
-constexpr std::array<std::string_view, 10> german_tens = {"",        "",        "zwanzig", "dreißig", "vierzig",
-                                                          "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"};
+// Rules of ICU's RuleBasedNumberFormat; its own ones are not the same in every version.
+constexpr char const* english_words = R"(
+    0: zero; one; two; three; four; five; six; seven; eight; nine; ten; eleven; twelve; thirteen; fourteen; fifteen;
+       sixteen; seventeen; eighteen; nineteen;
+    20: twenty[->>]; 30: thirty[->>]; 40: forty[->>]; 50: fifty[->>]; 60: sixty[->>]; 70: seventy[->>];
+    80: eighty[->>]; 90: ninety[->>];
+    100: << hundred[ and >>]; 1000: << thousand[>%%rest>];
+    %%rest: 1: ' and =%main=; 100: ' =%main=;)";
+/// A one is "eins" at the end of a word, and "ein" inside it.
+constexpr char const* german_words = R"(
+    0: null; eins; zwei; drei; vier; fünf; sechs; sieben; acht; neun; zehn; elf; zwölf; dreizehn; vierzehn; fünfzehn;
+       sechzehn; siebzehn; achtzehn; neunzehn;
+    20: [>%%inside>und]zwanzig; 30: [>%%inside>und]dreißig; 40: [>%%inside>und]vierzig; 50: [>%%inside>und]fünfzig;
+    60: [>%%inside>und]sechzig; 70: [>%%inside>und]siebzig; 80: [>%%inside>und]achtzig; 90: [>%%inside>und]neunzig;
+    100: <%%inside<hundert[>>]; 1000: <%%inside<tausend[>>];
+    %%inside: 1: ein; =%main=; 100: <%%inside<hundert[>%%inside>];)";
 
-std::string_view word(std::span<std::string_view const> words, int64_t number) {
-  return words[static_cast<std::size_t>(number)];
+icu::RuleBasedNumberFormat format_of(char const* rules) {
+  UParseError place{};
+  UErrorCode code = U_ZERO_ERROR;
+  icu::RuleBasedNumberFormat format(icu::UnicodeString::fromUTF8(std::string("%main:") + rules), icu::Locale::getRoot(),
+                                    place, code);
+  if (U_FAILURE(code)) {
+    throw Error("numbers cannot be put into words: {}", u_errorName(code));
+  }
+  return format;
 }
 
-void check_range(int64_t number) {
+std::string in_words(icu::RuleBasedNumberFormat const& format, int64_t number) {
   if (number < 0 || number > largest_demo_number) {
     throw UsageError("{} cannot be put into words: expected 0 to {}", number, largest_demo_number);
   }
-}
-
-/// Numbers from 1 to 999, with "and" after the hundreds.
-std::string english_below_thousand(int64_t number) {
+  icu::UnicodeString words;
   std::string text;
-  if (number >= 100) {
-    text = fmt::format("{} hundred", word(english_small, number / 100));
-    number %= 100;
-    if (number == 0) {
-      return text;
-    }
-    text += " and ";
-  }
-  if (number < 20) {
-    return text + std::string(word(english_small, number));
-  }
-  text += word(english_tens, number / 10);
-  return number % 10 == 0 ? text : fmt::format("{}-{}", text, word(english_small, number % 10));
-}
-
-/// Numbers from 1 to 999; a one at the end is "eins" at the end of a word, and "ein" inside it.
-std::string german_below_thousand(int64_t number, bool word_ends) {
-  auto const one_or = [](int64_t digit) { return digit == 1 ? std::string_view("ein") : word(german_small, digit); };
-  std::string text;
-  if (number >= 100) {
-    text = fmt::format("{}hundert", one_or(number / 100));
-    number %= 100;
-    if (number == 0) {
-      return text;
-    }
-  }
-  if (number < 20) {
-    text += word_ends ? word(german_small, number) : one_or(number);
-    return text;
-  }
-  if (number % 10 != 0) {
-    text += fmt::format("{}und", one_or(number % 10));
-  }
-  return text + std::string(word(german_tens, number / 10));
+  format.format(number, words).toUTF8String(text);
+  return text;
 }
 
 /// An integer in [0, bound), the same with every standard library (whose distributions are not). The modulo's bias is
@@ -137,28 +115,13 @@ void check(DemoDataOptions const& options) {
 }  // namespace
 
 std::string english_number(int64_t number) {
-  check_range(number);
-  int64_t const thousands = number / 1000;
-  int64_t const rest = number % 1000;
-  if (thousands == 0) {
-    return rest == 0 ? std::string(english_small[0]) : english_below_thousand(rest);
-  }
-  std::string text = english_below_thousand(thousands) + " thousand";
-  if (rest > 0) {
-    text += (rest < 100 ? " and " : " ") + english_below_thousand(rest);
-  }
-  return text;
+  static icu::RuleBasedNumberFormat const format = format_of(english_words);
+  return in_words(format, number);
 }
 
 std::string german_number(int64_t number) {
-  check_range(number);
-  int64_t const thousands = number / 1000;
-  int64_t const rest = number % 1000;
-  if (number == 0) {
-    return std::string(german_small[0]);
-  }
-  std::string text = thousands > 0 ? german_below_thousand(thousands, false) + "tausend" : "";
-  return rest > 0 ? text + german_below_thousand(rest, true) : text;
+  static icu::RuleBasedNumberFormat const format = format_of(german_words);
+  return in_words(format, number);
 }
 
 void write_demo_data(DemoDataOptions const& options) {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "tokenizer_steps/characters.hpp"
-#include "tokenizer_steps/step_limits.hpp"
+#include "tokenizer_steps/json_members.hpp"
 
 namespace heddle {
 namespace {

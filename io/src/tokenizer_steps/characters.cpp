@@ -4,6 +4,8 @@
 #include <unicode/utf8.h>
 
 #include <array>
+#include <heddle/io/text/text.hpp>
+#include <unordered_map>
 
 namespace heddle {
 namespace {
@@ -12,10 +14,55 @@ bool continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
 }
 
+struct ByteAlphabet {
+  std::array<std::string, 256> text;                    // of each byte
+  std::unordered_map<char32_t, unsigned char> numbers;  // of each character
+};
+
+/// Printable bytes of Latin-1 are themselves; the others are the characters from U+0100 on, in their order.
+ByteAlphabet make_alphabet() {
+  ByteAlphabet alphabet;
+  char32_t next = 0x100;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    bool const printable = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    char32_t const character = printable ? byte : next++;
+    append_utf8(alphabet.text.at(byte), character);
+    alphabet.numbers[character] = static_cast<unsigned char>(byte);
+  }
+  return alphabet;
+}
+
+ByteAlphabet const& alphabet() {
+  static ByteAlphabet const made = make_alphabet();
+  return made;
+}
+
 }  // namespace
 
 bool is_white_space(char32_t letter) {
   return u_isUWhiteSpace(static_cast<UChar32>(letter)) != 0;
+}
+
+int category_of(char32_t letter) {
+  // ICU's tables say since when a character exists, and later versions changed only these categories.
+  switch (letter) {
+    case U'\u166d':
+    case U'\U000111c9':
+      return U_OTHER_PUNCTUATION;
+    case U'\u1734':
+      return U_NON_SPACING_MARK;
+    case U'\u1885':
+    case U'\u1886':
+      return U_OTHER_LETTER;
+    case U'\ua9bd':
+      return U_COMBINING_SPACING_MARK;
+    default:
+      break;
+  }
+  constexpr std::uint8_t newest = 8;
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(letter), age);
+  return age[0] > newest ? int{U_UNASSIGNED} : u_charType(static_cast<UChar32>(letter));
 }
 
 std::u32string lowercase(char32_t letter) {
@@ -45,6 +92,26 @@ void append_utf8(std::string& text, char32_t letter) {
   std::int32_t used = 0;
   U8_APPEND_UNSAFE(bytes.data(), used, static_cast<UChar32>(letter));
   text.append(bytes.data(), static_cast<std::size_t>(used));
+}
+
+std::string in_byte_alphabet(std::string_view bytes) {
+  std::string text;
+  for (char const byte : bytes) {
+    text += alphabet().text.at(static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
+std::optional<std::string> from_byte_alphabet(std::string_view text) {
+  std::string bytes;
+  for (char32_t const character : decode_utf8(text)) {
+    auto const found = alphabet().numbers.find(character);
+    if (found == alphabet().numbers.end()) {
+      return std::nullopt;
+    }
+    bytes += static_cast<char>(found->second);
+  }
+  return bytes;
 }
 
 }  // namespace heddle

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "tokenizer_steps/json_members.hpp"
-#include "tokenizer_steps/step_limits.hpp"
 
 namespace heddle {
 namespace {
@@ -68,14 +67,36 @@ auto strip_decoding(json::object const& options) {
 
 /// The spaces of SentencePiece's pieces, without the one before the first word.
 auto metaspace_decoding(json::object const& options) {
-  json::value const* const scheme = json_member(options, "prepend_scheme");
-  bool const prefix = scheme == nullptr ? json_flag(options, "add_prefix_space", true) : *scheme != "never";
+  bool const spaces = json_flag(options, "add_prefix_space", true);
+  bool const prefix = json_text(options, "prepend_scheme", spaces ? "always" : "never") != "never";
   return [prefix, symbol = json_string(options.at("replacement"))](Pieces& pieces) {
     bool first = true;
     for (std::string& piece : pieces) {
       boost::replace_all(piece, symbol, std::exchange(first, false) && prefix ? "" : " ");
     }
   };
+}
+
+/// BERT's: pieces with the prefix continue a word. With `cleanup` there are no spaces before punctuation.
+auto word_piece_decoding(json::object const& options) {
+  return
+      [prefix = json_text(options, "prefix", "##"), cleans_up = json_flag(options, "cleanup", true)](Pieces& pieces) {
+        constexpr std::pair<std::string_view, std::string_view> shorter[] = {
+            {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+            {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+        bool first = true;
+        for (std::string& piece : pieces) {
+          if (!std::exchange(first, false)) {
+            bool const continues = !prefix.empty() && piece.starts_with(prefix);
+            piece = continues ? piece.substr(prefix.size()) : " " + piece;
+          }
+          for (auto const& [from, to] : shorter) {
+            if (cleans_up) {
+              boost::replace_all(piece, from, to);
+            }
+          }
+        }
+      };
 }
 
 }  // namespace
@@ -85,8 +106,13 @@ int byte_of_piece(std::string_view piece) {
   return is_byte ? parse_number<int>(piece.substr(3, 2), 16).value_or(-1) : -1;
 }
 
-PieceDecoder::PieceDecoder(json::value const* options) {
-  if (options == nullptr) {
+PieceDecoder::PieceDecoder(json::value const* options, bool of_bytes) {
+  if (of_bytes && (options == nullptr || options->at("type") == "ByteLevel")) {
+    steps_.emplace_back(
+        [](Pieces& pieces) { pieces = {replace_invalid_utf8(fmt::format("{}", fmt::join(pieces, "")))}; });
+  } else if (of_bytes) {
+    refuse_option("decoder", *options);
+  } else if (options == nullptr) {
     steps_.emplace_back([](Pieces& pieces) { pieces = {fmt::format("{}", fmt::join(pieces, " "))}; });
   } else {
     add(*options);
@@ -102,6 +128,8 @@ void PieceDecoder::add(json::value const& options) {
     }
   } else if (type == "Metaspace") {
     steps_.emplace_back(metaspace_decoding(given));
+  } else if (type == "WordPiece") {
+    steps_.emplace_back(word_piece_decoding(given));
   } else if (type == "Replace" && given.at("pattern").as_object().contains("String")) {
     steps_.emplace_back([from = json_string(given.at("pattern").at("String")),
                          to = replacement_text(given.at("content"))](Pieces& pieces) {

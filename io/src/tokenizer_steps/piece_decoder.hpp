@@ -7,12 +7,12 @@
 
 namespace heddle {
 
-/// The member "decoder" of a tokenizer.json (Hugging Face) of a vocabulary whose pieces are characters: the steps that
-/// make a text of pieces.
+/// The member "decoder" of a tokenizer.json (Hugging Face): the steps that make a text of pieces.
 class PieceDecoder {
  public:
-  /// Null: the text has a space between two pieces. Throws DataError for a kind of step that Heddle does not have.
-  explicit PieceDecoder(boost::json::value const* options);
+  /// Null: the text has a space between two pieces; none where they are of bytes. Throws DataError for a kind of step
+  /// that Heddle does not have.
+  PieceDecoder(boost::json::value const* options, bool of_bytes);
 
   std::string operator()(std::vector<std::string> pieces) const;
 

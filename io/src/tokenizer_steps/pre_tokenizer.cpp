@@ -1,16 +1,15 @@
 #include "tokenizer_steps/pre_tokenizer.hpp"
 
 #include <fmt/format.h>
+#include <unicode/uchar.h>
 
 #include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <heddle/io/text/text.hpp>
-#include <memory>
 
 #include "tokenizer_steps/characters.hpp"
 #include "tokenizer_steps/json_members.hpp"
-#include "tokenizer_steps/step_limits.hpp"
 #include "tokenizer_steps/text_splitter.hpp"
 
 namespace heddle {
@@ -23,8 +22,10 @@ using Parts = std::vector<TextSplitter::Part>;
 /// The letters of words (\w of Rust's expressions).
 constexpr std::string_view word_letters = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control})";
 
-/// The role of matches among words, by the names that tokenizer.json has.
-enum class Behavior : std::uint8_t { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+/// The words of GPT-2 (Radford et al. 2019).
+constexpr char const* gpt2_words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
+using Behavior = PreTokenizer::SplitBehavior;
 
 Behavior behavior_of(json::object const& step, char const* absent = "") {
   constexpr std::array names{"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
@@ -47,7 +48,7 @@ void add_words(Parts const& parts, Behavior behavior, bool at_start, std::vector
     if (joins) {
       words.back().text += part.text;
     } else {
-      words.push_back({behavior == Behavior::removed && part.match ? "" : part.text, at_start});
+      words.push_back({behavior == Behavior::removed && part.match ? "" : std::string(part.text), at_start});
     }
     at_start = at_start && part.text.empty();
     match_before = part.match;
@@ -55,44 +56,45 @@ void add_words(Parts const& parts, Behavior behavior, bool at_start, std::vector
   std::ranges::copy_if(words, std::back_inserter(into), [](Word const& word) { return !word.text.empty(); });
 }
 
-auto split_step(std::string const& pattern, bool literal, Behavior behavior, bool invert = false) {
-  auto const splitter = std::make_shared<TextSplitter const>(std::vector{TextSplitter::Pattern{pattern, literal}}, "");
-  return [=](Word const& word, double deadline, std::vector<Word>& into) {
-    Parts parts = splitter->parts(word.text, deadline);
-    for (TextSplitter::Part& part : parts) {
-      part.match = part.match != invert;
-    }
-    add_words(parts, behavior, word.at_start, into);
-  };
+bool is_bert_punctuation(char32_t letter) {
+  constexpr std::u32string_view ascii = U"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+  return letter < 0x80 ? ascii.find(letter) != ascii.npos : (U_MASK(category_of(letter)) & U_GC_P_MASK) != 0;
 }
 
-/// Words between white space.
-void split_at_white_space(Word const& word, double, std::vector<Word>& into) {
-  std::string text;
-  bool at_start = word.at_start;
-  auto const end_word = [&] {
-    if (!text.empty()) {
-      into.push_back({text, at_start});
-      text.clear();
+/// Words between white space, where letters that are `alone` are words, too.
+auto white_space_step(bool (*alone)(char32_t)) {
+  return [alone](Word const& word, double, std::vector<Word>& into) {
+    std::string text;
+    bool at_start = word.at_start;
+    auto const end_word = [&] {
+      if (!text.empty()) {
+        into.push_back({text, at_start});
+        text.clear();
+      }
+      at_start = false;
+    };
+    for (char32_t const letter : decode_utf8(word.text)) {
+      bool const space = is_white_space(letter);
+      bool const whole = !space && alone(letter);
+      if (space || whole) {
+        end_word();
+      }
+      if (!space) {
+        append_utf8(text, letter);
+      }
+      if (whole) {
+        end_word();
+      }
     }
-    at_start = false;
+    end_word();
   };
-  for (char32_t const letter : decode_utf8(word.text)) {
-    if (is_white_space(letter)) {
-      end_word();
-    } else {
-      append_utf8(text, letter);
-    }
-  }
-  end_word();
 }
 
 /// SentencePiece's words: a space is a symbol that begins one.
 auto metaspace_step(json::object const& options) {
   std::string const symbol = json_string(options.at("replacement"));
-  json::value const* const scheme = json_member(options, "prepend_scheme");
   bool const prefix = json_flag(options, "add_prefix_space", true);
-  std::string const when = scheme != nullptr ? json_string(*scheme) : prefix ? "always" : "never";
+  std::string const when = json_text(options, "prepend_scheme", prefix ? "always" : "never");
   bool const split = json_flag(options, "split", true);
   if (decode_utf8(symbol).size() != 1 || (when != "always" && when != "first" && when != "never") ||
       (!prefix && when != "never")) {
@@ -124,6 +126,18 @@ PreTokenizer::PreTokenizer(json::value const* options) {
   }
 }
 
+void PreTokenizer::add_split(std::string const& pattern, bool literal, SplitBehavior behavior, bool invert) {
+  require_patterns(++patterns_);
+  steps_.emplace_back(
+      [=, splitter = TextSplitter(pattern, literal)](Word const& word, double deadline, std::vector<Word>& into) {
+        Parts parts = splitter.parts(word.text, deadline);
+        for (TextSplitter::Part& part : parts) {
+          part.match = part.match != invert;
+        }
+        add_words(parts, behavior, word.at_start, into);
+      });
+}
+
 void PreTokenizer::add(json::value const& options) {
   json::object const& given = options.as_object();
   std::string const type = json_string(given.at("type"));
@@ -131,26 +145,38 @@ void PreTokenizer::add(json::value const& options) {
     for (json::value const& step : given.at("pretokenizers").as_array()) {
       add(step);
     }
+  } else if (of_bytes_) {  // a second step for characters that stand for bytes
+    refuse_option("pre_tokenizer", options);
+  } else if (type == "ByteLevel") {
+    of_bytes_ = true;
+    if (json_flag(given, "add_prefix_space", true)) {
+      steps_.emplace_back([](Word const& word, double, std::vector<Word>& into) {
+        into.push_back({word.text.starts_with(' ') ? word.text : " " + word.text, word.at_start});
+      });
+    }
+    if (json_flag(given, "use_regex", true)) {
+      add_split(gpt2_words, false, Behavior::isolated);
+    }
   } else if (type == "Metaspace") {
     steps_.emplace_back(metaspace_step(given));
   } else if (type == "WhitespaceSplit") {
-    steps_.emplace_back(split_at_white_space);
+    steps_.emplace_back(white_space_step([](char32_t) { return false; }));
+  } else if (type == "BertPreTokenizer") {
+    steps_.emplace_back(white_space_step(is_bert_punctuation));
   } else if (type == "Whitespace") {
-    steps_.emplace_back(
-        split_step(fmt::format(R"([{0}]+|[^\p{{White_Space}}{0}]+)", word_letters), false, Behavior::removed, true));
+    add_split(fmt::format(R"([{0}]+|[^\p{{White_Space}}{0}]+)", word_letters), false, Behavior::removed, true);
   } else if (type == "Split") {
     json::object const& pattern = given.at("pattern").as_object();
     bool const literal = pattern.contains("String");
-    require_patterns(++patterns_);
-    steps_.emplace_back(split_step(json_string(pattern.at(literal ? "String" : "Regex")), literal, behavior_of(given),
-                                   json_flag(given, "invert")));
+    add_split(json_string(pattern.at(literal ? "String" : "Regex")), literal, behavior_of(given),
+              json_flag(given, "invert"));
   } else if (type == "Digits") {
     bool const each = json_flag(given, "individual_digits");
-    steps_.emplace_back(split_step(R"(\p{N})", false, each ? Behavior::isolated : Behavior::contiguous));
+    add_split(R"(\p{N})", false, each ? Behavior::isolated : Behavior::contiguous);
   } else if (type == "Punctuation") {
-    steps_.emplace_back(split_step(R"([!-/:-@\[-`{-~\p{P}])", false, behavior_of(given, "Isolated")));
+    add_split(R"([!-/:-@\[-`{-~\p{P}])", false, behavior_of(given, "Isolated"));
   } else if (type == "CharDelimiterSplit") {
-    steps_.emplace_back(split_step(json_string(given.at("delimiter")), true, Behavior::removed));
+    add_split(json_string(given.at("delimiter")), true, Behavior::removed);
   } else {
     refuse_option("pre_tokenizer", options);
   }

@@ -1,27 +1,31 @@
-#include "tokenizers/json_vocabulary.hpp"
-
 #include <fmt/format.h>
 #include <unicode/uchar.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
+#include <functional>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/text/bounded_json.hpp>
 #include <heddle/io/text/text.hpp>
-#include <initializer_list>
 #include <new>
 #include <unordered_map>
+#include <utility>
 
 #include "tokenizer_steps/characters.hpp"
 #include "tokenizer_steps/json_members.hpp"
+#include "tokenizer_steps/normalizer.hpp"
+#include "tokenizer_steps/piece_decoder.hpp"
+#include "tokenizer_steps/pre_tokenizer.hpp"
+#include "tokenizers/prefix_tree.hpp"
+#include "tokenizers/subword_models.hpp"
+#include "tokenizers/tokenizer_model.hpp"
 
 namespace heddle {
+
 namespace {
 
 namespace json = boost::json;
-
-bool is_named(json::object const& special, json::value const& id) {
-  return std::ranges::any_of(special, [&](auto const& one) { return one.key() != "rows" && one.value() == id; });
-}
+using Ids = std::vector<std::int32_t>;
 
 /// Whether a regular expression of Rust has the character as a letter of words (\w).
 bool is_word_letter(char32_t letter) {
@@ -39,7 +43,30 @@ bool is_space(std::string_view character) {
   return !character.empty() && is_white_space(decode_utf8(character).front());
 }
 
-}  // namespace
+/// Tokens that are found in a text before it is split into words: the leftmost, of those that start there the longest.
+class AddedTokens {
+ public:
+  struct Token {
+    std::string text;
+    std::int32_t id;
+    bool special = false;      ///< text where it occurs, and no token that overlaps it there is found
+    bool single_word = false;  ///< only where no letter or digit is beside it
+    bool lstrip = false;       ///< with the white space before it
+    bool rstrip = false;
+  };
+  AddedTokens() = default;
+  /// Throws DataError for a text of more than 1024 bytes.
+  explicit AddedTokens(std::vector<Token> tokens);
+  /// Appends the ids of the tokens in the text; calls `others` for what lies between them, `first` for a part that
+  /// begins where the text does.
+  void split(std::string_view text, Ids& ids, std::function<void(std::string_view, bool first)> const& others) const;
+
+ private:
+  Token const* longest_at(std::string_view text) const;
+
+  std::vector<Token> tokens_;
+  PrefixTree tree_;
+};
 
 AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   constexpr std::size_t max_bytes = 1024;
@@ -53,7 +80,7 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
   tree_ = PrefixTree(std::move(texts));
 }
 
-void AddedTokens::split(std::string_view text, std::vector<std::int32_t>& ids,
+void AddedTokens::split(std::string_view text, Ids& ids,
                         std::function<void(std::string_view, bool first)> const& others) const {
   std::size_t done = 0;
   auto const pass = [&](std::size_t end) {
@@ -95,8 +122,91 @@ AddedTokens::Token const* AddedTokens::longest_at(std::string_view text) const {
   return longest < 0 ? nullptr : &tokens_[static_cast<std::size_t>(longest)];
 }
 
-JsonVocabulary::Piece& JsonVocabulary::set_piece(json::value const& number, std::string const& text) {
-  auto const id = number.as_int64();
+bool is_named(json::object const& special, std::int64_t id) {
+  return std::ranges::any_of(special, [&](auto const& one) { return one.key() != "rows" && one.value() == id; });
+}
+
+/// A vocabulary of Hugging Face's tokenizer.json with the member "heddle" (see tokenizer_json.hpp). No text is read as
+/// a special piece. Reading it throws DataError, or what Boost.JSON throws.
+class JsonVocabulary final : public TokenizerModel {
+ public:
+  explicit JsonVocabulary(json::object const& document);
+
+  Ids encode(std::string_view text) const override;
+  std::string decode(std::span<std::int32_t const> tokens) const override;
+  std::string piece(std::int32_t id) const override {
+    Piece const& piece = pieces_[static_cast<std::size_t>(id)];
+    return piece.raw ? piece.bytes : in_byte_alphabet(piece.bytes);
+  }
+
+ private:
+  struct Piece {
+    std::string bytes;
+    bool raw = false;      ///< its text is not of the bytes' alphabet, and is `bytes` itself
+    bool special = false;  ///< neither read from a text nor written to one
+  };
+
+  Piece piece_of(std::string const& text) const {
+    auto const plain = pre_tokenizer_.of_bytes() ? from_byte_alphabet(text) : std::nullopt;
+    return {plain.value_or(text), !plain};
+  }
+  /// Sets a piece's text. Throws DataError if another piece has its id.
+  Piece& set_piece(std::int64_t id, std::string const& text);
+  void read_added_tokens(json::object const& document, json::object const& special);
+  /// Sets `size`, `ids` and `text_form`; the pieces that `ids` name, and those that nothing names, are special.
+  void read_special(json::object const& special);
+
+  TextNormalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  PieceDecoder decoder_;
+  std::vector<Piece> pieces_;
+  AddedTokens added_;
+  AddedTokens added_normal_;  // found in the normalized text
+  std::unique_ptr<SubwordModel const> model_;
+};
+
+JsonVocabulary::JsonVocabulary(json::object const& document)
+    : normalizer_(json_member(document, "normalizer")),
+      pre_tokenizer_(json_member(document, "pre_tokenizer")),
+      decoder_(json_member(document, "decoder"), pre_tokenizer_.of_bytes()) {
+  json::object const& model = document.at("model").as_object();
+  json::object const& special = document.at("heddle").as_object();
+  if (pre_tokenizer_.of_bytes() && !is_bpe(model)) {
+    refuse_option("pre_tokenizer", document.at("pre_tokenizer"));
+  }
+  for_each_piece(model, [&](std::string const& text, std::int64_t id) { set_piece(id, text); });
+  read_added_tokens(document, special);
+  read_special(special);
+  auto const is_special = [&](std::int64_t id) { return pieces_[static_cast<std::size_t>(id)].special; };
+  model_ = make_subword_model(model, is_special, pre_tokenizer_.of_bytes());
+}
+
+Ids JsonVocabulary::encode(std::string_view text) const {
+  Ids found;
+  added_.split(replace_invalid_utf8(text), found, [&](std::string_view rest, bool first) {
+    bool at_start = first;
+    std::string const normal = normalizer_(rest, at_start);
+    added_normal_.split(normal, found, [&](std::string_view part, bool first_there) {
+      for (PreTokenizer::Word const& word : pre_tokenizer_.split({std::string(part), at_start && first_there})) {
+        model_->encode(word.text, found);
+      }
+    });
+  });
+  return found;
+}
+
+std::string JsonVocabulary::decode(std::span<std::int32_t const> tokens) const {
+  std::vector<std::string> pieces;
+  for (std::int32_t const id : tokens) {
+    Piece const& piece = pieces_[static_cast<std::size_t>(id)];
+    if (!piece.special) {
+      pieces.push_back(piece.bytes);
+    }
+  }
+  return decoder_(std::move(pieces));
+}
+
+JsonVocabulary::Piece& JsonVocabulary::set_piece(std::int64_t id, std::string const& text) {
   if (text.empty() || id < 0 || id >= max_foreign_ids) {
     throw DataError("the piece \"{}\" is empty or has the id {}; expected 0 to {}", text, id, max_foreign_ids - 1);
   }
@@ -105,22 +215,23 @@ JsonVocabulary::Piece& JsonVocabulary::set_piece(json::value const& number, std:
   if (!pieces_[index].bytes.empty() && piece(static_cast<std::int32_t>(id)) != text) {
     throw DataError("two pieces have the id {}: \"{}\" is one of them", id, text);
   }
-  return pieces_[index] = piece_of_(text);
+  return pieces_[index] = piece_of(text);
 }
 
-void JsonVocabulary::read_added_tokens(json::object const& document, json::object const& special,
-                                       Normalizer const& normalize) {
+void JsonVocabulary::read_added_tokens(json::object const& document, json::object const& special) {
   json::value const* const tokens = json_member(document, "added_tokens");
   std::vector<AddedTokens::Token> given;
   std::vector<AddedTokens::Token> normal;
   for (json::value const& value : tokens == nullptr ? json::array() : tokens->as_array()) {
     json::object const& token = value.as_object();
-    bool const normalized = normalize && json_flag(token, "normalized");
+    bool const normalized = json_flag(token, "normalized");
+    std::int64_t const id = token.at("id").as_int64();
     std::string text = json_string(token.at("content"));
-    Piece& piece = set_piece(token.at("id"), text);
+    Piece& piece = set_piece(id, text);
     if (normalized) {
-      text = normalize(text);
-      piece = piece_of_(text);
+      bool at_start = true;
+      text = normalizer_(text, at_start);
+      piece = piece_of(text);
       if (text.empty()) {
         refuse_option("added_tokens", value);
       }
@@ -128,8 +239,8 @@ void JsonVocabulary::read_added_tokens(json::object const& document, json::objec
     piece.special = json_flag(token, "special");
     (normalized ? normal : given)
         .push_back({.text = std::move(text),
-                    .id = static_cast<std::int32_t>(token.at("id").as_int64()),
-                    .special = piece.special || is_named(special, token.at("id")),
+                    .id = static_cast<std::int32_t>(id),
+                    .special = piece.special || is_named(special, id),
                     .single_word = json_flag(token, "single_word"),
                     .lstrip = json_flag(token, "lstrip"),
                     .rstrip = json_flag(token, "rstrip")});
@@ -177,69 +288,17 @@ void JsonVocabulary::read_special(json::object const& special) {
   }
 }
 
-void JsonVocabulary::cut_out_added(std::string_view text, Normalizer const& normalize,
-                                   std::vector<std::int32_t>& tokens,
-                                   std::function<void(std::string_view, bool first)> const& others) const {
-  added_.split(replace_invalid_utf8(text), tokens, [&](std::string_view rest, bool first) {
-    std::string const normal = normalize ? normalize(rest) : std::string(rest);
-    added_normal_.split(normal, tokens,
-                        [&](std::string_view part, bool first_there) { others(part, first && first_there); });
-  });
-}
-
-void JsonVocabulary::require_plain_pairs(json::object const& model) {
-  for (auto const& [key, plain] : std::initializer_list<std::pair<char const*, json::value>>{
-           {"type", "BPE"}, {"dropout", 0.0}, {"continuing_subword_prefix", ""}, {"end_of_word_suffix", ""}}) {
-    if (json::value const* const value = json_member(model, key); value != nullptr && *value != plain) {
-      refuse_option(fmt::format("model.{}", key), *value);
-    }
-  }
-}
-
-std::pair<std::string, std::string> JsonVocabulary::merge_of(json::value const& merge) {
-  if (json::array const* const pair = merge.if_array()) {
-    return {json_string(pair->at(0)), json_string(pair->at(1))};
-  }
-  std::string const both = json_string(merge);
-  std::size_t const space = std::min(both.find(' '), both.size());
-  return {both.substr(0, space), both.substr(std::min(space + 1, both.size()))};
-}
+}  // namespace
 
 bool is_json(std::string_view bytes) noexcept {
   return bytes.starts_with('{');  // the tag of a field that SentencePiece's models do not have
 }
 
-namespace {
-
-/// Whether a step of a pre-tokenizer makes characters of bytes.
-bool has_byte_level(json::value const* step) {
-  if (step == nullptr) {
-    return false;
-  }
-  std::string const type = json_string(step->at("type"));
-  return type == "ByteLevel" ||
-         (type == "Sequence" && std::ranges::any_of(step->at("pretokenizers").as_array(),
-                                                    [](json::value const& one) { return has_byte_level(&one); }));
-}
-
-std::unique_ptr<TokenizerModel> make_model(json::object const& document) {
-  json::object const& model = document.at("model").as_object();
-  json::value const* const named = json_member(model, "type");  // older files may lack it
-  std::string const type = named != nullptr ? json_string(*named) : model.at("vocab").is_array() ? "Unigram" : "BPE";
-  if (type == "WordPiece") {
-    return make_word_piece(document);
-  }
-  bool const bytes = type == "BPE" && has_byte_level(json_member(document, "pre_tokenizer"));
-  return bytes ? make_byte_level_bpe(document) : make_piece_vocabulary(document);
-}
-
-}  // namespace
-
 std::unique_ptr<TokenizerModel> load_json_vocabulary(std::string bytes) {
   constexpr char const* what = "this vocabulary is not a tokenizer.json that can be used";
   try {
     json::value const document = parse_bounded_json(bytes, "tokenizer.json");
-    auto model = make_model(document.as_object());
+    auto model = std::make_unique<JsonVocabulary>(document.as_object());
     model->bytes = std::move(bytes);
     return model;
   } catch (std::bad_alloc const&) {

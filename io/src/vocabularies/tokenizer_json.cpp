@@ -9,7 +9,7 @@
 #include <heddle/io/vocabularies/tokenizer_json.hpp>
 #include <optional>
 
-#include "tokenizers/byte_pairs.hpp"
+#include "tokenizer_steps/characters.hpp"
 #include "tokenizers/tokenizer_model.hpp"
 #include "vocabularies/sentencepiece_json.hpp"
 
