@@ -8,18 +8,20 @@
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/samples/batches.hpp>
 #include <heddle/io/samples/training_data.hpp>
+#include <iostream>
 #include <limits>
 #include <optional>
 
 #include "breakdown.hpp"
-#include "main.hpp"
 #include "run/configuration/registration.hpp"
-#include "timed_communicator.hpp"
 
 namespace heddle {
 namespace {
@@ -39,26 +41,39 @@ struct Options {
 program_options::options_description described(Options& options) {
   program_options::options_description description(
       "mpirun -np N bench_step_breakdown --config RUN.toml [options]: the parts of a training step's time on one of N "
-      "data-parallel ranks, beside\nthe floor of each part: its operations at the peak of large matrix products, or its "
+      "data-parallel ranks, beside\nthe floor of each part: its operations at the peak of large matrix products, or "
+      "its "
       "bytes at the bandwidth of the level that\nholds them, all measured at the beginning of the same run");
   auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };
-  description.add_options()                                                                                        //
-      ("help", "print this")                                                                                       //
-      ("config", program_options::value(&options.config.config), "the model and its data, as for heddle train")    //
-      ("set", program_options::value(&options.config.overrides)->composing(), "SECTION.KEY=VALUE; as often as needed")  //
-      ("steps", value(options.steps), "medians of this many")                                                      //
-      ("warm-up", value(options.warm_up), "steps before them")                                                     //
-      ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")         //
-      ("validation", program_options::bool_switch(&options.validation), "only the losses of these micro-batches")  //
-      ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")   //
+  description.add_options()                                                                                      //
+      ("help", "print this")                                                                                     //
+      ("config", program_options::value(&options.config.config), "the model and its data, as for heddle train")  //
+      ("set", program_options::value(&options.config.overrides)->composing(),
+       "SECTION.KEY=VALUE; as often as needed")                                                                      //
+      ("steps", value(options.steps), "medians of this many")                                                        //
+      ("warm-up", value(options.warm_up), "steps before them")                                                       //
+      ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")           //
+      ("validation", program_options::bool_switch(&options.validation), "only the losses of these micro-batches")    //
+      ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
       ("json", program_options::bool_switch(&options.json), "print what bench/compare_pytorch reads, on one line");  //
   return description;
 }
 
+/// Nothing where --help was given, which rank 0 (`speaks`) then prints.
 std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   Options options;
   auto const description = described(options);
-  if (!parse(argc, argv, description, "bench_step_breakdown", speaks)) {
+  program_options::variables_map values;
+  try {
+    program_options::store(program_options::parse_command_line(argc, argv, description), values);
+    program_options::notify(values);
+  } catch (program_options::error const& error) {
+    throw UsageError("{}; --help shows the options", error.what());
+  }
+  if (values.contains("help")) {
+    if (speaks) {
+      std::cout << description;
+    }
     return std::nullopt;
   }
   if (options.config.config.empty() || options.steps < 1 || options.warm_up < 1) {
@@ -115,6 +130,50 @@ class Sentences {
   BatchPlanner planner_;
 };
 
+class TimedTransfer : public TransferBackend {
+ public:
+  TimedTransfer(std::unique_ptr<TransferBackend> transfer, Stopwatch& watch)
+      : transfer_(std::move(transfer)), watch_(watch) {}
+
+  bool progress() override {
+    return watch_.time([&] { return transfer_->progress(); });
+  }
+  void wait() override {
+    watch_.time([&] { transfer_->wait(); });
+  }
+
+ private:
+  std::unique_ptr<TransferBackend> transfer_;
+  Stopwatch& watch_;
+};
+
+class TimedBackend : public CommunicatorBackend {
+ public:
+  TimedBackend(std::shared_ptr<CommunicatorBackend> inner, Stopwatch& watch)
+      : inner_(std::move(inner)), watch_(watch) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  bool reads(MemorySpace space) const override { return inner_->reads(space); }
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override {
+    auto transfer = watch_.time([&] { return inner_->run(call); });
+    return transfer == nullptr ? nullptr : std::make_unique<TimedTransfer>(std::move(transfer), watch_);
+  }
+  std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override {
+    return std::make_shared<TimedBackend>(inner_->split(color, key, name), watch_);
+  }
+
+ private:
+  std::shared_ptr<CommunicatorBackend> inner_;
+  Stopwatch& watch_;
+};
+
+/// The ranks of `world`; the time spent in collectives, in unfinished transfers and in the groups that it is split into
+/// is added to `watch`, which must outlive them all.
+Communicator timed(Communicator const& world, Stopwatch& watch) {
+  return Communicator(std::make_shared<TimedBackend>(world.backend(), watch));
+}
+
 double mean_over(Communicator const& world, double value) {
   Tensor const sum = from_host<double>(std::span(&value, 1), {1});
   world.all_reduce(sum);
@@ -160,8 +219,8 @@ class Measurement {
     Mesh const mesh =
         make_mesh(config_, describe_model(config_.model, registries_.layers), world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
-    TrainingEngine engine({config_, registries_, parallel, execution_, sentences_->vocabulary(),
-                           dtype_of(config_.train.precision)});
+    TrainingEngine engine(
+        {config_, registries_, parallel, execution_, sentences_->vocabulary(), dtype_of(config_.train.precision)});
     engine.parameters().initialize(1);
     std::vector<StepTimes> steps;
     Result result;
@@ -309,5 +368,14 @@ int run(Options const& options, Communicator const& world, Execution& execution)
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  return heddle::run_main(argc, argv, "bench_step_breakdown", heddle::options_of, heddle::run);
+  heddle::MpiSession const session;
+  heddle::Communicator const world = session.world();
+  try {
+    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
+    heddle::Runtime runtime;
+    return options ? heddle::run(*options, world, runtime.execution()) : 0;
+  } catch (heddle::Error const& error) {  // of one rank ends them all
+    fmt::print(stderr, "bench_step_breakdown, rank {}: {}\n", world.rank(), error.what());
+    session.abort(static_cast<int>(error.code()));
+  }
 }
