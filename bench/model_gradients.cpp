@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <heddle/core/parameters/update_rules.hpp>

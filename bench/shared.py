@@ -3,6 +3,7 @@ import json
 import os
 import statistics
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +34,19 @@ def run(command, **options):
     return done.stdout
 
 
+@dataclass(frozen=True)
+class Model:
+    """The sizes of an encoder-decoder model."""
+    layers: int  # on either side
+    d_model: int
+    d_ff: int
+    heads: int
+
+    def keys(self):
+        return {"model.encoder_layers": self.layers, "model.decoder_layers": self.layers, "model.d_model": self.d_model,
+                "model.d_ff": self.d_ff, "model.heads": self.heads}
+
+
 def settings(keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
@@ -45,7 +59,13 @@ def make_data(heddle, work, pairs, **options):
          "--valid-target", text / "valid.de", "--vocab-size", 250, "--out", work / "data"], **options)
 
 
+def after_each_step(metrics, skipped):
+    """Tokens and seconds of each step after the first ones."""
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    return [(after["tokens"] - before["tokens"], after["seconds"] - before["seconds"])
+            for before, after in zip(lines[skipped - 1:], lines[skipped:])]
+
+
 def step_seconds(metrics, skipped):
     """The median over the steps after the first ones."""
-    seconds = [json.loads(line)["seconds"] for line in metrics.read_text().splitlines()]
-    return statistics.median(after - before for before, after in zip(seconds[skipped - 1:], seconds[skipped:]))
+    return statistics.median(seconds for _, seconds in after_each_step(metrics, skipped))

@@ -7,21 +7,21 @@
 #include <filesystem>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/base/paths.hpp>
-#include <heddle/core/model/built_in_layers.hpp>
 #include <heddle/core/model/layout.hpp>
+#include <heddle/core/parallel/communicator.hpp>
 #include <heddle/core/tensor/execution.hpp>
+#include <heddle/core/tensor/runtime.hpp>
+#include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/dist/training/training_engine.hpp>
 #include <heddle/io/files/measured_times.hpp>
 #include <heddle/io/samples/batches.hpp>
-#include <heddle/io/samples/synthetic_batch.hpp>
-#include <heddle/kernels/register.hpp>
+#include <heddle/io/samples/training_data.hpp>
+#include <iostream>
 #include <limits>
 #include <optional>
 
 #include "breakdown.hpp"
-#include "main.hpp"
-#include "synthetic_micro_batches.hpp"
-#include "timed_communicator.hpp"
+#include "run/configuration/registration.hpp"
 
 namespace heddle {
 namespace {
@@ -29,69 +29,29 @@ namespace {
 namespace program_options = boost::program_options;
 
 struct Options {
-  std::string model = "tiny";
-  std::string precision = "float32";
-  std::string data;
-  std::int64_t vocabulary = 0;
-  std::int64_t batch_tokens = 4096;
-  std::int64_t micro_batch_tokens = 4096;
-  double dropout = 0.1;
-  double activation_dropout = 0.1;
+  ConfigOptions config;
   std::int64_t steps = 10;
   std::int64_t warm_up = 3;
-  std::string gemm = "auto";
   std::string kernel_times;
   bool validation = false;
   bool details = false;
   bool json = false;
 };
 
-/// Parameters of Vaswani et al. 2017's base and big and of the Multi30k literature's tiny; the vocabulary without data.
-std::int64_t take_model(std::string const& name, ModelConfig& model) {
-  if (name == "tiny") {
-    model.encoder.layers = model.decoder.layers = 4;
-    model.d_model = 128, model.d_ff = 256, model.heads = 4;
-    return 10000;
-  }
-  if (name == "base") {
-    return 10000;  // ModelConfig's defaults
-  }
-  if (name == "big") {
-    model.d_model = 1024, model.d_ff = 4096, model.heads = 16;
-    return 32000;
-  }
-  throw UsageError("--model {}: expected tiny, base or big", name);
-}
-
-Precision precision_of(std::string const& name) {
-  for (Precision const precision : {Precision::float32, Precision::bfloat16}) {
-    if (name == name_of(precision)) {
-      return precision;
-    }
-  }
-  throw UsageError("--precision {}: expected float32 or bfloat16", name);
-}
-
 program_options::options_description described(Options& options) {
   program_options::options_description description(
-      "mpirun -np N bench_step_breakdown [options]: the parts of a training step's time on one of N data-parallel "
-      "ranks, "
-      "beside\nthe floor of each part: its operations at the peak of large matrix products, or its bytes at the "
-      "bandwidth of the level that\nholds them, all measured at the beginning of the same run");
+      "mpirun -np N bench_step_breakdown --config RUN.toml [options]: the parts of a training step's time on one of N "
+      "data-parallel ranks, beside\nthe floor of each part: its operations at the peak of large matrix products, or "
+      "its "
+      "bytes at the bandwidth of the level that\nholds them, all measured at the beginning of the same run");
   auto const value = [](auto& field) { return program_options::value(&field)->default_value(field); };
-  description.add_options()                                                                                          //
-      ("help", "print this")                                                                                         //
-      ("model", value(options.model), "tiny: 4 + 4 layers, 128; base: 6 + 6, 512; big: 6 + 6, 1024")                 //
-      ("precision", value(options.precision), "float32 or bfloat16")                                                 //
-      ("data", value(options.data), "a prepared train.h5; without one, random sentences of 10 to 50 tokens")         //
-      ("vocabulary", value(options.vocabulary), "0: the data's, or 10000, of big 32000; at least the data's")        //
-      ("batch-tokens", value(options.batch_tokens), "of a step, over all ranks: train.batch_tokens")                 //
-      ("micro-batch-tokens", value(options.micro_batch_tokens), "train.micro_batch_tokens")                          //
-      ("dropout", program_options::value(&options.dropout), "0.1 without it")                                        //
-      ("activation-dropout", program_options::value(&options.activation_dropout), "0.1 without it")                  //
+  description.add_options()                                                                                      //
+      ("help", "print this")                                                                                     //
+      ("config", program_options::value(&options.config.config), "the model and its data, as for heddle train")  //
+      ("set", program_options::value(&options.config.overrides)->composing(),
+       "SECTION.KEY=VALUE; as often as needed")                                                                      //
       ("steps", value(options.steps), "medians of this many")                                                        //
       ("warm-up", value(options.warm_up), "steps before them")                                                       //
-      ("gemm", value(options.gemm), "which implementation multiplies matrices")                                      //
       ("kernel-times", value(options.kernel_times), "a kernels.json, for example a run's, that auto uses")           //
       ("validation", program_options::bool_switch(&options.validation), "only the losses of these micro-batches")    //
       ("details", program_options::bool_switch(&options.details), "matrix products by shape, attention by kind")     //
@@ -99,14 +59,25 @@ program_options::options_description described(Options& options) {
   return description;
 }
 
+/// Nothing where --help was given, which rank 0 (`speaks`) then prints.
 std::optional<Options> options_of(int argc, char** argv, bool speaks) {
   Options options;
   auto const description = described(options);
-  if (!parse(argc, argv, description, "bench_step_breakdown", speaks)) {
+  program_options::variables_map values;
+  try {
+    program_options::store(program_options::parse_command_line(argc, argv, description), values);
+    program_options::notify(values);
+  } catch (program_options::error const& error) {
+    throw UsageError("{}; --help shows the options", error.what());
+  }
+  if (values.contains("help")) {
+    if (speaks) {
+      std::cout << description;
+    }
     return std::nullopt;
   }
-  if (options.steps < 1 || options.warm_up < 1 || options.batch_tokens < 64 || options.micro_batch_tokens < 64) {
-    throw UsageError("--steps and --warm-up at least 1, --batch-tokens and --micro-batch-tokens at least 64");
+  if (options.config.config.empty() || options.steps < 1 || options.warm_up < 1) {
+    throw UsageError("expected --config RUN.toml, and --steps and --warm-up of at least 1");
   }
   return options;
 }
@@ -128,51 +99,80 @@ class TimedMicroBatches final : public MicroBatchSource {
   Stopwatch& watch_;
 };
 
-/// Sentences of a dataset, divided as by `heddle train`, or synthetic ones, always the same.
+/// The configuration's sentences, divided among data-parallel ranks as by `heddle train`.
 class Sentences {
  public:
-  Sentences(Options const& options, std::int64_t vocabulary, Communicator const& world)
-      : options_(options), world_(world) {
-    if (options.data.empty()) {
-      std::int64_t const tokens = std::min(options.batch_tokens / world.size(), options.micro_batch_tokens);
-      synthetic_.emplace(SyntheticText{.vocabulary = vocabulary,
-                                       .tokens = tokens,
-                                       .micro_batches = std::max<std::int64_t>(options.batch_tokens / tokens, 1)});
-    } else {
-      dataset_.emplace(Dataset::open(options.data));
-      samples_.emplace(*dataset_);
-      planner_.emplace(*samples_, BatchPlanner::Limits{options.batch_tokens, ModelConfig().max_length}, 1);
-    }
+  Sentences(Config const& config, Registries const& registries)
+      : config_(config),
+        data_(open_training_data(config)),
+        planner_(training_mixture(config, registries.tasks.of(config), data_, uses_of(config, registries)),
+                 {config.train.batch_tokens, config.model.max_length}, config.train.seed) {}
+
+  VocabularySizes vocabulary() const { return vocabulary_sizes(data_.train.front()); }
+
+  TimedMicroBatches next(GroupMember const& data, Stopwatch& watch) {
+    return {watch.time([&] {
+              return std::make_unique<SampledMicroBatches>(
+                  planner_.mixture(), planner_.next(),
+                  MicroBatchCut{.max_tokens = config_.train.micro_batch_tokens, .data = data});
+            }),
+            watch};
   }
-
-  std::int64_t vocabulary() const { return dataset_ ? dataset_->target_tokenizer().size() : 0; }
-
-  TimedMicroBatches next(Stopwatch& watch) { return {dataset_ ? read(watch) : synthetic(), watch}; }
 
  private:
-  std::unique_ptr<MicroBatchSource> read(Stopwatch& watch) {
-    return watch.time([&] {
-      MicroBatchCut cut{.max_tokens = options_.micro_batch_tokens, .data = {world_.rank(), world_.size()}};
-      if (options_.validation) {
-        cut.data = {};  // the engine divides a validation's micro-batches
-      }
-      return std::make_unique<SampledMicroBatches>(*samples_, planner_->next(), cut);
-    });
+  static SampleUse uses_of(Config const& config, Registries const& registries) {
+    ModelDescription const model = describe_model(config.model, registries.layers);
+    return {.prefixes = model.needs_prefixes(), .fields = model.fields()};
   }
 
-  std::unique_ptr<MicroBatchSource> synthetic() const {
-    IndexRange const whole{0, synthetic_->micro_batches()};
-    IndexRange const mine = share(whole.end, world_.rank(), world_.size());
-    return std::make_unique<SyntheticMicroBatches>(*synthetic_, options_.validation ? whole : mine);
-  }
-
-  Options const& options_;
-  Communicator world_;
-  std::optional<SyntheticBatch> synthetic_;
-  std::optional<Dataset> dataset_;
-  std::optional<DatasetSamples> samples_;
-  std::optional<BatchPlanner> planner_;
+  Config const& config_;
+  TrainingData data_;
+  BatchPlanner planner_;
 };
+
+class TimedTransfer : public TransferBackend {
+ public:
+  TimedTransfer(std::unique_ptr<TransferBackend> transfer, Stopwatch& watch)
+      : transfer_(std::move(transfer)), watch_(watch) {}
+
+  bool progress() override {
+    return watch_.time([&] { return transfer_->progress(); });
+  }
+  void wait() override {
+    watch_.time([&] { transfer_->wait(); });
+  }
+
+ private:
+  std::unique_ptr<TransferBackend> transfer_;
+  Stopwatch& watch_;
+};
+
+class TimedBackend : public CommunicatorBackend {
+ public:
+  TimedBackend(std::shared_ptr<CommunicatorBackend> inner, Stopwatch& watch)
+      : inner_(std::move(inner)), watch_(watch) {}
+
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  bool reads(MemorySpace space) const override { return inner_->reads(space); }
+  std::unique_ptr<TransferBackend> run(CollectiveCall const& call) override {
+    auto transfer = watch_.time([&] { return inner_->run(call); });
+    return transfer == nullptr ? nullptr : std::make_unique<TimedTransfer>(std::move(transfer), watch_);
+  }
+  std::shared_ptr<CommunicatorBackend> split(int color, int key, std::string const& name) override {
+    return std::make_shared<TimedBackend>(inner_->split(color, key, name), watch_);
+  }
+
+ private:
+  std::shared_ptr<CommunicatorBackend> inner_;
+  Stopwatch& watch_;
+};
+
+/// The ranks of `world`; the time spent in collectives, in unfinished transfers and in the groups that it is split into
+/// is added to `watch`, which must outlive them all.
+Communicator timed(Communicator const& world, Stopwatch& watch) {
+  return Communicator(std::make_shared<TimedBackend>(world.backend(), watch));
+}
 
 double mean_over(Communicator const& world, double value) {
   Tensor const sum = from_host<double>(std::span(&value, 1), {1});
@@ -192,17 +192,10 @@ struct Result {
 class Measurement {
  public:
   Measurement(Options const& options, Communicator const& world, Execution& execution)
-      : world_(world), execution_(execution) {
-    Config config;
-    std::int64_t vocabulary = take_model(options.model, config.model);
-    config.train.precision = precision_of(options.precision);
-    config.model.dropout = options.dropout;
-    config.model.activation_dropout = options.activation_dropout;
-    config.kernels.choose("gemm", options.gemm);
-    config.parallel.data = world.size();
-    config_ = config;
-    register_built_in_kernels(registries_.kernels);
-    register_built_in_layers(registries_.layers);
+      : world_(world), execution_(execution), config_(read_config(options.config)) {
+    config_.parallel = {};
+    config_.parallel.data = world.size();
+    register_everything({}, registries_, execution);
     if (!options.kernel_times.empty()) {
       if (!std::filesystem::exists(options.kernel_times)) {
         throw UsageError("--kernel-times " + missing_file(options.kernel_times));
@@ -210,16 +203,11 @@ class Measurement {
       registries_.kernels.set_timings(
           read_measured_times(options.kernel_times).kernels[machine_name(usable_cpu_level())]);
     }
-    vocabulary = options.vocabulary > 0 ? options.vocabulary : vocabulary;
-    sentences_.emplace(options, vocabulary, world);
-    if (options.vocabulary > 0 && sentences_->vocabulary() > options.vocabulary) {
-      throw UsageError("--vocabulary {}: the data has {} pieces", vocabulary, sentences_->vocabulary());
-    }
-    vocabulary_ = options.vocabulary == 0 && sentences_->vocabulary() > 0 ? sentences_->vocabulary() : vocabulary;
+    sentences_.emplace(config_, registries_);
   }
 
   Config const& config() const { return config_; }
-  std::int64_t vocabulary() const { return vocabulary_; }
+  std::int64_t vocabulary() const { return sentences_->vocabulary().target; }
 
   Peaks peaks() {
     world_.barrier();
@@ -231,12 +219,8 @@ class Measurement {
     Mesh const mesh =
         make_mesh(config_, describe_model(config_.model, registries_.layers), world_.rank(), world_.size());
     ParallelState const parallel = make_parallel_state(timed(world_, communication_), mesh);
-    TrainingEngine engine({config_,
-                           registries_,
-                           parallel,
-                           execution_,
-                           {vocabulary_, vocabulary_, true},
-                           dtype_of(config_.train.precision)});
+    TrainingEngine engine(
+        {config_, registries_, parallel, execution_, sentences_->vocabulary(), dtype_of(config_.train.precision)});
     engine.parameters().initialize(1);
     std::vector<StepTimes> steps;
     Result result;
@@ -263,7 +247,9 @@ class Measurement {
     static_cast<void>(breakdown.take()), static_cast<void>(communication_.take()), static_cast<void>(data_.take());
     Stopwatch whole;
     whole.time([&] {
-      TimedMicroBatches const batch = sentences_->next(data_);
+      // The engine divides a validation's micro-batches.
+      GroupMember const mine = options.validation ? GroupMember() : GroupMember{world_.rank(), world_.size()};
+      TimedMicroBatches const batch = sentences_->next(mine, data_);
       tokens += static_cast<double>(batch.tokens().all);
       if (options.validation) {
         engine.evaluate(batch);
@@ -296,9 +282,8 @@ class Measurement {
   Communicator world_;
   Execution& execution_;
   Config config_;
-  std::optional<Sentences> sentences_;
-  std::int64_t vocabulary_ = 0;
   Registries registries_;
+  std::optional<Sentences> sentences_;
   Stopwatch communication_;
   Stopwatch data_;
 };
@@ -370,10 +355,9 @@ int run(Options const& options, Communicator const& world, Execution& execution)
     return static_cast<int>(ExitCode::done);
   }
   ModelConfig const& model = measurement.config().model;
-  fmt::print("{}, {}: {} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; {}; medians of {} steps\n",
-             options.model, options.precision, model.encoder.layers, model.decoder.layers, model.d_model, model.d_ff,
-             model.heads, measurement.vocabulary(), options.data.empty() ? "random sentences" : "sentences of --data",
-             options.steps);
+  fmt::print("{}: {} + {} layers, d_model {}, d_ff {}, {} heads, vocabulary {}; medians of {} steps\n", name_of(dtype),
+             model.encoder.layers, model.decoder.layers, model.d_model, model.d_ff, model.heads,
+             measurement.vocabulary(), options.steps);
   print_peaks(breakdown.peaks(), world.size());
   print(result.step, options.details);
   print_summary(result, speeds);
@@ -384,5 +368,14 @@ int run(Options const& options, Communicator const& world, Execution& execution)
 }  // namespace heddle
 
 int main(int argc, char** argv) {
-  return heddle::run_main(argc, argv, "bench_step_breakdown", heddle::options_of, heddle::run);
+  heddle::MpiSession const session;
+  heddle::Communicator const world = session.world();
+  try {
+    auto const options = heddle::options_of(argc, argv, world.rank() == 0);
+    heddle::Runtime runtime;
+    return options ? heddle::run(*options, world, runtime.execution()) : 0;
+  } catch (heddle::Error const& error) {  // of one rank ends them all
+    fmt::print(stderr, "bench_step_breakdown, rank {}: {}\n", world.rank(), error.what());
+    session.abort(static_cast<int>(error.code()));
+  }
 }

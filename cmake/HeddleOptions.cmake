@@ -1,6 +1,5 @@
 # The options of a build. Everything else follows from the presets.
 option(HEDDLE_BUILD_TESTS "Build the tests" ON)
-option(HEDDLE_BUILD_BENCHMARKS "Build the benchmarks that need Google Benchmark" OFF)
 option(HEDDLE_NATIVE "Compile everything for this machine only (-march=native), not for x86-64-v2 to v4" OFF)
 set(HEDDLE_KERNEL_LEVELS all CACHE STRING "Instruction sets that kernels are compiled for: all, or native (x86-64-v2 and this machine's)")
 set(HEDDLE_KOKKOS_BACKEND "" CACHE STRING "A back end that Kokkos must have, for example OPENMP, CUDA or HIP; any where empty")

@@ -1,7 +1,5 @@
 #include "equal_batches.hpp"
 
-#include <fmt/format.h>
-
 #include <heddle/core/base/error.hpp>
 #include <map>
 #include <tuple>

@@ -337,10 +337,6 @@ grep -q '^task = "reversal"' runs/reversal/config.toml || fail "the plug-in's ta
 grep -Eq '^ *\* mean_abs +speed +10' listing || fail "the plug-in's norm does not run: $(cat listing)"
 "$HEDDLE" kernels --config source/rowwise/run.toml > listing 2> log || fail "heddle kernels with an attention kernel"
 grep -Eq '^ *\* rowwise +speed' listing || fail "the plug-in's attention does not run: $(cat listing)"
-"$HEDDLE_VARIANTS" --decoder --plugin build/rowwise.so --kernel attention=rowwise > listing 2> log ||
-  fail "bench_variants with an attention kernel"
-grep -Eq '^\| scaled dot product \| [0-9]e-0[67] ' listing || fail "the plug-in's attention has no error: $(cat listing)"
-grep -Eq '^- additive: .*rowwise. does not support' listing || fail "the plug-in computes additive scores: $(cat listing)"
 
 # A wrong plug-in is refused with file, operation, implementation, problem, error and tolerance, unless it is trusted.
 refused build/wrong.so "the implementation 'wrong' of operation 'activation' is wrong: wrong, 11 x 301, strided, central"

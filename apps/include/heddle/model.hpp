@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <heddle/core/config/config.hpp>
 #include <heddle/core/generation/generation.hpp>

@@ -1,7 +1,5 @@
 #include "command_line/alignment_options.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <heddle/core/base/error.hpp>
 

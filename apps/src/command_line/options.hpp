@@ -5,7 +5,6 @@
 #include <boost/program_options.hpp>
 #include <exception>
 #include <heddle/io/text/text.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 

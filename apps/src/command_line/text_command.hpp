@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <heddle/core/generation/generation.hpp>
 #include <heddle/model.hpp>

@@ -112,7 +112,7 @@ pieces: no model is in memory. Checkpoints with another model or vocabulary are 
     listed += fmt::format("{} x {}\n", weights[index], checkpoints[index].directory().string());
   }
   AveragedModel const model(std::move(checkpoints), std::move(weights));
-  AveragedTensors tensors(model);
+  MadeTensors tensors = averaged_tensors(model);
   auto const written = write_new_run(directory.path(), contents_of_new_run(options.run, model.first()), tensors);
   directory.commit();
   std::cout << fmt::format("{}the mean of {} tensors → {}\n", listed, readable_count(std::ssize(tensors.tensors())),

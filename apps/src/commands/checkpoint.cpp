@@ -9,7 +9,6 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <heddle/run.hpp>
 #include <iostream>
-#include <optional>
 #include <utility>
 
 #include "command_line/options.hpp"

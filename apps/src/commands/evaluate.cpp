@@ -4,7 +4,6 @@
 #include <array>
 #include <boost/algorithm/string/split.hpp>
 #include <boost/json.hpp>
-#include <cmath>
 #include <deque>
 #include <exception>
 #include <functional>

@@ -100,9 +100,6 @@ it, and train.initialize_from starts a run with it.)";
   if (growth.pieces.empty() && growth.languages.empty()) {
     throw UsageError("there is no new piece; name some by --piece, or a file by --pieces, or a --language");
   }
-  if (side != "source" && side != "target" && side != "both") {
-    throw UsageError("--side {}: possible are source, target and both", side);
-  }
   growth.source = side != "target";
   growth.target = side != "source";
   growth.run = run;

@@ -11,7 +11,6 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "command_line/options.hpp"
 #include "commands/commands.hpp"

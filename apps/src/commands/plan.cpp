@@ -9,7 +9,6 @@
 #include <heddle/dist/planning/available_memory.hpp>
 #include <heddle/dist/planning/network.hpp>
 #include <heddle/io/files/regular_file.hpp>
-#include <iterator>
 #include <optional>
 
 #include "command_line/options.hpp"

@@ -1,6 +1,5 @@
 #include "corpus/forked_workers.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>

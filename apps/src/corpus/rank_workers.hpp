@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cstdint>
 #include <deque>
 #include <heddle/core/parallel/communicator.hpp>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "corpus/chunks.hpp"

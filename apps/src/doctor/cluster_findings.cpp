@@ -8,7 +8,6 @@
 #include <heddle/core/base/readable.hpp>
 #include <iterator>
 #include <set>
-#include <string_view>
 #include <utility>
 
 namespace heddle {

@@ -12,9 +12,7 @@
 #include <heddle/dist/mpi/mpi.hpp>
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/kernels/register.hpp>
-#include <sstream>
 #include <thread>
-#include <utility>
 
 namespace heddle {
 

@@ -42,12 +42,6 @@ std::optional<std::string> without(std::string_view name, std::string_view end) 
   return name.ends_with(end) ? std::optional(std::string(name.substr(0, name.size() - end.size()))) : std::nullopt;
 }
 
-void read_elements(Checkpoint const& from, std::string const& name, IndexRange const& range, std::span<float> into) {
-  TensorSlice slice{.name = name};
-  slice.elements = range;
-  std::ranges::copy(from.read(slice), into.begin());
-}
-
 class MergedTensors final : public OneRankTensors {
  public:
   MergedTensors(Checkpoint const& from, AdapterConfig const& adapter)
@@ -294,57 +288,31 @@ PeftNames names_of(SafetensorsFiles const& files, Checkpoint const& base, Exchan
   return names;
 }
 
-/// The parameters of a base, with adapters of PEFT's file.
-class AdaptedTensors final : public OneRankTensors {
- public:
-  AdaptedTensors(Checkpoint const& base, SafetensorsFiles const& files, PeftNames const& names,
-                 std::vector<StreamedTensor> tensors, bool with_base)
-      : base_(base), files_(files), names_(names) {
-    std::size_t adapters = 0;
-    for (StreamedTensor& tensor : tensors) {
-      bool const adapter = is_of_adapter(tensor.name);
-      adapters += adapter ? 1 : 0;
-      if (adapter) {
-        require(tensor);
-      }
-      if (adapter || with_base) {
-        tensors_.push_back(std::move(tensor));
-      }
+/// Throws DataError unless PEFT's file has the adapters among these parameters, in their shapes, and no others.
+void require_adapters(SafetensorsFiles const& files, PeftNames const& names,
+                      std::vector<StreamedTensor> const& parameters) {
+  std::size_t adapters = 0;
+  for (StreamedTensor const& parameter : parameters) {
+    if (!is_of_adapter(parameter.name)) {
+      continue;
     }
-    if (adapters != names.theirs.size()) {
-      throw DataError(
-          "{} has {} tensors; the model has {} parameters for them: not all of them are of "
-          "projections",
-          tensors_name, names.theirs.size(), adapters);
+    auto const found = names.theirs.find(parameter.name);
+    if (found == names.theirs.end()) {
+      throw DataError("{} has no tensor for {}", tensors_name, parameter.name);
     }
-  }
-
-  void receive(TensorChunk const& chunk, std::span<float> elements) override {
-    std::string const& name = tensors_.at(chunk.tensor).name;
-    auto const found = names_.theirs.find(name);
-    if (found != names_.theirs.end()) {
-      files_.read(found->second, chunk.elements, elements);
-    } else {
-      read_elements(base_, name, chunk.elements, elements);
-    }
-  }
-
- private:
-  void require(StreamedTensor const& tensor) const {
-    auto const found = names_.theirs.find(tensor.name);
-    if (found == names_.theirs.end()) {
-      throw DataError("{} has no tensor for {}", tensors_name, tensor.name);
-    }
-    if (auto const& shape = files_.tensors().at(found->second).shape; shape != tensor.shape) {
+    if (auto const& shape = files.tensors().at(found->second).shape; shape != parameter.shape) {
       throw DataError("{}: {} has the shape [{}]; the base and {} give it [{}]", tensors_name, found->second,
-                      fmt::join(shape, ", "), config_name, fmt::join(tensor.shape, ", "));
+                      fmt::join(shape, ", "), config_name, fmt::join(parameter.shape, ", "));
     }
+    ++adapters;
   }
-
-  Checkpoint const& base_;
-  SafetensorsFiles const& files_;
-  PeftNames const& names_;
-};
+  if (adapters != names.theirs.size()) {
+    throw DataError(
+        "{} has {} tensors; the model has {} parameters for them: not all of them are of "
+        "projections",
+        tensors_name, names.theirs.size(), adapters);
+  }
+}
 
 /// The checkpoint as the base of a run with these parameters.
 CheckpointBase base_of(Checkpoint const& checkpoint, std::vector<StreamedTensor> const& parameters) {
@@ -434,7 +402,16 @@ ImportedModel import_peft(Execution& execution, fs::path const& from, std::strin
   contents.origin = base.contents().origin;
   std::vector<StreamedTensor> parameters = parameters_of(execution, config, contents.vocabulary());
   contents.base = base_of(base, parameters);
-  AdaptedTensors stream(base, files, names, std::move(parameters), config.model.adapter.save_base);
+  require_adapters(files, names, parameters);
+  if (!config.model.adapter.save_base) {
+    std::erase_if(parameters, [](StreamedTensor const& parameter) { return !is_of_adapter(parameter.name); });
+  }
+  MadeTensors stream(std::move(parameters),
+                     [&](StreamedTensor const& parameter, IndexRange const& elements, std::span<float> into) {
+                       auto const found = names.theirs.find(parameter.name);
+                       found == names.theirs.end() ? read_elements(base, parameter.name, elements, into)
+                                                   : files.read(found->second, elements, into);
+                     });
   ImportedModel imported =
       write_imported(directory.path(), contents, stream, std::string(chosen.family.model_type) + " with adapters");
   if (options.probe) {

@@ -6,7 +6,6 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/exchange/exchanged_tensors.hpp>
 #include <string>
-#include <vector>
 
 #include "exchange/exporting.hpp"
 #include "exchange/importing.hpp"

@@ -158,22 +158,6 @@ CheckpointContents contents_of_model(Checkpoint const& checkpoint) {
   return contents;
 }
 
-/// The parameters that write_plain wrote.
-class PlainTensors final : public OneRankTensors {
- public:
-  PlainTensors(Checkpoint const& checkpoint, SafetensorsFiles const& files) : files_(files) {
-    for (TensorInfo const& tensor : checkpoint.tensors()) {
-      tensors_.push_back({tensor.name, tensor.shape});
-    }
-  }
-  void receive(TensorChunk const& chunk, std::span<float> elements) override {
-    files_.read(tensors_.at(chunk.tensor).name, chunk.elements, elements);
-  }
-
- private:
-  SafetensorsFiles const& files_;
-};
-
 /// The models that texts are encoded and decoded with; SentencePiece reads its own.
 void write_vocabulary_models(Checkpoint const& checkpoint, fs::path const& directory) {
   replace_file(directory / "source.model", checkpoint.contents().source_model);
@@ -218,7 +202,8 @@ std::int64_t write_plain(Checkpoint const& checkpoint, ExportOptions const& opti
   replace_file(directory / "config.json", json::serialize(keys) + "\n");
   write_vocabulary_models(checkpoint, directory);
   SafetensorsFiles const files = SafetensorsFiles::open(directory);
-  PlainTensors again(checkpoint, files);
+  MadeTensors again(tensors_like(checkpoint), [&](StreamedTensor const& tensor, IndexRange const& elements,
+                                                  std::span<float> into) { files.read(tensor.name, elements, into); });
   CheckpointStore(probe / "checkpoints", 2).commit(Communicator::self(), contents_of_model(checkpoint), again, 1);
   return std::ssize(files.tensors());
 }
@@ -230,7 +215,7 @@ std::int64_t write_stripped(Checkpoint checkpoint, std::string const& dtype, fs:
   }
   CheckpointContents const contents = contents_of_model(checkpoint);
   AveragedModel const model({std::move(checkpoint)});
-  AveragedTensors tensors(model, dtype == "float32" ? DType::float32 : DType::bfloat16);
+  MadeTensors tensors = averaged_tensors(model, dtype == "float32" ? DType::float32 : DType::bfloat16);
   fs::path const store = directory / "store";
   fs::path const written = CheckpointStore(store, 2).commit(Communicator::self(), contents, tensors, 1).directory;
   for (auto const& entry : fs::directory_iterator(written)) {

@@ -18,7 +18,6 @@
 #include <map>
 #include <memory>
 #include <new>
-#include <optional>
 #include <set>
 
 #include "exchange/probe.hpp"

@@ -1,7 +1,5 @@
 #include "vocabulary_growth.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
@@ -47,12 +45,12 @@ class GrownTensors final : public OneRankTensors {
   /// `parts` of the new rows, by the names of the parameters that have some.
   GrownTensors(Checkpoint const& checkpoint, std::map<std::string, Parts const*> const& parts)
       : checkpoint_(checkpoint) {
-    for (TensorInfo const& tensor : checkpoint.tensors()) {
-      tensors_.push_back({tensor.name, tensor.shape});
+    tensors_ = tensors_like(checkpoint);
+    for (StreamedTensor& tensor : tensors_) {
       std::vector<float>& rows = new_rows_.emplace_back();
       if (auto const grown = parts.find(tensor.name); grown != parts.end()) {
-        rows = mean_rows(tensor, *grown->second);
-        tensors_.back().shape.front() += std::ssize(*grown->second);
+        rows = mean_rows(tensor.name, *grown->second);
+        tensor.shape.front() += std::ssize(*grown->second);
       }
     }
   }
@@ -61,22 +59,20 @@ class GrownTensors final : public OneRankTensors {
     std::vector<float> const& rows = new_rows_[chunk.tensor];
     std::int64_t const before = Shape(tensors_[chunk.tensor].shape).size() - std::ssize(rows);
     IndexRange const old{std::min(chunk.elements.begin, before), std::min(chunk.elements.end, before)};
-    auto into = elements.begin();
     if (old.count() > 0) {
-      TensorSlice const slice{.name = tensors_[chunk.tensor].name, .elements = old};
-      into = std::ranges::copy(checkpoint_.read(slice), into).out;
+      read_elements(checkpoint_, tensors_[chunk.tensor].name, old, elements);
     }
     std::copy(rows.begin() + (std::max(chunk.elements.begin, before) - before),
-              rows.begin() + (std::max(chunk.elements.end, before) - before), into);
+              rows.begin() + (std::max(chunk.elements.end, before) - before), elements.begin() + old.count());
   }
 
  private:
-  std::vector<float> mean_rows(TensorInfo const& table, Parts const& parts) const {
+  std::vector<float> mean_rows(std::string const& table, Parts const& parts) const {
     std::vector<float> rows;
     for (std::vector<std::int32_t> const& ids : parts) {
       std::vector<double> sum;
       for (std::int32_t const id : ids) {
-        std::vector<float> const row = checkpoint_.read(TensorSlice{table.name, value_key, {{id, id + 1}}});
+        std::vector<float> const row = checkpoint_.read(TensorSlice{table, value_key, {{id, id + 1}}});
         sum.resize(row.size());
         std::ranges::transform(sum, row, sum.begin(), std::plus());
       }

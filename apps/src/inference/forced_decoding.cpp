@@ -1,7 +1,5 @@
 #include "inference/forced_decoding.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <functional>
 #include <heddle/core/base/error.hpp>

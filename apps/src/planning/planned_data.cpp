@@ -10,7 +10,6 @@
 #include <heddle/io/samples/synthetic_batch.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <limits>
-#include <utility>
 
 namespace heddle {
 

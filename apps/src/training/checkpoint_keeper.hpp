@@ -8,7 +8,6 @@
 #include <heddle/io/checkpoint/store.hpp>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "run/directory/run_directory.hpp"

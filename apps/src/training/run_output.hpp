@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <heddle/dist/training/training_engine.hpp>
 #include <optional>
-#include <string>
 
 #include "run/directory/run_directory.hpp"
 #include "run/directory/run_log.hpp"

@@ -11,7 +11,7 @@ using Index = std::int64_t;
 using kernels::Oriented;
 
 /// The micro-tile of c that stays in registers: 8 rows by 128 bytes. The compiler turns multiply_panel's loops into
-/// fused multiply-adds on whole vectors only for such sizes; run bench/gemm_benchmark.cpp before changing them.
+/// fused multiply-adds on whole vectors only for such sizes; changing them needs `heddle kernels --benchmark`.
 constexpr int tile_rows = 8;
 template <class Real>
 constexpr int tile_columns = 128 / static_cast<int>(sizeof(Real));

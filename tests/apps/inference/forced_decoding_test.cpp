@@ -10,8 +10,8 @@
 
 #include "exchange/importing.hpp"
 #include "inference/alignment.hpp"
-#include "inference/forbidden_words.hpp"
 #include "inference/probe.hpp"
+#include "inference/token_choices.hpp"
 #include "inference/translation.hpp"
 #include "kernel_test_support.hpp"
 
@@ -334,7 +334,11 @@ TEST(Pieces, AreWrittenOnOneLine) {
 TEST(ForbiddenWords, AreAllWaysToWriteThem) {
   fs::path const model = fs::path(HEDDLE_TEST_DATA) / "exchange" / "sentencepiece_bpe.model";
   Tokenizer const tokenizer = Tokenizer::from_model(read_whole(model));
-  auto const found = spellings("house", tokenizer);
+  TemporaryDirectory const directory;
+  auto const spellings = [&](std::string const& lines) {
+    return forbidden_tokens(directory.write("words", lines + "\n").string(), tokenizer);
+  };
+  auto const found = spellings("house");
   ASSERT_GT(found.size(), 1U);
   EXPECT_EQ(found.front(), tokenizer.encode("house"));
   for (std::size_t index = 0; index < found.size(); ++index) {
@@ -342,11 +346,9 @@ TEST(ForbiddenWords, AreAllWaysToWriteThem) {
     EXPECT_EQ(std::find(found.begin() + static_cast<std::ptrdiff_t>(index) + 1, found.end(), found[index]),
               found.end());
   }
-  EXPECT_EQ(spellings("a house and another house and another house", tokenizer).size(), 1000U);
-  EXPECT_TRUE(spellings(" ", tokenizer).empty());
-  TemporaryDirectory const directory;
-  EXPECT_EQ(forbidden_tokens(directory.write("words", "house\n\nhouse\n").string(), tokenizer).size(),
-            2 * found.size());
+  EXPECT_EQ(spellings("a house and another house and another house").size(), 1000U);
+  EXPECT_TRUE(spellings(" ").empty());
+  EXPECT_EQ(spellings("house\n\nhouse").size(), 2 * found.size());
   EXPECT_TRUE(forbidden_tokens("", tokenizer).empty());
   std::string const pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -80,7 +80,7 @@ std::vector<double> own_rows(std::vector<double> const& whole, Pack const& pack,
   return own;
 }
 
-/// The axis by which a layout of two ranks splits a model, as the tables of variants name it.
+/// The axis by which a layout of two ranks splits a model, as docs/reference/kernels.md names it.
 std::string model_axis(Layout const& layout) {
   if (layout.size(MeshAxis::tensor) > 1) {
     return layout.sequence_parallel ? "sequence" : "tensor";
@@ -186,7 +186,7 @@ TEST_F(LayoutsTest, OtherKindsOfModelTrainAsOnOneRank) {
     axes.emplace(number % variants.size(), model_axis(layout));
   }
   if (world_.size() == 2) {
-    // docs/reference/kernels.md says so of its tables of variants.
+    // docs/reference/kernels.md says so of all variants.
     std::set<std::string> const all{"tensor", "sequence", "ring", "ulysses", "pipeline"};
     for (std::size_t kind = 0; kind < variants.size(); ++kind) {
       for (std::string const& axis : all) {

@@ -2,7 +2,6 @@
 
 #include <heddle/core/plugins/entry.hpp>
 #include <heddle/core/tasks/task.hpp>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,47 +1,38 @@
 #include "page.hpp"
 
-#include <fmt/format.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
 #include <cmath>
 #include <heddle/core/base/error.hpp>
-#include <initializer_list>
 #include <utility>
 #include <vector>
 
 #include "run/directory/json_text.hpp"
 
 namespace heddle {
-namespace {
-
-std::string replaced(std::string_view text, std::initializer_list<std::pair<char, std::string_view>> replacements) {
-  std::string result;
-  result.reserve(text.size() + text.size() / 16);
-  for (char const character : text) {
-    auto const found = std::ranges::find(replacements, character, &std::pair<char, std::string_view>::first);
-    result += found == replacements.end() ? std::string_view(&character, 1) : found->second;
-  }
-  return result;
-}
-
-}  // namespace
 
 std::string json_for_script(boost::json::value const& value) {
+  std::string text = json_text(value);
   // Outside its strings JSON has none of these characters, so each may become an escape sequence.
-  return replaced(json_text(value), {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}});
+  for (auto const& [mark, escaped] :
+       {std::pair("<", "\\u003c"), std::pair(">", "\\u003e"), std::pair("&", "\\u0026")}) {
+    boost::replace_all(text, mark, escaped);
+  }
+  return text;
 }
 
 std::string assemble_page(std::string_view title, boost::json::value const& data) {
-  constexpr std::string_view title_place = "{{title}}";
-  constexpr std::string_view data_place = "{{data}}";
-  std::string_view const frame = page_frame();
-  std::size_t const first = frame.find(title_place);
-  std::size_t const second = frame.find(data_place);
-  std::string_view const between = frame.substr(first + title_place.size(), second - first - title_place.size());
-  return fmt::format("{}{}{}{}{}", frame.substr(0, first),
-                     replaced(title, {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}}),
-                     between, json_for_script(data), frame.substr(second + data_place.size()));
+  std::string text(title);
+  for (auto const& [mark, escaped] : {std::pair("&", "&amp;"), std::pair("<", "&lt;"), std::pair(">", "&gt;"),
+                                      std::pair("\"", "&quot;"), std::pair("'", "&#39;")}) {
+    boost::replace_all(text, mark, escaped);
+  }
+  std::string page(page_frame());
+  boost::replace_first(page, "{{data}}", json_for_script(data));  // before the title, which is above it
+  boost::replace_first(page, "{{title}}", text);
+  return page;
 }
 
 boost::json::object matrix_to_json(std::span<double const> values, std::int64_t columns, ValueRange const& range) {

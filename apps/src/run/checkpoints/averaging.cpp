@@ -1,7 +1,5 @@
 #include "averaging.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/tensor/tensor.hpp>
@@ -93,15 +91,11 @@ void AveragedModel::read(std::span<SliceInto const> wanted) const {
   }
 }
 
-AveragedTensors::AveragedTensors(AveragedModel const& model, DType dtype) : model_(model) {
-  for (TensorInfo const& tensor : model.first().tensors()) {
-    tensors_.push_back({.name = tensor.name, .shape = tensor.shape, .dtype = dtype});
-  }
-}
-
-void AveragedTensors::receive(TensorChunk const& chunk, std::span<float> elements) {
-  std::ranges::copy(model_.read(TensorSlice{.name = tensors_.at(chunk.tensor).name, .elements = chunk.elements}),
-                    elements.begin());
+MadeTensors averaged_tensors(AveragedModel const& model, DType dtype) {
+  return {tensors_like(model.first(), dtype),
+          [&model](StreamedTensor const& tensor, IndexRange const& elements, std::span<float> into) {
+            std::ranges::copy(model.read(TensorSlice{.name = tensor.name, .elements = elements}), into.begin());
+          }};
 }
 
 }  // namespace heddle

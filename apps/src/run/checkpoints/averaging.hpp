@@ -1,9 +1,10 @@
 #pragma once
 
-#include <heddle/core/parallel/tensor_stream.hpp>
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <span>
 #include <vector>
+
+#include "new_run.hpp"
 
 namespace heddle {
 
@@ -32,17 +33,8 @@ class AveragedModel {
   std::vector<double> weights_;
 };
 
-/// The parameters of a model as they are asked for, to write a checkpoint without optimizer state.
-class AveragedTensors final : public OneRankTensors {
- public:
-  /// Keeps a reference to `model`. `dtype` is the dtype of the written files.
-  explicit AveragedTensors(AveragedModel const& model, DType dtype = DType::float32);
-
-  /// Throws as AveragedModel::read does.
-  void receive(TensorChunk const& chunk, std::span<float> elements) override;
-
- private:
-  AveragedModel const& model_;
-};
+/// The parameters of `model`, to which it keeps a reference, to write a checkpoint without optimizer state. `dtype` is
+/// the dtype of the written files. Throws as AveragedModel::read does.
+MadeTensors averaged_tensors(AveragedModel const& model, DType dtype = DType::float32);
 
 }  // namespace heddle

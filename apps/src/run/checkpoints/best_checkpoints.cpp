@@ -1,7 +1,5 @@
 #include "best_checkpoints.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>

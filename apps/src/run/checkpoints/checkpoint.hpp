@@ -7,7 +7,6 @@
 #include <heddle/io/checkpoint/checkpoint.hpp>
 #include <heddle/io/samples/training_data.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/io/checkpoint/store.hpp>
@@ -40,6 +41,18 @@ class TensorsOfFiles final : public TensorStream {
 };
 
 }  // namespace
+
+std::vector<StreamedTensor> tensors_like(Checkpoint const& checkpoint, DType dtype) {
+  std::vector<StreamedTensor> tensors;
+  for (TensorInfo const& tensor : checkpoint.tensors()) {
+    tensors.push_back({.name = tensor.name, .shape = tensor.shape, .dtype = dtype});
+  }
+  return tensors;
+}
+
+void read_elements(Checkpoint const& from, std::string const& name, IndexRange const& elements, std::span<float> into) {
+  std::ranges::copy(from.read(TensorSlice{.name = name, .elements = elements}), into.begin());
+}
 
 CheckpointContents contents_of_new_run(std::filesystem::path const& run, Checkpoint const& from) {
   if (!from.contents().base.checkpoint.empty()) {

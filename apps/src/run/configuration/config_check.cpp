@@ -10,7 +10,6 @@
 #include <heddle/core/model/model.hpp>
 #include <heddle/core/parameters/update_rules.hpp>
 #include <heddle/dist/planning/dry_run.hpp>
-#include <limits>
 
 #include "run/metrics/measure.hpp"
 

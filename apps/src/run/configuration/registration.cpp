@@ -13,7 +13,6 @@
 #include <heddle/io/files/sha256.hpp>
 #include <heddle/io/metrics/metric.hpp>
 #include <heddle/kernels/register.hpp>
-#include <iterator>
 #include <set>
 
 namespace heddle {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <heddle/core/base/cpu_level.hpp>
 #include <heddle/core/base/error.hpp>
 #include <heddle/core/config/config.hpp>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/json.hpp>
 #include <heddle/core/base/index_range.hpp>
 #include <heddle/core/base/readable.hpp>

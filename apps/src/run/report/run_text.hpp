@@ -6,7 +6,6 @@
 #include <heddle/core/model/description.hpp>
 #include <heddle/io/samples/mixture.hpp>
 #include <heddle/io/samples/sample_source.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 

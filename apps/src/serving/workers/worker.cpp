@@ -1,6 +1,5 @@
 #include "serving/workers/worker.hpp"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 

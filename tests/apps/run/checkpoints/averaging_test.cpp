@@ -40,7 +40,7 @@ TEST_F(AveragingTest, TheMeanIsThatOfTheWeights) {
   std::vector<float> all(6);
   model.read(std::vector<SliceInto>{{{"weight"}, all}});
   EXPECT_EQ(all, std::vector<float>(6, 1.75F));
-  AveragedTensors tensors(model, DType::bfloat16);
+  MadeTensors tensors = averaged_tensors(model, DType::bfloat16);
   EXPECT_EQ(tensors.tensors().front().dtype, DType::bfloat16);
   std::vector<float> part(2);
   tensors.receive({0, 0, {3, 5}}, part);
