@@ -45,6 +45,8 @@ constexpr std::array commands = {
             "Data"},
     Command{"lexicon", "find the target pieces that translate a source piece, for translate --shortlist", run_lexicon,
             Processes::one, "Data"},
+    Command{"align", "link the words of parallel text that translate one another, for prepare --alignments", run_align,
+            Processes::one, "Data"},
     Command{"init", "write run.toml and a job script from the answers to a few questions", run_init, Processes::one,
             "Training"},
     Command{"plan", "find the fastest layouts of a run on N nodes", run_plan, Processes::several, "Training"},

@@ -9,6 +9,7 @@ namespace heddle {
 /// A subcommand: gets the arguments after its name and returns the process's exit code, or throws.
 using Arguments = std::vector<std::string>;
 
+ExitCode run_align(Arguments const& arguments);
 ExitCode run_average(Arguments const& arguments);
 ExitCode run_checkpoint(Arguments const& arguments);
 ExitCode run_config(Arguments const& arguments);

@@ -9,143 +9,14 @@
 #include <string_view>
 #include <utility>
 
+#include "alignment/model_one.hpp"
+
 namespace heddle {
 namespace {
 
 /// Marian passes over lines with it. A file of ours begins with a line that has it twice, and its lines with this
 /// source are the frequencies of target pieces; in other files they are probabilities of another kind.
 constexpr std::string_view no_piece = "NULL";
-
-void sort_entries(std::vector<Lexicon::Entry>& entries) {
-  std::ranges::sort(entries, [](Lexicon::Entry const& a, Lexicon::Entry const& b) {
-    return std::pair(-a.probability, a.target) < std::pair(-b.probability, b.target);
-  });
-}
-
-/// The tokens of pairs, and for each source piece the pairs that have it, once for each time. A last piece, which every
-/// pair has once, stands for no source.
-class LexiconPairs {
- public:
-  LexiconPairs(Dataset const& dataset, std::int64_t max_pairs) {
-    std::int64_t const count = std::min(max_pairs, dataset.size());
-    auto const pieces = static_cast<std::size_t>(dataset.source_tokenizer().size()) + 1;
-    pairs_of_.assign(pieces, {});
-    for (std::int64_t pair = 0; pair < count; ++pair) {
-      std::int64_t const index = pair * dataset.size() / count;
-      std::vector<std::int32_t> const source = dataset.source(index);
-      std::vector<std::int32_t> const target = dataset.target(index);
-      for (std::int32_t const piece : source) {
-        pairs_of_[static_cast<std::size_t>(piece)].push_back(static_cast<std::int32_t>(pair));
-      }
-      pairs_of_.back().push_back(static_cast<std::int32_t>(pair));
-      targets_.insert(targets_.end(), target.begin(), target.end());
-      begins_.push_back(targets_.size());
-    }
-  }
-
-  std::size_t source_pieces() const { return pairs_of_.size(); }
-  std::vector<std::int32_t> const& pairs_of(std::size_t source) const { return pairs_of_[source]; }
-  std::size_t begin(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair)]; }
-  std::size_t end(std::int32_t pair) const { return begins_[static_cast<std::size_t>(pair) + 1]; }
-  std::vector<std::int32_t> const& targets() const { return targets_; }
-
- private:
-  std::vector<std::vector<std::int32_t>> pairs_of_;
-  std::vector<std::int32_t> targets_;
-  std::vector<std::size_t> begins_{0};
-};
-
-/// Model 1, computed source piece by source piece: the probabilities of one piece are spread over the target vocabulary
-/// while all pairs that have it are visited, so that no table of two dimensions is searched.
-class ModelOne {
- public:
-  using Entries = std::vector<Lexicon::Entry>;
-
-  ModelOne(LexiconPairs const& pairs, std::int64_t target_pieces, std::int64_t kept)
-      : pairs_(pairs),
-        kept_(static_cast<std::size_t>(kept)),
-        table_(pairs.source_pieces()),
-        spread_(static_cast<std::size_t>(target_pieces)),
-        counts_(static_cast<std::size_t>(target_pieces)),
-        sums_(pairs.targets().size()) {}
-
-  void iterate() {
-    std::ranges::fill(sums_, 0.F);
-    for (std::size_t source = 0; source < table_.size(); ++source) {
-      spread(source);
-      for (std::int32_t const pair : pairs_.pairs_of(source)) {
-        for (std::size_t at = pairs_.begin(pair); at < pairs_.end(pair); ++at) {
-          sums_[at] += probability(at);
-        }
-      }
-      clear(source);
-    }
-    for (std::size_t source = 0; source < table_.size(); ++source) {
-      maximise(source);
-    }
-    first_ = false;
-  }
-  Entries const& entries(std::size_t source) const { return table_[source]; }
-
- private:
-  /// At first each target piece is as likely as another one.
-  float probability(std::size_t at) const {
-    return first_ ? 1.F : spread_[static_cast<std::size_t>(pairs_.targets()[at])];
-  }
-  void spread(std::size_t source) {
-    for (auto const& [target, probability] : table_[source]) {
-      spread_[static_cast<std::size_t>(target)] = static_cast<float>(probability);
-    }
-  }
-  void clear(std::size_t source) {
-    for (auto const& entry : table_[source]) {
-      spread_[static_cast<std::size_t>(entry.target)] = 0;
-    }
-  }
-
-  void maximise(std::size_t source) {
-    Entries entries;
-    double total = 0;
-    spread(source);
-    for (std::int32_t const pair : pairs_.pairs_of(source)) {
-      for (std::size_t at = pairs_.begin(pair); at < pairs_.end(pair); ++at) {
-        float const part = probability(at);
-        if (!(part > 0)) {
-          continue;
-        }
-        std::int32_t const target = pairs_.targets()[at];
-        double& count = counts_[static_cast<std::size_t>(target)];
-        if (count == 0) {
-          entries.push_back({target});
-        }
-        count += static_cast<double>(part / sums_[at]);
-      }
-    }
-    clear(source);
-    for (Lexicon::Entry& entry : entries) {
-      entry.probability = std::exchange(counts_[static_cast<std::size_t>(entry.target)], 0);
-      total += entry.probability;
-    }
-    for (Lexicon::Entry& entry : entries) {
-      entry.probability /= total;
-    }
-    sort_entries(entries);
-    // Every target piece may come from no source, so that each has a sum above 0.
-    if (source + 1 < table_.size()) {
-      entries.resize(std::min(entries.size(), kept_));
-      entries.shrink_to_fit();
-    }
-    table_[source] = std::move(entries);
-  }
-
-  LexiconPairs const& pairs_;
-  std::size_t kept_;
-  bool first_ = true;
-  std::vector<Entries> table_;
-  std::vector<float> spread_;   ///< the probabilities of one source piece
-  std::vector<double> counts_;  ///< of one source piece
-  std::vector<float> sums_;     ///< of each target token, over the pieces that may have generated it
-};
 
 std::vector<Lexicon::Entry> frequencies(std::vector<std::int32_t> const& targets, std::int64_t pieces) {
   std::vector<Lexicon::Entry> all(static_cast<std::size_t>(pieces));
@@ -155,7 +26,7 @@ std::vector<Lexicon::Entry> frequencies(std::vector<std::int32_t> const& targets
   for (std::int32_t const target : targets) {
     all[static_cast<std::size_t>(target)].probability += 1 / static_cast<double>(targets.size());
   }
-  sort_entries(all);
+  sort_translations(all);
   std::erase_if(all, [](Lexicon::Entry const& entry) { return entry.probability == 0; });
   return all;
 }
@@ -199,15 +70,20 @@ Lexicon learn_lexicon(Dataset const& dataset, LexiconTraining const& training) {
   if (dataset.has_lines()) {
     throw DataError(dataset.name() + ": has lines of one text; a lexicon needs sentence pairs");
   }
-  LexiconPairs const pairs(dataset, training.max_pairs);
   std::int64_t const target_pieces = dataset.target_tokenizer().size();
+  ModelOnePairs pairs(dataset.source_tokenizer().size());
+  std::int64_t const count = std::min(training.max_pairs, dataset.size());
+  for (std::int64_t pair = 0; pair < count; ++pair) {
+    std::int64_t const index = pair * dataset.size() / count;
+    pairs.add(dataset.source(index), dataset.target(index));
+  }
   // More translations are kept meanwhile: an unlikely one may become likely.
   ModelOne model(pairs, target_pieces, std::max<std::int64_t>(10 * training.best, 1000));
   for (int iteration = 0; iteration < training.iterations; ++iteration) {
     model.iterate();
   }
   Lexicon lexicon{.frequent = frequencies(pairs.targets(), target_pieces)};
-  for (std::size_t source = 0; source + 1 < pairs.source_pieces(); ++source) {
+  for (std::size_t source = 0; source + 1 < pairs.source_words(); ++source) {
     std::vector<Lexicon::Entry>& entries = lexicon.translations.emplace_back(model.entries(source));
     entries.resize(std::min(entries.size(), static_cast<std::size_t>(training.best)));
     std::erase_if(entries, [&](Lexicon::Entry const& entry) { return entry.probability < training.min_probability; });
@@ -276,8 +152,8 @@ Lexicon read_lexicon(std::filesystem::path const& path, Vocabulary const& vocabu
   if (!known) {
     throw DataError(path.string() + ": has no pair of pieces that the model's vocabulary has");
   }
-  sort_entries(lexicon.frequent);
-  std::ranges::for_each(lexicon.translations, sort_entries);
+  sort_translations(lexicon.frequent);
+  std::ranges::for_each(lexicon.translations, sort_translations);
   return lexicon;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <heddle/core/generation/shortlist.hpp>
+#include <heddle/io/alignment/word_translation.hpp>
 #include <heddle/io/dataset/dataset.hpp>
 #include <heddle/io/tokenizers/tokenizer.hpp>
 #include <string>
@@ -12,10 +13,7 @@ namespace heddle {
 
 /// The pieces of a target vocabulary that translate those of a source vocabulary, with their probabilities.
 struct Lexicon {
-  struct Entry {
-    std::int32_t target = 0;
-    double probability = 0;
-  };
+  using Entry = WordTranslation;
   std::vector<std::vector<Entry>> translations = {};  ///< by source piece, the likeliest first, equal ones by id
   std::vector<Entry> frequent = {};                   ///< relative frequencies of target pieces, in the same order
 
